@@ -1,0 +1,313 @@
+/* Allocating and freeing: the order in which memory is looked for, and the books. */
+#include "allocator/allocator.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <sys/mman.h>
+
+#include "allocator/block.h"
+
+struct domain *domain_create(const struct options *options)
+{
+    struct domain *domain =
+        mmap(NULL, sizeof *domain, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (domain == MAP_FAILED)
+        return NULL;
+    pthread_mutex_init(&domain->lock, NULL);
+    domain->options = *options;
+    domain->dedicated = options->ipc == IPC_DEDICATED;
+    domain->blocks.item_bytes = sizeof(struct block);
+    domain->segment_slab.item_bytes = sizeof(struct segment);
+    domain->fences.item_bytes = sizeof(struct fence);
+    domain->allocators.item_bytes = sizeof(struct allocator);
+    return domain;
+}
+
+void allocator_enter(struct allocator *a)
+{
+    pthread_mutex_lock(&a->domain->lock);
+    stats_begin(a->stats);
+}
+
+void allocator_leave(struct allocator *a)
+{
+    stats_note_peaks(a->stats);
+    assert(allocator_is_valid(a));
+    stats_end(a->stats);
+    pthread_mutex_unlock(&a->domain->lock);
+}
+
+struct allocator *allocator_create(struct domain *domain, const struct device_ops *ops,
+                                   void *device, unsigned ordinal, struct device_stats *stats,
+                                   uint64_t limit)
+{
+    pthread_mutex_lock(&domain->lock);
+    struct allocator *a = slab_take(&domain->allocators);
+    if (a) {
+        a->domain = domain;
+        a->ops = ops;
+        a->device = device;
+        a->ordinal = ordinal;
+        a->stats = stats;
+        a->limit = limit;
+        a->next = domain->first;
+        domain->first = a;
+        stats_begin(stats);
+        stats_set(stats, COUNTER_memory_limit_bytes, limit == UINT64_MAX ? 0 : limit);
+        uint64_t split = domain->options.max_split_size;
+        stats_set(stats, COUNTER_max_split_size_bytes, split == UINT64_MAX ? 0 : split);
+        stats_end(stats);
+    }
+    pthread_mutex_unlock(&domain->lock);
+    return a;
+}
+
+uint64_t allocator_forget(struct allocator *a)
+{
+    struct domain *domain = a->domain;
+    allocator_enter(a);
+    uint64_t live = domain->live.count;
+    a->forgotten = 1;
+    fence_forget_all(a);
+    while (a->segments)
+        segment_forget(a->segments);
+    for (struct allocator **link = &domain->first; *link; link = &(*link)->next)
+        if (*link == a) {
+            *link = a->next;
+            break;
+        }
+    live -= domain->live.count;
+    allocator_leave(a);
+    return live;
+}
+
+/* Driver's cost of making and giving back `bytes`, in ns: design/measured.md, cudaMalloc + cudaFree
+ * on an H200 (about 80 us, and 0.9 us for each MiB). Waiting for a fence up to this long costs no
+ * more than growing does. */
+static uint64_t growth_price_ns(uint64_t bytes)
+{
+    return 80000 + bytes / MIB * 900;
+}
+
+/* The ways to more memory, cheapest first. 0 and *taken (in no pool, cut to size), or what the
+ * driver said. */
+static int look_further(struct allocator *a, uint64_t size, struct block **taken)
+{
+    segment_collect_garbage(a, size);
+    if ((*taken = fence_wait_for(a, size, growth_price_ns(size))))
+        return 0;
+    int code = segment_grow(a, size, GROW_SEGMENT, taken);
+    if (code != a->ops->out_of_memory)
+        return code;
+    if ((*taken = fence_wait_for(a, size, DEVICE_FOREVER)))
+        return 0;
+    if (segment_release_idle(a, size) &&
+        (code = segment_grow(a, size, GROW_SEGMENT, taken)) != a->ops->out_of_memory)
+        return code;
+    segment_release_idle(a, UINT64_MAX);
+    stats_count(a->stats, COUNTER_num_alloc_retries, 1);
+    return segment_grow(a, size, GROW_LEAST, taken);
+}
+
+/* The cache: what is reusable, or became so since. */
+static struct block *look(struct allocator *a, uint64_t size)
+{
+    a->mallocs++;
+    fence_poll(a, 0);
+    struct block *block = pool_take(a, size);
+    if (!block && a->pending) {
+        fence_poll(a, 1);
+        block = pool_take(a, size);
+    }
+    return block;
+}
+
+static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, uint64_t *address)
+{
+    enum stat_pool stat = block->segment->stat;
+    block->live.key = block_address(block);
+    if (map_insert(&a->domain->live, &block->live)) {
+        pool_insert(a, block);
+        return a->ops->out_of_memory;
+    }
+    block->state = BLOCK_ALLOCATED;
+    block->requested = bytes;
+    stats_add(a->stats, STAT_active_bytes, stat, block_size(block));
+    stats_add(a->stats, STAT_active, stat, 1);
+    stats_add(a->stats, STAT_requested_bytes, stat, bytes);
+    stats_add(a->stats, STAT_allocated_bytes, stat, block_size(block));
+    stats_add(a->stats, STAT_allocation, stat, 1);
+    stats_histogram(a->stats, bytes, 1);
+    *address = block_address(block);
+    return 0;
+}
+
+/* Finds a block of `size`, or grows by one that fits; ALLOCATOR_MISS if `further` is not wanted. */
+static int find(struct allocator *a, uint64_t bytes, uint64_t size, int further,
+                struct block **block)
+{
+    uint64_t segments = stats_get(a->stats, COUNTER_num_device_alloc);
+    if (a->error || a->forgotten)
+        return ALLOCATOR_PASS;
+    if (!a->domain->options.cache)
+        return further ? segment_grow(a, bytes, GROW_NATIVE, block) : ALLOCATOR_MISS;
+    int code = 0;
+    if (!(*block = look(a, size))) {
+        if (!further)
+            return ALLOCATOR_MISS;
+        code = look_further(a, size, block);
+        if (code == 0)
+            pool_split(a, *block, size);
+    }
+    if (code == 0 && stats_get(a->stats, COUNTER_num_device_alloc) == segments)
+        stats_count(a->stats, COUNTER_num_hits, 1);
+    return code;
+}
+
+static int allocate(struct allocator *a, uint64_t bytes, uint64_t *address, int further)
+{
+    uint64_t size = options_round(&a->domain->options, bytes);
+    struct block *block = NULL;
+    if (size > UINT64_MAX / 2)
+        return ALLOCATOR_PASS;
+    allocator_enter(a);
+    int code = find(a, bytes, size, further, &block);
+    if (code == 0)
+        code = hand_out(a, block, bytes, address);
+    if (code == a->ops->out_of_memory)
+        stats_count(a->stats, COUNTER_num_ooms, 1);
+    allocator_leave(a);
+    return code;
+}
+
+int allocator_malloc(struct allocator *a, uint64_t bytes, uint64_t *address)
+{
+    return allocate(a, bytes, address, 1);
+}
+
+int allocator_hit(struct allocator *a, uint64_t bytes, uint64_t *address)
+{
+    return allocate(a, bytes, address, 0);
+}
+
+static struct block *block_of_live(struct map_node *node)
+{
+    return node ? (struct block *)((char *)node - offsetof(struct block, live)) : NULL;
+}
+
+/* Is `address` in memory of ours that the program does not hold? The lock is held. */
+static int unknown_or_invalid(struct domain *domain, uint64_t address)
+{
+    struct segment *segment = segment_holding(domain, address);
+    if (!segment)
+        return ALLOCATOR_UNKNOWN;
+    stats_count(segment->allocator->stats, COUNTER_num_double_frees, 1);
+    return ALLOCATOR_INVALID;
+}
+
+static int settle(struct allocator *a, struct block *block)
+{
+    if (a->domain->options.cache)
+        return fence_free(a, block);
+    block_becomes_reusable(block); /* whole, so now idle */
+    return segment_release(block->segment);
+}
+
+int domain_free(struct domain *domain, uint64_t address, int late)
+{
+    pthread_mutex_lock(&domain->lock);
+    struct block *block = block_of_live(map_remove(&domain->live, address));
+    if (!block) {
+        int condition = unknown_or_invalid(domain, address);
+        pthread_mutex_unlock(&domain->lock);
+        return condition;
+    }
+    struct allocator *a = block->segment->allocator;
+    enum stat_pool stat = block->segment->stat;
+    stats_begin(a->stats);
+    stats_subtract(a->stats, STAT_allocation, stat, 1);
+    stats_subtract(a->stats, STAT_allocated_bytes, stat, block_size(block));
+    stats_histogram(a->stats, block->requested, -1);
+    block->state = BLOCK_PENDING;
+    block->link = NULL;
+    int code = 0;
+    if (late)
+        stats_count(a->stats, COUNTER_num_late_frees, 1);
+    else
+        code = settle(a, block);
+    allocator_leave(a);
+    return code;
+}
+
+uint64_t domain_empty_cache(struct domain *domain, int wait)
+{
+    uint64_t released = 0;
+    pthread_mutex_lock(&domain->lock);
+    for (struct allocator *a = domain->first, *next; a; a = next) {
+        stats_begin(a->stats);
+        if (wait)
+            fence_wait_for(a, UINT64_MAX / 4, DEVICE_FOREVER);
+        fence_poll(a, 1);
+        released += segment_release_idle(a, UINT64_MAX);
+        next = a->next; /* allocators are never unmapped: a forgotten one still leads on */
+        stats_end(a->stats);
+    }
+    pthread_mutex_unlock(&domain->lock);
+    return released;
+}
+
+static void for_each(struct domain *domain, void (*act)(struct allocator *))
+{
+    pthread_mutex_lock(&domain->lock);
+    for (struct allocator *a = domain->first; a; a = a->next) {
+        stats_begin(a->stats);
+        act(a);
+        stats_end(a->stats);
+    }
+    pthread_mutex_unlock(&domain->lock);
+}
+
+static void poll(struct allocator *a)
+{
+    fence_poll(a, 1);
+}
+
+void domain_captures_ended(struct domain *domain)
+{
+    for_each(domain, fence_flush_deferred);
+}
+
+void domain_poll(struct domain *domain)
+{
+    for_each(domain, poll);
+}
+
+int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
+                struct block_place *place)
+{
+    pthread_mutex_lock(&domain->lock);
+    struct segment *segment = segment_holding(domain, address);
+    struct block *block = segment ? segment->first : NULL;
+    while (block && address - block_address(block) >= block_size(block))
+        block = block->next;
+    int condition = !segment                          ? ALLOCATOR_UNKNOWN
+                    : block->state != BLOCK_ALLOCATED ? ALLOCATOR_INVALID
+                                                      : 0;
+    if (!condition) {
+        struct device_stats *stats = segment->allocator->stats;
+        *place = (struct block_place){
+            segment->node.minor, block_address(block) - segment->node.minor, block_size(block)};
+        stats_begin(stats);
+        if (mark == BLOCK_PINNED && segment->pool != POOL_PINNED) {
+            stats_count(stats, COUNTER_num_pinned_blocks, 1);
+            segment_pin(segment);
+        } else if (mark == BLOCK_EXPORTED) {
+            stats_count(stats, COUNTER_num_exports, 1);
+            stats_count(stats, COUNTER_num_offset_exports, place->offset != 0);
+            domain->dedicated = 1;
+        }
+        stats_end(stats);
+    }
+    pthread_mutex_unlock(&domain->lock);
+    return condition;
+}

@@ -1,0 +1,73 @@
+/* The caching block allocator: one `struct allocator` per context, a process's in one `struct
+ * domain`.
+ *
+ * One lock for the domain. It is never held across a call into the device (device.h), so whatever
+ * blocks there blocks only the thread that called. A block is found by address alone, whichever
+ * context is current. Sizes in bytes. Functions return 0, a driver's error code (positive), or one
+ * of the conditions below.
+ */
+#ifndef CACHALOT_ALLOCATOR_ALLOCATOR_H
+#define CACHALOT_ALLOCATOR_ALLOCATOR_H
+
+#include "allocator/device.h"
+#include "allocator/options.h"
+#include "stats/report.h"
+
+enum allocator_condition {
+    ALLOCATOR_PASS = -11,    /* not for us: ask the driver natively */
+    ALLOCATOR_UNKNOWN = -12, /* no memory of ours */
+    ALLOCATOR_INVALID = -13, /* inside a segment of ours, but no block that the program holds */
+    ALLOCATOR_MISS = -14,    /* allocator_hit only: not in the cache */
+};
+
+struct domain;
+struct allocator;
+
+/* NULL when the host is out of memory. `options` is copied. */
+struct domain *domain_create(const struct options *options);
+
+/* An allocator for the context `device`, device `ordinal`, booking into `stats` (one row per
+ * device, which may serve several contexts), reserving at most `limit` bytes. NULL when the host is
+ * out of memory. */
+struct allocator *allocator_create(struct domain *domain, const struct device_ops *ops,
+                                   void *device, unsigned ordinal, struct device_stats *stats,
+                                   uint64_t limit);
+
+/* Forgets all blocks of a context that is going; calls no driver. Returns how many the program
+ * still held. */
+uint64_t allocator_forget(struct allocator *allocator);
+
+/* A block of at least `bytes`. allocator_hit never grows nor waits: 0 or ALLOCATOR_MISS. */
+int allocator_malloc(struct allocator *allocator, uint64_t bytes, uint64_t *address);
+int allocator_hit(struct allocator *allocator, uint64_t bytes, uint64_t *address);
+
+/* Takes back the block at `address`, whoever allocated it. An error of the device that shows here
+ * is returned; the block is then gone, as natively. `late`: the process is ending, touch nothing
+ * and only count. */
+int domain_free(struct domain *domain, uint64_t address, int late);
+
+/* Gives all reusable memory back to the driver, after waiting for what is pending if `wait`.
+ * Returns bytes. */
+uint64_t domain_empty_cache(struct domain *domain, int wait);
+
+/* After the last stream capture ended: frees made during captures get their fence. */
+void domain_captures_ended(struct domain *domain);
+
+/* Books blocks whose fence has passed; the last call into the driver before exit. */
+void domain_poll(struct domain *domain);
+
+/* Calls `take` for every block, by segment and address, under the lock: it must not call back. */
+void domain_walk(struct domain *domain,
+                 void (*take)(void *context, const struct snapshot_block *block), void *context);
+
+enum block_mark { BLOCK_PINNED, BLOCK_EXPORTED };
+struct block_place {
+    uint64_t segment_address, offset, size_bytes;
+};
+/* Marks the live block that holds `address`: pinned: never recycled; exported: from now on blocks
+ * >= 2 MiB get segments of their own. Fills *place. Returns 0, ALLOCATOR_UNKNOWN or
+ * ALLOCATOR_INVALID. */
+int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
+                struct block_place *place);
+
+#endif

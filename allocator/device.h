@@ -1,0 +1,47 @@
+/* The seam to the device: all that the allocator asks of a driver, and of the clock.
+ *
+ * Implemented by interpose/driver.c for CUDA and by test/ for a device made of bookkeeping. None of
+ * these is called with the allocator's lock held, since any of them may block until the device gets
+ * on.
+ *
+ * Results: 0 is success, positive numbers are the driver's own error codes (passed on to the
+ * program as they are), negative ones are the conditions below, which the allocator handles.
+ */
+#ifndef CACHALOT_ALLOCATOR_DEVICE_H
+#define CACHALOT_ALLOCATOR_DEVICE_H
+
+#include <stdint.h>
+
+enum device_condition {
+    DEVICE_NOT_READY = -1,   /* fence_query, fence_wait: work before the fence is not finished */
+    DEVICE_DEFERRED = -2,    /* not now: a stream capture is active and would be invalidated */
+    DEVICE_UNSUPPORTED = -3, /* this driver cannot */
+};
+
+#define DEVICE_FOREVER UINT64_MAX
+
+struct device_ops {
+    int out_of_memory; /* the driver's code for it */
+
+    /* One range of `bytes` bytes of the context `device`; its address. */
+    int (*segment_alloc)(void *device, uint64_t bytes, uint64_t *address);
+    int (*segment_free)(void *device, uint64_t address);
+
+    /* Marks this point in time: passed when all work submitted to the context before is finished.
+     * *event is NULL (one is made) or one made earlier (marked anew). */
+    int (*fence_record)(void *device, void **event);
+    int (*fence_query)(void *device, void *event);
+    int (*fence_wait)(void *device, void *event, uint64_t timeout_ns);
+    void (*fence_destroy)(void *device, void *event);
+
+    /* Waits until all work submitted to the context is finished. */
+    int (*synchronize)(void *device);
+
+    /* Bytes free on the device now, for all processes. */
+    int (*memory_free)(void *device, uint64_t *bytes);
+
+    uint64_t (*now_ns)(void);    /* monotonic */
+    uint64_t (*thread_id)(void); /* of the caller; never 0 */
+};
+
+#endif

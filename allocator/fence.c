@@ -1,0 +1,301 @@
+/* When may a freed block be handed out again? (R0)
+ *
+ * The program frees a buffer right after launching the work that uses it, on any stream, and the
+ * next owner may use it on any other at once: natively cudaFree has waited for all work of the
+ * context. So a block freed at time t is reusable once all work submitted to its context before t
+ * has finished. A fence says so: an event of the whole context, recorded in the free itself, after
+ * the batch of blocks it stands for was closed under the lock (seal, then record), and before the
+ * free returns (so before the program can submit more).
+ *
+ * Never wait for the future: a fence recorded by the thread's own free stands for work that
+ * natively that thread would have waited for, so it may be waited for without limit. A fence of
+ * another thread may stand for work that waits for us (A launches a kernel that spins on a flag, B
+ * frees, A allocates, A sets the flag): it is waited for with a limit. One recorded later than its
+ * frees (captures) likewise.
+ *
+ * Where lanes come in (R1): at the head of fence_free, a block freed on a lane is reusable then.
+ */
+#include <assert.h>
+#include <stddef.h>
+
+#include "allocator/block.h"
+
+/* If that work never ends, the program is out of memory natively too. */
+#define FOREIGN_WAIT_NS UINT64_C(20000000000)
+#define IDLE_WAIT_NS UINT64_C(2000000000)
+#define POLL_AGAIN 8 /* mallocs after a poll in vain */
+
+/* A fence with no blocks yet, in the list of those being recorded; NULL without host memory. */
+static struct fence *fence_make(struct allocator *a)
+{
+    struct fence *fence = a->spare;
+    if (fence)
+        a->spare = fence->next;
+    else if (!(fence = slab_take(&a->domain->fences)))
+        return NULL;
+    *fence = (struct fence){.event = fence->event,
+                            .owner = a->ops->thread_id(),
+                            .covers = a->fence_number,
+                            .next = a->recording,
+                            .state = FENCE_RECORDING};
+    if (a->recording)
+        a->recording->previous = fence;
+    a->recording = fence;
+    return fence;
+}
+
+static void unlink_recording(struct allocator *a, struct fence *fence)
+{
+    *(fence->previous ? &fence->previous->next : &a->recording) = fence->next;
+    if (fence->next)
+        fence->next->previous = fence->previous;
+}
+
+/* The fence is done with: its event may be marked anew, unless somebody still asks about it. */
+static void fence_spare(struct allocator *a, struct fence *fence)
+{
+    fence->state = FENCE_GONE;
+    fence->blocks = NULL;
+    if (fence->users)
+        return;
+    if (a->forgotten) {
+        slab_give(&a->domain->fences, fence);
+        return;
+    }
+    fence->next = a->spare;
+    a->spare = fence;
+}
+
+static void blocks_become_reusable(struct block *block)
+{
+    for (struct block *next; block; block = next) {
+        next = block->link;
+        block_becomes_reusable(block);
+    }
+}
+
+/* Everything up to the fence numbered `number` has passed. */
+static void retire_up_to(struct allocator *a, uint64_t number)
+{
+    for (struct fence *fence; (fence = a->pending) && fence->number <= number;) {
+        a->pending = fence->next;
+        if (!a->pending)
+            a->pending_last = NULL;
+        struct block *blocks = fence->blocks;
+        fence_spare(a, fence);
+        blocks_become_reusable(blocks);
+    }
+}
+
+static void retire(struct allocator *a, struct fence *fence)
+{
+    uint64_t number = fence->number, covers = fence->covers;
+    retire_up_to(a, covers);
+    if (fence == a->pending) {
+        retire_up_to(a, number);
+    } else if (fence->state == FENCE_PENDING) {
+        /* Others stand before it, recorded at the same time: it stays in line, empty. */
+        struct block *blocks = fence->blocks;
+        fence->blocks = NULL;
+        blocks_become_reusable(blocks);
+    }
+}
+
+/* Asks the device about a pending fence, waiting up to `timeout`; the lock is dropped meanwhile.
+ * Returns 0 when it has passed (and its blocks are reusable), else the condition or error. */
+static int ask(struct allocator *a, struct fence *fence, uint64_t timeout)
+{
+    fence->users++;
+    allocator_leave(a);
+    int code = timeout ? a->ops->fence_wait(a->device, fence->event, timeout)
+                       : a->ops->fence_query(a->device, fence->event);
+    allocator_enter(a);
+    fence->users--;
+    if (fence->state == FENCE_GONE) {
+        fence_spare(a, fence);
+        return 0;
+    }
+    if (code == 0)
+        retire(a, fence);
+    return code;
+}
+
+void fence_poll(struct allocator *a, int needed)
+{
+    if (!a->pending || (!needed && a->mallocs < a->poll_after))
+        return;
+    if (ask(a, a->pending, 0)) {
+        a->poll_after = a->mallocs + POLL_AGAIN;
+        return;
+    }
+    /* Often everything has passed: then the last fence answers for all. */
+    if (a->pending && a->pending != a->pending_last && ask(a, a->pending_last, 0) == 0)
+        return;
+    while (a->pending && ask(a, a->pending, 0) == 0)
+        ;
+}
+
+struct block *fence_wait_for(struct allocator *a, uint64_t size, uint64_t budget_ns)
+{
+    if (!a->pending)
+        return NULL;
+    uint64_t begin = a->ops->now_ns(), me = a->ops->thread_id();
+    uint64_t limit = budget_ns == DEVICE_FOREVER ? FOREIGN_WAIT_NS : budget_ns;
+    struct block *block = NULL;
+    stats_count(a->stats, COUNTER_num_fence_waits, 1);
+    while (!block && a->pending) {
+        struct fence *fence = a->pending;
+        uint64_t spent = a->ops->now_ns() - begin;
+        int own = fence->owner == me && !fence->late;
+        uint64_t timeout = own && budget_ns == DEVICE_FOREVER ? DEVICE_FOREVER
+                           : spent < limit                    ? limit - spent
+                                                              : 0;
+        if (!timeout || ask(a, fence, timeout))
+            break;
+        block = pool_take(a, size);
+    }
+    stats_count(a->stats, COUNTER_fence_wait_ns, a->ops->now_ns() - begin);
+    return block;
+}
+
+/* The recording of a sealed fence came back with `code`. */
+static void fence_recorded(struct allocator *a, struct fence *fence)
+{
+    unlink_recording(a, fence);
+    fence->state = FENCE_PENDING;
+    fence->number = ++a->fence_number;
+    fence->next = NULL;
+    *(a->pending_last ? &a->pending_last->next : &a->pending) = fence;
+    a->pending_last = fence;
+    stats_count(a->stats, COUNTER_num_fences, 1);
+}
+
+static void push(struct block **list, struct block *blocks)
+{
+    struct block *last = blocks;
+    if (!blocks)
+        return;
+    while (last->link)
+        last = last->link;
+    last->link = *list;
+    *list = blocks;
+}
+
+/* Waits as the native free does. The blocks are sealed in `fence`, if there was memory for one. */
+static int synchronize(struct allocator *a)
+{
+    allocator_leave(a);
+    int code = a->ops->synchronize(a->device);
+    allocator_enter(a);
+    return code;
+}
+
+/* Records or waits for a sealed fence and settles its blocks. */
+static int settle(struct allocator *a, struct fence *fence)
+{
+    int strict = a->no_events || a->domain->options.free_mode == FREE_STRICT,
+        code = DEVICE_UNSUPPORTED;
+    if (!strict) {
+        void *event = fence->event;
+        allocator_leave(a);
+        code = a->ops->fence_record(a->device, &event);
+        allocator_enter(a);
+        fence->event = event;
+        if (code == DEVICE_UNSUPPORTED)
+            a->no_events = 1;
+    }
+    if (fence->state == FENCE_GONE) { /* the context was forgotten meanwhile, blocks and all */
+        fence_spare(a, fence);
+        return 0;
+    }
+    if (code == 0) {
+        fence_recorded(a, fence);
+        return 0;
+    }
+    /* No event: do what the native free does. An error of earlier work shows, as natively. */
+    if (code != DEVICE_DEFERRED)
+        code = synchronize(a);
+    if (fence->state == FENCE_GONE) {
+        fence_spare(a, fence);
+        return code > 0 ? code : 0;
+    }
+    unlink_recording(a, fence);
+    struct block *blocks = fence->blocks;
+    fence_spare(a, fence);
+    if (code == 0)
+        blocks_become_reusable(blocks);
+    else
+        push(code == DEVICE_DEFERRED ? &a->deferred : &a->lost, blocks);
+    if (code > 0)
+        a->error = code;
+    return code > 0 ? code : 0;
+}
+
+int fence_free(struct allocator *a, struct block *block)
+{
+    struct fence *fence = fence_make(a);
+    block->link = NULL;
+    if (!fence) { /* no memory of the host: the next free's fence will stand for it too */
+        push(&a->deferred, block);
+        return 0;
+    }
+    /* Seal: from here on nothing joins. What a capture made wait is not younger. */
+    push(&block->link, a->deferred);
+    a->deferred = NULL;
+    fence->blocks = block;
+    return settle(a, fence);
+}
+
+void fence_flush_deferred(struct allocator *a)
+{
+    struct fence *fence;
+    /* Without events only a native free may wait, so there the next free takes them along. */
+    if (!a->deferred || a->no_events || a->domain->options.free_mode == FREE_STRICT ||
+        !(fence = fence_make(a)))
+        return;
+    fence->late = 1;
+    fence->blocks = a->deferred;
+    a->deferred = NULL;
+    settle(a, fence);
+}
+
+/* Has the context no work outstanding, or none after a short wait? A driver that cannot say counts
+ * as idle, as it does natively. */
+int fence_is_idle(struct allocator *a)
+{
+    struct fence *fence = a->no_events ? NULL : fence_make(a);
+    if (!fence)
+        return 1;
+    void *event = fence->event;
+    allocator_leave(a);
+    int code = a->ops->fence_record(a->device, &event);
+    if (code == 0)
+        code = a->ops->fence_wait(a->device, event, IDLE_WAIT_NS);
+    allocator_enter(a);
+    fence->event = event;
+    if (fence->state == FENCE_RECORDING) {
+        unlink_recording(a, fence);
+        if (code == 0)
+            retire_up_to(a, fence->covers);
+    }
+    fence_spare(a, fence);
+    return code != DEVICE_NOT_READY;
+}
+
+void fence_forget_all(struct allocator *a)
+{
+    for (struct fence *fence = a->pending, *next; fence; fence = next) {
+        next = fence->next;
+        fence_spare(a, fence);
+    }
+    for (struct fence *fence = a->recording; fence; fence = fence->next) {
+        fence->state = FENCE_GONE;
+        fence->blocks = NULL;
+    }
+    for (struct fence *fence = a->spare, *next; fence; fence = next) {
+        next = fence->next;
+        slab_give(&a->domain->fences, fence);
+    }
+    a->pending = a->pending_last = a->recording = a->spare = NULL;
+    a->deferred = a->lost = NULL;
+}

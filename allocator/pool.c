@@ -1,0 +1,153 @@
+/* Pools: which reusable block a request gets, what is split off, and how free neighbours merge.
+ * The rules are PyTorch's (c10/cuda/CUDACachingAllocator.cpp), to the byte: design/allocator.md. */
+#include <assert.h>
+
+#include "allocator/block.h"
+
+#define SMALL_MOST MIB /* kSmallSize */
+#define SMALL_REST 512 /* kMinBlockSize */
+#define DEDICATED_LEAST (2 * MIB)
+
+enum pool pool_for(const struct allocator *a, uint64_t size)
+{
+    if (size <= SMALL_MOST)
+        return POOL_SMALL;
+    return a->domain->dedicated && size >= DEDICATED_LEAST ? POOL_DEDICATED : POOL_LARGE;
+}
+
+static int is_split(const struct block *block)
+{
+    return block->previous || block->next;
+}
+
+static void note_largest(struct allocator *a)
+{
+    uint64_t largest = 0;
+    for (enum pool pool = 0; pool < POOLS; pool++) {
+        struct tree_node *last = tree_last(&a->pool[pool]);
+        if (last && last->major > largest)
+            largest = last->major;
+    }
+    stats_set(a->stats, COUNTER_largest_allocatable_bytes, largest);
+}
+
+void pool_insert(struct allocator *a, struct block *block)
+{
+    enum stat_pool stat = block->segment->stat;
+    uint64_t size = block_size(block);
+    block->state = BLOCK_REUSABLE;
+    tree_insert(&a->pool[block->segment->pool], &block->node);
+    stats_set(a->stats, COUNTER_reusable_bytes, stats_get(a->stats, COUNTER_reusable_bytes) + size);
+    if (size > stats_get(a->stats, COUNTER_largest_allocatable_bytes))
+        stats_set(a->stats, COUNTER_largest_allocatable_bytes, size);
+    if (is_split(block)) {
+        stats_add(a->stats, STAT_inactive_split, stat, 1);
+        stats_add(a->stats, STAT_inactive_split_bytes, stat, size);
+    } else {
+        segment_becomes_idle(block->segment);
+    }
+}
+
+void pool_remove(struct allocator *a, struct block *block)
+{
+    enum stat_pool stat = block->segment->stat;
+    uint64_t size = block_size(block);
+    tree_remove(&a->pool[block->segment->pool], &block->node);
+    stats_set(a->stats, COUNTER_reusable_bytes, stats_get(a->stats, COUNTER_reusable_bytes) - size);
+    if (size == stats_get(a->stats, COUNTER_largest_allocatable_bytes))
+        note_largest(a);
+    if (is_split(block)) {
+        stats_subtract(a->stats, STAT_inactive_split, stat, 1);
+        stats_subtract(a->stats, STAT_inactive_split_bytes, stat, size);
+    } else {
+        segment_leaves_idle(block->segment);
+    }
+}
+
+/* May a request of `size` have this block, the best fit of its pool? */
+static int may_take(const struct options *o, enum pool pool, const struct block *block,
+                    uint64_t size)
+{
+    uint64_t have = block_size(block);
+    if (pool == POOL_DEDICATED)
+        return have - size < (size / 8 > DEDICATED_LEAST ? size / 8 : DEDICATED_LEAST);
+    if (size < o->max_split_size && have >= o->max_split_size)
+        return 0;
+    return size < o->max_split_size || have < size + o->max_non_split_rounding;
+}
+
+static int should_split(const struct options *o, enum pool pool, uint64_t have, uint64_t size)
+{
+    if (pool == POOL_SMALL)
+        return have - size >= SMALL_REST;
+    return pool == POOL_LARGE && size < o->max_split_size && have - size > SMALL_MOST;
+}
+
+/* Cuts `block` (in no pool) after `size` bytes if the rest is worth it; the rest becomes reusable.
+ * Without host memory for another struct the block stays whole: only its tail is lost for a while.
+ */
+void pool_split(struct allocator *a, struct block *block, uint64_t size)
+{
+    struct block *rest;
+    if (!should_split(&a->domain->options, block->segment->pool, block_size(block), size) ||
+        !(rest = slab_take(&a->domain->blocks)))
+        return;
+    rest->node.major = block_size(block) - size;
+    rest->node.minor = block_address(block) + size;
+    rest->segment = block->segment;
+    rest->previous = block;
+    rest->next = block->next;
+    if (rest->next)
+        rest->next->previous = rest;
+    block->next = rest;
+    block->node.major = size;
+    pool_insert(a, rest);
+}
+
+struct block *pool_take(struct allocator *a, uint64_t size)
+{
+    const struct options *o = &a->domain->options;
+    enum pool pool = pool_for(a, size);
+    struct tree_node *node = tree_at_least(&a->pool[pool], size, 0);
+    struct block *block = node ? block_of_node(node) : NULL;
+    if (!block || !may_take(o, pool, block, size))
+        return NULL;
+    pool_remove(a, block);
+    pool_split(a, block, size);
+    return block;
+}
+
+/* Takes reusable `other` into its neighbour `block` (in no pool). */
+static void absorb(struct allocator *a, struct block *block, struct block *other)
+{
+    pool_remove(a, other);
+    if (other == block->next) {
+        block->next = other->next;
+    } else {
+        block->previous = other->previous;
+        block->node.minor = block_address(other);
+    }
+    block->node.major += block_size(other);
+    if (block->next)
+        block->next->previous = block;
+    if (block->previous)
+        block->previous->next = block;
+    else
+        block->segment->first = block;
+    slab_give(&a->domain->blocks, other);
+}
+
+void block_becomes_reusable(struct block *block)
+{
+    struct allocator *a = block->segment->allocator;
+    enum stat_pool stat = block->segment->stat;
+    assert(block->state == BLOCK_PENDING);
+    stats_subtract(a->stats, STAT_requested_bytes, stat, block->requested);
+    stats_subtract(a->stats, STAT_active, stat, 1);
+    stats_subtract(a->stats, STAT_active_bytes, stat, block_size(block));
+    if (block->next && block->next->state == BLOCK_REUSABLE)
+        absorb(a, block, block->next);
+    if (block->previous && block->previous->state == BLOCK_REUSABLE)
+        absorb(a, block, block->previous);
+    pool_insert(a, block);
+}

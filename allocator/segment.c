@@ -1,0 +1,233 @@
+/* Segments: ranges from the driver. When they are made, and when they are given back.
+ *
+ * The driver's free waits for all work of the context. In the program that wait belongs to its
+ * cudaFree; in a malloc it would be ours, and could hang a program whose running kernel waits for
+ * the host. So a segment is given back only when the context was just seen idle (fence_is_idle,
+ * with a limit on the wait). */
+#include <assert.h>
+#include <stddef.h>
+
+#include "allocator/block.h"
+
+#define SMALL_SEGMENT (2 * MIB) /* kSmallBuffer */
+#define LARGE_LEAST (10 * MIB)  /* kMinLargeAlloc: from here on a segment of its own */
+#define SEGMENT_GRAIN (2 * MIB) /* kRoundLarge */
+
+static uint64_t round_up(uint64_t bytes, uint64_t grain)
+{
+    return (bytes + grain - 1) / grain * grain;
+}
+
+static uint64_t segment_bytes(const struct allocator *a, enum pool pool, uint64_t size, int least)
+{
+    uint64_t large = a->domain->options.large_segment_bytes;
+    if (pool == POOL_PINNED)
+        return size;
+    if (pool == POOL_SMALL)
+        return SMALL_SEGMENT;
+    if (least || pool == POOL_DEDICATED || size >= LARGE_LEAST || size > large)
+        return round_up(size, SEGMENT_GRAIN);
+    return large;
+}
+
+void segment_becomes_idle(struct segment *segment)
+{
+    struct allocator *a = segment->allocator;
+    segment->idle = 1;
+    segment->idle_since = a->mallocs;
+    segment->idle_newer = NULL;
+    segment->idle_older = a->idle_newest;
+    *(a->idle_newest ? &a->idle_newest->idle_newer : &a->idle_oldest) = segment;
+    a->idle_newest = segment;
+}
+
+void segment_leaves_idle(struct segment *segment)
+{
+    struct allocator *a = segment->allocator;
+    segment->idle = 0;
+    *(segment->idle_older ? &segment->idle_older->idle_newer : &a->idle_oldest) =
+        segment->idle_newer;
+    *(segment->idle_newer ? &segment->idle_newer->idle_older : &a->idle_newest) =
+        segment->idle_older;
+}
+
+struct segment *segment_holding(const struct domain *domain, uint64_t address)
+{
+    struct tree_node *node = tree_at_most(&domain->segments, 0, address);
+    struct segment *segment = (struct segment *)node;
+    return segment && address - node->minor < segment->size ? segment : NULL;
+}
+
+/* A segment with one block in it, which is in no pool yet; NULL without host memory. */
+static struct segment *segment_make(struct allocator *a, enum pool pool, enum stat_pool stat,
+                                    uint64_t address, uint64_t bytes)
+{
+    struct segment *segment = slab_take(&a->domain->segment_slab);
+    struct block *block = slab_take(&a->domain->blocks);
+    if (!segment || !block) {
+        if (segment)
+            slab_give(&a->domain->segment_slab, segment);
+        if (block)
+            slab_give(&a->domain->blocks, block);
+        return NULL;
+    }
+    segment->node.minor = address;
+    segment->size = bytes;
+    segment->allocator = a;
+    segment->pool = pool;
+    segment->stat = stat;
+    segment->first = block;
+    segment->next = a->segments;
+    if (a->segments)
+        a->segments->previous = segment;
+    a->segments = segment;
+    block->node.major = bytes;
+    block->node.minor = address;
+    block->segment = segment;
+    tree_insert(&a->domain->segments, &segment->node);
+    stats_add(a->stats, STAT_segment, segment->stat, 1);
+    stats_add(a->stats, STAT_reserved_bytes, segment->stat, bytes);
+    stats_count(a->stats, COUNTER_num_device_alloc, 1);
+    return segment;
+}
+
+/* A new block of at least `size` bytes, in no pool yet and not split. GROW_LEAST: no more than is
+ * needed; GROW_NATIVE: exactly that, never to be reused (option cache:off). */
+int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct block **block)
+{
+    enum pool pool = growth == GROW_NATIVE ? POOL_PINNED : pool_for(a, size);
+    uint64_t bytes = segment_bytes(a, pool, size, growth == GROW_LEAST), address = 0;
+    uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes) + a->growing_bytes;
+    if (a->limit < bytes || reserved > a->limit - bytes)
+        return a->ops->out_of_memory;
+
+    a->growing_bytes += bytes;
+    allocator_leave(a);
+    int code = a->ops->segment_alloc(a->device, bytes, &address);
+    allocator_enter(a);
+    a->growing_bytes -= bytes;
+    if (code)
+        return code;
+    if (a->forgotten)
+        return ALLOCATOR_PASS; /* the context went while we asked, and the memory with it */
+
+    struct segment *segment =
+        segment_make(a, pool, size <= MIB ? SMALL_POOL : LARGE_POOL, address, bytes);
+    if (!segment) {
+        allocator_leave(a);
+        a->ops->segment_free(a->device, address);
+        allocator_enter(a);
+        return a->ops->out_of_memory;
+    }
+    *block = segment->first;
+    return 0;
+}
+
+/* Takes an idle or dying segment off the books. */
+static void segment_unlink(struct segment *segment)
+{
+    struct allocator *a = segment->allocator;
+    tree_remove(&a->domain->segments, &segment->node);
+    *(segment->previous ? &segment->previous->next : &a->segments) = segment->next;
+    if (segment->next)
+        segment->next->previous = segment->previous;
+    stats_subtract(a->stats, STAT_segment, segment->stat, 1);
+    stats_subtract(a->stats, STAT_reserved_bytes, segment->stat, segment->size);
+}
+
+/* Gives one idle segment back; the lock is dropped meanwhile. */
+int segment_release(struct segment *segment)
+{
+    struct allocator *a = segment->allocator;
+    uint64_t address = segment->node.minor;
+    assert(segment->idle);
+    pool_remove(a, segment->first);
+    slab_give(&a->domain->blocks, segment->first);
+    segment_unlink(segment);
+    slab_give(&a->domain->segment_slab, segment);
+    stats_count(a->stats, COUNTER_num_device_free, 1);
+
+    allocator_leave(a);
+    int code = a->ops->segment_free(a->device, address);
+    allocator_enter(a);
+    return code;
+}
+
+uint64_t segment_release_idle(struct allocator *a, uint64_t bytes)
+{
+    uint64_t released = 0;
+    if (!a->idle_oldest || !fence_is_idle(a))
+        return 0;
+    while (a->idle_oldest && released < bytes) {
+        uint64_t size = a->idle_oldest->size;
+        released += segment_release(a->idle_oldest) ? 0 : size;
+    }
+    return released;
+}
+
+/* PyTorch's rule (garbage_collect_cached_blocks): as long as more than the threshold is reserved,
+ * give back whole large segments that have been idle for longer than the average idle one. */
+void segment_collect_garbage(struct allocator *a, uint64_t size)
+{
+    double threshold = a->domain->options.garbage_collection_threshold;
+    if (!threshold || a->limit == UINT64_MAX)
+        return;
+    uint64_t keep = (uint64_t)((double)a->limit * threshold);
+    uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes);
+    if (reserved + size <= keep || !a->idle_oldest || !fence_is_idle(a))
+        return;
+    for (int freed = 1; freed;) {
+        uint64_t age = 0, count = 0;
+        for (struct segment *s = a->idle_oldest; s; s = s->idle_newer)
+            if (s->stat == LARGE_POOL) {
+                age += a->mallocs - s->idle_since;
+                count++;
+            }
+        freed = 0;
+        for (struct segment *s = a->idle_oldest, *newer; s && count; s = newer) {
+            newer = s->idle_newer;
+            if (stats_current_all(a->stats, STAT_reserved_bytes) <= keep)
+                return;
+            if (s->stat != LARGE_POOL || (a->mallocs - s->idle_since) * count < age)
+                continue;
+            freed = segment_release(s) == 0;
+            break; /* the lock was dropped: the list may have changed */
+        }
+    }
+}
+
+void segment_forget(struct segment *segment)
+{
+    struct allocator *a = segment->allocator;
+    for (struct block *block = segment->first, *next; block; block = next) {
+        next = block->next;
+        if (block->state == BLOCK_REUSABLE) {
+            pool_remove(a, block);
+        } else {
+            if (block->state == BLOCK_ALLOCATED) {
+                map_remove(&a->domain->live, block->live.key);
+                stats_histogram(a->stats, block->requested, -1);
+                stats_subtract(a->stats, STAT_allocation, segment->stat, 1);
+                stats_subtract(a->stats, STAT_allocated_bytes, segment->stat, block_size(block));
+            }
+            stats_subtract(a->stats, STAT_requested_bytes, segment->stat, block->requested);
+            stats_subtract(a->stats, STAT_active, segment->stat, 1);
+            stats_subtract(a->stats, STAT_active_bytes, segment->stat, block_size(block));
+        }
+        slab_give(&a->domain->blocks, block);
+    }
+    segment_unlink(segment);
+    slab_give(&a->domain->segment_slab, segment);
+}
+
+void segment_pin(struct segment *segment)
+{
+    struct allocator *a = segment->allocator;
+    for (struct block *block = segment->first; block; block = block->next)
+        if (block->state == BLOCK_REUSABLE)
+            tree_remove(&a->pool[segment->pool], &block->node);
+    segment->pool = POOL_PINNED;
+    for (struct block *block = segment->first; block; block = block->next)
+        if (block->state == BLOCK_REUSABLE)
+            tree_insert(&a->pool[POOL_PINNED], &block->node);
+}

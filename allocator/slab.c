@@ -1,0 +1,32 @@
+#include "allocator/slab.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#define CHUNK_BYTES (256 * 1024)
+
+void *slab_take(struct slab *slab)
+{
+    if (slab->free) {
+        void *item = slab->free;
+        memcpy(&slab->free, item, sizeof slab->free);
+        return memset(item, 0, slab->item_bytes);
+    }
+    if ((size_t)(slab->chunk_end - slab->chunk) < slab->item_bytes) {
+        char *chunk =
+            mmap(NULL, CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (chunk == MAP_FAILED)
+            return NULL;
+        slab->chunk = chunk;
+        slab->chunk_end = chunk + CHUNK_BYTES;
+    }
+    void *item = slab->chunk;
+    slab->chunk += slab->item_bytes;
+    return item;
+}
+
+void slab_give(struct slab *slab, void *item)
+{
+    memcpy(item, &slab->free, sizeof slab->free);
+    slab->free = item;
+}

@@ -1,0 +1,18 @@
+/* Memory for our own small structs: fixed size, from mmap, never from the host's malloc, never
+ * unmapped (a stale pointer reads a struct of the same kind, not a hole). Caller holds a lock. */
+#ifndef CACHALOT_ALLOCATOR_SLAB_H
+#define CACHALOT_ALLOCATOR_SLAB_H
+
+#include <stddef.h>
+
+struct slab {
+    size_t item_bytes; /* at least sizeof(void *) */
+    void *free;
+    char *chunk, *chunk_end;
+};
+
+/* A zeroed item, or NULL when the host is out of memory. */
+void *slab_take(struct slab *slab);
+void slab_give(struct slab *slab, void *item);
+
+#endif

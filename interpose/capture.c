@@ -1,0 +1,110 @@
+#include "interpose/capture.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include "interpose/process.h"
+#include "interpose/real.h"
+
+struct capture {
+    struct map_node node; /* key: the stream, and the thread for a per-thread stream */
+    CUcontext context;
+};
+
+static uint64_t key_of(CUstream stream, int per_thread)
+{
+    uint64_t handle = (uint64_t)(uintptr_t)stream;
+    if (stream == CU_STREAM_PER_THREAD || (per_thread && !stream))
+        return (uint64_t)gettid() << 8 | (uint64_t)(uintptr_t)CU_STREAM_PER_THREAD;
+    return handle;
+}
+
+int capture_active(void)
+{
+    return atomic_load(&process->captures) != 0;
+}
+
+int capture_record_begin(void)
+{
+    atomic_fetch_add(&process->recordings, 1);
+    if (!capture_active())
+        return 1;
+    capture_record_end();
+    return 0;
+}
+
+void capture_record_end(void)
+{
+    atomic_fetch_sub(&process->recordings, 1);
+}
+
+/* The count goes up first, so no new recording begins; those under way are waited for. */
+void capture_before_begin(void)
+{
+    atomic_fetch_add(&process->captures, 1);
+    while (atomic_load(&process->recordings))
+        sched_yield();
+}
+
+static void captures_less_one(void)
+{
+    if (atomic_fetch_sub(&process->captures, 1) == 1 && process_serving())
+        domain_captures_ended(process->domain);
+}
+
+void capture_after_begin(CUstream stream, int per_thread, CUresult result)
+{
+    struct capture *capture = NULL;
+    if (result == CUDA_SUCCESS) {
+        pthread_mutex_lock(&process->capture_lock);
+        process->capture_nodes.item_bytes = sizeof *capture;
+        capture = slab_take(&process->capture_nodes);
+        if (capture) {
+            capture->node.key = key_of(stream, per_thread);
+            real()->cuCtxGetCurrent(&capture->context);
+            map_insert(&process->capturing, &capture->node);
+        }
+        pthread_mutex_unlock(&process->capture_lock);
+    }
+    if (!capture)
+        captures_less_one();
+}
+
+static CUresult is_capturing(CUstream stream, int per_thread, CUstreamCaptureStatus *status)
+{
+    return per_thread ? real()->cuStreamIsCapturing_ptsz(stream, status) : real()->cuStreamIsCapturing(stream, status);
+}
+
+void capture_after_end(CUstream stream, int per_thread, int gone)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!capture_active())
+        return;
+    if (!gone && is_capturing(stream, per_thread, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
+        return; /* called on the wrong stream or thread: it goes on */
+    pthread_mutex_lock(&process->capture_lock);
+    struct map_node *node = map_remove(&process->capturing, key_of(stream, per_thread));
+    if (node)
+        slab_give(&process->capture_nodes, node);
+    pthread_mutex_unlock(&process->capture_lock);
+    if (node)
+        captures_less_one();
+}
+
+static int is_of_context(const struct map_node *node, const void *context)
+{
+    return ((const struct capture *)node)->context == context;
+}
+
+void capture_forget_context(CUcontext context)
+{
+    unsigned ended = 0;
+    pthread_mutex_lock(&process->capture_lock);
+    for (struct map_node *node; (node = map_any(&process->capturing, is_of_context, context)); ended++) {
+        map_remove(&process->capturing, node->key);
+        slab_give(&process->capture_nodes, node);
+    }
+    pthread_mutex_unlock(&process->capture_lock);
+    while (ended--)
+        captures_less_one();
+}

@@ -1,0 +1,139 @@
+#include "interpose/config.h"
+
+#include <fnmatch.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "stats/report.h"
+
+static const char *value_of(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+int config_enabled(void)
+{
+    const char *only = value_of("CACHALOT_ONLY"), *disable = value_of("CACHALOT_DISABLE");
+    if (getauxval(AT_SECURE) || (disable && strcmp(disable, "0")))
+        return 0;
+    return !only || fnmatch(only, program_invocation_short_name, 0) == 0;
+}
+
+static void complain(void *context, const char *message)
+{
+    struct config *config = context;
+    if (config->problems < sizeof config->problem / sizeof *config->problem)
+        snprintf(config->problem[config->problems++], sizeof *config->problem, "%s", message);
+}
+
+static const struct {
+    const char *variable;
+    int pytorch;
+} sources[] = {{"CACHALOT_CONF", 0}, {"PYTORCH_ALLOC_CONF", 1}, {"PYTORCH_CUDA_ALLOC_CONF", 1}};
+
+/* Where the options come from: our variable, else PyTorch's for the few keys that mean the same; -1: nowhere. */
+static int source(void)
+{
+    for (int i = 0; i < (int)(sizeof sources / sizeof *sources); i++)
+        if (getenv(sources[i].variable))
+            return i;
+    return -1;
+}
+
+static void read_signal(struct config *config)
+{
+    static const struct {
+        const char *name;
+        int number;
+    } names[] = {{"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"HUP", SIGHUP}, {"PROF", SIGPROF}, {"WINCH", SIGWINCH},
+                 {"URG", SIGURG},   {"IO", SIGIO},     {"none", 0},     {"0", 0}};
+    const char *wanted = value_of("CACHALOT_SIGNAL");
+    config->signal = SIGUSR1;
+    if (!wanted)
+        return;
+    if (strncmp(wanted, "SIG", 3) == 0)
+        wanted += 3;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcasecmp(wanted, names[i].name) == 0) {
+            config->signal = names[i].number;
+            return;
+        }
+    int number = atoi(wanted);
+    if (number >= SIGRTMIN && number <= SIGRTMAX) {
+        config->signal = number;
+        return;
+    }
+    complain(config, "CACHALOT_SIGNAL is not understood: USR1, USR2, HUP, PROF, WINCH, URG, IO, a real-time number, "
+                     "or none; USR1 stands");
+}
+
+void config_read(struct config *config)
+{
+    const char *redact = value_of("CACHALOT_REDACT");
+    int from = source();
+    options_default(&config->options);
+    if (from >= 0)
+        options_parse(&config->options, getenv(sources[from].variable),
+                      sources[from].pytorch ? options_pytorch_keys() : OPTIONS_ALL, complain, config);
+    config->page_dir = value_of("CACHALOT_PAGE_DIR");
+    config->log = value_of("CACHALOT_LOG");
+    config->redact_argv = redact && strstr(redact, "argv");
+    read_signal(config);
+}
+
+static void publish_rank(struct page *page)
+{
+    static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *rank = value_of(names[i]);
+        if (rank) {
+            snprintf(page->rank, sizeof page->rank, "%s", rank);
+            snprintf(page->rank_source, sizeof page->rank_source, "%s", names[i]);
+            return;
+        }
+    }
+}
+
+static const char *lookup(const char *name)
+{
+    return getenv(name);
+}
+
+static void publish_output(struct page *page)
+{
+    static const char standard[] = "cachalot.%e.%p.json";
+    const char *pattern = value_of("CACHALOT_OUTPUT"), *problem = NULL;
+    if (pattern && report_expand(page, pattern, lookup, page->output, sizeof page->output, &problem)) {
+        page_warn(page, "CACHALOT_OUTPUT is not usable: %s; %s stands", problem ? problem : "?", standard);
+        pattern = NULL;
+    }
+    if (!pattern)
+        report_expand(page, standard, lookup, page->output, sizeof page->output, &problem);
+}
+
+void config_publish(const struct config *config, struct page *page)
+{
+    int from = source();
+    const char *session = value_of("CACHALOT_SESSION");
+    for (unsigned i = 0; options_name(i) && i < PAGE_CONFIGS; i++) {
+        struct page_config *row = &page->config[i];
+        snprintf(row->name, sizeof row->name, "%s", options_name(i));
+        options_value(&config->options, i, row->value, sizeof row->value);
+        snprintf(row->source, sizeof row->source, "%s",
+                 config->options.given >> i & 1 ? sources[from].variable : "default");
+        page->config_count = i + 1;
+    }
+    if (session)
+        snprintf(page->session, sizeof page->session, "%s", session);
+    if (config->redact_argv)
+        page->argv_bytes = 0;
+    publish_rank(page);
+    publish_output(page);
+    for (unsigned i = 0; i < config->problems; i++)
+        page_warn(page, "%s", config->problem[i]);
+}

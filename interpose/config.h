@@ -1,0 +1,26 @@
+/* What the environment asks for. Read once, when service starts. */
+#ifndef CACHALOT_INTERPOSE_CONFIG_H
+#define CACHALOT_INTERPOSE_CONFIG_H
+
+#include "allocator/options.h"
+#include "stats/page.h"
+
+struct config {
+    struct options options;
+    const char *page_dir; /* NULL: the default */
+    const char *log;      /* CACHALOT_LOG: "stderr" or a file; NULL: none */
+    int signal;           /* 0: none */
+    int redact_argv;
+    char problem[4][256]; /* what was wrong, to be said once there is a page */
+    unsigned problems;
+};
+
+/* Is this program meant at all (CACHALOT_DISABLE, CACHALOT_ONLY, AT_SECURE)? Needs nothing but the environment. */
+int config_enabled(void);
+
+void config_read(struct config *config);
+
+/* Writes options with their sources, session, rank and the report's path into the page. */
+void config_publish(const struct config *config, struct page *page);
+
+#endif

@@ -1,0 +1,151 @@
+#include "interpose/context.h"
+
+#include <stdio.h>
+
+#include "interpose/capture.h"
+#include "interpose/driver.h"
+#include "interpose/real.h"
+
+/* The context that this thread used last, valid while the generation stands. */
+static _Thread_local struct {
+    CUcontext handle;
+    uint64_t generation;
+    struct context *context;
+} last;
+
+static void describe(struct page_device *row, CUdevice device, size_t total)
+{
+    CUuuid uuid = {{0}};
+    if (atomic_load(&row->used))
+        return;
+    if (real()->cuDeviceGetUuid_v2(&uuid, device) != CUDA_SUCCESS)
+        real()->cuDeviceGetUuid(&uuid, device);
+    real()->cuDeviceGetName(row->name, sizeof row->name - 1, device);
+    const unsigned char *b = (const unsigned char *)uuid.bytes;
+    snprintf(row->uuid, sizeof row->uuid,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4],
+             b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    row->ordinal = (uint64_t)device;
+    row->total_bytes = total;
+    atomic_store(&row->used, 1);
+}
+
+/* The current context is the device's primary one if that is active and has this handle. Retaining it costs a
+ * reference for a moment only, and does not make it, since it is active. */
+static int is_primary(CUcontext handle, CUdevice device)
+{
+    CUcontext primary = NULL;
+    if (!context_primary_is_active(device) || real()->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
+        return 0;
+    real()->cuDevicePrimaryCtxRelease_v2(device);
+    return primary == handle;
+}
+
+static struct context *slot_of(CUcontext handle)
+{
+    for (unsigned i = 0; i < MOST_CONTEXTS; i++)
+        if (process->contexts[i].handle == handle)
+            return &process->contexts[i];
+    return NULL;
+}
+
+/* Caller holds the context lock. */
+static struct context *make(CUcontext handle)
+{
+    struct context *context = slot_of(NULL);
+    CUdevice device;
+    size_t total = 0;
+    if (!context || real()->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        return NULL;
+    if (device < 0 || (unsigned)device >= atomic_load(&process->page->device_count))
+        return NULL;
+    real()->cuDeviceTotalMem_v2(&total, device);
+    struct page_device *row = page_device(process->page, (unsigned)device);
+    describe(row, device, total);
+    struct allocator *allocator =
+        allocator_create(process->domain, &driver_ops, context, (unsigned)device, &row->stats,
+                         options_limit(&process->config.options, total));
+    if (!allocator)
+        return NULL;
+    context->device = device;
+    context->row = row;
+    context->allocator = allocator;
+    context->primary = is_primary(handle, device);
+    atomic_store(&context->suspended, 0);
+    context->handle = handle;
+    return context;
+}
+
+struct context *context_current(void)
+{
+    CUcontext handle = NULL;
+    if (real()->cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle)
+        return NULL;
+    uint64_t generation = atomic_load_explicit(&process->generation, memory_order_acquire);
+    if (last.handle != handle || last.generation != generation) {
+        pthread_mutex_lock(&process->context_lock);
+        struct context *context = slot_of(handle);
+        last.context = context ? context : make(handle);
+        last.handle = handle;
+        last.generation = generation;
+        pthread_mutex_unlock(&process->context_lock);
+        if (!last.context)
+            last.handle = NULL;
+    }
+    return last.context && !atomic_load_explicit(&last.context->suspended, memory_order_relaxed) ? last.context : NULL;
+}
+
+/* Caller holds the context lock. */
+static void forget(struct context *context)
+{
+    CUcontext handle = context->handle;
+    atomic_fetch_add(&process->generation, 1);
+    if (allocator_forget(context->allocator))
+        process_count(COVERAGE_context_losses);
+    context->handle = NULL;
+    capture_forget_context(handle);
+}
+
+void context_forget(CUcontext handle)
+{
+    pthread_mutex_lock(&process->context_lock);
+    struct context *context = handle ? slot_of(handle) : NULL;
+    if (context)
+        forget(context);
+    pthread_mutex_unlock(&process->context_lock);
+}
+
+static struct context *primary_of(CUdevice device)
+{
+    for (unsigned i = 0; i < MOST_CONTEXTS; i++) {
+        struct context *context = &process->contexts[i];
+        if (context->handle && context->primary && context->device == device)
+            return context;
+    }
+    return NULL;
+}
+
+void context_forget_primary(CUdevice device)
+{
+    pthread_mutex_lock(&process->context_lock);
+    struct context *context = primary_of(device);
+    if (context)
+        forget(context);
+    pthread_mutex_unlock(&process->context_lock);
+}
+
+void context_suspend_primary(CUdevice device, int suspended)
+{
+    pthread_mutex_lock(&process->context_lock);
+    struct context *context = primary_of(device);
+    if (context)
+        atomic_store(&context->suspended, suspended);
+    pthread_mutex_unlock(&process->context_lock);
+}
+
+int context_primary_is_active(CUdevice device)
+{
+    unsigned flags;
+    int active = 0;
+    return real()->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active;
+}

@@ -1,0 +1,18 @@
+/* Contexts: each has an allocator from its first request to its end. */
+#ifndef CACHALOT_INTERPOSE_CONTEXT_H
+#define CACHALOT_INTERPOSE_CONTEXT_H
+
+#include "interpose/process.h"
+
+/* The current context's, made at its first use; NULL: none is current, or it must be left to the driver. */
+struct context *context_current(void);
+
+/* The context is going, by whatever call: drop its blocks. */
+void context_forget(CUcontext handle);
+
+/* Primary contexts of a device: a reset ends them; a release only if it was the last. */
+void context_forget_primary(CUdevice device);
+void context_suspend_primary(CUdevice device, int suspended);
+int context_primary_is_active(CUdevice device);
+
+#endif

@@ -1,0 +1,201 @@
+/* Our own calls into the driver: with saved real pointers, with the right context current, and with this thread's
+ * capture mode relaxed, so that what would be legal without a capture does not invalidate somebody's. */
+#include "interpose/driver.h"
+
+#include <errno.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "interpose/capture.h"
+#include "interpose/process.h"
+#include "interpose/real.h"
+
+struct visit {
+    int pushed;
+    CUstreamCaptureMode mode;
+};
+
+static CUresult enter(const struct context *context, struct visit *visit)
+{
+    CUcontext current = NULL;
+    CUresult result = CUDA_SUCCESS;
+    real()->cuCtxGetCurrent(&current);
+    visit->pushed = current != context->handle;
+    if (visit->pushed)
+        result = real()->cuCtxPushCurrent_v2(context->handle);
+    if (result != CUDA_SUCCESS)
+        return result;
+    visit->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    real()->cuThreadExchangeStreamCaptureMode(&visit->mode);
+    return CUDA_SUCCESS;
+}
+
+static void leave(struct visit *visit)
+{
+    CUcontext popped;
+    real()->cuThreadExchangeStreamCaptureMode(&visit->mode);
+    if (visit->pushed)
+        real()->cuCtxPopCurrent_v2(&popped);
+}
+
+static int segment_alloc(void *device, uint64_t bytes, uint64_t *address)
+{
+    struct visit visit;
+    CUdeviceptr pointer = 0;
+    CUresult result = enter(device, &visit);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = real()->cuMemAlloc_v2(&pointer, bytes);
+    leave(&visit);
+    *address = pointer;
+    return (int)result;
+}
+
+static int segment_free(void *device, uint64_t address)
+{
+    struct visit visit;
+    CUresult result = enter(device, &visit);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = real()->cuMemFree_v2(address);
+    leave(&visit);
+    return (int)result;
+}
+
+static int unsupported(CUresult result)
+{
+    return result == CUDA_ERROR_NOT_FOUND || result == CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult make_event(const struct context *context, void **event)
+{
+    struct visit visit;
+    CUresult result = enter(context, &visit);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = real()->cuEventCreate((CUevent *)event, CU_EVENT_DISABLE_TIMING);
+    leave(&visit);
+    return result;
+}
+
+static int fence_record(void *device, void **event)
+{
+    const struct context *context = device;
+    if (!capture_record_begin())
+        return DEVICE_DEFERRED;
+    CUresult result = *event ? CUDA_SUCCESS : make_event(context, event);
+    if (result == CUDA_SUCCESS)
+        result = real()->cuCtxRecordEvent(context->handle, *event);
+    capture_record_end();
+    return unsupported(result) ? DEVICE_UNSUPPORTED : (int)result;
+}
+
+/* With events and nothing captured a query needs no capture mode: the usual case costs one call. */
+static int fence_query(void *device, void *event)
+{
+    struct visit visit;
+    CUresult result = CUDA_SUCCESS;
+    int careful = capture_active();
+    if (careful && (result = enter(device, &visit)) != CUDA_SUCCESS)
+        return (int)result;
+    result = real()->cuEventQuery(event);
+    if (careful)
+        leave(&visit);
+    return result == CUDA_ERROR_NOT_READY ? DEVICE_NOT_READY : (int)result;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static int wait_for_ever(void *device, void *event)
+{
+    struct visit visit;
+    CUresult result = enter(device, &visit);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = real()->cuEventSynchronize(event);
+    leave(&visit);
+    return (int)result;
+}
+
+#define SPIN_NS 50000  /* then sleep between two looks */
+#define SLEEP_NS 20000
+
+static int fence_wait(void *device, void *event, uint64_t timeout_ns)
+{
+    if (timeout_ns == DEVICE_FOREVER)
+        return wait_for_ever(device, event);
+    uint64_t begin = now_ns();
+    for (;;) {
+        int code = fence_query(device, event);
+        uint64_t spent = now_ns() - begin;
+        if (code != DEVICE_NOT_READY || spent >= timeout_ns)
+            return code;
+        if (spent > SPIN_NS)
+            nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+    }
+}
+
+static void fence_destroy(void *device, void *event)
+{
+    struct visit visit;
+    if (enter(device, &visit) != CUDA_SUCCESS)
+        return;
+    real()->cuEventDestroy_v2(event);
+    leave(&visit);
+}
+
+static int synchronize(void *device)
+{
+    struct visit visit;
+    if (!capture_record_begin())
+        return DEVICE_DEFERRED;
+    /* Not held over the wait: a capture that begins meanwhile finds the synchronise begun, as it may natively. */
+    capture_record_end();
+    CUresult result = enter(device, &visit);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = real()->cuCtxSynchronize();
+    leave(&visit);
+    return (int)result;
+}
+
+static int memory_free(void *device, uint64_t *bytes)
+{
+    struct visit visit;
+    size_t total, available = 0;
+    CUresult result = enter(device, &visit);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = real()->cuMemGetInfo_v2(&available, &total);
+    leave(&visit);
+    *bytes = available;
+    return (int)result;
+}
+
+static uint64_t thread_id(void)
+{
+    static _Thread_local uint64_t id;
+    static _Atomic uint64_t last;
+    if (!id)
+        id = atomic_fetch_add(&last, 1) + 1;
+    return id;
+}
+
+const struct device_ops driver_ops = {
+    .out_of_memory = CUDA_ERROR_OUT_OF_MEMORY,
+    .segment_alloc = segment_alloc,
+    .segment_free = segment_free,
+    .fence_record = fence_record,
+    .fence_query = fence_query,
+    .fence_wait = fence_wait,
+    .fence_destroy = fence_destroy,
+    .synchronize = synchronize,
+    .memory_free = memory_free,
+    .now_ns = now_ns,
+    .thread_id = thread_id,
+};

@@ -1,0 +1,77 @@
+/* Exported: functions of a shared cudart. A hit is answered here; everything else enters the real cudart, which comes
+ * back to us through the driver, so that its last error and its lazy contexts stay its own. */
+#include <dlfcn.h>
+#include <link.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "interpose/memory.h"
+#include "interpose/process.h"
+#include "interpose/real.h"
+
+/* cudaError_t is an int in the ABI of every cudart; we include no header of it. */
+#pragma GCC visibility push(default)
+int cudaMalloc(void **pointer, size_t bytes);
+int cudaFree(void *pointer);
+int cudaSetDevice(int device);
+int cudaDeviceReset(void);
+#pragma GCC visibility pop
+
+#define CUDART_UNLOADING 4 /* cudaErrorCudartUnloading: what a gone cudart answers */
+
+/* Since cudaSetDevice, has this thread's cudart made its context current? Until then the current one may be another
+ * device's (cudart <= 11 binds lazily). */
+static _Thread_local int bound;
+
+/* The real function `name` for the object that `caller` lies in: with two cudarts in one process its own one. */
+static void *real_runtime(const char *name, const void *caller)
+{
+    Dl_info info;
+    struct link_map *object = NULL;
+    void *function = NULL;
+    if (dladdr1(caller, &info, (void **)&object, RTLD_DL_LINKMAP) && object && object->l_name[0]) {
+        void *handle = dlopen(object->l_name, RTLD_NOLOAD | RTLD_LAZY);
+        function = handle ? real_dlsym_call(handle, name) : NULL;
+        if (handle)
+            dlclose(handle);
+    }
+    return function ? function : real_dlsym_call(RTLD_NEXT, name);
+}
+
+int cudaMalloc(void **pointer, size_t bytes)
+{
+    CUdeviceptr served;
+    if (bound && pointer && bytes && process_serving() && memory_hit(&served, bytes)) {
+        *pointer = (void *)(uintptr_t)served;
+        return 0;
+    }
+    int (*next)(void **, size_t) =
+        (int (*)(void **, size_t))real_runtime("cudaMalloc", __builtin_return_address(0));
+    int error = next ? next(pointer, bytes) : CUDART_UNLOADING;
+    bound = error == 0;
+    return error;
+}
+
+int cudaFree(void *pointer)
+{
+    if (pointer && !memory_free_early((CUdeviceptr)(uintptr_t)pointer))
+        return 0;
+    int (*next)(void *) = (int (*)(void *))real_runtime("cudaFree", __builtin_return_address(0));
+    int error = next ? next(pointer) : CUDART_UNLOADING;
+    memory_free_answered();
+    return error;
+}
+
+int cudaSetDevice(int device)
+{
+    bound = 0;
+    int (*next)(int) = (int (*)(int))real_runtime("cudaSetDevice", __builtin_return_address(0));
+    return next ? next(device) : CUDART_UNLOADING;
+}
+
+int cudaDeviceReset(void)
+{
+    bound = 0;
+    int (*next)(void) = (int (*)(void))real_runtime("cudaDeviceReset", __builtin_return_address(0));
+    return next ? next() : CUDART_UNLOADING;
+}

@@ -1,0 +1,208 @@
+/* What the program asks for, answered from the cache where that is right, and by the driver in all other cases. */
+#include "interpose/memory.h"
+
+#include <string.h>
+
+#include "interpose/context.h"
+#include "interpose/driver.h"
+#include "interpose/others.h"
+#include "interpose/real.h"
+
+static uint64_t now_ns(void)
+{
+    return driver_ops.now_ns();
+}
+
+/* Notes in page why a request failed: what was there, and whether it would have fitted natively. */
+static void note_oom(const struct context *context, uint64_t bytes)
+{
+    struct page *page = process->page;
+    const struct device_stats *stats = &context->row->stats;
+    uint64_t available = 0, n = atomic_fetch_add(&page->oom_count, 1);
+    struct page_oom *event = &page->oom[n % PAGE_OOMS];
+    driver_ops.memory_free((void *)context, &available);
+    event->device = (uint64_t)context->device;
+    event->requested_bytes = bytes;
+    event->allocated_bytes = stats_current_all(stats, STAT_allocated_bytes);
+    event->active_bytes = stats_current_all(stats, STAT_active_bytes);
+    event->reserved_bytes = stats_current_all(stats, STAT_reserved_bytes);
+    event->reusable_bytes = stats_get(stats, COUNTER_reusable_bytes);
+    event->largest_allocatable_bytes = stats_get(stats, COUNTER_largest_allocatable_bytes);
+    event->device_free_bytes = available;
+    event->memory_limit_bytes = stats_get(stats, COUNTER_memory_limit_bytes);
+    event->native_would_fit = bytes <= available + event->reserved_bytes - event->allocated_bytes;
+    atomic_store(&event->time_ns, now_ns() - page->start_monotonic_ns);
+}
+
+static CUresult forward_alloc(CUdeviceptr *pointer, size_t bytes)
+{
+    CUresult result = real()->cuMemAlloc_v2(pointer, bytes);
+    if (result == CUDA_SUCCESS && process_serving()) {
+        process_count(COVERAGE_forwarded_allocations);
+        others_made(result, OTHER_device, *pointer, bytes);
+    }
+    return result;
+}
+
+CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
+{
+    struct context *context;
+    uint64_t address = 0;
+    if (!process_serving() || !pointer || !bytes || !(context = context_current()))
+        return forward_alloc(pointer, bytes);
+    int code = allocator_malloc(context->allocator, bytes, &address);
+    if (code == ALLOCATOR_PASS)
+        return forward_alloc(pointer, bytes);
+    if (code == CUDA_ERROR_OUT_OF_MEMORY)
+        note_oom(context, bytes);
+    if (code == 0)
+        *pointer = address;
+    return (CUresult)code;
+}
+
+int memory_hit(CUdeviceptr *pointer, size_t bytes)
+{
+    struct context *context = context_current();
+    uint64_t address;
+    if (!context || allocator_hit(context->allocator, bytes, &address))
+        return 0;
+    *pointer = address;
+    return 1;
+}
+
+/* The pitch that the driver gives: the width rounded up to the device's texture alignment (checked against the
+ * driver on the H200 for all element sizes: test/gpu). */
+static int pitch_of(const struct context *context, size_t width, size_t *pitch)
+{
+    int alignment = 0;
+    real()->cuDeviceGetAttribute(&alignment, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, context->device);
+    if (alignment <= 0 || width > SIZE_MAX / 2)
+        return -1;
+    *pitch = (width + (size_t)alignment - 1) / (size_t)alignment * (size_t)alignment;
+    return 0;
+}
+
+CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height, unsigned element)
+{
+    struct context *context;
+    size_t wanted = 0, bytes;
+    if (!process_serving() || !pointer || !pitch || !width || !height || (element != 4 && element != 8 && element != 16) ||
+        !(context = context_current()) || pitch_of(context, width, &wanted) ||
+        __builtin_mul_overflow(wanted, height, &bytes))
+        return real()->cuMemAllocPitch_v2(pointer, pitch, width, height, element);
+    CUresult result = memory_alloc(pointer, bytes);
+    if (result == CUDA_SUCCESS)
+        *pitch = wanted;
+    return result;
+}
+
+/* A free that went through cudart carries its answer from the early door to here. */
+static _Thread_local struct {
+    CUdeviceptr pointer;
+    CUresult result;
+} answered;
+
+static CUresult forward_free(CUdeviceptr pointer)
+{
+    int known = 1;
+    CUresult result = others_ended(real()->cuMemFree_v2(pointer), pointer, &known);
+    if (result == CUDA_SUCCESS && pointer && !known)
+        process_count(COVERAGE_unseen_frees);
+    return result;
+}
+
+CUresult memory_free(CUdeviceptr pointer)
+{
+    if (answered.pointer && answered.pointer == pointer) {
+        answered.pointer = 0;
+        return answered.result;
+    }
+    int state = process_state();
+    if (state == PROCESS_IDLE)
+        return real()->cuMemFree_v2(pointer);
+    int code = domain_free(process->domain, pointer, state == PROCESS_EXITING);
+    if (code == ALLOCATOR_UNKNOWN)
+        return forward_free(pointer);
+    return code == ALLOCATOR_INVALID ? CUDA_ERROR_INVALID_VALUE : (CUresult)code;
+}
+
+int memory_free_early(CUdeviceptr pointer)
+{
+    int state = process_state();
+    if (state == PROCESS_IDLE || !pointer)
+        return 1;
+    int code = domain_free(process->domain, pointer, state == PROCESS_EXITING);
+    if (code && code != ALLOCATOR_UNKNOWN) {
+        answered.pointer = pointer;
+        answered.result = code == ALLOCATOR_INVALID ? CUDA_ERROR_INVALID_VALUE : (CUresult)code;
+    }
+    return code != 0;
+}
+
+void memory_free_answered(void)
+{
+    answered.pointer = 0;
+}
+
+/* Natively such memory goes back when `stream` gets there; a fence of the whole context covers that. */
+CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
+{
+    const struct real_driver *driver = real();
+    int state = process_state(), code = ALLOCATOR_UNKNOWN, known;
+    if (state != PROCESS_IDLE)
+        code = domain_free(process->domain, pointer, state == PROCESS_EXITING);
+    if (code == ALLOCATOR_INVALID)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (code != ALLOCATOR_UNKNOWN)
+        return (CUresult)code;
+    CUresult result = per_thread ? driver->cuMemFreeAsync_ptsz(pointer, stream) : driver->cuMemFreeAsync(pointer, stream);
+    return others_ended(result, pointer, &known);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+CUresult memory_info(size_t *available, size_t *total)
+{
+    CUresult result = real()->cuMemGetInfo_v2(available, total);
+    struct context *context;
+    if (result != CUDA_SUCCESS || !process_serving() || !available || !(context = context_current()))
+        return result;
+    const struct device_stats *stats = &context->row->stats;
+    uint64_t allocated = stats_current_all(stats, STAT_allocated_bytes);
+    uint64_t reserved = stats_current_all(stats, STAT_reserved_bytes);
+    uint64_t limit = stats_get(stats, COUNTER_memory_limit_bytes);
+    uint64_t native = *available + (reserved > allocated ? reserved - allocated : 0);
+    if (limit)
+        native = least(native, limit > allocated ? limit - allocated : 0);
+    *available = total ? least(native, *total) : native;
+    return result;
+}
+
+int memory_retry(CUresult result, int *tries)
+{
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || (*tries)++ || !process_serving())
+        return 0;
+    return domain_empty_cache(process->domain, 1) != 0;
+}
+
+CUresult memory_export(CUdeviceptr pointer)
+{
+    struct block_place place;
+    if (!process_serving() || domain_mark(process->domain, pointer, BLOCK_EXPORTED, &place) || !place.offset)
+        return CUDA_SUCCESS;
+    process_warn("IPC handle of a block at offset %llu of its segment: the peer maps the segment's begin. Programs that "
+                 "also send the offset in cuMemGetAddressRange's range (UCX, MPI) are right; those that do not read "
+                 "other bytes. Use CACHALOT_CONF=ipc:dedicated",
+                 (unsigned long long)place.offset);
+    return process->config.options.ipc == IPC_ERROR ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
+void memory_pin(CUdeviceptr pointer)
+{
+    struct block_place place;
+    if (process_serving())
+        domain_mark(process->domain, pointer, BLOCK_PINNED, &place);
+}

@@ -1,0 +1,146 @@
+#include "interpose/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "interpose/real.h"
+#include "interpose/service.h"
+
+#define OLD_PAGE_SECONDS (7 * 24 * 3600)
+
+struct process *process;
+static _Atomic int enabled = -1;
+
+int process_enabled(void)
+{
+    int known = atomic_load_explicit(&enabled, memory_order_relaxed);
+    if (known < 0) {
+        known = config_enabled();
+        atomic_store(&enabled, known);
+    }
+    return known && process;
+}
+
+static void wipe(void)
+{
+    memset(process, 0, sizeof *process);
+}
+
+__attribute__((constructor)) static void load(void)
+{
+    void *memory = mmap(NULL, sizeof *process, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return;
+    process = memory;
+    if (madvise(memory, sizeof *process, MADV_WIPEONFORK))
+        pthread_atfork(NULL, NULL, wipe);
+}
+
+void process_count(enum coverage_kind kind)
+{
+    stat_value *counter = process->page ? &process->page->coverage[kind] : &process->early[kind];
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+/* One line to CACHALOT_LOG. Opened each time: nothing of ours stays open in the host. */
+static void log_line(const char *text)
+{
+    const char *log = process->config.log;
+    char line[320];
+    if (!log)
+        return;
+    int n = snprintf(line, sizeof line, "cachalot[%d]: %s\n", process->pid, text);
+    size_t length = (size_t)n < sizeof line ? (size_t)n : sizeof line - 1;
+    int fd = strcmp(log, "stderr") ? open(log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : 2;
+    if (fd < 0)
+        return;
+    ssize_t ignored = write(fd, line, length);
+    (void)ignored;
+    if (fd != 2)
+        close(fd);
+}
+
+void process_warn(const char *format, ...)
+{
+    char text[248];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    page_warn(process->page, "%s", text);
+    log_line(text);
+}
+
+static void on_exit_begin(int status, void *unused)
+{
+    (void)unused;
+    if (!process_serving() || getpid() != process->pid)
+        return;
+    domain_poll(process->domain); /* the last legal moment for a call of ours */
+    atomic_store(&process->page->exit_code, status & 0xff);
+    atomic_store(&process->page->state, PAGE_EXITING);
+    atomic_store(&process->state, PROCESS_EXITING);
+}
+
+__attribute__((destructor)) static void unload(void)
+{
+    if (!process_enabled())
+        return;
+    if (process_state() != PROCESS_IDLE && getpid() == process->pid)
+        service_report_exit();
+    else if (process_state() == PROCESS_IDLE)
+        service_report_none();
+}
+
+/* Everything that lasts for the process's life. Caller holds the start lock. Returns 0 if it can serve. */
+static int begin(void)
+{
+    const char *problem = NULL;
+    int count = 0;
+    if (real()->cuDeviceGetCount(&count) != CUDA_SUCCESS || count < 1)
+        return -1;
+    process->pid = getpid();
+    atomic_store(&process->generation, ((uint64_t)process->pid << 32) + 1);
+    config_read(&process->config);
+    process->page = page_create(process->config.page_dir, (unsigned)count, &problem);
+    if (!process->page)
+        return -1;
+    if (problem)
+        page_warn(process->page, "the live page is not in its place: %s", problem);
+    config_publish(&process->config, process->page);
+    process->domain = domain_create(&process->config.options);
+    if (!process->domain)
+        return -1;
+    for (enum coverage_kind kind = 0; kind < COVERAGE_KINDS; kind++)
+        atomic_fetch_add(&process->page->coverage[kind], atomic_exchange(&process->early[kind], 0));
+    atomic_store(&process->page->state, PAGE_RUNNING);
+    page_remove_old(process->config.page_dir, OLD_PAGE_SECONDS);
+    return 0;
+}
+
+void process_start(void)
+{
+    if (!process_enabled() || process_state() != PROCESS_IDLE)
+        return;
+    int error = errno;
+    pthread_mutex_lock(&process->start_lock);
+    if (process_state() == PROCESS_IDLE && !process->page && begin() == 0) {
+        process_count(COVERAGE_init_calls);
+        if (!atomic_load(&process->page->coverage[COVERAGE_dlsym_lookups]) &&
+            !atomic_load(&process->page->coverage[COVERAGE_proc_address_lookups]))
+            process_count(COVERAGE_linked_calls);
+        for (unsigned i = 0; i < process->config.problems; i++)
+            log_line(process->config.problem[i]);
+        on_exit(on_exit_begin, NULL);
+        atomic_store(&process->state, PROCESS_SERVING);
+        service_start();
+    }
+    pthread_mutex_unlock(&process->start_lock);
+    errno = error;
+}

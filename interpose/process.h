@@ -1,0 +1,68 @@
+/* The host process: when we begin and stop serving, and everything of ours that a fork must wipe out.
+ *
+ * `process` lies in memory that the kernel zeroes in a forked or cloned child (MADV_WIPEONFORK): CUDA does not
+ * survive a fork, so the child finds nothing begun, no lock held, and starts from nothing if it can. */
+#ifndef CACHALOT_INTERPOSE_PROCESS_H
+#define CACHALOT_INTERPOSE_PROCESS_H
+
+#include <pthread.h>
+
+#include "allocator/allocator.h"
+#include "allocator/map.h"
+#include "allocator/slab.h"
+#include "interpose/config.h"
+#include "interpose/cuda_api.h"
+#include "stats/page.h"
+
+enum process_state { PROCESS_IDLE, PROCESS_SERVING, PROCESS_EXITING };
+
+#define MOST_CONTEXTS 256
+
+struct context {
+    CUcontext handle; /* NULL: slot free */
+    CUdevice device;
+    int primary;
+    _Atomic int suspended; /* its release is under way: serve nothing */
+    struct allocator *allocator;
+    struct page_device *row;
+};
+
+struct process {
+    _Atomic int state; /* enum process_state */
+    int pid;
+    pthread_mutex_t start_lock, context_lock, others_lock, capture_lock, report_lock;
+    struct page *page;
+    struct domain *domain;
+    struct config config;
+    struct context contexts[MOST_CONTEXTS];
+    _Atomic uint64_t generation;           /* changes when a context goes */
+    stat_value early[COVERAGE_KINDS];      /* counted before there is a page */
+    _Atomic int captures, recordings;      /* capture.c */
+    struct map capturing, others;
+    struct slab capture_nodes, other_nodes;
+};
+
+extern struct process *process; /* never NULL after the constructor */
+
+/* Is there anything to do here? 0 when disabled, in another program than CACHALOT_ONLY, or setuid. */
+int process_enabled(void);
+
+static inline int process_state(void)
+{
+    return process ? atomic_load_explicit(&process->state, memory_order_acquire) : PROCESS_IDLE;
+}
+
+static inline int process_serving(void)
+{
+    return process_state() == PROCESS_SERVING;
+}
+
+/* After the program's own cuInit returned success. */
+void process_start(void);
+
+void process_count(enum coverage_kind kind);
+
+/* A warning into page, report, and CACHALOT_LOG if set. printf-like. */
+void process_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

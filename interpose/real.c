@@ -1,0 +1,132 @@
+/* Finding the real functions. The table is filled with the same values by whoever comes first; there is no latch that
+ * could stay failed, and no lock. */
+#include "interpose/real.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+/* Called from dlsym_*.S. */
+void *real_dlsym __attribute__((visibility("hidden")));
+void *real_dlsym_find(void) __attribute__((visibility("hidden")));
+
+#if defined(__x86_64__)
+static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", NULL};
+#else
+static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", NULL};
+#endif
+
+static struct real_driver table;
+static _Atomic int loaded;
+static _Atomic uintptr_t driver_begin, driver_end;
+
+static const struct hook {
+    const char *name;
+    void *wrapper; /* NULL: only called */
+    size_t offset;
+} hooks[] = {
+#define X(function) {#function, (void *)function, offsetof(struct real_driver, function)},
+    HOOK_LIST(X)
+#undef X
+#define X(function) {#function, NULL, offsetof(struct real_driver, function)},
+        CALL_LIST(X)
+#undef X
+};
+#define HOOKS (sizeof hooks / sizeof *hooks)
+
+void *real_dlsym_find(void)
+{
+    void *found = NULL;
+    for (unsigned i = 0; versions[i] && !found; i++)
+        found = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+    __atomic_store_n(&real_dlsym, found, __ATOMIC_RELEASE);
+    return found;
+}
+
+void *real_dlsym_call(void *handle, const char *name)
+{
+    void *function = __atomic_load_n(&real_dlsym, __ATOMIC_ACQUIRE);
+    if (!function && !(function = real_dlsym_find()))
+        return NULL;
+    return ((void *(*)(void *, const char *))function)(handle, name);
+}
+
+/* Stands in for what this driver does not have; its callers pass arguments that it does not look at. */
+static CUresult missing(void)
+{
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+static void **slot(const struct hook *hook)
+{
+    return (void **)((char *)&table + hook->offset);
+}
+
+static int find_driver(struct dl_phdr_info *info, size_t size, void *data)
+{
+    uintptr_t inside = (uintptr_t)data, begin = UINTPTR_MAX, end = 0;
+    (void)size;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        if (header->p_type != PT_LOAD)
+            continue;
+        uintptr_t from = info->dlpi_addr + header->p_vaddr;
+        begin = from < begin ? from : begin;
+        end = from + header->p_memsz > end ? from + header->p_memsz : end;
+    }
+    if (inside < begin || inside >= end)
+        return 0;
+    atomic_store(&driver_begin, begin);
+    atomic_store(&driver_end, end);
+    return 1;
+}
+
+int real_load(void)
+{
+    if (atomic_load_explicit(&loaded, memory_order_acquire))
+        return 1;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY); /* kept: the table points into it */
+    if (!driver)
+        return 0;
+    for (size_t i = 0; i < HOOKS; i++) {
+        void *function = real_dlsym_call(driver, hooks[i].name);
+        __atomic_store_n(slot(&hooks[i]), function ? function : (void *)missing, __ATOMIC_RELAXED);
+    }
+    dl_iterate_phdr(find_driver, (void *)table.cuInit);
+    atomic_store_explicit(&loaded, 1, memory_order_release);
+    return 1;
+}
+
+const struct real_driver *real(void)
+{
+    static const struct real_driver none = {
+#define X(name) .name = (__typeof__(&name))(void *)missing,
+        HOOK_LIST(X) CALL_LIST(X)
+#undef X
+    };
+    return real_load() ? &table : &none;
+}
+
+void *real_substitute(void *function)
+{
+    if (!function || !real_load())
+        return function;
+    for (size_t i = 0; i < HOOKS && hooks[i].wrapper; i++)
+        if (*slot(&hooks[i]) == function)
+            return hooks[i].wrapper;
+    return function;
+}
+
+int real_is_wrapper(const void *function)
+{
+    for (size_t i = 0; i < HOOKS && hooks[i].wrapper; i++)
+        if (hooks[i].wrapper == function)
+            return 1;
+    return 0;
+}
+
+int real_is_driver(const void *address)
+{
+    return (uintptr_t)address >= atomic_load(&driver_begin) && (uintptr_t)address < atomic_load(&driver_end);
+}

@@ -1,0 +1,35 @@
+/* The real functions: dlsym of libc (or of whoever wraps it after us), and libcuda's. */
+#ifndef CACHALOT_INTERPOSE_REAL_H
+#define CACHALOT_INTERPOSE_REAL_H
+
+#include <stdint.h>
+
+#include "interpose/cuda_api.h"
+#include "interpose/hooks.h"
+
+struct real_driver {
+#define X(name) __typeof__(&name) name;
+    HOOK_LIST(X)
+    CALL_LIST(X)
+#undef X
+};
+
+/* The driver's own functions. Those that this driver lacks answer CUDA_ERROR_NOT_FOUND. Loads the table from the
+ * libcuda.so.1 that the process has loaded; without one every function answers so. */
+const struct real_driver *real(void);
+
+/* Fills the table if libcuda is loaded by now. Returns 1 when it is filled. Safe from any thread at any time,
+ * also under the loader's lock. */
+int real_load(void);
+
+/* The real dlsym; never NULL after the first call. */
+void *real_dlsym_call(void *handle, const char *name);
+
+/* If `function` is a hooked function of the real driver: our wrapper, else `function` itself. */
+void *real_substitute(void *function);
+
+/* Is `function` one of our wrappers? Is `address` inside libcuda's own text? */
+int real_is_wrapper(const void *function);
+int real_is_driver(const void *address);
+
+#endif

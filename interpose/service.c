@@ -1,0 +1,226 @@
+#include "interpose/service.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "interpose/process.h"
+#include "stats/report.h"
+
+#define STACK_BYTES (512 * 1024)
+#define REQUEST_SIGNAL 256 /* asked for by the signal, not by `cachalot dump` */
+
+struct rows {
+    struct snapshot_block *row;
+    size_t count, room;
+};
+
+static void count_row(void *context, const struct snapshot_block *block)
+{
+    (void)block;
+    ((struct rows *)context)->count++;
+}
+
+static void take_row(void *context, const struct snapshot_block *block)
+{
+    struct rows *rows = context;
+    if (rows->count < rows->room)
+        rows->row[rows->count++] = *block;
+}
+
+/* The blocks as they are now, in memory of our own; row is NULL if there was none. */
+static struct rows list_blocks(void)
+{
+    struct rows rows = {0};
+    domain_walk(process->domain, count_row, &rows);
+    rows.room = rows.count + 1024; /* some more may come between the two walks */
+    void *memory = mmap(NULL, rows.room * sizeof *rows.row, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    rows.count = 0;
+    rows.row = memory == MAP_FAILED ? NULL : memory;
+    if (rows.row)
+        domain_walk(process->domain, take_row, &rows);
+    return rows;
+}
+
+static int write_report(enum report_kind kind, int with_segments)
+{
+    struct page *page = process->page;
+    struct rows rows = list_blocks();
+    const struct snapshot snapshot = {page, rows.row, rows.count, with_segments};
+    const struct report_options options = {
+        .kind = kind,
+        .exit_reason = kind == REPORT_EXIT ? "exit" : "running",
+        .exit_code = kind == REPORT_EXIT ? atomic_load(&page->exit_code) : -1,
+    };
+    char path[sizeof page->answer];
+    int code = report_write(&snapshot, &options, path, sizeof path);
+    if (code)
+        snprintf(page->answer, sizeof page->answer, "error: cannot write %.900s: %s", page->output, strerror(-code));
+    else
+        snprintf(page->answer, sizeof page->answer, "%s", path);
+    if (code)
+        process_warn("the report could not be written: %s", strerror(-code));
+    if (rows.row)
+        munmap(rows.row, rows.room * sizeof *rows.row);
+    return code;
+}
+
+static void carry_out(uint32_t request)
+{
+    pthread_mutex_lock(&process->report_lock);
+    if (process_serving()) {
+        if (request & REQUEST_EMPTY_CACHE) {
+            uint64_t bytes = domain_empty_cache(process->domain, 0);
+            snprintf(process->page->answer, sizeof process->page->answer, "%llu bytes given back",
+                     (unsigned long long)bytes);
+        }
+        if (request & REQUEST_SIGNAL)
+            write_report(REPORT_SIGNAL, 0);
+        if (request & (REQUEST_REPORT | REQUEST_BLOCKS))
+            write_report(REPORT_REQUEST, (request & REQUEST_BLOCKS) != 0);
+    }
+    pthread_mutex_unlock(&process->report_lock);
+}
+
+static long futex(_Atomic uint32_t *word, int operation, uint32_t value)
+{
+    return syscall(SYS_futex, word, operation, value, NULL, NULL, 0);
+}
+
+static void *serve(void *unused)
+{
+    struct page *page = process->page;
+    prctl(PR_SET_NAME, "cachalot");
+    for (;;) {
+        uint32_t request = atomic_exchange(&page->request, 0);
+        if (!request) {
+            futex(&page->request, FUTEX_WAIT, 0);
+            continue;
+        }
+        carry_out(request);
+        atomic_fetch_add(&page->answered, 1);
+        futex(&page->answered, FUTEX_WAKE, INT32_MAX);
+    }
+    return unused;
+}
+
+/* Async-signal-safe: an atomic and a system call. In a forked child `process` is wiped, and nothing happens. */
+static void on_signal(int signal)
+{
+    int error = errno;
+    (void)signal;
+    if (process_serving()) {
+        atomic_fetch_or(&process->page->request, REQUEST_SIGNAL);
+        futex(&process->page->request, FUTEX_WAKE, 1);
+    }
+    errno = error;
+}
+
+static void take_signal(void)
+{
+    struct sigaction old, mine = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    int number = process->config.signal;
+    if (!number || sigaction(number, NULL, &old))
+        return;
+    if ((old.sa_flags & SA_SIGINFO) || (old.sa_handler != SIG_DFL && old.sa_handler != SIG_IGN)) {
+        process_warn("signal %d belongs to the program: ask with `cachalot dump %d`", number, process->pid);
+        return;
+    }
+    if (sigaction(number, &mine, NULL) == 0)
+        atomic_store(&process->page->signal_installed, (uint32_t)number);
+}
+
+void service_start(void)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    int code = pthread_create(&thread, &attributes, serve, NULL);
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code)
+        process_warn("no service thread (%s): no reports on request", strerror(code));
+    else
+        take_signal();
+}
+
+/* Did the program take the signal from us? Then it wins, and the report says so. */
+static void check_signal(void)
+{
+    struct sigaction now;
+    uint32_t number = atomic_load(&process->page->signal_installed);
+    if (number && sigaction((int)number, NULL, &now) == 0 && now.sa_handler != on_signal)
+        page_warn(process->page, "the program took signal %u for itself later", number);
+}
+
+void service_report_exit(void)
+{
+    struct timespec limit;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += 2;
+    /* A report under way is let finish; one that hangs (a dead network disk) does not hang the exit. */
+    int locked = pthread_mutex_timedlock(&process->report_lock, &limit) == 0;
+    if (!locked)
+        return;
+    check_signal();
+    int code = write_report(REPORT_EXIT, 0);
+    atomic_store(&process->page->state, code ? PAGE_EXITING : PAGE_REPORTED);
+    /* Not unmapped: threads that outlive exit may still count. */
+    if (code == 0 && process->page->path[0])
+        unlink(process->page->path);
+    pthread_mutex_unlock(&process->report_lock);
+}
+
+/* Does any mapping of this process come from a libcuda, also one of another link namespace? */
+static int libcuda_is_mapped(void)
+{
+    static const char name[] = "/libcuda.so";
+    char buffer[4096 + sizeof name];
+    size_t kept = 0;
+    ssize_t got;
+    int found = 0, fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && !found && (got = read(fd, buffer + kept, 4096)) > 0) {
+        size_t length = kept + (size_t)got;
+        found = memmem(buffer, length, name, sizeof name - 1) != NULL;
+        kept = length < sizeof name ? length : sizeof name - 1;
+        memmove(buffer, buffer + length - kept, kept);
+    }
+    if (fd >= 0)
+        close(fd);
+    return found;
+}
+
+void service_report_none(void)
+{
+    const char *problem = NULL;
+    for (enum coverage_kind kind = 0; kind < COVERAGE_KINDS; kind++)
+        if (atomic_load(&process->early[kind]))
+            return;
+    if (!libcuda_is_mapped())
+        return;
+    process->pid = getpid();
+    config_read(&process->config);
+    process->page = page_create(process->config.page_dir, 0, &problem);
+    process->domain = domain_create(&process->config.options);
+    if (!process->page || !process->domain)
+        return;
+    config_publish(&process->config, process->page);
+    snprintf(process->page->coverage_note, sizeof process->page->coverage_note,
+             "libcuda is mapped, but no look-up or call of it came through us (RTLD_DEEPBIND, dlmopen, or unused)");
+    write_report(REPORT_EXIT, 0);
+    page_close(process->page, 1);
+}

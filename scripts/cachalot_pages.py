@@ -1,0 +1,166 @@
+"""dump, empty-cache, harvest: what is done with the live pages of processes."""
+
+import os
+import sys
+
+from cachalot_tools import Failure, list_pages, printable, tool
+
+DUMP_HELP = """\
+usage: cachalot dump PID|--all [--blocks] [--timeout SECONDS]
+
+Asks a running program for a report, without a signal, and prints the report's path.
+  --all      every running program of this user that uses the cache
+  --blocks   list every segment and block in the report
+  --timeout  how long to wait for an answer (10)
+
+example: cachalot dump 4711 && cachalot show cachalot.python3.4711.1.json
+"""
+
+EMPTY_HELP = """\
+usage: cachalot empty-cache PID|--all [--timeout SECONDS]
+
+Has a running program give all reusable memory back to the driver, as torch.cuda.empty_cache().
+  --all      every running program of this user that uses the cache
+  --timeout  how long to wait for an answer (10)
+
+example: cachalot empty-cache 4711
+"""
+
+HARVEST_HELP = """\
+usage: cachalot harvest [DIRECTORY] [--output FILE]
+
+Makes reports of programs that were killed before they could write one, and prints their paths.
+  DIRECTORY  where the live pages are (CACHALOT_PAGE_DIR, else /dev/shm/cachalot-UID)
+  --output   instead of where the program was to write; with several reports .PID is added
+
+Exit code: 0 all written (or nothing to do), 1 a report could not be written, 3 damaged pages.
+example: cachalot harvest --output killed.json
+"""
+
+
+def split(command, arguments, flags=(), values=()):
+    """Words and options of a command line: ([word], {option: value})."""
+    words, options = [], {}
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if name in values:
+            options[name] = value if equals else next(rest, None)
+            if options[name] is None:
+                raise Failure(2, f"{name} needs a value")
+        elif argument in flags:
+            options[argument] = True
+        elif argument.startswith("-") and argument != "-":
+            raise Failure(2, f"unknown option {argument}; see `cachalot {command} --help`")
+        else:
+            words.append(argument)
+    return words, options
+
+
+def pages_of(command, words, options):
+    """The live pages that PID or --all means."""
+    if ("--all" in options) == bool(words) or len(words) > 1:
+        raise Failure(2, f"give one PID or --all; see `cachalot {command} --help`")
+    pages = [page for page in list_pages() if page.life == "alive"]
+    if not words:
+        return pages
+    if not words[0].isdecimal():
+        raise Failure(2, f"`{words[0]}` is not a process id")
+    pages = [page for page in pages if page.pid == int(words[0])]
+    if not pages:
+        raise Failure(3, f"process {words[0]} is not a running program of this user that uses the "
+                         "cache; was it started with `cachalot run`, and has it used CUDA yet?")
+    return pages
+
+
+def ask(command, action, arguments, flags):
+    """Puts a request to each page; prints the answers."""
+    words, options = split(command, arguments, ("--all", *flags), ("--timeout",))
+    pages = pages_of(command, words, options)
+    if not pages:
+        print("cachalot: no running program of this user uses the cache", file=sys.stderr)
+        return 3
+    more = ["--blocks"] if "--blocks" in options else []
+    if "--timeout" in options:
+        more.append(f"--timeout={options['--timeout']}")
+    code = 0
+    for page in pages:
+        answer = tool("request", page.path, action, *more)
+        if answer.returncode == 2:
+            raise Failure(2, f"--timeout={options.get('--timeout')} is not a number of seconds")
+        print(printable(answer.stdout.strip()), end="\n" if answer.stdout else "")
+        sys.stderr.write(answer.stderr.replace("cachalot-page:", "cachalot:"))
+        code = max(code, answer.returncode)
+    return code
+
+
+def dump(arguments):
+    """cachalot dump."""
+    if "--help" in arguments:
+        print(DUMP_HELP, end="")
+        return 0
+    return ask("dump", "report", arguments, ("--blocks",))
+
+
+def empty_cache(arguments):
+    """cachalot empty-cache."""
+    if "--help" in arguments:
+        print(EMPTY_HELP, end="")
+        return 0
+    return ask("empty-cache", "empty-cache", arguments, ())
+
+
+def with_pid(path, pid):
+    stem, dot = (path[:-5], ".json") if path.endswith(".json") else (path, "")
+    return f"{stem}.{pid}{dot}"
+
+
+def harvest_page(page, *options):
+    """Report of a dead page, which is then removed. Returns the report's path, None if it has one."""
+    path = None
+    if page.state != "reported":
+        written = tool("report", page.path, *options)
+        if written.returncode != 0:
+            raise Failure(1, written.stderr.strip().replace("cachalot-page: ", ""))
+        path = written.stdout[:-1]
+    tool("remove", page.path)
+    return path
+
+
+def harvest_all(pages, output):
+    """Paths of the reports made, and the worst exit code."""
+    dead = [page for page in pages if page.life == "dead"]
+    unreported = [page for page in dead if page.state != "reported"]
+    paths, code = [], 0
+    for page in dead:
+        options = []
+        if output:
+            options = ["--output", with_pid(output, page.pid) if len(unreported) > 1 else output]
+        try:
+            paths.append(harvest_page(page, *options))
+        except Failure as failure:
+            print(f"cachalot: {failure}", file=sys.stderr)
+            code = 1
+    return [path for path in paths if path], code
+
+
+def harvest(arguments):
+    """cachalot harvest."""
+    if "--help" in arguments:
+        print(HARVEST_HELP, end="")
+        return 0
+    words, options = split("harvest", arguments, (), ("--output",))
+    if len(words) > 1:
+        raise Failure(2, "give one directory; see `cachalot harvest --help`")
+    if words and not os.path.isdir(words[0]):
+        raise Failure(3, f"{words[0]} is not a directory")
+    pages = list_pages(words[0] if words else None)
+    paths, code = harvest_all(pages, options.get("--output"))
+    for path in paths:
+        print(printable(path))
+    for page in pages:
+        if page.life == "bad":
+            print(f"cachalot: {printable(page.path)}: {page.program}; remove it by hand",
+                  file=sys.stderr)
+            code = code or 3
+    return code

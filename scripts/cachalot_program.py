@@ -1,0 +1,142 @@
+"""Can the library be preloaded into this program? Reads ELF headers and `#!` lines, runs nothing."""
+
+import errno
+import os
+import shutil
+import stat
+import struct
+
+from cachalot_tools import Failure
+
+PT_INTERP = 3
+SCRIPTS_DEEP = 5  # as the kernel
+
+
+def find_program(name):
+    """The file that `name` means, as execvp would look for it."""
+    path = name if "/" in name else shutil.which(name)
+    if path is None:
+        for directory in os.environ.get("PATH", os.defpath).split(":"):
+            if os.path.isfile(os.path.join(directory or ".", name)):
+                raise Failure(126, f"{os.path.join(directory, name)} is not executable")
+        raise Failure(127, f"{name}: no such program in PATH")
+    if not os.path.exists(path):
+        raise Failure(127, f"{path}: no such file")
+    if os.path.isdir(path) or not os.access(path, os.X_OK):
+        raise Failure(126, f"{path} is not executable")
+    return path
+
+
+class Elf:
+    """The header of an ELF file: class and machine, and its interpreter (None: static)."""
+
+    def __init__(self, data, file):
+        self.bits = {1: 32, 2: 64}.get(data[4])
+        order = {1: "<", 2: ">"}.get(data[5])
+        if self.bits is None or order is None:
+            raise ValueError("ELF class")
+        self.kind, self.machine = struct.unpack_from(order + "HH", data, 16)
+        wide = self.bits == 64
+        offset = struct.unpack_from(order + ("Q" if wide else "I"), data, 32 if wide else 28)[0]
+        size, count = struct.unpack_from(order + "HH", data, 54 if wide else 42)
+        self.interpreter = None
+        file.seek(offset)
+        headers = file.read(size * count)
+        for at in range(0, len(headers) - size + 1, size or 1):
+            if struct.unpack_from(order + "I", headers, at)[0] == PT_INTERP:
+                place, length = struct.unpack_from(order + ("Q16xQ" if wide else "I8xI"), headers,
+                                                   at + (8 if wide else 4))
+                file.seek(place)
+                self.interpreter = file.read(min(length, 4096)).rstrip(b"\0").decode("utf-8", "replace")
+
+
+def read_elf(path):
+    """(Elf or None, first line or None) of a file."""
+    with open(path, "rb") as file:
+        data = file.read(256)
+        if data.startswith(b"#!"):
+            return None, data[2:].split(b"\n")[0].decode("utf-8", "surrogateescape").split()
+        if not data.startswith(b"\x7fELF"):
+            return None, None
+        return Elf(data, file), None
+
+
+def check_library(library):
+    """The ELF header of the library, if LD_PRELOAD can name it."""
+    if any(c.isspace() or c == ":" for c in library):
+        raise Failure(125, f"the library's path `{library}` has a blank or a colon, which LD_PRELOAD "
+                           "cannot hold; move it, or name a link to it with CACHALOT_LIBRARY")
+    try:
+        elf, _ = read_elf(library)
+    except (OSError, ValueError, struct.error) as error:
+        raise Failure(125, f"{library} cannot be read: {error}") from error
+    if elf is None:
+        raise Failure(125, f"{library} is not a shared library")
+    return elf
+
+
+def has_capabilities(path):
+    try:
+        return bool(os.getxattr(path, "security.capability"))
+    except OSError as error:
+        return error.errno == errno.EPERM and False
+
+
+def check_privileges(path):
+    """Programs that gain rights ignore LD_PRELOAD."""
+    status = os.stat(path)
+    gained = None
+    if status.st_mode & stat.S_ISUID and status.st_uid != os.getuid():
+        gained = "is setuid"
+    elif status.st_mode & stat.S_ISGID and status.st_mode & stat.S_IXGRP and \
+            status.st_gid != os.getgid():
+        gained = "is setgid"
+    elif os.getuid() != 0 and has_capabilities(path):
+        gained = "has file capabilities"
+    if gained:
+        raise Failure(125, f"{path} {gained}: the loader ignores LD_PRELOAD for it; run a copy "
+                           "without those rights (`cp` drops them)")
+
+
+def check_elf(path, elf, library):
+    if (elf.bits, elf.machine) != (library.bits, library.machine):
+        raise Failure(125, f"{path} is for another architecture ({elf.bits} bits, machine "
+                           f"{elf.machine}) than the library ({library.bits} bits, machine "
+                           f"{library.machine}); build the library for it")
+    is_loader = os.path.basename(os.path.realpath(path)).startswith(("ld-", "ld.so", "ld64"))
+    if elf.interpreter is None and not is_loader:
+        raise Failure(125, f"{path} is statically linked: nothing can be preloaded; link it "
+                           "dynamically (libcudart may stay static)")
+    if elf.interpreter and "ld-musl" in elf.interpreter:
+        raise Failure(125, f"{path} uses the C library musl, the library needs glibc; run it in an "
+                           "image with glibc")
+
+
+def named_by_env(words):
+    """PROGRAM in `#!/usr/bin/env PROGRAM`, or None."""
+    if os.path.basename(words[0]) != "env":
+        return None
+    rest = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+    return shutil.which(rest[0]) if rest else None
+
+
+def check_program(path, library, depth=0):
+    """Raises Failure if the preload cannot work in `path`, or in what runs it if it is a script."""
+    try:
+        elf, script = read_elf(path)
+    except PermissionError:
+        return  # executable, not readable: nothing to be said
+    except (OSError, ValueError, struct.error) as error:
+        raise Failure(126, f"{path} cannot be executed: {error}") from error
+    if script:
+        if depth >= SCRIPTS_DEEP or not os.path.exists(script[0]):
+            raise Failure(126, f"{path}: its interpreter {script[0]} does not exist"
+                               if depth < SCRIPTS_DEEP else f"{path}: too many interpreters")
+        check_program(script[0], library, depth + 1)
+        inner = named_by_env(script)
+        if inner:
+            check_program(inner, library, depth + 1)
+        return
+    check_privileges(path)
+    if elf:
+        check_elf(path, elf, library)

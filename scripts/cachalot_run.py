@@ -1,0 +1,197 @@
+"""cachalot run: starts a program with the library in LD_PRELOAD."""
+
+import os
+import re
+import resource
+import secrets
+import signal
+import subprocess
+import sys
+import time
+
+import cachalot_summary
+from cachalot_program import check_library, check_program, find_program
+from cachalot_tools import Failure, find_library, tool
+
+HELP = """\
+usage: cachalot run [OPTIONS] [--] PROGRAM ARG…
+
+Runs PROGRAM with the cache in front of cudaMalloc and cudaFree; nothing else of it changes.
+  --output FILE   where its report goes (CACHALOT_OUTPUT; default cachalot.%e.%p.json):
+                  %e program, %p pid, %h host, %r rank, %t start, %n number, %q{VAR}, %%
+  --conf OPTIONS  key:value,… as PYTORCH_ALLOC_CONF has them (CACHALOT_CONF)
+  --summary       when it has ended, print a table of all its processes to stderr
+
+Exit code: PROGRAM's; 125 cachalot failed, 126 PROGRAM is not executable, 127 not found.
+example: cachalot run --conf max_split_size_mb:128 --summary python3 train.py
+"""
+
+FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCONT")
+SANITIZER = re.compile(r"lib(clang_rt\.)?(a|t|m|hwa|l)san")
+
+
+def parse(arguments):
+    """(options, program and its arguments); options end at the first word that is none."""
+    options = {}
+    while arguments and arguments[0].startswith("-"):
+        name, equals, value = arguments[0].partition("=")
+        arguments = arguments[1:]
+        if name == "--" and not equals:
+            break
+        if name in ("--output", "--conf"):
+            if not equals and not arguments:
+                raise Failure(125, f"{name} needs a value; see `cachalot run --help`")
+            options[name] = value if equals else arguments[0]
+            arguments = arguments if equals else arguments[1:]
+        elif name in ("--summary", "--help") and not equals:
+            options[name] = True
+        else:
+            raise Failure(125, f"unknown option {name}; see `cachalot run --help`")
+    return options, arguments
+
+
+def original_environment():
+    """As we were started: Python itself may have added LC_CTYPE."""
+    environment = dict(os.environb)
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            first = dict(entry.split(b"=", 1) for entry in file.read().split(b"\0") if b"=" in entry)
+    except OSError:
+        return environment
+    if b"LC_CTYPE" not in first:
+        environment.pop(b"LC_CTYPE", None)
+    return environment
+
+
+def preload(library, existing):
+    """LD_PRELOAD with our library before all but sanitizers, which must come first."""
+    others = [name for name in re.split("[ :]+", existing) if name and name != library]
+    first = [name for name in others if SANITIZER.search(os.path.basename(name))]
+    return ":".join(first + [library] + [name for name in others if name not in first])
+
+
+def report_signal():
+    """The signal that asks for a report, or None."""
+    text = os.environ.get("CACHALOT_SIGNAL", "USR1").upper()
+    if text in ("", "NONE", "0"):
+        return None
+    try:
+        if text.isdecimal():
+            return signal.Signals(int(text))
+        return signal.Signals["SIG" + text.removeprefix("SIG") if sys.version_info >= (3, 9) else text]
+    except (KeyError, ValueError):
+        raise Failure(125, f"CACHALOT_SIGNAL={text} is no signal; give a name as USR2, or `none`") from None
+
+
+def check_conf(conf):
+    """Refuses options that the library would only warn of, where the tool can say so."""
+    checked = tool("conf", conf)
+    if checked.returncode == 1:
+        text = checked.stderr.strip().replace("cachalot-page: ", "")
+        raise Failure(125, f"CACHALOT_CONF: {text}")
+
+
+def environment_for(options, library):
+    """The program's environment."""
+    environment = original_environment()
+    existing = environment.get(b"LD_PRELOAD", b"").decode("utf-8", "surrogateescape")
+    ours = {"LD_PRELOAD": preload(library, existing)}
+    if "--output" in options:
+        ours["CACHALOT_OUTPUT"] = options["--output"]
+    if "--conf" in options:
+        ours["CACHALOT_CONF"] = options["--conf"]
+    if not environment.get(b"CACHALOT_SESSION"):
+        ours["CACHALOT_SESSION"] = f"{os.getpid()}-{int(time.time())}-{secrets.token_hex(8)}"
+    environment.update({os.fsencode(k): os.fsencode(v) for k, v in ours.items()})
+    conf = environment.get(b"CACHALOT_CONF")
+    if conf:
+        check_conf(os.fsdecode(conf))
+    return environment
+
+
+def set_signals():
+    """As a program expects them, but the report's: an early one must not kill it."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
+        signal.signal(number, signal.SIG_DFL)
+    asked = report_signal()
+    if asked:
+        signal.signal(asked, signal.SIG_IGN)
+
+
+def execute(path, words, environment):
+    try:
+        os.execve(path, words, environment)
+    except FileNotFoundError as error:
+        raise Failure(127, f"{path}: {error.strerror}, or what interprets it is missing") from error
+    except OSError as error:
+        raise Failure(126, f"{path}: {error.strerror}") from error
+
+
+def wait_forwarding(child, waited):
+    """Waits for the child; what others send us goes to it. The terminal reaches it without our help."""
+    while True:
+        info = signal.sigwaitinfo(waited)
+        if info.si_signo == signal.SIGCHLD:
+            if child.poll() is not None:
+                return child.returncode
+        elif info.si_code <= 0:
+            child.send_signal(info.si_signo)
+
+
+def run_and_wait(path, words, environment):
+    """Runs the program as a child; returns it, ended."""
+    waited = [getattr(signal, name) for name in FORWARDED] + [signal.SIGCHLD]
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
+
+    def prepare():
+        set_signals()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    try:
+        child = subprocess.Popen(words, executable=path, env=environment, preexec_fn=prepare,
+                                 close_fds=False)
+    except FileNotFoundError as error:
+        raise Failure(127, f"{path}: {error.strerror}, or what interprets it is missing") from error
+    except OSError as error:
+        raise Failure(126, f"{path}: {error.strerror}") from error
+    wait_forwarding(child, waited)
+    return child
+
+
+def end_like(code):
+    """Returns the program's exit code, or dies by its signal."""
+    if code >= 0:
+        return code
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    sys.stderr.flush()
+    if -code not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(-code, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [-code])
+    os.kill(os.getpid(), -code)
+    return 128 - code
+
+
+def main(arguments):
+    """cachalot run."""
+    options, words = parse(arguments)
+    if "--help" in options:
+        print(HELP, end="")
+        return 0
+    if not words:
+        raise Failure(125, "no program given; see `cachalot run --help`")
+    library = find_library()
+    header = check_library(library)
+    path = find_program(words[0])
+    check_program(path, header)
+    report_signal()
+    environment = environment_for(options, library)
+    if "--summary" not in options:
+        set_signals()
+        execute(path, words, environment)
+    started = time.time()
+    child = run_and_wait(path, words, environment)
+    try:
+        cachalot_summary.print_summary(child, environment, started)
+    except Failure as failure:  # the program's own result counts
+        print(f"cachalot: {failure}", file=sys.stderr)
+    return end_like(child.returncode)

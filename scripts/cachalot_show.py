@@ -1,0 +1,235 @@
+"""cachalot show: a report as a table laid out like torch.cuda.memory_summary()."""
+
+import json
+
+from cachalot_tools import Failure, printable
+
+HELP = """\
+usage: cachalot show REPORT…
+
+Prints reports as tables, laid out like torch.cuda.memory_summary(), with hits, fences,
+fragmentation, leaks and warnings.
+
+Exit code: 0, or 3 when a file is missing or is no report.
+example: cachalot show cachalot.python3.4711.json
+"""
+
+WIDTH = 77
+METRICS = (
+    ("Allocated memory", "allocated_bytes", True),
+    ("Active memory", "active_bytes", True),
+    ("Requested memory", "requested_bytes", True),
+    ("GPU reserved memory", "reserved_bytes", True),
+    ("Non-releasable memory", "inactive_split_bytes", True),
+    ("Allocations", "allocation", False),
+    ("Active allocs", "active", False),
+    ("GPU reserved segments", "segment", False),
+    ("Non-releasable allocs", "inactive_split", False),
+)
+POOLS = (("all", None), ("large_pool", "from large pool"), ("small_pool", "from small pool"))
+
+
+class Report:
+    """A report that was read from a file, and careful ways to look into it."""
+
+    def __init__(self, path):
+        self.path = path
+        try:
+            with open(path, encoding="utf-8") as file:
+                self.root = json.load(file)
+        except OSError as error:
+            raise Failure(3, f"{path}: {error.strerror}") from error
+        except (ValueError, RecursionError) as error:
+            raise Failure(3, f"{path} is not JSON") from error
+        if not isinstance(self.root, dict) or "schema_version" not in self.root:
+            raise Failure(3, f"{path} is not a report of cachalot")
+        if not str(self.root["schema_version"]).startswith("1."):
+            raise Failure(3, f"{path} has version {self.root['schema_version']}; this command reads 1")
+
+    def get(self, *keys):
+        """The value at that place, or None."""
+        return get(self.root, *keys)
+
+    def text(self, *keys):
+        value = self.get(*keys)
+        return "-" if value is None else printable(value)
+
+    def number(self, *keys):
+        return number(self.root, *keys)
+
+    def list(self, *keys):
+        value = self.get(*keys)
+        return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
+
+
+def get(value, *keys):
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def number(value, *keys):
+    found = get(value, *keys)
+    is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
+    return found if is_number and abs(found) < 1e24 else None
+
+
+def bytes_text(value):
+    """Bytes in at most nine characters."""
+    if value is None:
+        return "-"
+    for unit in ("B  ", "KiB", "MiB", "GiB"):
+        if abs(value) < 10240:
+            return f"{value:.0f} {unit}"
+        value /= 1024
+    return f"{value:.0f} TiB"
+
+
+def count_text(value):
+    """A count in at most seven characters and a blank for the unit."""
+    if value is None:
+        return "-"
+    for unit in ("  ", "K ", "M ", "G "):
+        if abs(value) < 100000:
+            return f"{value:.0f} {unit}"
+        value /= 1000
+    return f"{value:.0f} T "
+
+
+def ratio_text(value):
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def rule(character="-"):
+    return "|" + character * (WIDTH - 2) + "|"
+
+
+def centred(text):
+    return "|" + printable(text)[:WIDTH - 4].center(WIDTH - 2) + "|"
+
+
+def pairs(*entries):
+    """Lines of two `name: value` each."""
+    lines = []
+    half = (WIDTH - 3) // 2
+    for i in range(0, len(entries), 2):
+        cells = [f"{printable(name)}: {printable(value)}"[:half - 1] for name, value in entries[i:i + 2]]
+        cells += [""] * (2 - len(cells))
+        lines.append(f"| {cells[0]:<{half - 1}}| {cells[1]:<{half - 1}}|")
+    return lines
+
+
+def metric_lines(device, title, key, is_bytes):
+    text = bytes_text if is_bytes else count_text
+    lines = []
+    for pool, label in POOLS:
+        values = [text(number(device, "statistics", key, pool, part))
+                  for part in ("current", "peak", "allocated", "freed")]
+        name = f"{title:<21}" if label is None else f"{label:>21}"
+        lines.append(f"| {name} |" + "|".join(f" {v:>10} " for v in values) + "|")
+    return lines + [rule()]
+
+
+def counters(device):
+    def count(name):
+        return count_text(number(device, "counters", name)).strip()
+
+    requests = number(device, "statistics", "allocation", "all", "allocated") or 0
+    hits = number(device, "counters", "num_hits")
+    ratio = f" ({ratio_text(hits / requests)})" if requests and hits is not None else ""
+    wait = number(device, "counters", "fence_wait_ns")
+    return pairs(("Requests", count_text(requests).strip()),
+                 ("Hits", count("num_hits") + ratio),
+                 ("Driver allocations", count("num_device_alloc")),
+                 ("Driver frees", count("num_device_free")),
+                 ("Fences", count("num_fences")),
+                 ("Waits for fences", f"{count('num_fence_waits')}, "
+                                      f"{'-' if wait is None else format(wait / 1e6, '.1f')} ms"))
+
+
+def fragmentation(device):
+    """Three columns: now, at peak reserved, at peak allocated."""
+    moments = ("fragmentation", "at_peak_reserved", "at_peak_allocated")
+    rows = (("Utilization", "utilization_ratio", ratio_text),
+            ("External", "external_ratio", ratio_text),
+            ("Internal", "internal_ratio", ratio_text),
+            ("Inactive split", "inactive_split_bytes", bytes_text),
+            ("Largest allocatable", "largest_allocatable_bytes", bytes_text))
+    columns = ("now", "at peak reserved", "at peak allocated")
+    lines = [f"| {'Fragmentation':<21} |" + "".join(f" {c:>15.15} |" for c in ("now", "peak reserved"))
+             + f" {'peak allocated':>14} |"]
+    assert len(columns) == len(moments)
+    for title, key, text in rows:
+        now, reserved, allocated = (text(number(device, m, key)).strip() for m in moments)
+        lines.append(f"| {title:<21} | {now:>15} | {reserved:>15} | {allocated:>14} |")
+    return lines
+
+
+def device_table(device):
+    name = get(device, "name") or "unknown device"
+    lines = [rule("="), centred(f"Cachalot memory summary, device ID {get(device, 'index')}: {name}"),
+             rule()]
+    lines += pairs(("CUDA OOMs", count_text(number(device, "counters", "num_ooms")).strip()),
+                   ("cudaMalloc retries",
+                    count_text(number(device, "counters", "num_alloc_retries")).strip()))
+    lines += [rule("="),
+              "|        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  |", rule()]
+    for title, key, is_bytes in METRICS:
+        lines += metric_lines(device, title, key, is_bytes)
+    return lines + counters(device) + [rule()] + fragmentation(device) + [rule("=")]
+
+
+def leak_lines(report):
+    total = report.number("totals", "leaked_bytes")
+    if total is None:
+        return []
+    lines = [f"Leaked: {bytes_text(total).strip()} in "
+             f"{count_text(report.number('totals', 'leaked_blocks')).strip()} blocks"]
+    for leak in report.list("leaks")[:10]:
+        each, most = number(leak, "requested_bytes"), number(leak, "up_to_bytes")
+        size = f"of {each} bytes" if each is not None else f"of up to {bytes_text(most).strip()}"
+        if get(leak, "rest"):
+            size = "of other sizes"
+        lines.append(f"  {number(leak, 'count')} {size} on device {printable(get(leak, 'device'))}")
+    more = len(report.list("leaks")) - 10
+    return lines + ([f"  and {more} more sizes"] if more > 0 else [])
+
+
+def head_lines(report):
+    lines = [f"{report.text('process', 'exe')}, pid {report.text('process', 'pid')} on "
+             f"{report.text('process', 'hostname')}, started {report.text('time', 'start')}",
+             f"Report: {report.text('kind')}; end: {report.text('exit', 'reason')}; "
+             f"coverage: {report.text('coverage', 'status')}"]
+    reasons = report.get("coverage", "reasons")
+    for reason in reasons if isinstance(reasons, list) else []:
+        lines.append(f"  {printable(reason)}")
+    return lines
+
+
+def warning_lines(report):
+    warnings = report.list("warnings")
+    return ["Warnings:"] * bool(warnings) + [
+        f"  {printable(get(w, 'text'))} ({printable(get(w, 'count'))} times)" for w in warnings]
+
+
+def lines_of(report):
+    """The whole table of one report."""
+    lines = head_lines(report)
+    for device in report.list("devices"):
+        lines += device_table(device)
+    if not report.list("devices"):
+        lines.append("No device was used through the cache.")
+    return lines + leak_lines(report) + warning_lines(report)
+
+
+def main(arguments):
+    """cachalot show."""
+    if "--help" in arguments:
+        print(HELP, end="")
+        return 0
+    if not arguments or arguments[0].startswith("-"):
+        raise Failure(2, "give the files of reports; see `cachalot show --help`")
+    for path in arguments:
+        for line in lines_of(Report(path)):
+            print(line)
+    return 0

@@ -1,0 +1,85 @@
+"""The table that `cachalot run --summary` prints when the program has ended."""
+
+import glob
+import os
+import re
+import sys
+
+from cachalot_pages import harvest_page
+from cachalot_show import Report, bytes_text
+from cachalot_tools import Failure, list_pages, printable
+
+ROW = "{:>9}  {:<20}  {:>11}  {:>11}  {:>6}  {:>10}  {}"
+
+
+def end_of(page, child):
+    """Options that tell `cachalot-page report` what we saw of a process's end."""
+    if page.pid != child.pid:
+        return []
+    if child.returncode >= 0:
+        return ["--code", str(child.returncode)]
+    reason = "killed" if child.returncode == -9 else "signal"
+    return ["--reason", reason, "--signal", str(-child.returncode)]
+
+
+def harvest_session(child, session):
+    """Reports of the run's processes that could not write one. Live ones are left alone."""
+    paths = []
+    for page in list_pages():
+        if page.session != session or page.life != "dead":
+            continue
+        try:
+            paths.append(harvest_page(page, *end_of(page, child)))
+        except Failure as failure:
+            print(f"cachalot: {failure}", file=sys.stderr)
+    return [path for path in paths if path]
+
+
+def written_reports(pattern):
+    """Files that the processes of the run may have written."""
+    parts = re.split(r"%q\{[^}]*\}|%.", pattern)
+    wanted = "*".join(glob.escape(part) for part in parts)
+    stem = wanted[:-5] if wanted.endswith(".json") else wanted
+    return glob.glob(stem + "*")
+
+
+def reports_of(session, paths, started):
+    """The session's reports, each once."""
+    reports = []
+    for path in sorted(set(map(os.path.abspath, paths))):
+        try:
+            if os.path.isfile(path) and os.path.getmtime(path) >= started - 2:
+                report = Report(path)
+                if report.text("process", "session") == session:
+                    reports.append(report)
+        except (OSError, Failure):
+            continue  # someone else's file
+    return reports
+
+
+def row(report):
+    ratio = report.number("totals", "hit_ratio")
+    return ROW.format(
+        report.text("process", "pid"),
+        os.path.basename(report.text("process", "exe"))[:20],
+        bytes_text(report.number("totals", "peak_allocated_bytes")),
+        bytes_text(report.number("totals", "peak_reserved_bytes")),
+        f"{100 * ratio:.1f}%" if ratio is not None else "-",
+        bytes_text(report.number("totals", "leaked_bytes")),
+        printable(os.path.relpath(report.path)))
+
+
+def print_summary(child, environment, started):
+    """Harvests the run's dead pages and prints a line for every report of the run."""
+    session = os.fsdecode(environment[b"CACHALOT_SESSION"])
+    paths = harvest_session(child, session)
+    pattern = os.fsdecode(environment.get(b"CACHALOT_OUTPUT", b"")) or "cachalot.%e.%p.json"
+    reports = reports_of(session, paths + written_reports(pattern), started)
+    if not reports:
+        print("cachalot: no report: no process of this run initialised CUDA through the cache",
+              file=sys.stderr)
+        return
+    print(ROW.format("pid", "program", "peak alloc", "peak reserv", "hits", "leaked", "report"),
+          file=sys.stderr)
+    for report in reports:
+        print(row(report), file=sys.stderr)

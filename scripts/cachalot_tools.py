@@ -1,0 +1,100 @@
+"""What the commands share: errors, finding library and tool, pages, texts that are safe to print."""
+
+import glob
+import os
+import subprocess
+from dataclasses import dataclass
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+ROOT = os.path.dirname(HERE)
+
+
+class Failure(Exception):
+    """An error to be shown to the user, with the exit code."""
+
+    def __init__(self, code, text):
+        super().__init__(printable(text))
+        self.code = code
+
+
+def printable(text):
+    """`text` without what could move a terminal's cursor or reorder a line."""
+    return "".join(c if c.isprintable() else "?" for c in str(text))
+
+
+def first_file(candidates):
+    return next((path for path in candidates if os.path.isfile(path)), None)
+
+
+def installed(*patterns):
+    return [path for p in patterns for path in sorted(glob.glob(os.path.join(ROOT, p)))]
+
+
+def find_library():
+    """The library to preload: CACHALOT_LIBRARY, the installed one, the build tree's."""
+    named = os.environ.get("CACHALOT_LIBRARY")
+    if named:
+        if not os.path.isfile(named):
+            raise Failure(125, f"CACHALOT_LIBRARY={named} is not a file")
+        return os.path.abspath(named)
+    name = "libcachalot.so"
+    found = first_file(installed(f"lib/{name}", f"lib/*/{name}", f"lib64/{name}", f"build/{name}"))
+    if found is None:
+        raise Failure(125, f"{name} was not found beside {HERE}; build it (`meson setup build && "
+                           "ninja -C build`) or set CACHALOT_LIBRARY")
+    return found
+
+
+def find_tool():
+    """cachalot-page: beside the library or the script."""
+    candidates = [os.path.join(HERE, "cachalot-page")]
+    named = os.environ.get("CACHALOT_LIBRARY")
+    if named:
+        candidates.insert(0, os.path.join(os.path.dirname(os.path.abspath(named)), "cachalot-page"))
+    candidates += installed("libexec/cachalot-page", "libexec/cachalot/cachalot-page",
+                            "build/cachalot-page")
+    found = first_file(candidates)
+    if found is None:
+        raise Failure(125, "cachalot-page was not found; build it with `ninja -C build`")
+    return found
+
+
+def tool(*arguments):
+    """Runs cachalot-page; returns the finished process with its texts."""
+    # Not under the cache, whatever started us.
+    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    try:
+        return subprocess.run([find_tool(), *arguments], stdin=subprocess.DEVNULL, env=environment,
+                              capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise Failure(125, f"cachalot-page cannot be run: {error}") from error
+
+
+@dataclass
+class Page:
+    """One line of `cachalot-page list`."""
+
+    path: str
+    pid: int
+    life: str  # alive, dead, elsewhere, bad
+    state: str
+    session: str
+    program: str  # or what is bad about the page
+
+
+def page_directory():
+    return os.environ.get("CACHALOT_PAGE_DIR") or f"/dev/shm/cachalot-{os.geteuid()}"
+
+
+def list_pages(directory=None):
+    """The pages in `directory`, or in the usual one."""
+    listing = tool("list", directory or page_directory())
+    if listing.returncode != 0:
+        raise Failure(1, listing.stderr.strip().replace("cachalot-page: ", ""))
+    pages = []
+    for line in listing.stdout.splitlines():
+        columns = line.split("\t")
+        if len(columns) == 6:
+            path, pid, life, state, session, program = columns
+            pages.append(Page(path, int(pid), life, state, session, program))
+    return pages

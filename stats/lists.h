@@ -1,0 +1,52 @@
+/* What is counted, once. These lists feed the structs in the live page, the page's description of itself,
+ * the JSON report, PyTorch's flat `memory_stats` names and the docs: adding a number is adding a line.
+ * The meaning of each statistic is PyTorch's (torch.cuda.memory_stats); design.md has the table.
+ */
+#ifndef CACHALOT_STATS_LISTS_H
+#define CACHALOT_STATS_LISTS_H
+
+/* Each is current / peak / allocated / freed, for small_pool, large_pool and all.  X(name, unit) */
+#define STAT_LIST(X)                                                                               \
+    X(allocation, "count")                                                                         \
+    X(allocated_bytes, "bytes")                                                                    \
+    X(requested_bytes, "bytes")                                                                    \
+    X(active, "count")                                                                             \
+    X(active_bytes, "bytes")                                                                       \
+    X(segment, "count")                                                                            \
+    X(reserved_bytes, "bytes")                                                                     \
+    X(inactive_split, "count")                                                                     \
+    X(inactive_split_bytes, "bytes")
+
+/* Plain counters and gauges of a device.  X(name, unit, meaning) */
+#define COUNTER_LIST(X)                                                                            \
+    X(num_hits, "count", "requests served without a driver allocation")                            \
+    X(num_alloc_retries, "count", "driver asked once more after the cache was released")           \
+    X(num_ooms, "count", "requests answered with out of memory")                                   \
+    X(num_device_alloc, "count", "segments obtained from the driver")                              \
+    X(num_device_free, "count", "segments given back to the driver")                               \
+    X(num_fences, "count", "fences recorded")                                                      \
+    X(num_fence_waits, "count", "waits of the host for a fence")                                   \
+    X(fence_wait_ns, "ns", "time spent in those waits")                                            \
+    X(num_lane_marks, "count", "lane marks recorded")                                              \
+    X(num_lane_joins, "count", "streams that joined a lane's mark")                                \
+    X(num_late_frees, "count", "frees of our blocks after exit began")                             \
+    X(num_double_frees, "count", "frees of a block that was free already")                         \
+    X(num_pinned_blocks, "count", "blocks never recycled (SYNC_MEMOPS)")                           \
+    X(num_exports, "count", "IPC exports of our blocks")                                           \
+    X(num_offset_exports, "count", "IPC exports of a block that does not begin its segment")       \
+    X(reusable_bytes, "bytes", "bytes of reusable blocks")                                         \
+    X(largest_allocatable_bytes, "bytes", "largest reusable block")                                \
+    X(max_split_size_bytes, "bytes", "option max_split_size_mb; 0: unlimited")                     \
+    X(memory_limit_bytes, "bytes", "most that may be reserved; 0: the device's memory")
+
+/* Raw ingredients of the fragmentation figures, copied at the moment of a peak.  X(name) */
+#define MOMENT_LIST(X)                                                                             \
+    X(requested_bytes)                                                                             \
+    X(allocated_bytes)                                                                             \
+    X(active_bytes)                                                                                \
+    X(reserved_bytes)                                                                              \
+    X(inactive_split_bytes)                                                                        \
+    X(reusable_bytes)                                                                              \
+    X(largest_allocatable_bytes)
+
+#endif

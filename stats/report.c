@@ -1,0 +1,159 @@
+/* Putting the report into its file: a temporary one beside it, then renamed. */
+#include "stats/report.h"
+
+#include "stats/report_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* mkdir -p of everything before the last slash. */
+static int make_directories(char *path)
+{
+    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        int failed = mkdir(path, 0777) != 0 && errno != EEXIST && errno != EROFS && errno != EACCES;
+        int error = errno;
+        *slash = '/';
+        if (failed)
+            return -error;
+    }
+    return 0;
+}
+
+int report_file_directory(const char *path, const char **name)
+{
+    char copy[REPORT_PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    *name = slash != NULL ? slash + 1 : path;
+    if (**name == '\0')
+        return -EISDIR;
+    if (slash == NULL)
+        snprintf(copy, sizeof copy, ".");
+    else if (snprintf(copy, sizeof copy, "%.*s", (int)(slash + 1 - path), path) >= (int)sizeof copy)
+        return -ENAMETOOLONG;
+    int error = make_directories(copy);
+    if (error != 0)
+        return error;
+    int fd = open(copy, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd >= 0 ? fd : -errno;
+}
+
+/* A file past the limit is not an error but a SIGXFSZ, which would kill the program. */
+static int is_within_file_limit(size_t bytes)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes <= limit.rlim_cur;
+}
+
+static int write_all(int fd, const char *text, size_t size)
+{
+    while (size > 0) {
+        ssize_t n = write(fd, text, size);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        text += n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
+
+static int create_temporary(int directory, char *name, size_t size)
+{
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    for (unsigned i = 0; i < REPORT_CANDIDATES; i++) {
+        snprintf(name, size, ".cachalot.%ld.%u.tmp", (long)getpid(), i);
+        int fd = openat(directory, name, flags, 0644);
+        if (fd >= 0)
+            return fd;
+        if (errno != EEXIST)
+            return -errno;
+    }
+    return -EEXIST;
+}
+
+int report_file_write(int directory, const char *text, char *temporary, size_t size)
+{
+    size_t length = strlen(text);
+    if (!is_within_file_limit(length))
+        return -EFBIG;
+    int fd = create_temporary(directory, temporary, size);
+    if (fd < 0)
+        return fd;
+    int error = write_all(fd, text, length);
+    if (close(fd) != 0 && error == 0) /* where a network file system says that it is full */
+        error = -errno;
+    if (error != 0)
+        unlinkat(directory, temporary, 0);
+    return error;
+}
+
+/* Two processes of one run may want one name at once. Whoever holds the lock too long is not waited for:
+ * then a report may replace another, but none is late. */
+static void lock_directory(int directory)
+{
+    for (int i = 0; i < 100 && flock(directory, LOCK_EX | LOCK_NB) != 0; i++) {
+        if (errno != EWOULDBLOCK)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+}
+
+/* Gives the temporary file the first name that it may have. */
+static int put_in_place(int directory, const char *temporary, const struct page *page,
+                        const struct report_options *options, char *path, size_t size)
+{
+    for (unsigned attempt = 0; attempt < REPORT_CANDIDATES; attempt++) {
+        int answer = report_file_name(page, options, attempt, path, size);
+        if (answer < 0)
+            return answer;
+        const char *slash = strrchr(path, '/');
+        const char *name = slash != NULL ? slash + 1 : path;
+        answer = report_file_may_replace(directory, name, page);
+        if (answer < 0)
+            return answer;
+        if (answer > 0)
+            return renameat(directory, temporary, directory, name) == 0 ? 0 : -errno;
+    }
+    return -EEXIST;
+}
+
+static int write_text(const char *text, const struct page *page,
+                      const struct report_options *options, char *path, size_t size)
+{
+    char temporary[64];
+    const char *name;
+    int error = report_file_name(page, options, 0, path, size);
+    int directory = error == 0 ? report_file_directory(path, &name) : error;
+    if (directory < 0)
+        return directory;
+    error = report_file_write(directory, text, temporary, sizeof temporary);
+    if (error == 0) {
+        lock_directory(directory);
+        error = put_in_place(directory, temporary, page, options, path, size);
+        if (error != 0)
+            unlinkat(directory, temporary, 0);
+    }
+    close(directory); /* and with it the lock */
+    return error;
+}
+
+int report_write(const struct snapshot *snapshot, const struct report_options *options, char *path,
+                 size_t size)
+{
+    int before = errno;
+    char *text = report_text(snapshot, options);
+    int error = text != NULL ? write_text(text, snapshot->page, options, path, size) : -ENOMEM;
+    free(text);
+    errno = before;
+    return error;
+}

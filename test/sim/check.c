@@ -1,0 +1,97 @@
+#include "check.h"
+
+#include "engine.h"
+#include "memory.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void describe(const char *which, const struct sim_item *item)
+{
+    static const char *const kinds[] = {"legacy", "blocking", "non-blocking", "context marks"};
+    const struct sim_work *work = &item->work;
+    dprintf(STDERR_FILENO, "cachalot-sim:   %s: %s %s, submitted as #%" PRIu64 " on %s stream %p",
+            which, work_kind_name(work), work->call, item->order, kinds[item->queue->kind],
+            item->queue->stream);
+    const struct sim_range *ranges = work_ranges(work);
+    for (size_t i = 0; i < work->range_count; i++) {
+        dprintf(STDERR_FILENO, ", %s 0x%" PRIxPTR "+%zu", ranges[i].writes ? "writes" : "reads",
+                ranges[i].start, ranges[i].bytes);
+        if (ranges[i].rows > 1)
+            dprintf(STDERR_FILENO, " (%zu rows, pitch %zu)", ranges[i].rows, ranges[i].pitch);
+    }
+    dprintf(STDERR_FILENO, "\n");
+}
+
+static _Noreturn void report(const char *what, const struct sim_item *item,
+                             const struct sim_item *other)
+{
+    dprintf(STDERR_FILENO, "cachalot-sim: %s\n", what);
+    if (item)
+        describe("this", item);
+    if (other)
+        describe("unfinished", other);
+    abort();
+}
+
+static int items_meet(const struct sim_item *item, const struct sim_item *other)
+{
+    const struct sim_range *mine = work_ranges(&item->work), *theirs = work_ranges(&other->work);
+    for (size_t i = 0; i < item->work.range_count; i++)
+        for (size_t j = 0; j < other->work.range_count; j++)
+            if ((mine[i].writes || theirs[j].writes) && range_meets(&mine[i], &theirs[j]))
+                return 1;
+    return 0;
+}
+
+static void check_mapped(const struct sim_item *item)
+{
+    if (item->work.kind == WORK_ALLOC)
+        return;
+    const struct sim_range *ranges = work_ranges(&item->work);
+    for (size_t i = 0; i < item->work.range_count; i++) {
+        size_t bytes = (ranges[i].rows - 1) * ranges[i].pitch + ranges[i].bytes;
+        if (!memory_is_mapped(ranges[i].start, bytes, item->work.kind == WORK_FREE)) {
+            dprintf(STDERR_FILENO, "cachalot-sim: memory that is not mapped: 0x%" PRIxPTR "+%zu\n",
+                    ranges[i].start, bytes);
+            report("work touches memory that is not mapped", item, NULL);
+        }
+    }
+}
+
+void check_submission(const struct sim_item *item)
+{
+    if (item->work.range_count == 0)
+        return;
+    check_mapped(item);
+    const struct sim_clock *clock = &item->queue->clock;
+    for (struct sim_queue *queue = engine_active(); queue; queue = queue->next) {
+        if (queue == item->queue)
+            continue;
+        uint64_t before = queue->slot < clock->count ? clock->at[queue->slot] : 0;
+        const struct sim_item *other = queue->tail;
+        for (; other && other->number > before; other = other->previous)
+            if (items_meet(item, other))
+                report("unordered work touches the same bytes", item, other);
+    }
+}
+
+void check_release(const struct sim_memory *memory)
+{
+    struct sim_range gone = {memory->start, memory->bytes, 0, 1, 1};
+    for (struct sim_queue *queue = engine_active(); queue; queue = queue->next)
+        for (const struct sim_item *item = queue->head; item; item = item->next) {
+            if (item->work.memory == memory)
+                continue;
+            const struct sim_range *ranges = work_ranges(&item->work);
+            for (size_t i = 0; i < item->work.range_count; i++) {
+                if (!range_meets(&gone, &ranges[i]))
+                    continue;
+                dprintf(STDERR_FILENO, "cachalot-sim: free of 0x%" PRIxPTR "+%zu\n", memory->start,
+                        memory->bytes);
+                report("memory is freed under unfinished work", NULL, item);
+            }
+        }
+}

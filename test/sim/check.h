@@ -1,0 +1,16 @@
+/*
+ * The happens-before checker: work that meets other unfinished and unordered work in the same
+ * bytes (one of them writing), or touches memory that is not mapped, ends the process.
+ */
+#ifndef SIM_CHECK_H
+#define SIM_CHECK_H
+
+struct sim_item;
+struct sim_memory;
+
+/* Called with the queue's clock already holding all that is ordered before the item. */
+void check_submission(const struct sim_item *item);
+/* The memory goes away: nothing unfinished may touch it. */
+void check_release(const struct sim_memory *memory);
+
+#endif

@@ -1,0 +1,21 @@
+/*
+ * CACHALOT_SIM_*: read once, at the first call of anything.
+ */
+#ifndef SIM_CONFIG_H
+#define SIM_CONFIG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SIM_DEVICES_MAX 16
+
+struct sim_config {
+    int devices, driver, manual_clock;
+    size_t capacity;
+    uint64_t latency_ns;
+    const char *fail;
+};
+
+const struct sim_config *config(void);
+
+#endif

@@ -1,0 +1,223 @@
+#include "memory.h"
+
+#include "check.h"
+#include "config.h"
+#include "context.h"
+
+#include <search.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define PAGE ((uintptr_t)4096)
+#define ROOM_MOST ((size_t)512 << 30)
+#define ROOM_LEAST ((size_t)4 << 30)
+
+/* Addresses go up until the room ends; only then are freed ones used again. */
+struct room {
+    uintptr_t start, end, next;
+    size_t used;
+};
+
+static struct room rooms[SIM_DEVICES_MAX];
+static void *map;
+static unsigned long long last_id;
+
+/* Equal means overlapping: the map finds by any range inside. */
+static int memory_compare(const void *left, const void *right)
+{
+    const struct sim_memory *a = left, *b = right;
+    if (a->start + a->bytes <= b->start)
+        return -1;
+    return b->start + b->bytes <= a->start;
+}
+
+struct sim_memory *memory_find(uintptr_t address, size_t bytes)
+{
+    struct sim_memory key = {.start = address, .bytes = bytes ? bytes : 1};
+    struct sim_memory *const *found = tfind(&key, &map, memory_compare);
+    return found ? *found : NULL;
+}
+
+struct sim_memory *memory_find_base(uintptr_t address)
+{
+    struct sim_memory *memory = memory_find(address, 1);
+    return memory && memory->start == address ? memory : NULL;
+}
+
+int memory_is_device_address(uintptr_t address)
+{
+    for (int i = 0; i < config()->devices; i++)
+        if (address >= rooms[i].start && address < rooms[i].end)
+            return 1;
+    /* The smallest addresses are nobody's memory. */
+    return address < PAGE;
+}
+
+int memory_is_mapped(uintptr_t start, size_t bytes, int dying_too)
+{
+    uintptr_t end = start + bytes;
+    while (start < end) {
+        const struct sim_memory *memory = memory_find(start, 1);
+        if (!memory)
+            return !memory_is_device_address(start);
+        if (memory->dying && !dying_too)
+            return 0;
+        if (memory->kind == MEMORY_MAPPED && !memory->accessible)
+            return 0;
+        start = memory->start + memory->bytes;
+    }
+    return 1;
+}
+
+static struct room *room_of(int device)
+{
+    struct room *room = &rooms[device];
+    if (room->start)
+        return room;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    for (size_t bytes = ROOM_MOST; bytes >= ROOM_LEAST; bytes /= 2) {
+        void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+        if (start == MAP_FAILED)
+            continue;
+        madvise(start, bytes, MADV_DONTDUMP);
+        room->start = ((uintptr_t)start + SIM_GRANULE - 1) & ~(uintptr_t)(SIM_GRANULE - 1);
+        room->end = (uintptr_t)start + bytes;
+        room->next = room->start;
+        return room;
+    }
+    return NULL;
+}
+
+static uintptr_t room_take(struct room *room, size_t bytes, size_t alignment)
+{
+    uintptr_t at = (room->next + alignment - 1) & ~(uintptr_t)(alignment - 1);
+    for (int wrapped = 0; bytes <= room->end - room->start;) {
+        if (at + bytes > room->end) {
+            if (wrapped++)
+                return 0;
+            at = room->start;
+            continue;
+        }
+        const struct sim_memory *taken = memory_find(at, bytes);
+        if (!taken) {
+            room->next = at + bytes;
+            return at;
+        }
+        at = (taken->start + taken->bytes + alignment - 1) & ~(uintptr_t)(alignment - 1);
+    }
+    return 0;
+}
+
+uintptr_t memory_reserve(int device, size_t bytes, size_t alignment)
+{
+    struct room *room = room_of(device);
+    return room ? room_take(room, bytes, alignment < SIM_GRANULE ? SIM_GRANULE : alignment) : 0;
+}
+
+int memory_charge(int device, size_t bytes)
+{
+    if (bytes > config()->capacity - rooms[device].used)
+        return 0;
+    rooms[device].used += bytes;
+    return 1;
+}
+
+void memory_discharge(int device, size_t bytes)
+{
+    rooms[device].used -= bytes;
+}
+
+size_t memory_used(int device)
+{
+    return rooms[device].used;
+}
+
+static void memory_add(struct sim_memory *memory)
+{
+    memory->id = ++last_id;
+    if (!tsearch(memory, &map, memory_compare))
+        abort();
+    if (!memory->context)
+        return;
+    memory->next = memory->context->memories;
+    if (memory->next)
+        memory->next->previous = memory;
+    memory->context->memories = memory;
+}
+
+struct sim_memory *memory_note(struct sim_context *context, enum sim_memory_kind kind,
+                               uintptr_t start, size_t bytes)
+{
+    if (memory_find(start, bytes))
+        return NULL;
+    struct sim_memory *memory = calloc(1, sizeof(*memory));
+    if (!memory)
+        abort();
+    memory->start = start;
+    memory->bytes = bytes;
+    memory->kind = kind;
+    memory->context = context;
+    memory->device = context ? context->device : 0;
+    memory_add(memory);
+    return memory;
+}
+
+struct sim_memory *memory_new(struct sim_context *context, int device, enum sim_memory_kind kind,
+                              size_t bytes)
+{
+    struct room *room = room_of(device);
+    size_t unit = bytes >= SIM_SMALL_LIMIT ? SIM_GRANULE : SIM_SMALL_UNIT;
+    size_t charged = (bytes + unit - 1) & ~(unit - 1);
+    if (!room || charged < bytes || !memory_charge(device, charged))
+        return NULL;
+    uintptr_t start = room_take(room, charged, unit);
+    if (!start) {
+        memory_discharge(device, charged);
+        return NULL;
+    }
+    struct sim_memory *memory = memory_note(context, kind, start, bytes);
+    memory->charged = charged;
+    memory->device = device;
+    return memory;
+}
+
+/* Whole pages nobody else lives in go back to the host. */
+static void pages_drop(uintptr_t start, uintptr_t end)
+{
+    uintptr_t first = start & ~(PAGE - 1), last = (end + PAGE - 1) & ~(PAGE - 1);
+    if (first < start && memory_find(first, start - first))
+        first += PAGE;
+    if (last > end && memory_find(end, last - end))
+        last -= PAGE;
+    if (first < last)
+        madvise((void *)first, last - first, MADV_DONTNEED);
+}
+
+void memory_unreserve(uintptr_t start, size_t bytes)
+{
+    pages_drop(start, start + bytes);
+}
+
+void memory_release(struct sim_memory *memory)
+{
+    check_release(memory);
+    tdelete(memory, &map, memory_compare);
+    if (memory->next)
+        memory->next->previous = memory->previous;
+    if (memory->previous)
+        memory->previous->next = memory->next;
+    else if (memory->context)
+        memory->context->memories = memory->next;
+    if (memory->kind == MEMORY_HOST)
+        free((void *)memory->start);
+    else if (memory->kind != MEMORY_REGISTERED)
+        pages_drop(memory->start, memory->start + memory->bytes);
+    memory_discharge(memory->device, memory->charged);
+    free(memory);
+}
+
+void memory_release_context(struct sim_context *context)
+{
+    while (context->memories)
+        memory_release(context->memories);
+}

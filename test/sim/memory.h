@@ -1,0 +1,53 @@
+/*
+ * Device memory made of host memory: one big untouched reservation per device, addresses handed out
+ * ever higher, and an ordered map of what is allocated (pinned host memory too).
+ */
+#ifndef SIM_MEMORY_H
+#define SIM_MEMORY_H
+
+#include <cuda.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SIM_GRANULE ((size_t)2 << 20)
+#define SIM_SMALL_LIMIT ((size_t)1 << 20)
+#define SIM_SMALL_UNIT ((size_t)512)
+
+enum sim_memory_kind { MEMORY_DEVICE, MEMORY_MANAGED, MEMORY_POOL, MEMORY_ARRAY, MEMORY_MAPPED,
+                       MEMORY_IPC, MEMORY_HOST, MEMORY_REGISTERED };
+
+struct sim_memory {
+    uintptr_t start;
+    size_t bytes, charged;
+    enum sim_memory_kind kind;
+    int device, dying, sync_memops, accessible;
+    unsigned flags;
+    unsigned long long id;
+    struct sim_context *context;
+    struct sim_handle *handle;      /* MEMORY_MAPPED */
+    void *pool;                     /* MEMORY_POOL */
+    struct sim_memory *next, *previous;
+};
+
+/* NULL when the device is full; charges its capacity unless charged is 0. */
+struct sim_memory *memory_new(struct sim_context *context, int device, enum sim_memory_kind kind,
+                              size_t bytes);
+/* A record for memory at an address that is the caller's (pinned, mapped). */
+struct sim_memory *memory_note(struct sim_context *context, enum sim_memory_kind kind,
+                               uintptr_t start, size_t bytes);
+struct sim_memory *memory_find(uintptr_t address, size_t bytes);
+struct sim_memory *memory_find_base(uintptr_t address);
+int memory_is_mapped(uintptr_t start, size_t bytes, int dying_too);
+int memory_is_device_address(uintptr_t address);
+/* Takes it out of the map, drops its pages, gives back its charge. */
+void memory_release(struct sim_memory *memory);
+void memory_release_context(struct sim_context *context);
+
+int memory_charge(int device, size_t bytes);
+void memory_discharge(int device, size_t bytes);
+size_t memory_used(int device);
+/* Addresses with nothing behind them. */
+uintptr_t memory_reserve(int device, size_t bytes, size_t alignment);
+void memory_unreserve(uintptr_t start, size_t bytes);
+
+#endif

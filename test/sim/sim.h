@@ -1,0 +1,58 @@
+/*
+ * What a test can ask of the simulated device: stand-in kernels that name the bytes they touch, the
+ * clock, counters. Exported by the simulated libcuda.so.1 only. This is a test device, not CUDA.
+ */
+#ifndef CACHALOT_SIM_H
+#define CACHALOT_SIM_H
+
+#include <cuda.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct cachalot_sim_range {
+    CUdeviceptr address;
+    size_t bytes;
+    int writes;
+};
+
+/* The one parameter of the stand-in kernel. It runs for ns, and on until *spin is not zero if spin
+ * is set; at its end it sets *signal to 1 if signal is set. */
+struct cachalot_sim_kernel {
+    uint64_t ns;
+    const volatile int *spin;
+    volatile int *signal;
+    const struct cachalot_sim_range *ranges;
+    size_t range_count;
+};
+
+/* The stand-in kernel, for any launch function: `void *parameters[] = {&kernel};` with a struct
+ * cachalot_sim_kernel; cudaLaunchKernel takes it as its function too. */
+CUfunction cachalot_sim_function(void);
+
+/* These launch it with whatever `cuLaunchKernel` the program itself would reach (so an interposer
+ * sees them). The ranges are copied. */
+CUresult cachalot_sim_launch(CUstream stream, uint64_t ns, const struct cachalot_sim_range *ranges,
+                             size_t count);
+CUresult cachalot_sim_launch_spin(CUstream stream, const volatile int *flag,
+                                  const struct cachalot_sim_range *ranges, size_t count);
+CUresult cachalot_sim_launch_signal(CUstream stream, uint64_t ns, volatile int *flag,
+                                    const struct cachalot_sim_range *ranges, size_t count);
+
+/* Simulated nanoseconds. `advance` moves the clock by hand (CACHALOT_SIM_CLOCK=manual). */
+uint64_t cachalot_sim_now(void);
+void cachalot_sim_advance(uint64_t ns);
+
+/* How often an exported driver function was entered; 0 for an unknown name. */
+unsigned long long cachalot_sim_calls(const char *function);
+/* Pieces of work not yet finished, and captures under way, in the whole process. */
+size_t cachalot_sim_unfinished(void);
+size_t cachalot_sim_captures(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,232 @@
+#include "fake_device.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST 300000
+#define FIRST_ADDRESS UINT64_C(0x7f0000000000)
+
+struct mark {
+    uint64_t number;
+    int users; /* threads asking about it */
+};
+
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t segment_at[MOST], segment_size[MOST], next_address = FIRST_ADDRESS;
+static size_t segments;
+static struct mark mark_at[MOST];
+static _Atomic size_t marks;
+static _Atomic uint64_t now, threads;
+static _Thread_local uint64_t caller, self;
+
+void fake_init(struct fake_device *device, uint64_t capacity)
+{
+    memset(device, 0, sizeof *device);
+    device->capacity = capacity;
+    device->instant = 1;
+    pthread_mutex_init(&device->lock, NULL);
+}
+
+void fake_call_as(uint64_t thread)
+{
+    caller = thread;
+}
+
+uint64_t fake_clock(void)
+{
+    return atomic_load(&now);
+}
+
+static void fail(const char *why)
+{
+    fprintf(stderr, "fake device: %s\n", why);
+    abort();
+}
+
+/* Counts the call and lets others in; returns the code that the test has set for it, with the lock held. */
+static int begin(struct fake_device *device, enum fake_call call)
+{
+    if (device->meanwhile)
+        device->meanwhile(device, call);
+    pthread_mutex_lock(&device->lock);
+    device->calls[call]++;
+    return device->code[call];
+}
+
+static int end(struct fake_device *device, int code)
+{
+    pthread_mutex_unlock(&device->lock);
+    return code;
+}
+
+static int fake_alloc(void *context, uint64_t bytes, uint64_t *address)
+{
+    struct fake_device *device = context;
+    int code = begin(device, FAKE_ALLOC);
+    device->alloc_bytes = bytes;
+    if (!code && (device->calls[FAKE_ALLOC] == device->failing_alloc ||
+                  bytes > device->capacity - device->used))
+        code = FAKE_OOM;
+    if (code)
+        return end(device, code);
+    device->used += bytes;
+    pthread_mutex_lock(&table_lock);
+    if (segments == MOST)
+        fail("too many segments");
+    *address = next_address;
+    next_address += (bytes + 0x1fffff) & ~UINT64_C(0x1fffff);
+    segment_at[segments] = *address;
+    segment_size[segments++] = bytes;
+    pthread_mutex_unlock(&table_lock);
+    return end(device, 0);
+}
+
+static size_t find(uint64_t address)
+{
+    size_t i = segments;
+    while (i-- && segment_at[i] != address)
+        ;
+    return i;
+}
+
+uint64_t fake_segment(uint64_t address)
+{
+    pthread_mutex_lock(&table_lock);
+    size_t i = find(address);
+    uint64_t bytes = i < segments ? segment_size[i] : 0;
+    pthread_mutex_unlock(&table_lock);
+    return bytes;
+}
+
+static int fake_free(void *context, uint64_t address)
+{
+    struct fake_device *device = context;
+    int code = begin(device, FAKE_FREE);
+    if (code)
+        return end(device, code);
+    pthread_mutex_lock(&table_lock);
+    size_t i = find(address);
+    if (i >= segments)
+        fail("free of what was never allocated");
+    device->used -= segment_size[i];
+    segment_at[i] = segment_at[--segments];
+    segment_size[i] = segment_size[segments];
+    pthread_mutex_unlock(&table_lock);
+    return end(device, 0);
+}
+
+static int fake_record(void *context, void **event)
+{
+    struct fake_device *device = context;
+    int code = begin(device, FAKE_RECORD);
+    if (code)
+        return end(device, code);
+    if (!*event) {
+        size_t i = atomic_fetch_add(&marks, 1);
+        if (i >= MOST)
+            fail("too many events");
+        *event = &mark_at[i];
+        device->events++;
+    }
+    struct mark *mark = *event;
+    if (mark->users)
+        fail("an event was marked anew while somebody asks about it");
+    mark->number = ++device->recorded;
+    return end(device, 0);
+}
+
+static int has_passed(const struct fake_device *device, const struct mark *mark)
+{
+    return device->instant || mark->number <= device->passed;
+}
+
+static int fake_query(void *context, void *event)
+{
+    struct fake_device *device = context;
+    struct mark *mark = event;
+    pthread_mutex_lock(&device->lock);
+    mark->users++;
+    pthread_mutex_unlock(&device->lock);
+    int code = begin(device, FAKE_QUERY);
+    mark->users--;
+    if (!code && !has_passed(device, mark))
+        code = DEVICE_NOT_READY;
+    return end(device, code);
+}
+
+static int fake_wait(void *context, void *event, uint64_t timeout_ns)
+{
+    struct fake_device *device = context;
+    struct mark *mark = event;
+    pthread_mutex_lock(&device->lock);
+    mark->users++;
+    device->last_timeout = timeout_ns;
+    pthread_mutex_unlock(&device->lock);
+    int code = begin(device, FAKE_WAIT);
+    mark->users--;
+    if (!code && !has_passed(device, mark)) {
+        if (timeout_ns == DEVICE_FOREVER && device->stuck)
+            fail("waits without limit for work that never ends");
+        if (timeout_ns == DEVICE_FOREVER)
+            device->passed = mark->number;
+        else
+            atomic_fetch_add(&now, timeout_ns);
+    }
+    if (!code && !has_passed(device, mark))
+        code = DEVICE_NOT_READY;
+    return end(device, code);
+}
+
+static void fake_destroy(void *context, void *event)
+{
+    struct fake_device *device = context;
+    pthread_mutex_lock(&device->lock);
+    device->events--;
+    pthread_mutex_unlock(&device->lock);
+    ((struct mark *)event)->users = 1; /* so that any later use is seen */
+}
+
+static int fake_synchronize(void *context)
+{
+    struct fake_device *device = context;
+    int code = begin(device, FAKE_SYNC);
+    if (!code)
+        device->passed = device->recorded;
+    return end(device, code);
+}
+
+static int fake_memory_free(void *context, uint64_t *bytes)
+{
+    struct fake_device *device = context;
+    pthread_mutex_lock(&device->lock);
+    *bytes = device->capacity - device->used;
+    return end(device, 0);
+}
+
+static uint64_t fake_now(void)
+{
+    return atomic_fetch_add(&now, 1);
+}
+
+static uint64_t fake_thread(void)
+{
+    if (!self)
+        self = UINT64_C(1) << 32 | (atomic_fetch_add(&threads, 1) + 1);
+    return caller ? caller : self;
+}
+
+const struct device_ops fake_ops = {
+    .out_of_memory = FAKE_OOM,
+    .segment_alloc = fake_alloc,
+    .segment_free = fake_free,
+    .fence_record = fake_record,
+    .fence_query = fake_query,
+    .fence_wait = fake_wait,
+    .fence_destroy = fake_destroy,
+    .synchronize = fake_synchronize,
+    .memory_free = fake_memory_free,
+    .now_ns = fake_now,
+    .thread_id = fake_thread,
+};

@@ -1,0 +1,224 @@
+/* What may be set, what is refused, and how it reads back. */
+#include "world.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static char complaint[512];
+
+static void note(void *context, const char *message)
+{
+    (*(int *)context)++;
+    snprintf(complaint, sizeof complaint, "%s", message);
+}
+
+static int parse(struct options *o, const char *text, uint32_t keys)
+{
+    int count = 0;
+    complaint[0] = 0;
+    int returned = options_parse(o, text, keys, note, &count);
+    assert_int_equal(returned, count);
+    return count;
+}
+
+static unsigned key(const char *name)
+{
+    for (unsigned i = 0; options_name(i); i++)
+        if (!strcmp(options_name(i), name))
+            return i;
+    fail_msg("no key %s", name);
+    return 0;
+}
+
+static const char *value(const struct options *o, const char *name)
+{
+    static char text[256];
+    options_value(o, key(name), text, sizeof text);
+    return text;
+}
+
+static void every_good_value_reads_back(void **state)
+{
+    static const struct {
+        const char *name, *text, *shown;
+    } good[] = {
+        {"max_split_size_mb", "20", "20"},
+        {"max_split_size_mb", "512", "512"},
+        {"max_non_split_rounding_mb", "64", "64"},
+        {"roundup_power2_divisions", "4", "4"},
+        {"roundup_power2_divisions", "[256:1,512:2,1024:4,>:8]", "[256:1,512:2,1024:4,>:8]"},
+        {"garbage_collection_threshold", "0.6", "0.6"},
+        {"garbage_collection_threshold", "1", "1"},
+        {"garbage_collection_threshold", ".5", "0.5"},
+        {"large_segment_size_mb", "2", "2"},
+        {"large_segment_size_mb", "64", "64"},
+        {"expandable_segments", "False", "False"},
+        {"expandable_segments", "false", "False"},
+        {"per_process_memory_fraction", "0.25", "0.25"},
+        {"memory_limit_mb", "4096", "4096"},
+        {"free_mode", "strict", "strict"},
+        {"free_mode", "fence", "fence"},
+        {"thread_cache", "off", "off"},
+        {"cache", "off", "off"},
+        {"cache", "on", "on"},
+        {"ipc", "auto", "auto"},
+        {"ipc", "dedicated", "dedicated"},
+        {"ipc", "error", "error"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct options o;
+        char text[128];
+        options_default(&o);
+        snprintf(text, sizeof text, "%s:%s", good[i].name, good[i].text);
+        assert_int_equal(parse(&o, text, OPTIONS_ALL), 0);
+        assert_string_equal(value(&o, good[i].name), good[i].shown);
+        assert_int_equal(o.given, 1u << key(good[i].name));
+    }
+}
+
+static void every_bad_value_is_one_complaint_and_changes_nothing(void **state)
+{
+    static const char *const bad[] = {
+        "max_split_size_mb:19", "max_split_size_mb:", "max_split_size_mb", "max_split_size_mb:20.5",
+        "max_split_size_mb:-1", "max_split_size_mb:+20", "max_split_size_mb:20MB",
+        "max_split_size_mb:18446744073709551616", "max_split_size_mb:18446744073709551615",
+        "max_non_split_rounding_mb:19", "roundup_power2_divisions:3", "roundup_power2_divisions:[]",
+        "roundup_power2_divisions:[256:3]", "roundup_power2_divisions:[256]", "roundup_power2_divisions:2048",
+        "roundup_power2_divisions:[255:1]", "roundup_power2_divisions:[256:1", "roundup_power2_divisions:[0:1]",
+        "garbage_collection_threshold:0", "garbage_collection_threshold:1.01",
+        "garbage_collection_threshold:nan", "garbage_collection_threshold:0.5x", "garbage_collection_threshold:-0.5",
+        "large_segment_size_mb:0", "large_segment_size_mb:3", "expandable_segments:maybe",
+        "per_process_memory_fraction:0", "per_process_memory_fraction:1.5", "memory_limit_mb:1", "memory_limit_mb:x",
+        "free_mode:never", "thread_cache:maybe", "cache:2", "ipc:legacy", "no_such_option:1",
+        "MAX_SPLIT_SIZE_MB:128", ":20", "max_split_size_mb:20:20",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct options o, untouched;
+        options_default(&untouched);
+        options_default(&o);
+        if (parse(&o, bad[i], OPTIONS_ALL) != 1)
+            fail_msg("%s: not one complaint", bad[i]);
+        assert_non_null(strstr(complaint, "the default stands"));
+        assert_memory_equal(&o, &untouched, sizeof o);
+    }
+}
+
+static void a_bad_item_does_not_spoil_its_neighbours(void **state)
+{
+    struct options o;
+    (void)state;
+    options_default(&o);
+    assert_int_equal(parse(&o, "max_split_size_mb:7,bogus:1,roundup_power2_divisions:[256:1,>:2],free_mode:strict",
+                           OPTIONS_ALL), 2);
+    assert_int_equal(o.free_mode, FREE_STRICT);
+    assert_true(o.max_split_size == UINT64_MAX);
+    assert_int_equal(o.roundup_power2_divisions[8], 1);
+    assert_int_equal(o.roundup_power2_divisions[9], 2);
+}
+
+static void blanks_and_empty_items_are_passed_over(void **state)
+{
+    struct options o;
+    (void)state;
+    options_default(&o);
+    assert_int_equal(parse(&o, " max_split_size_mb : 64 ,, free_mode:strict,", OPTIONS_ALL), 0);
+    assert_true(o.max_split_size == 64 * MIB);
+    assert_int_equal(o.free_mode, FREE_STRICT);
+    assert_int_equal(parse(&o, "", OPTIONS_ALL), 0);
+    assert_int_equal(parse(&o, ",", OPTIONS_ALL), 0);
+}
+
+static void the_last_of_two_wins(void **state)
+{
+    struct options o;
+    (void)state;
+    options_default(&o);
+    assert_int_equal(parse(&o, "max_split_size_mb:64,max_split_size_mb:128", OPTIONS_ALL), 0);
+    assert_true(o.max_split_size == 128 * MIB);
+}
+
+static void an_endless_item_is_one_complaint(void **state)
+{
+    static char text[5000];
+    struct options o;
+    (void)state;
+    options_default(&o);
+    memset(text, 'x', sizeof text - 1);
+    assert_int_equal(parse(&o, text, OPTIONS_ALL), 1);
+    memcpy(text, "max_split_size_mb:", 18);
+    memset(text + 18, '0', sizeof text - 19);
+    memcpy(text + sizeof text - 3, "64", 2);
+    assert_int_equal(parse(&o, text, OPTIONS_ALL), 1);
+    assert_true(o.max_split_size == UINT64_MAX);
+}
+
+/* PyTorch's variable speaks for its own allocator too: other keys are not ours to judge. */
+static void pytorchs_variable_sets_only_the_shared_keys(void **state)
+{
+    struct options o;
+    uint32_t keys = options_pytorch_keys();
+    (void)state;
+    options_default(&o);
+    assert_int_equal(parse(&o, "expandable_segments:True,backend:cudaMallocAsync,pinned_use_background_threads:True",
+                           keys), 0);
+    assert_int_equal(o.given, 0);
+    assert_int_equal(parse(&o, "max_split_size_mb:32,max_non_split_rounding_mb:40,roundup_power2_divisions:8,"
+                               "garbage_collection_threshold:0.7,large_segment_size_mb:4,free_mode:strict,cache:off",
+                           keys), 0);
+    assert_true(o.max_split_size == 32 * MIB && o.max_non_split_rounding == 40 * MIB);
+    assert_int_equal(o.roundup_power2_divisions[3], 8);
+    assert_true(o.garbage_collection_threshold == 0.7);
+    assert_true(o.large_segment_bytes == 20 * MIB);
+    assert_int_equal(o.free_mode, FREE_FENCE);
+    assert_int_equal(o.cache, 1);
+    assert_int_equal(parse(&o, "max_split_size_mb:1", keys), 1);
+}
+
+static void the_defaults_are_the_published_ones(void **state)
+{
+    static const char *const shown[][2] = {
+        {"max_split_size_mb", "unlimited"}, {"max_non_split_rounding_mb", "20"}, {"roundup_power2_divisions", "0"},
+        {"garbage_collection_threshold", "0"}, {"large_segment_size_mb", "20"}, {"expandable_segments", "False"},
+        {"per_process_memory_fraction", "1"}, {"memory_limit_mb", "off"}, {"free_mode", "fence"},
+        {"thread_cache", "off"}, {"cache", "on"}, {"ipc", "auto"},
+    };
+    struct options o;
+    (void)state;
+    options_default(&o);
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
+        assert_string_equal(value(&o, shown[i][0]), shown[i][1]);
+    assert_null(options_name(sizeof shown / sizeof *shown));
+}
+
+static void the_limit_is_the_lesser_of_fraction_and_bytes(void **state)
+{
+    struct options o;
+    (void)state;
+    options_default(&o);
+    assert_true(options_limit(&o, 80 * GIB) == UINT64_MAX);
+    parse(&o, "per_process_memory_fraction:0.5", OPTIONS_ALL);
+    assert_true(options_limit(&o, 80 * GIB) == 40 * GIB);
+    parse(&o, "memory_limit_mb:1024", OPTIONS_ALL);
+    assert_true(options_limit(&o, 80 * GIB) == GIB);
+    assert_true(options_limit(&o, GIB) == GIB / 2);
+    parse(&o, "per_process_memory_fraction:1", OPTIONS_ALL);
+    assert_true(options_limit(&o, GIB / 2) == GIB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_good_value_reads_back),
+        cmocka_unit_test(every_bad_value_is_one_complaint_and_changes_nothing),
+        cmocka_unit_test(a_bad_item_does_not_spoil_its_neighbours),
+        cmocka_unit_test(blanks_and_empty_items_are_passed_over),
+        cmocka_unit_test(the_last_of_two_wins),
+        cmocka_unit_test(an_endless_item_is_one_complaint),
+        cmocka_unit_test(pytorchs_variable_sets_only_the_shared_keys),
+        cmocka_unit_test(the_defaults_are_the_published_ones),
+        cmocka_unit_test(the_limit_is_the_lesser_of_fraction_and_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,90 @@
+/* The ordered set against a plain array. */
+#include "world.h"
+
+#include "allocator/tree.h"
+#include "random.h"
+
+#define NODES 400
+
+static struct tree_node node[NODES];
+static int in_tree[NODES];
+
+static int before(const struct tree_node *n, uint64_t major, uint64_t minor)
+{
+    return n->major < major || (n->major == major && n->minor < minor);
+}
+
+static struct tree_node *expect(uint64_t major, uint64_t minor, int at_least)
+{
+    struct tree_node *best = NULL;
+    for (int i = 0; i < NODES; i++) {
+        struct tree_node *n = &node[i];
+        int is_before = before(n, major, minor), equal = n->major == major && n->minor == minor;
+        if (!in_tree[i] || (at_least ? is_before : !is_before && !equal))
+            continue;
+        if (!best || before(n, best->major, best->minor) == at_least)
+            best = n;
+    }
+    return best;
+}
+
+static int depth(const struct tree_node *n)
+{
+    int left = n ? depth(n->left) : 0, right = n ? depth(n->right) : 0;
+    return n ? 1 + (left > right ? left : right) : 0;
+}
+
+static void random_operations(void **state)
+{
+    struct tree tree = {NULL};
+    uint64_t seed = 7;
+    (void)state;
+    for (int i = 0; i < NODES; i++) {
+        node[i].major = random_below(&seed, 20) * 512; /* many of the same size */
+        node[i].minor = (uint64_t)i * 512;
+    }
+    for (int step = 0; step < 40000; step++) {
+        int i = (int)random_below(&seed, NODES);
+        if (in_tree[i])
+            tree_remove(&tree, &node[i]);
+        else
+            tree_insert(&tree, &node[i]);
+        in_tree[i] = !in_tree[i];
+        uint64_t major = random_below(&seed, 21) * 512, minor = random_below(&seed, NODES + 1) * 512;
+        assert_ptr_equal(tree_at_least(&tree, major, minor), expect(major, minor, 1));
+        assert_ptr_equal(tree_at_most(&tree, major, minor), expect(major, minor, 0));
+        assert_ptr_equal(tree_last(&tree), expect(UINT64_MAX, UINT64_MAX, 0));
+    }
+}
+
+static void an_empty_tree_has_nothing(void **state)
+{
+    struct tree tree = {NULL};
+    (void)state;
+    assert_null(tree_at_least(&tree, 0, 0));
+    assert_null(tree_at_most(&tree, UINT64_MAX, UINT64_MAX));
+    assert_null(tree_last(&tree));
+}
+
+/* In order of insertion, the worst for a plain tree, it stays shallow. */
+static void sorted_inserts_stay_shallow(void **state)
+{
+    static struct tree_node many[100000];
+    struct tree tree = {NULL};
+    (void)state;
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+        many[i].minor = i * 2 * MIB;
+        tree_insert(&tree, &many[i]);
+    }
+    assert_in_range(depth(tree.root), 17, 60);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_tree_has_nothing),
+        cmocka_unit_test(random_operations),
+        cmocka_unit_test(sorted_inserts_stay_shallow),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
