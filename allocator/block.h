@@ -45,6 +45,7 @@ struct fence {
     void *event;
     uint64_t owner;  /* thread that freed, and may wait for it without limit */
     uint64_t number; /* order of becoming pending */
+    uint64_t recorded_ns;
     uint64_t covers; /* fences numbered up to this one were recorded before this one began */
     struct block *blocks;
     struct fence *next, *previous;

@@ -23,7 +23,13 @@
 /* If that work never ends, the program is out of memory natively too. */
 #define FOREIGN_WAIT_NS UINT64_C(20000000000)
 #define IDLE_WAIT_NS UINT64_C(2000000000)
+#define FOREIGN_PATIENCE_NS UINT64_C(2000000)
 #define POLL_AGAIN 8 /* mallocs after a poll in vain */
+
+/* A device that is this far behind its host keeps busy while the host waits for the oldest of what it has still to
+ * do: such a wait costs nothing, growing costs memory. Measured on an H200 (test/gpu/RECORD.md): below it steps
+ * get slower, above it the cache gets fat. */
+#define SLACK_NS UINT64_C(300000)
 
 /* A fence with no blocks yet, in the list of those being recorded; NULL without host memory. */
 static struct fence *fence_make(struct allocator *a)
@@ -135,25 +141,29 @@ void fence_poll(struct allocator *a, int needed)
         ;
 }
 
+/* How long to wait for `fence` when `spent` of `budget` is gone. */
+static uint64_t patience(const struct allocator *a, const struct fence *fence, uint64_t spent, uint64_t budget)
+{
+    int own = fence->owner == a->ops->thread_id() && !fence->late;
+    int behind = a->ops->now_ns() - fence->recorded_ns >= SLACK_NS;
+    if (own && (behind || budget == DEVICE_FOREVER))
+        return DEVICE_FOREVER;
+    uint64_t limit = budget == DEVICE_FOREVER ? FOREIGN_WAIT_NS : budget;
+    if (!own && behind && limit < FOREIGN_PATIENCE_NS)
+        limit = FOREIGN_PATIENCE_NS;
+    return spent < limit ? limit - spent : 0;
+}
+
 struct block *fence_wait_for(struct allocator *a, uint64_t size, uint64_t budget_ns)
 {
     if (!a->pending)
         return NULL;
-    uint64_t begin = a->ops->now_ns(), me = a->ops->thread_id();
-    uint64_t limit = budget_ns == DEVICE_FOREVER ? FOREIGN_WAIT_NS : budget_ns;
+    uint64_t begin = a->ops->now_ns(), timeout;
     struct block *block = NULL;
     stats_count(a->stats, COUNTER_num_fence_waits, 1);
-    while (!block && a->pending) {
-        struct fence *fence = a->pending;
-        uint64_t spent = a->ops->now_ns() - begin;
-        int own = fence->owner == me && !fence->late;
-        uint64_t timeout = own && budget_ns == DEVICE_FOREVER ? DEVICE_FOREVER
-                           : spent < limit                    ? limit - spent
-                                                              : 0;
-        if (!timeout || ask(a, fence, timeout))
-            break;
+    while (!block && a->pending && (timeout = patience(a, a->pending, a->ops->now_ns() - begin, budget_ns)) &&
+           ask(a, a->pending, timeout) == 0)
         block = pool_take(a, size);
-    }
     stats_count(a->stats, COUNTER_fence_wait_ns, a->ops->now_ns() - begin);
     return block;
 }
@@ -164,6 +174,7 @@ static void fence_recorded(struct allocator *a, struct fence *fence)
     unlink_recording(a, fence);
     fence->state = FENCE_PENDING;
     fence->number = ++a->fence_number;
+    fence->recorded_ns = a->ops->now_ns();
     fence->next = NULL;
     *(a->pending_last ? &a->pending_last->next : &a->pending) = fence;
     a->pending_last = fence;

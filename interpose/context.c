@@ -100,10 +100,23 @@ static void forget(struct context *context)
 {
     CUcontext handle = context->handle;
     atomic_fetch_add(&process->generation, 1);
-    if (allocator_forget(context->allocator))
+    if (context->allocator && allocator_forget(context->allocator))
         process_count(COVERAGE_context_losses);
     context->handle = NULL;
     capture_forget_context(handle);
+}
+
+void context_refuse(CUcontext handle)
+{
+    pthread_mutex_lock(&process->context_lock);
+    struct context *context = slot_of(handle) ? NULL : slot_of(NULL);
+    if (context) {
+        context->allocator = NULL;
+        context->primary = 0;
+        atomic_store(&context->suspended, 1);
+        context->handle = handle;
+    }
+    pthread_mutex_unlock(&process->context_lock);
 }
 
 void context_forget(CUcontext handle)

@@ -64,6 +64,14 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     return real()->cuCtxDestroy_v2(context);
 }
 
+CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
+{
+    CUresult result = real()->cuCtxFromGreenCtx(context, green);
+    if (process_serving() && result == CUDA_SUCCESS)
+        context_refuse(*context);
+    return result;
+}
+
 CUresult cuGreenCtxDestroy(CUgreenCtx green)
 {
     CUcontext context = NULL;

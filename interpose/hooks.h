@@ -63,6 +63,7 @@
     X(cuDevicePrimaryCtxRelease_v2)                                                                \
     X(cuDevicePrimaryCtxReset)                                                                     \
     X(cuDevicePrimaryCtxReset_v2)                                                                  \
+    X(cuCtxFromGreenCtx)                                                                           \
     X(cuGreenCtxDestroy)                                                                           \
     X(cuStreamBeginCapture)                                                                        \
     X(cuStreamBeginCapture_ptsz)                                                                   \
@@ -85,7 +86,6 @@
     X(cuCtxGetDevice)                                                                              \
     X(cuCtxSynchronize)                                                                            \
     X(cuCtxRecordEvent)                                                                            \
-    X(cuCtxFromGreenCtx)                                                                           \
     X(cuEventCreate)                                                                               \
     X(cuEventQuery)                                                                                \
     X(cuEventSynchronize)                                                                          \

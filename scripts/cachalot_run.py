@@ -78,9 +78,10 @@ def report_signal():
     try:
         if text.isdecimal():
             return signal.Signals(int(text))
-        return signal.Signals["SIG" + text.removeprefix("SIG") if sys.version_info >= (3, 9) else text]
+        return signal.Signals["SIG" + text.removeprefix("SIG")]
     except (KeyError, ValueError):
-        raise Failure(125, f"CACHALOT_SIGNAL={text} is no signal; give a name as USR2, or `none`") from None
+        raise Failure(125, f"CACHALOT_SIGNAL={text} is no signal; give a name as USR2, or "
+                           "`none`") from None
 
 
 def check_conf(conf):

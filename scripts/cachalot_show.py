@@ -155,13 +155,10 @@ def fragmentation(device):
             ("Internal", "internal_ratio", ratio_text),
             ("Inactive split", "inactive_split_bytes", bytes_text),
             ("Largest allocatable", "largest_allocatable_bytes", bytes_text))
-    columns = ("now", "at peak reserved", "at peak allocated")
-    lines = [f"| {'Fragmentation':<21} |" + "".join(f" {c:>15.15} |" for c in ("now", "peak reserved"))
-             + f" {'peak allocated':>14} |"]
-    assert len(columns) == len(moments)
+    lines = [f"| {'Fragmentation':<21} | {'now':>14} | {'peak reserved':>15} | {'peak allocated':>14} |"]
     for title, key, text in rows:
         now, reserved, allocated = (text(number(device, m, key)).strip() for m in moments)
-        lines.append(f"| {title:<21} | {now:>15} | {reserved:>15} | {allocated:>14} |")
+        lines.append(f"| {title:<21} | {now:>14} | {reserved:>15} | {allocated:>14} |")
     return lines
 
 

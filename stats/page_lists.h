@@ -24,7 +24,6 @@ enum other_kind {
     X(dlsym_lookups, "driver functions handed out by dlsym")                                       \
     X(proc_address_lookups, "driver functions handed out by cuGetProcAddress")                     \
     X(linked_calls, "calls of driver functions that the program is linked to")                     \
-    X(runtime_calls, "calls of a shared cudart that were served before they entered it")           \
     X(init_calls, "cuInit calls that succeeded")                                                   \
     X(unseen_frees, "driver allocations freed through us that we had not seen made")               \
     X(forwarded_allocations, "cuMemAlloc calls answered by the driver for the program")            \

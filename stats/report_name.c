@@ -121,7 +121,7 @@ static int is_replaceable(const char *text, const struct page *page)
     json_t *report = json_loads(text, JSON_DISABLE_EOF_CHECK, NULL);
     const json_t *writer = json_object_get(report, "process");
     int replaceable = 1;
-    if (writer != NULL && !is_same_process(writer, page)) {
+    if (number_of(writer, "pid") != 0 && !is_same_process(writer, page)) {
         const char *session = text_of(writer, "session");
         int same_run = session[0] != '\0' && strcmp(session, page->session) == 0;
         replaceable = !same_run && !writer_lives(report, writer, page);

@@ -103,7 +103,7 @@ static const char *coverage_status(const struct page *page)
 {
     uint64_t seen = page->coverage[COVERAGE_dlsym_lookups] +
                     page->coverage[COVERAGE_proc_address_lookups] +
-                    page->coverage[COVERAGE_linked_calls] + page->coverage[COVERAGE_runtime_calls];
+                    page->coverage[COVERAGE_linked_calls];
     if (page->coverage[COVERAGE_init_calls] == 0)
         return seen == 0 ? "none" : "partial";
     int whole = page->coverage[COVERAGE_unseen_frees] == 0 && page->coverage_note[0] == '\0';

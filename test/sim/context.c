@@ -12,6 +12,7 @@ static _Thread_local struct sim_thread self;
 static pthread_key_t key;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static struct sim_context primaries[SIM_DEVICES_MAX];
+static struct sim_context *every;
 static unsigned long long last_id;
 
 static void thread_ended(void *thread)
@@ -89,8 +90,17 @@ void context_wait(struct sim_context *context)
         }
 }
 
+struct sim_context *context_first(void)
+{
+    return every;
+}
+
 static void context_open(struct sim_context *context)
 {
+    if (!context->id) {
+        context->next = every;
+        every = context;
+    }
     context->alive = 1;
     context->id = ++last_id;
     context->marks = queue_new(QUEUE_MARKS, context, NULL);

@@ -18,6 +18,7 @@ struct sim_context {
     struct sim_stream *legacy;
     struct sim_queue *marks;
     struct sim_memory *memories;
+    struct sim_context *next;
 };
 
 struct sim_thread {
@@ -30,6 +31,8 @@ struct sim_thread *thread_self(void);
 /* The current context, or NULL with the reason. */
 struct sim_context *context_current(CUresult *why);
 struct sim_context *context_primary(int device);
+/* All there have been, dead ones too. */
+struct sim_context *context_first(void);
 struct sim_context *context_from(CUcontext handle);
 /* The whole context's work so far. */
 struct sim_point context_mark(struct sim_context *context, struct sim_event *event);

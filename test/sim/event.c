@@ -1,11 +1,10 @@
 #include "call.h"
 #include "capture.h"
-#include "config.h"
 #include "context.h"
 
 #include <stdlib.h>
 
-static struct sim_event *spare;
+static struct sim_event *spare, *every;
 
 struct sim_event *event_from(CUevent handle)
 {
@@ -44,12 +43,15 @@ CUresult do_cuEventCreate(CUevent *out, unsigned flags)
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_event *event = spare;
-    if (event)
+    if (event) {
         spare = event->next;
-    else
+    } else {
         event = calloc(1, sizeof(*event));
-    if (!event)
-        abort();
+        if (!event)
+            abort();
+        event->every = every;
+        every = event;
+    }
     event->context = context;
     event->flags = flags;
     event->alive = 1;
@@ -214,8 +216,8 @@ void streams_end_thread(struct sim_thread *thread)
 {
     if (!thread->own_streams)
         return;
-    for (int device = 0; device < config()->devices; device++) {
-        struct sim_stream *stream = context_primary(device)->streams;
+    for (struct sim_context *context = context_first(); context; context = context->next) {
+        struct sim_stream *stream = context->streams;
         while (stream) {
             struct sim_stream *next = stream->next;
             if (stream->thread == thread)

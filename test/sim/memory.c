@@ -9,10 +9,12 @@
 #include <sys/mman.h>
 
 #define PAGE ((uintptr_t)4096)
-#define ROOM_MOST ((size_t)512 << 30)
-#define ROOM_LEAST ((size_t)4 << 30)
+#define ROOM_FACTOR 8
+#define ROOM_MOST ((size_t)1 << 40)
+#define ROOM_LEAST ((size_t)16 << 30)
 
-/* Addresses go up until the room ends; only then are freed ones used again. */
+/* Some times the capacity: addresses go up until it ends; only then are freed ones used again.
+ * (Not as large as can be: qemu's mmap takes time for every page.) */
 struct room {
     uintptr_t start, end, next;
     size_t used;
@@ -75,7 +77,9 @@ static struct room *room_of(int device)
     if (room->start)
         return room;
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    for (size_t bytes = ROOM_MOST; bytes >= ROOM_LEAST; bytes /= 2) {
+    size_t wanted = config()->capacity * ROOM_FACTOR;
+    wanted = wanted > ROOM_MOST ? ROOM_MOST : wanted < ROOM_LEAST ? ROOM_LEAST : wanted;
+    for (size_t bytes = wanted; bytes > config()->capacity; bytes /= 2) {
         void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
         if (start == MAP_FAILED)
             continue;

@@ -34,7 +34,7 @@ struct sim_stream {
 
 struct sim_event {
     struct sim_context *context;
-    struct sim_event *next;
+    struct sim_event *next, *every;     /* every: all there have been, for leak checkers */
     unsigned flags;
     int alive, recorded;
     struct sim_point point;

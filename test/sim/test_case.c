@@ -10,6 +10,37 @@
 
 #define CASE_SECONDS 30
 
+CUcontext context;
+CUstream a, b, blocking;
+CUdeviceptr memory;
+struct cachalot_sim_range write_it, read_it;
+
+void begin(void)
+{
+    OK(cuInit(0));
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    OK(cuMemAlloc(&memory, 4 << 20));
+    write_it = (struct cachalot_sim_range){memory + 4096, 4096, 1};
+    read_it = (struct cachalot_sim_range){memory + 8191, 4096, 0};
+}
+
+void launch(CUstream stream, uint64_t ns, const struct cachalot_sim_range *range)
+{
+    OK(cachalot_sim_launch(stream, ns, range, range != NULL));
+}
+
+CUevent event_after(CUstream stream)
+{
+    CUevent event;
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventRecord(event, stream));
+    return event;
+}
+
 void test_failed(const char *file, int line, const char *what, long long got)
 {
     fprintf(stderr, "%s:%d: %s does not hold (got %lld)\n", file, line, what, got);

@@ -15,9 +15,21 @@ struct test_case {
     const char *aborts_with;    /* NULL: must succeed; else: dies of SIGABRT saying all of a|b|c */
 };
 
+/* What begin() makes: a primary context, streams (a and b are non-blocking), 4 MiB of memory, and
+ * two ranges in it that overlap in one byte. */
+extern CUcontext context;
+extern CUstream a, b, blocking;
+extern CUdeviceptr memory;
+extern struct cachalot_sim_range write_it, read_it;
+void begin(void);
+void launch(CUstream stream, uint64_t ns, const struct cachalot_sim_range *range);
+CUevent event_after(CUstream stream);
+
 /* Returns the exit code for main. */
 int test_run(const struct test_case *cases, size_t count);
 _Noreturn void test_failed(const char *file, int line, const char *what, long long got);
+
+#define MANUAL "CACHALOT_SIM_CLOCK=manual"
 
 #define CHECK(condition)                                        \
     do {                                                        \

@@ -45,19 +45,22 @@ static void fail(const char *why)
     abort();
 }
 
-/* Counts the call and lets others in; returns the code that the test has set for it, with the lock held. */
+/* Counts the call and lets others in; returns the code that the test has set for it, with the lock
+ * held. */
 static int begin(struct fake_device *device, enum fake_call call)
 {
     if (device->meanwhile)
-        device->meanwhile(device, call);
+        device->meanwhile(device, call, 0);
     pthread_mutex_lock(&device->lock);
     device->calls[call]++;
     return device->code[call];
 }
 
-static int end(struct fake_device *device, int code)
+static int end(struct fake_device *device, enum fake_call call, int code)
 {
     pthread_mutex_unlock(&device->lock);
+    if (device->meanwhile)
+        device->meanwhile(device, call, 1);
     return code;
 }
 
@@ -70,7 +73,7 @@ static int fake_alloc(void *context, uint64_t bytes, uint64_t *address)
                   bytes > device->capacity - device->used))
         code = FAKE_OOM;
     if (code)
-        return end(device, code);
+        return end(device, FAKE_ALLOC, code);
     device->used += bytes;
     pthread_mutex_lock(&table_lock);
     if (segments == MOST)
@@ -80,7 +83,7 @@ static int fake_alloc(void *context, uint64_t bytes, uint64_t *address)
     segment_at[segments] = *address;
     segment_size[segments++] = bytes;
     pthread_mutex_unlock(&table_lock);
-    return end(device, 0);
+    return end(device, FAKE_ALLOC, 0);
 }
 
 static size_t find(uint64_t address)
@@ -105,7 +108,7 @@ static int fake_free(void *context, uint64_t address)
     struct fake_device *device = context;
     int code = begin(device, FAKE_FREE);
     if (code)
-        return end(device, code);
+        return end(device, FAKE_FREE, code);
     pthread_mutex_lock(&table_lock);
     size_t i = find(address);
     if (i >= segments)
@@ -114,7 +117,7 @@ static int fake_free(void *context, uint64_t address)
     segment_at[i] = segment_at[--segments];
     segment_size[i] = segment_size[segments];
     pthread_mutex_unlock(&table_lock);
-    return end(device, 0);
+    return end(device, FAKE_FREE, 0);
 }
 
 static int fake_record(void *context, void **event)
@@ -122,7 +125,7 @@ static int fake_record(void *context, void **event)
     struct fake_device *device = context;
     int code = begin(device, FAKE_RECORD);
     if (code)
-        return end(device, code);
+        return end(device, FAKE_RECORD, code);
     if (!*event) {
         size_t i = atomic_fetch_add(&marks, 1);
         if (i >= MOST)
@@ -134,7 +137,7 @@ static int fake_record(void *context, void **event)
     if (mark->users)
         fail("an event was marked anew while somebody asks about it");
     mark->number = ++device->recorded;
-    return end(device, 0);
+    return end(device, FAKE_RECORD, 0);
 }
 
 static int has_passed(const struct fake_device *device, const struct mark *mark)
@@ -153,7 +156,7 @@ static int fake_query(void *context, void *event)
     mark->users--;
     if (!code && !has_passed(device, mark))
         code = DEVICE_NOT_READY;
-    return end(device, code);
+    return end(device, FAKE_QUERY, code);
 }
 
 static int fake_wait(void *context, void *event, uint64_t timeout_ns)
@@ -176,7 +179,7 @@ static int fake_wait(void *context, void *event, uint64_t timeout_ns)
     }
     if (!code && !has_passed(device, mark))
         code = DEVICE_NOT_READY;
-    return end(device, code);
+    return end(device, FAKE_WAIT, code);
 }
 
 static void fake_destroy(void *context, void *event)
@@ -194,7 +197,7 @@ static int fake_synchronize(void *context)
     int code = begin(device, FAKE_SYNC);
     if (!code)
         device->passed = device->recorded;
-    return end(device, code);
+    return end(device, FAKE_SYNC, code);
 }
 
 static int fake_memory_free(void *context, uint64_t *bytes)
@@ -202,7 +205,8 @@ static int fake_memory_free(void *context, uint64_t *bytes)
     struct fake_device *device = context;
     pthread_mutex_lock(&device->lock);
     *bytes = device->capacity - device->used;
-    return end(device, 0);
+    pthread_mutex_unlock(&device->lock);
+    return 0;
 }
 
 static uint64_t fake_now(void)

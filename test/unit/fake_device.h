@@ -1,5 +1,5 @@
-/* A device made of bookkeeping, for tests of the allocator: addresses only grow, memory is a number, and fences
- * pass when the test says so. All of its calls may come from several threads. */
+/* A device made of bookkeeping, for tests of the allocator: addresses only grow, memory is a
+ * number, and fences pass when the test says so. All of its calls may come from several threads. */
 #ifndef CACHALOT_TEST_FAKE_DEVICE_H
 #define CACHALOT_TEST_FAKE_DEVICE_H
 
@@ -7,25 +7,25 @@
 
 #include "allocator/device.h"
 
-#define FAKE_OOM 2     /* the codes of this driver */
+#define FAKE_OOM 2 /* the codes of this driver */
 #define FAKE_INVALID 1
 
 enum fake_call { FAKE_ALLOC, FAKE_FREE, FAKE_RECORD, FAKE_QUERY, FAKE_WAIT, FAKE_SYNC, FAKE_CALLS };
 
 struct fake_device {
-    uint64_t capacity, used;       /* bytes */
-    uint64_t recorded, passed;     /* marks numbered up to `passed` have passed */
-    uint64_t calls[FAKE_CALLS];    /* how often each was made */
-    uint64_t failing_alloc;        /* that call of FAKE_ALLOC fails; 0: none */
-    uint64_t alloc_bytes;          /* size asked for by the last FAKE_ALLOC */
-    uint64_t last_timeout;         /* of the last FAKE_WAIT */
-    uint64_t events;               /* made and not destroyed */
-    int instant;                   /* every mark passes at once */
-    int stuck;                     /* no mark passes by waiting: waiting without limit aborts */
-    int code[FAKE_CALLS];          /* what each answers, if not 0 */
-    /* Called in the middle of each call, no lock held: what another thread does meanwhile. */
-    void (*meanwhile)(struct fake_device *device, enum fake_call call);
-    void *context;                 /* of `meanwhile` */
+    uint64_t capacity, used;    /* bytes */
+    uint64_t recorded, passed;  /* marks numbered up to `passed` have passed */
+    uint64_t calls[FAKE_CALLS]; /* how often each was made */
+    uint64_t failing_alloc;     /* that call of FAKE_ALLOC fails; 0: none */
+    uint64_t alloc_bytes;       /* size asked for by the last FAKE_ALLOC */
+    uint64_t last_timeout;      /* of the last FAKE_WAIT */
+    uint64_t events;            /* made and not destroyed */
+    int instant;                /* every mark passes at once */
+    int stuck;                  /* no mark passes by waiting: waiting without limit aborts */
+    int code[FAKE_CALLS];       /* what each answers, if not 0 */
+    /* Called before and after each call takes effect, no lock held: what another thread does
+     * meanwhile. */
+    void (*meanwhile)(struct fake_device *device, enum fake_call call, int after);
     pthread_mutex_t lock;
 };
 

@@ -1,4 +1,5 @@
-/* The map of live blocks against a plain array, through many growths; and the slab below everything. */
+/* The map of live blocks against a plain array, through many growths; and the slab below
+ * everything. */
 #include "world.h"
 
 #include <string.h>
@@ -20,7 +21,8 @@ static void random_operations(void **state)
     assert_null(map_find(&map, 512));
     assert_null(map_remove(&map, 512));
     for (int i = 0; i < NODES; i++)
-        node[i].key = UINT64_C(0x7f0000000000) + random_below(&seed, 1 << 20) * 512 * NODES + (uint64_t)i * 512;
+        node[i].key = UINT64_C(0x7f0000000000) + random_below(&seed, 1 << 20) * 512 * NODES +
+                      (uint64_t)i * 512;
     for (int step = 0; step < 300000; step++) {
         int i = (int)random_below(&seed, NODES);
         assert_ptr_equal(map_find(&map, node[i].key), in_map[i] ? &node[i] : NULL);

@@ -80,18 +80,44 @@ static void every_good_value_reads_back(void **state)
 static void every_bad_value_is_one_complaint_and_changes_nothing(void **state)
 {
     static const char *const bad[] = {
-        "max_split_size_mb:19", "max_split_size_mb:", "max_split_size_mb", "max_split_size_mb:20.5",
-        "max_split_size_mb:-1", "max_split_size_mb:+20", "max_split_size_mb:20MB",
-        "max_split_size_mb:18446744073709551616", "max_split_size_mb:18446744073709551615",
-        "max_non_split_rounding_mb:19", "roundup_power2_divisions:3", "roundup_power2_divisions:[]",
-        "roundup_power2_divisions:[256:3]", "roundup_power2_divisions:[256]", "roundup_power2_divisions:2048",
-        "roundup_power2_divisions:[255:1]", "roundup_power2_divisions:[256:1", "roundup_power2_divisions:[0:1]",
-        "garbage_collection_threshold:0", "garbage_collection_threshold:1.01",
-        "garbage_collection_threshold:nan", "garbage_collection_threshold:0.5x", "garbage_collection_threshold:-0.5",
-        "large_segment_size_mb:0", "large_segment_size_mb:3", "expandable_segments:maybe",
-        "per_process_memory_fraction:0", "per_process_memory_fraction:1.5", "memory_limit_mb:1", "memory_limit_mb:x",
-        "free_mode:never", "thread_cache:maybe", "cache:2", "ipc:legacy", "no_such_option:1",
-        "MAX_SPLIT_SIZE_MB:128", ":20", "max_split_size_mb:20:20",
+        "max_split_size_mb:19",
+        "max_split_size_mb:",
+        "max_split_size_mb",
+        "max_split_size_mb:20.5",
+        "max_split_size_mb:-1",
+        "max_split_size_mb:+20",
+        "max_split_size_mb:20MB",
+        "max_split_size_mb:18446744073709551616",
+        "max_split_size_mb:18446744073709551615",
+        "max_non_split_rounding_mb:19",
+        "roundup_power2_divisions:3",
+        "roundup_power2_divisions:[]",
+        "roundup_power2_divisions:[256:3]",
+        "roundup_power2_divisions:[256]",
+        "roundup_power2_divisions:2048",
+        "roundup_power2_divisions:[255:1]",
+        "roundup_power2_divisions:[256:1",
+        "roundup_power2_divisions:[0:1]",
+        "garbage_collection_threshold:0",
+        "garbage_collection_threshold:1.01",
+        "garbage_collection_threshold:nan",
+        "garbage_collection_threshold:0.5x",
+        "garbage_collection_threshold:-0.5",
+        "large_segment_size_mb:0",
+        "large_segment_size_mb:3",
+        "expandable_segments:maybe",
+        "per_process_memory_fraction:0",
+        "per_process_memory_fraction:1.5",
+        "memory_limit_mb:1",
+        "memory_limit_mb:x",
+        "free_mode:never",
+        "thread_cache:maybe",
+        "cache:2",
+        "ipc:legacy",
+        "no_such_option:1",
+        "MAX_SPLIT_SIZE_MB:128",
+        ":20",
+        "max_split_size_mb:20:20",
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -110,8 +136,11 @@ static void a_bad_item_does_not_spoil_its_neighbours(void **state)
     struct options o;
     (void)state;
     options_default(&o);
-    assert_int_equal(parse(&o, "max_split_size_mb:7,bogus:1,roundup_power2_divisions:[256:1,>:2],free_mode:strict",
-                           OPTIONS_ALL), 2);
+    assert_int_equal(
+        parse(&o,
+              "max_split_size_mb:7,bogus:1,roundup_power2_divisions:[256:1,>:2],free_mode:strict",
+              OPTIONS_ALL),
+        2);
     assert_int_equal(o.free_mode, FREE_STRICT);
     assert_true(o.max_split_size == UINT64_MAX);
     assert_int_equal(o.roundup_power2_divisions[8], 1);
@@ -161,12 +190,18 @@ static void pytorchs_variable_sets_only_the_shared_keys(void **state)
     uint32_t keys = options_pytorch_keys();
     (void)state;
     options_default(&o);
-    assert_int_equal(parse(&o, "expandable_segments:True,backend:cudaMallocAsync,pinned_use_background_threads:True",
-                           keys), 0);
+    assert_int_equal(
+        parse(&o,
+              "expandable_segments:True,backend:cudaMallocAsync,pinned_use_background_threads:True",
+              keys),
+        0);
     assert_int_equal(o.given, 0);
-    assert_int_equal(parse(&o, "max_split_size_mb:32,max_non_split_rounding_mb:40,roundup_power2_divisions:8,"
-                               "garbage_collection_threshold:0.7,large_segment_size_mb:4,free_mode:strict,cache:off",
-                           keys), 0);
+    assert_int_equal(
+        parse(&o,
+              "max_split_size_mb:32,max_non_split_rounding_mb:40,roundup_power2_divisions:8,"
+              "garbage_collection_threshold:0.7,large_segment_size_mb:4,free_mode:strict,cache:off",
+              keys),
+        0);
     assert_true(o.max_split_size == 32 * MIB && o.max_non_split_rounding == 40 * MIB);
     assert_int_equal(o.roundup_power2_divisions[3], 8);
     assert_true(o.garbage_collection_threshold == 0.7);
@@ -179,10 +214,18 @@ static void pytorchs_variable_sets_only_the_shared_keys(void **state)
 static void the_defaults_are_the_published_ones(void **state)
 {
     static const char *const shown[][2] = {
-        {"max_split_size_mb", "unlimited"}, {"max_non_split_rounding_mb", "20"}, {"roundup_power2_divisions", "0"},
-        {"garbage_collection_threshold", "0"}, {"large_segment_size_mb", "20"}, {"expandable_segments", "False"},
-        {"per_process_memory_fraction", "1"}, {"memory_limit_mb", "off"}, {"free_mode", "fence"},
-        {"thread_cache", "off"}, {"cache", "on"}, {"ipc", "auto"},
+        {"max_split_size_mb", "unlimited"},
+        {"max_non_split_rounding_mb", "20"},
+        {"roundup_power2_divisions", "0"},
+        {"garbage_collection_threshold", "0"},
+        {"large_segment_size_mb", "20"},
+        {"expandable_segments", "False"},
+        {"per_process_memory_fraction", "1"},
+        {"memory_limit_mb", "off"},
+        {"free_mode", "fence"},
+        {"thread_cache", "off"},
+        {"cache", "on"},
+        {"ipc", "auto"},
     };
     struct options o;
     (void)state;

@@ -100,7 +100,8 @@ static void max_split_size_keeps_large_blocks_whole(void **state)
     assert_int_equal(take(64 * MIB), at);
 }
 
-/* At or above the limit a request takes a block only if it is less than 20 MiB larger, and gets all of it. */
+/* At or above the limit a request takes a block only if it is less than 20 MiB larger, and gets all
+ * of it. */
 static void max_split_size_bounds_what_large_requests_waste(void **state)
 {
     (void)state;
@@ -136,7 +137,8 @@ static void without_max_split_size_everything_is_split(void **state)
 
 static void neighbours_merge_in_every_order(void **state)
 {
-    static const int order[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    static const int order[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                    {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     (void)state;
     for (int o = 0; o < 6; o++) {
         world_remake("", GIB);
@@ -168,8 +170,15 @@ static void segment_sizes(void **state)
     static const struct {
         uint64_t request, segment;
     } table[] = {
-        {1, 2 * MIB}, {MIB, 2 * MIB}, {MIB + 1, 20 * MIB}, {10 * MIB - 512, 20 * MIB}, {10 * MIB - 511, 10 * MIB},
-        {10 * MIB, 10 * MIB}, {10 * MIB + 1, 12 * MIB}, {12 * MIB, 12 * MIB}, {64 * MIB - 1, 64 * MIB},
+        {1, 2 * MIB},
+        {MIB, 2 * MIB},
+        {MIB + 1, 20 * MIB},
+        {10 * MIB - 512, 20 * MIB},
+        {10 * MIB - 511, 10 * MIB},
+        {10 * MIB, 10 * MIB},
+        {10 * MIB + 1, 12 * MIB},
+        {12 * MIB, 12 * MIB},
+        {64 * MIB - 1, 64 * MIB},
         {3 * GIB, 3 * GIB},
     };
     (void)state;

@@ -31,7 +31,8 @@ static void up_to_a_multiple_of_512(void **state)
     }
 }
 
-/* The example of PyTorch's documentation: 1200 with 4 divisions lies between 1024 and 2048, steps of 256. */
+/* The example of PyTorch's documentation: 1200 with 4 divisions lies between 1024 and 2048, steps
+ * of 256. */
 static void the_documented_example(void **state)
 {
     (void)state;
@@ -52,7 +53,8 @@ static void one_division_is_none(void **state)
     assert_int_equal(options_round(&o, 5 * MIB + 1), 5 * MIB + 512);
 }
 
-/* Against the definition, with no cleverness: the least step of the interval that holds the request. */
+/* Against the definition, with no cleverness: the least step of the interval that holds the
+ * request. */
 static void every_step_by_the_definition(void **state)
 {
     (void)state;

@@ -77,7 +77,8 @@ static void by_default_the_hole_was_split(void **state)
 
 static void max_split_size_keeps_it(void **state)
 {
-    static const char *const conf[] = {"max_split_size_mb:128", "max_split_size_mb:256", "max_split_size_mb:512"};
+    static const char *const conf[] = {"max_split_size_mb:128", "max_split_size_mb:256",
+                                       "max_split_size_mb:512"};
     (void)state;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(two_tenants(conf[i]), 0);
@@ -90,8 +91,9 @@ static void max_split_size_keeps_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RULE(activations_of_a_network), RULE(emptying_the_cache),      RULE(no_hole_serves_64_mib),
-        RULE(by_default_the_hole_was_split), RULE(max_split_size_keeps_it),
+        RULE(activations_of_a_network), RULE(emptying_the_cache),
+        RULE(no_hole_serves_64_mib),    RULE(by_default_the_hole_was_split),
+        RULE(max_split_size_keeps_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,8 @@
 #include "world.h"
 
 struct row {
-    uint64_t allocation, allocated, requested, active, active_bytes, segment, reserved, split, split_bytes;
+    uint64_t allocation, allocated, requested, active, active_bytes, segment, reserved, split,
+        split_bytes;
 };
 
 static void expect(struct row row)
@@ -51,7 +52,8 @@ static void peaks_by_pool_and_of_both_together(void **state)
     const struct pool_stat *stat = &w.stats.stat[STAT_allocated_bytes];
     assert_int_equal(stat->peak[SMALL_POOL], MIB);
     assert_int_equal(stat->peak[LARGE_POOL], 4 * MIB);
-    assert_int_equal(stat->peak[STAT_POOLS], 4 * MIB); /* not the sum of the two: they were not at once */
+    assert_int_equal(stat->peak[STAT_POOLS],
+                     4 * MIB); /* not the sum of the two: they were not at once */
     assert_int_equal(stat->allocated[SMALL_POOL], MIB + 512 * KIB);
     assert_int_equal(stat->freed[SMALL_POOL], MIB);
     assert_int_equal(PEAK(allocation), 1);
@@ -124,7 +126,8 @@ static void fragmentation_at_the_peaks(void **state)
     assert_int_equal(at[MOMENT_largest_allocatable_bytes], 4 * MIB);
     give(big);
     take(64 * MIB - 512);
-    assert_int_equal(at[MOMENT_requested_bytes], 84 * MIB); /* as high again: the first time stands */
+    assert_int_equal(at[MOMENT_requested_bytes],
+                     84 * MIB); /* as high again: the first time stands */
     take(4 * MIB);
     assert_int_equal(w.stats.at_peak_allocated[MOMENT_allocated_bytes], 88 * MIB);
     assert_int_equal(w.stats.at_peak_allocated[MOMENT_reusable_bytes], 16 * MIB);
@@ -170,7 +173,8 @@ static void count(void *context, const struct snapshot_block *block)
     tally->blocks[block->state]++;
     tally->bytes[block->state] += block->size_bytes;
     tally->requested += block->requested_bytes;
-    tally->in_order &= block->address >= tally->last_end && block->address >= block->segment_address;
+    tally->in_order &=
+        block->address >= tally->last_end && block->address >= block->segment_address;
     tally->last_end = block->address + block->size_bytes;
     tally->in_order &= tally->last_end <= block->segment_address + block->segment_bytes;
     tally->in_order &= fake_segment(block->segment_address) == block->segment_bytes;

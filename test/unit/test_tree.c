@@ -50,7 +50,8 @@ static void random_operations(void **state)
         else
             tree_insert(&tree, &node[i]);
         in_tree[i] = !in_tree[i];
-        uint64_t major = random_below(&seed, 21) * 512, minor = random_below(&seed, NODES + 1) * 512;
+        uint64_t major = random_below(&seed, 21) * 512,
+                 minor = random_below(&seed, NODES + 1) * 512;
         assert_ptr_equal(tree_at_least(&tree, major, minor), expect(major, minor, 1));
         assert_ptr_equal(tree_at_most(&tree, major, minor), expect(major, minor, 0));
         assert_ptr_equal(tree_last(&tree), expect(UINT64_MAX, UINT64_MAX, 0));

@@ -1,5 +1,5 @@
-/* One allocator on a fake device, as most tests want it, and short names for what they ask. Every operation is
- * followed by a check that the allocator's books are true. */
+/* One allocator on a fake device, as most tests want it, and short names for what they ask. Every
+ * operation is followed by a check that the allocator's books are true. */
 #ifndef CACHALOT_TEST_WORLD_H
 #define CACHALOT_TEST_WORLD_H
 
@@ -24,7 +24,8 @@ struct world {
     struct allocator *a;
 };
 
-/* Made anew for each test by world_setup (cmocka's); marks pass at once and memory is without end. */
+/* Made anew for each test by world_setup (cmocka's); marks pass at once and memory is without end.
+ */
 extern struct world w;
 int world_setup(void **state);
 

@@ -1,0 +1,86 @@
+"""What the tests of report and command share. CACHALOT_BUILD names the folder of the built programs."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import jsonschema
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
+SCHEMA = json.loads((ROOT / "stats/report.schema.json").read_text())
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+COMMAND = [sys.executable, str(ROOT / "scripts/cachalot")]
+
+
+def built(name):
+    """A built program: in the build folder or below test/report in it."""
+    for path in (BUILD / name, BUILD / "test/report" / name):
+        if path.exists():
+            return str(path)
+    pytest.skip(f"{name} is not built")
+
+
+def load(path):
+    """A report, checked against the schema."""
+    report = json.loads(pathlib.Path(path).read_text())
+    VALIDATOR.validate(report)
+    return report
+
+
+class Place:
+    """A working directory, a page directory on tmpfs, and an environment that points to both."""
+
+    def __init__(self, work):
+        self.work = work
+        self.pages = pathlib.Path(tempfile.mkdtemp(prefix="cachalot-test-", dir="/dev/shm"))
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("CACHALOT_")}
+        self.environment.update(CACHALOT_PAGE_DIR=str(self.pages), CACHALOT_LIBRARY=self.library())
+        self.started = []
+
+    def library(self):
+        """Any shared library beside cachalot-page will do: nothing here calls CUDA."""
+        path = self.work / "lib" / "libcachalot.so"
+        path.parent.mkdir(exist_ok=True)
+        (path.parent / "cachalot-page").symlink_to(built("cachalot-page"))
+        subprocess.run(["cc", "-shared", "-fPIC", "-xc", "/dev/null", "-o", path], check=True)
+        return str(path)
+
+    def start(self, what, **environment):
+        """Starts make_page; returns it and its page's path."""
+        process = subprocess.Popen([built("make_page"), str(self.pages), what], cwd=self.work,
+                                   env={**self.environment, **environment}, text=True,
+                                   stdout=subprocess.PIPE)
+        self.started.append(process)
+        return process, process.stdout.readline().rstrip("\n")
+
+    def run(self, *command, **options):
+        options.setdefault("env", self.environment)
+        return subprocess.run([str(c) for c in command], cwd=self.work, capture_output=True,
+                              text=True, errors="surrogateescape", timeout=60, **options)
+
+    def tool(self, *arguments, **options):
+        return self.run(built("cachalot-page"), *arguments, **options)
+
+    def cachalot(self, *arguments, **options):
+        return self.run(*COMMAND, *arguments, **options)
+
+    def close(self):
+        for process in self.started:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+        shutil.rmtree(self.pages)
+
+
+@pytest.fixture
+def place(tmp_path):
+    made = Place(tmp_path)
+    yield made
+    made.close()

@@ -1,0 +1,250 @@
+"""The command scripts/cachalot: run, show, dump, empty-cache, harvest."""
+
+import os
+import re
+import shutil
+import signal
+import stat
+import struct
+import subprocess
+import time
+
+import pytest
+from conftest import COMMAND, built, load
+
+SUBCOMMANDS = ("run", "show", "dump", "empty-cache", "harvest")
+
+
+def page_child(place, what):
+    return [built("make_page"), str(place.pages), what]
+
+
+@pytest.mark.parametrize("arguments", [(), *((c,) for c in SUBCOMMANDS)])
+def test_help_fits_a_screen_and_has_an_example(place, arguments):
+    done = place.cachalot(*arguments, "--help")
+    assert done.returncode == 0 and "example: cachalot" in done.stdout
+    assert len(done.stdout.splitlines()) <= 24
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_usage(place):
+    assert place.cachalot().returncode == 2
+    assert place.cachalot("else").returncode == 2
+    assert place.cachalot("--version").stdout.startswith("cachalot 0.")
+    for command in SUBCOMMANDS:
+        code = 125 if command == "run" else 2
+        assert place.cachalot(command, "--else").returncode == code, command
+
+
+def test_run_sets_the_environment_and_keeps_the_rest(place):
+    place.environment["LD_PRELOAD"] = "libnothere.so libasan.so.8"
+    place.environment.pop("LC_CTYPE", None)
+    place.environment["LC_ALL"] = ""
+    done = place.cachalot("run", "--output", "o %p", "--", "env", "-0")
+    got = dict(entry.split("=", 1) for entry in done.stdout.split("\0") if entry)
+    library = place.environment["CACHALOT_LIBRARY"]
+    assert got["LD_PRELOAD"] == f"libasan.so.8:{library}:libnothere.so"
+    assert got["CACHALOT_OUTPUT"] == "o %p" and got["CACHALOT_SESSION"]
+    for name in ("LD_PRELOAD", "CACHALOT_OUTPUT", "CACHALOT_SESSION"):
+        got.pop(name)
+    assert {**got, "LD_PRELOAD": "libnothere.so libasan.so.8"} == place.environment
+
+
+def test_run_keeps_pid_arguments_and_session(place):
+    place.environment["CACHALOT_SESSION"] = "outer"
+    with subprocess.Popen([*COMMAND, "run", "sh", "-c", 'echo $$ "$0" "$CACHALOT_SESSION" $1', "-x", "--summary"],
+                          env=place.environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.read() == f"{process.pid} -x outer --summary\n"
+
+
+@pytest.mark.parametrize("option", [(), ("--summary",)])
+@pytest.mark.parametrize("script, code", [
+    ("exit 7", 7), ("kill -TERM $$", -15), ("kill -KILL $$", -9), ("kill -USR1 $$; exit 3", 3)])
+def test_run_ends_like_the_program(place, option, script, code):
+    assert place.cachalot("run", *option, "sh", "-c", script).returncode == code
+
+
+def test_signals_of_the_program_are_as_usual(place):
+    ignored = place.cachalot("run", "grep", "SigIgn", "/proc/self/status").stdout.split()[1]
+    assert int(ignored, 16) == 1 << (signal.SIGUSR1 - 1)
+    place.environment["CACHALOT_SIGNAL"] = "none"
+    for option in ((), ("--summary",)):
+        done = place.cachalot("run", *option, "grep", "-E", "Sig(Ign|Blk)", "/proc/self/status")
+        assert re.findall("[0-9a-f]{16}", done.stdout) == ["0" * 16] * 2
+
+
+def test_summary_forwards_signals(place):
+    script = 'trap "exit 5" TERM; echo ready; while :; do sleep 0.05; done'
+    with subprocess.Popen([*COMMAND, "run", "--summary", "sh", "-c", script], text=True,
+                          env=place.environment, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as process:
+        process.stdout.readline()
+        process.terminate()
+        assert process.wait(10) == 5
+
+
+def test_own_errors(place):
+    assert place.cachalot("run").returncode == 125
+    assert place.cachalot("run", "--output").returncode == 125
+    assert place.cachalot("run", "no-such-program").returncode == 127
+    assert place.cachalot("run", "./none").returncode == 127
+    assert place.cachalot("run", "/etc/passwd").returncode == 126
+    assert place.cachalot("run", "/").returncode == 126
+    script = place.work / "s"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    assert place.cachalot("run", script).returncode == 126
+    place.environment["CACHALOT_SIGNAL"] = "NOSUCH"
+    assert place.cachalot("run", "true").returncode == 125
+
+
+def refused(place, program, text):
+    done = place.cachalot("run", program)
+    assert done.returncode == 125 and text in done.stderr, done.stderr
+
+
+def test_static_and_foreign_programs_are_refused(place):
+    program = place.work / "static"
+    subprocess.run(["cc", "-static", "-xc", "-", "-o", program], text=True, check=True,
+                   input="int main(void){return 0;}")
+    refused(place, program, "statically linked")
+    script = place.work / "script"
+    script.write_text(f"#!{program} -x\n")
+    script.chmod(0o755)
+    refused(place, script, "statically linked")
+    data = bytearray(open("/bin/true", "rb").read())
+    for name, machine, text in (("arm", 183, "another architecture"), ("musl", None, "musl")):
+        changed = bytearray(data)
+        if machine:
+            struct.pack_into("<H", changed, 18, machine)
+        else:
+            changed = changed.replace(b"/lib64/ld-linux-x86-64.so.2\0", b"/lib/ld-musl-x86_64.so.1\0\0\0\0")
+        (place.work / name).write_bytes(changed)
+        (place.work / name).chmod(0o755)
+        refused(place, place.work / name, text)
+
+
+@pytest.mark.parametrize("length", range(4, 120, 7))
+def test_cut_off_elf_is_an_error_not_a_crash(place, length):
+    program = place.work / "cut"
+    program.write_bytes(open("/bin/true", "rb").read()[:length])
+    program.chmod(0o755)
+    done = place.cachalot("run", program)
+    assert done.returncode in (125, 126) and "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another owner")
+def test_setuid_is_refused(place):
+    program = place.work / "setuid"
+    shutil.copy("/bin/true", program)
+    os.chown(program, 65534, 65534)
+    program.chmod(0o755 | stat.S_ISUID)
+    refused(place, program, "setuid")
+    program.chmod(0o755 | stat.S_ISGID)
+    refused(place, program, "setgid")
+
+
+@pytest.mark.parametrize("name", ["a b", "a:b"])
+def test_a_blank_in_the_librarys_path_is_refused(place, name):
+    (place.work / name).mkdir()
+    for file in ("libcachalot.so", "cachalot-page"):
+        shutil.copy(place.work / "lib" / file, place.work / name / file)
+    place.environment["CACHALOT_LIBRARY"] = str(place.work / name / "libcachalot.so")
+    refused(place, "true", "blank or a colon")
+
+
+def test_summary_harvests_what_was_killed(place):
+    place.environment["ASAN_OPTIONS"] = "verify_asan_link_order=0"  # should make_page have it
+    command = ["run", "--summary", "--output", "r.json", "sh", "-c",
+               f'{" ".join(page_child(place, "hang"))} & sleep 1; kill -9 $!; wait; '
+               f'{" ".join(page_child(place, "report"))}; exec {" ".join(page_child(place, "exit"))}']
+    done = place.cachalot(*command)
+    assert done.returncode == 0
+    assert len(re.findall(r"make_page", done.stderr)) == 3, done.stderr
+    reports = [load(path) for path in place.work.glob("r*.json")]
+    assert sorted(r["kind"] for r in reports) == ["exit", "harvest", "harvest"]
+    assert not list(place.pages.iterdir())
+
+
+def test_harvest(place):
+    process, page = place.start("hang")
+    assert place.cachalot("harvest").stdout == ""
+    process.kill()
+    process.wait()
+    (place.pages / "bad.page").write_text("x")
+    done = place.cachalot("harvest")
+    assert done.returncode == 3 and "bad.page" in done.stderr
+    assert load(done.stdout[:-1])["process"]["pid"] == process.pid
+    assert not os.path.exists(page)
+    assert place.cachalot("harvest", "no-such-directory").returncode == 3
+
+
+def test_harvest_of_several_into_one_name(place):
+    for _ in range(2):
+        place.start("exit")[0].wait()
+    done = place.cachalot("harvest", "--output", "all.json")
+    assert done.returncode == 0 and len(set(done.stdout.splitlines())) == 2
+
+
+def test_harvest_keeps_the_page_when_no_report_could_be_written(place):
+    process, page = place.start("exit", CACHALOT_OUTPUT="d.json")
+    process.wait()
+    (place.work / "d.json").mkdir()
+    done = place.cachalot("harvest")
+    assert done.returncode == 1 and "Is a directory" in done.stderr and os.path.exists(page)
+
+
+def test_dump_and_empty_cache(place):
+    process, _ = place.start("serve")
+    done = place.cachalot("dump", process.pid, "--blocks")
+    assert done.returncode == 0 and load(done.stdout[:-1])["kind"] == "request"
+    assert place.cachalot("empty-cache", "--all").stdout == "emptied\n"
+    done = place.cachalot("dump", os.getpid())
+    assert done.returncode == 3 and "cachalot run" in done.stderr
+    for wrong in ((), (1, "--all"), ("x",), (1, 2), (process.pid, "--timeout", "x")):
+        assert place.cachalot("dump", *wrong).returncode == 2, wrong
+
+
+def test_dump_of_a_process_that_does_not_answer(place):
+    process, _ = place.start("mute")
+    done = place.cachalot("dump", process.pid, "--timeout", "0.3")
+    assert done.returncode == 1 and "did not answer" in done.stderr
+
+
+def test_dump_notices_that_the_process_dies(place):
+    process, _ = place.start("mute")
+    with subprocess.Popen([*COMMAND, "dump", str(process.pid)], env=place.environment, text=True,
+                          stderr=subprocess.PIPE) as asker:
+        time.sleep(0.5)
+        process.kill()
+        process.wait()
+        assert "ended before it answered" in asker.stderr.read() and asker.wait() == 1
+
+
+def test_show(place):
+    process, _ = place.start("report")
+    path = process.stdout.readline()[:-1]
+    done = place.cachalot("show", path)
+    table = [line for line in done.stdout.splitlines() if line.startswith("|")]
+    assert done.returncode == 0 and {len(line) for line in table} == {77}
+    assert "\x1b" not in done.stdout and "Leaked: 3073 KiB in 2 blocks" in done.stdout
+    assert "a warning with" in done.stdout
+
+
+@pytest.mark.parametrize("content", [
+    "", "{}", "[]", "nonsense", '{"schema_version": "2.0.0"}', "[" * 100000, "\xff", "9" * 10000])
+def test_show_of_what_is_no_report(place, content):
+    (place.work / "x.json").write_text(content, encoding="latin-1")
+    done = place.cachalot("show", "x.json")
+    assert done.returncode == 3 and "Traceback" not in done.stderr
+    assert place.cachalot("show", "none.json").returncode == 3
+
+
+@pytest.mark.parametrize("content", [
+    '{"schema_version": "1.0.0"}',
+    '{"schema_version": "1.0.0", "devices": [{"statistics": 3, "name": "\\u001b[2J"}], "leaks": [{}],'
+    ' "warnings": [1, {}], "totals": {"leaked_bytes": 1e999}, "coverage": {"reasons": [null]}}'])
+def test_show_of_an_odd_report(place, content):
+    (place.work / "x.json").write_text(content)
+    done = place.cachalot("show", "x.json")
+    assert done.returncode == 0 and "\x1b" not in done.stdout, done.stderr

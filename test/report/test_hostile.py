@@ -1,0 +1,86 @@
+"""Pages that are damaged, or made to do harm, never crash a reader; what is printed is always valid."""
+
+import json
+import os
+import pathlib
+import struct
+import tempfile
+
+import pytest
+from conftest import VALIDATOR, built
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+
+@pytest.fixture
+def page(place):
+    process, path = place.start("exit")
+    process.wait()
+    return pathlib.Path(path).read_bytes()
+
+
+def check(place, data):
+    """Exit 0 with a valid report, or 3 with a message; nothing else."""
+    with tempfile.NamedTemporaryFile(dir=place.pages, suffix=".page") as file:
+        file.write(data)
+        file.flush()
+        os.fchmod(file.fileno(), 0o600)
+        done = place.tool("json", file.name)
+        listed = place.tool("list", place.pages)
+    assert done.returncode in (0, 3), (done.returncode, done.stderr)
+    assert listed.returncode == 0
+    if done.returncode == 0:
+        VALIDATOR.validate(json.loads(done.stdout))
+    else:
+        assert done.stderr.startswith("cachalot-page: ")
+    return done.returncode
+
+
+SLOW = settings(max_examples=60, deadline=None,
+                suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@SLOW
+@given(st.binary(max_size=200))
+def test_random_bytes(place, data):
+    assert check(place, data) == 3
+
+
+@SLOW
+@given(fraction=st.floats(0, 1))
+def test_truncated(place, page, fraction):
+    cut = int(len(page) * fraction)
+    assert check(place, page[:cut]) == (0 if cut == len(page) else 3)
+
+
+WORD = st.sampled_from([0, 1, 7, 2**31, 2**32 - 1, 2**53, 2**63, 2**64 - 1])
+
+
+@SLOW
+@given(st.lists(st.tuples(st.integers(0, 10000), WORD), min_size=1, max_size=20))
+def test_numbers_changed(place, page, changes):
+    data = bytearray(page)
+    for at, value in changes:
+        struct.pack_into("<Q", data, at * 8 % (len(data) - 8), value)
+    check(place, bytes(data))
+
+
+@SLOW
+@given(st.integers(0, 12), st.integers(0, 2**32 - 1))
+def test_header_changed(place, page, word, value):
+    data = bytearray(page)
+    struct.pack_into("<I", data, word * 4, value)
+    check(place, bytes(data))
+
+
+@pytest.mark.parametrize("byte", [0x00, 0x41, 0xff, 0x80, 0xed, 0x1b])
+def test_everything_but_the_header_is_one_byte(place, page, byte):
+    check(place, page[:44] + bytes([byte]) * (len(page) - 44))
+
+
+def test_list_shows_no_control_characters(place, page):
+    data = page.replace(built("make_page").encode(), b"\x1b[2J\n\tx")
+    path = place.pages / "hostile.page"
+    path.touch(mode=0o600)
+    path.write_bytes(data + bytes(len(page) - len(data)))
+    assert "\x1b" not in place.tool("list", place.pages).stdout

@@ -1,0 +1,183 @@
+"""Reports made of pages, through cachalot-page."""
+
+import json
+import os
+import pathlib
+import resource
+import signal
+import time
+
+import jsonschema
+import pytest
+from conftest import VALIDATOR, load
+
+
+def end(process, number=signal.SIGKILL):
+    process.send_signal(number)
+    process.wait()
+
+
+def test_exit_report_is_valid_and_counts(place):
+    process, _ = place.start("report")
+    report = load(process.stdout.readline().rstrip("\n"))
+    totals = report["totals"]
+    assert (totals["requests"], totals["frees"], totals["hits"]) == (3, 1, 1)
+    assert totals["leaked_bytes"] == (3 << 20) + 1024 and totals["leaked_blocks"] == 2
+    assert report["coverage"]["status"] == "full" and report["exit"]["clean"] is True
+    flat = report["devices"][0]["memory_stats"]
+    assert flat["allocated_bytes.all.peak"] == (3 << 20) + 2048
+    assert flat["max_split_size"] == -1 and flat["num_hits"] == 1
+    assert [w["count"] for w in report["warnings"]] == [2]
+    assert len(report["devices"]) == 1  # the unused row is not listed
+
+
+def test_schema_refuses_what_is_not_a_report(place):
+    process, _ = place.start("report")
+    report = load(process.stdout.readline().rstrip("\n"))
+    for change in ({"extra": 1}, {"kind": "else"}, {"totals": {}}, {"sequence": 2**53}):
+        with pytest.raises(jsonschema.ValidationError):
+            VALIDATOR.validate({**report, **change})
+
+
+def test_killed_process_is_harvested(place):
+    process, page = place.start("hang")
+    assert place.tool("report", page).returncode == 1  # alive
+    end(process)
+    done = place.tool("report", page, "--reason", "killed", "--signal", "9")
+    assert done.returncode == 0, done.stderr
+    report = load(done.stdout[:-1])
+    assert report["kind"] == "harvest" and report["time"]["uptime_ns"] is None
+    assert report["exit"] == {"reason": "killed", "code": None, "signal": 9, "clean": False}
+    assert [leak["up_to_bytes"] for leak in report["leaks"]] == [4 << 20, 1024]
+
+
+def test_zombie_and_exec_count_as_dead(place):
+    process, page = place.start("exit")
+    time.sleep(0.2)  # not waited for
+    assert "\tdead\t" in place.tool("list", place.pages).stdout
+    process.wait()
+    other, page = place.start("exec")
+    for _ in range(50):
+        line = next(l for l in place.tool("list", place.pages).stdout.splitlines() if page in l)
+        if "\tdead\t" in line:
+            break
+        time.sleep(0.05)
+    assert "\tdead\t" in line and other.poll() is None
+    assert load(place.tool("report", page).stdout[:-1])["exit"]["reason"] == "exec"
+
+
+def test_json_of_a_live_page_writes_nothing(place):
+    _, page = place.start("hang")
+    report = json.loads(place.tool("json", page).stdout)
+    VALIDATOR.validate(report)
+    assert report["kind"] == "request" and report["exit"]["reason"] == "running"
+    assert report["totals"]["leaked_bytes"] is None and report["leaks"] == []
+    assert not list(place.work.glob("*.json"))
+
+
+def test_second_writer_takes_another_name_while_the_first_lives(place):
+    first, _ = place.start("serve", CACHALOT_OUTPUT="r.json")
+    assert place.cachalot("dump", first.pid).stdout == f"{place.work}/r.1.json\n"
+    (place.work / "r.1.json").rename(place.work / "r.json")
+    second, _ = place.start("report", CACHALOT_OUTPUT="r.json")
+    assert second.stdout.readline() == f"{place.work}/r.{second.pid}.json\n"
+    assert load(place.work / "r.json")["process"]["pid"] == first.pid
+    end(first)
+    third, _ = place.start("report", CACHALOT_OUTPUT="r.json")
+    assert third.stdout.readline() == f"{place.work}/r.json\n"
+    assert load(place.work / "r.json")["process"]["pid"] == third.pid
+
+
+def test_processes_of_one_session_do_not_replace_each_other(place):
+    names = []
+    for _ in range(3):
+        process, _ = place.start("report", CACHALOT_OUTPUT="r.json", CACHALOT_SESSION="s")
+        names.append(process.stdout.readline())
+        process.wait()
+    assert len(set(names)) == 3 and names[0] == f"{place.work}/r.json\n"
+
+
+@pytest.mark.parametrize("content", ["", "not json", "[]", '{"process": 3}', "[" * 100000])
+def test_what_is_no_report_is_replaced(place, content):
+    (place.work / "r.json").write_text(content)
+    process, _ = place.start("report", CACHALOT_OUTPUT="r.json")
+    load(process.stdout.readline().rstrip("\n"))
+    assert load(place.work / "r.json")
+
+
+def test_a_target_that_is_no_file_is_an_error(place):
+    (place.work / "d.json").mkdir()
+    (place.work / "l.json").symlink_to("elsewhere")
+    os.mkfifo(place.work / "f.json")
+    for name in ("d.json", "l.json", "f.json", "/dev/null"):
+        process, page = place.start("report", CACHALOT_OUTPUT=name)
+        process.wait()
+        assert process.returncode == 1, name
+    assert not list(place.work.glob(".cachalot*")) and not (place.work / "elsewhere").exists()
+
+
+def test_full_disk_keeps_the_old_report(place):
+    (place.work / "r.json").write_text("old")
+    process, page = place.start("exit", CACHALOT_OUTPUT="r.json")
+    process.wait()
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    done = place.tool("report", page, preexec_fn=limit)
+    assert done.returncode == 1 and "File too large" in done.stderr
+    if os.path.exists("/dev/full"):
+        assert place.tool("report", page, "--output", "/dev/full").returncode == 1
+    assert (place.work / "r.json").read_text() == "old"
+    assert not list(place.work.glob(".cachalot*"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+def test_full_tmpfs(place):
+    small = place.work / "small"
+    small.mkdir()
+    if place.run("mount", "-t", "tmpfs", "-o", "size=8k", "none", small).returncode != 0:
+        pytest.skip("no mount here")
+    try:
+        process, page = place.start("exit", CACHALOT_OUTPUT="small/r.json")
+        process.wait()
+        done = place.tool("report", page)
+        assert done.returncode == 1 and "No space left" in done.stderr
+        assert not list(small.iterdir())
+        # A page that does not fit has no file; the program does not notice.
+        place.pages, before = small, place.pages
+        process, page = place.start("report")
+        place.pages = before
+        assert page == "" and load(process.stdout.readline()[:-1]) and not list(small.iterdir())
+    finally:
+        place.run("umount", small)
+
+
+@pytest.mark.parametrize("pattern, name", [
+    ("%q{X}.json", "_.._evil.json"), ("a/%q{X}/%e.json", "a/_.._evil/make_page.json"),
+    ("%r-%%-%n.json", "none-%-0.json"), ("b%%n.json", "b%n.json"), ("c\n.json", "c_.json"),
+])
+def test_names_from_outside_stay_in_the_directory(place, pattern, name):
+    process, _ = place.start("report", CACHALOT_OUTPUT=pattern, X="/../evil")
+    assert process.stdout.readline() == f"{place.work}/{name}\n"
+    assert load(place.work / name)
+
+
+def test_pages_of_others_and_no_pages(place, tmp_path):
+    _, page = place.start("hang")
+    link = tmp_path / "x.page"
+    link.symlink_to(page)
+    assert place.tool("json", link).returncode == 3
+    assert place.tool("json", tmp_path / "none.page").returncode == 3
+    assert place.tool("json", "/dev/zero").returncode == 3
+    assert place.tool("remove", page).returncode == 1  # alive
+    assert place.tool("remove", "/etc/passwd").returncode == 3
+    pathlib.Path(page).chmod(0o644)
+    assert "another user" in place.tool("json", page).stderr
+
+
+@pytest.mark.parametrize("arguments", [
+    (), ("else",), ("report",), ("json", "a", "b"), ("request", "a", "b", "c"),
+    ("report", "a", "--code", "x"), ("report", "a", "--else")])
+def test_usage(place, arguments):
+    assert place.tool(*arguments).returncode == 2

@@ -1,0 +1,416 @@
+/* R0: a freed block is handed out again once all work submitted before its free has finished, and
+ * not earlier. */
+#include "world.h"
+
+#define BLOCK (10 * MIB) /* a segment of its own: reuse shows as the same address */
+
+static void work_goes_on(void)
+{
+    w.device.instant = 0;
+}
+
+static void pending_until_its_mark_passed(void **state)
+{
+    (void)state;
+    work_goes_on();
+    uint64_t first = take(BLOCK);
+    give(first);
+    assert_int_equal(w.device.recorded, 1); /* in the free itself */
+    assert_int_equal(w.device.calls[FAKE_SYNC], 0);
+    uint64_t second = take(BLOCK);
+    assert_int_not_equal(second, first);
+    pass_all();
+    assert_int_equal(take(BLOCK), first);
+}
+
+static void each_free_has_its_own_mark(void **state)
+{
+    (void)state;
+    work_goes_on();
+    uint64_t first = take(BLOCK), second = take(BLOCK);
+    give(first);
+    give(second);
+    assert_int_equal(w.device.recorded, 2);
+    w.device.passed = 1;
+    assert_int_equal(take(BLOCK), first);
+    assert_int_not_equal(take(BLOCK), second);
+}
+
+/* Another thread's free comes while ours is being recorded. */
+static uint64_t other;
+static enum fake_call when;
+static int when_after, deferred;
+
+static void free_the_other(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != when || after != when_after || !other)
+        return;
+    uint64_t address = other;
+    other = 0;
+    device->code[FAKE_RECORD] = deferred ? DEVICE_DEFERRED : 0;
+    assert_int_equal(domain_free(w.domain, address, 0), 0);
+    device->code[FAKE_RECORD] = 0;
+}
+
+static void during(enum fake_call call, int after, int as_deferred, uint64_t address)
+{
+    when = call;
+    when_after = after;
+    deferred = as_deferred;
+    other = address;
+    w.device.meanwhile = free_the_other;
+}
+
+/* Sealed, then recorded: what was freed after the batch was closed does not pass with it. */
+static void the_batch_is_closed_before_it_is_recorded(void **state)
+{
+    (void)state;
+    for (int after = 0; after < 2; after++) {
+        world_remake("", UINT64_MAX);
+        work_goes_on();
+        uint64_t ours = take(BLOCK), theirs = take(BLOCK);
+        during(FAKE_RECORD, after, 1, theirs);
+        give(ours);
+        pass_all();
+        assert_int_equal(take(BLOCK), ours);
+        assert_int_not_equal(take(BLOCK), theirs);
+        domain_captures_ended(w.domain);
+        assert_int_equal(w.device.recorded, 2);
+        assert_int_not_equal(take(BLOCK), theirs);
+        pass_all();
+        assert_int_equal(take(BLOCK), theirs);
+    }
+}
+
+/* Theirs was recorded later than ours but booked earlier: ours passing says nothing about theirs.
+ */
+static void marks_recorded_at_the_same_time_do_not_stand_for_each_other(void **state)
+{
+    (void)state;
+    work_goes_on();
+    uint64_t before = take(BLOCK), ours = take(BLOCK), theirs = take(BLOCK);
+    give(before);
+    during(FAKE_RECORD, 1, 0, theirs);
+    give(ours);
+    assert_int_equal(w.device.recorded, 3);
+    w.device.passed = 2;
+    assert_int_equal(take(BLOCK), before);
+    assert_int_equal(take(BLOCK), ours);
+    assert_int_not_equal(take(BLOCK), theirs);
+    pass_all();
+    assert_int_equal(take(BLOCK), theirs);
+}
+
+static void the_last_mark_answers_for_all_before(void **state)
+{
+    uint64_t block[50];
+    (void)state;
+    work_goes_on();
+    for (int i = 0; i < 50; i++)
+        block[i] = take(BLOCK);
+    for (int i = 0; i < 50; i++)
+        give(block[i]);
+    pass_all();
+    uint64_t queries = w.device.calls[FAKE_QUERY];
+    for (int i = 0; i < 50; i++)
+        assert_int_equal(take(BLOCK), block[i]);
+    assert_in_range(w.device.calls[FAKE_QUERY] - queries, 1, 4);
+}
+
+static void hits_do_not_ask_the_device_every_time(void **state)
+{
+    (void)state;
+    work_goes_on();
+    give(take(BLOCK));
+    uint64_t queries = w.device.calls[FAKE_QUERY];
+    take(512);
+    for (int i = 0; i < 1000; i++)
+        take(512);
+    assert_in_range(w.device.calls[FAKE_QUERY] - queries, 1, 200);
+}
+
+static void events_are_used_again(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 1000; i++)
+        give(take(BLOCK));
+    assert_in_range(w.device.events, 1, 2);
+    assert_int_equal(COUNTER(num_fences), 1000);
+}
+
+/* A second thread retires the mark we are asking about, and frees: the event must not be marked
+ * anew (the fake device sees that). */
+static void retire_and_free(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != FAKE_QUERY || after || !other)
+        return;
+    uint64_t address = other;
+    other = 0;
+    pass_all();
+    domain_poll(w.domain);
+    assert_int_equal(domain_free(w.domain, address, 0), 0);
+    device->passed = 1;
+}
+
+static void an_event_asked_about_is_left_alone(void **state)
+{
+    (void)state;
+    work_goes_on();
+    uint64_t first = take(BLOCK), second = take(BLOCK);
+    give(first);
+    other = second;
+    w.device.meanwhile = retire_and_free;
+    assert_int_equal(take(BLOCK), first);
+    assert_int_equal(w.device.recorded, 2);
+    assert_int_not_equal(take(BLOCK), second);
+    w.device.meanwhile = NULL;
+    pass_all();
+    assert_int_equal(take(BLOCK), second);
+    give(first);
+    give(second);
+    assert_in_range(w.device.events, 1, 2);
+}
+
+static void a_capture_defers_and_is_not_disturbed(void **state)
+{
+    (void)state;
+    work_goes_on();
+    w.device.code[FAKE_RECORD] = DEVICE_DEFERRED;
+    uint64_t block = take(BLOCK);
+    give(block);
+    assert_int_equal(w.device.calls[FAKE_SYNC], 0);
+    pass_all();
+    assert_int_not_equal(take(BLOCK), block);
+    w.device.code[FAKE_RECORD] = 0;
+    domain_captures_ended(w.domain);
+    assert_int_equal(w.device.recorded, 1);
+    assert_int_not_equal(take(BLOCK), block);
+    pass_all();
+    assert_int_equal(take(BLOCK), block);
+}
+
+static void still_captured_when_a_capture_ends(void **state)
+{
+    (void)state;
+    w.device.code[FAKE_RECORD] = DEVICE_DEFERRED;
+    uint64_t block = take(BLOCK);
+    give(block);
+    domain_captures_ended(w.domain);
+    assert_int_not_equal(take(BLOCK), block);
+    w.device.code[FAKE_RECORD] = 0;
+    domain_captures_ended(w.domain);
+    assert_int_equal(take(BLOCK), block);
+}
+
+static void the_next_free_stands_for_the_deferred_too(void **state)
+{
+    (void)state;
+    work_goes_on();
+    uint64_t captured = take(BLOCK), later = take(BLOCK);
+    w.device.code[FAKE_RECORD] = DEVICE_DEFERRED;
+    give(captured);
+    w.device.code[FAKE_RECORD] = 0;
+    give(later);
+    pass_all();
+    assert_int_equal(take(BLOCK), captured);
+    assert_int_equal(take(BLOCK), later);
+    assert_int_equal(w.device.recorded, 1);
+}
+
+static void a_driver_without_context_events_is_waited_for(void **state)
+{
+    (void)state;
+    work_goes_on();
+    w.device.code[FAKE_RECORD] = DEVICE_UNSUPPORTED;
+    uint64_t block = take(BLOCK);
+    for (int i = 1; i <= 3; i++) {
+        give(block);
+        assert_int_equal(w.device.calls[FAKE_SYNC], i);
+        assert_int_equal(take(BLOCK), block);
+    }
+    assert_int_equal(w.device.calls[FAKE_RECORD], 1); /* asked once */
+}
+
+static void strict_waits_like_the_native_call(void **state)
+{
+    (void)state;
+    world_remake("free_mode:strict", UINT64_MAX);
+    work_goes_on();
+    uint64_t block = take(BLOCK);
+    give(block);
+    assert_int_equal(w.device.calls[FAKE_SYNC], 1);
+    assert_int_equal(w.device.calls[FAKE_RECORD], 0);
+    assert_int_equal(take(BLOCK), block);
+    assert_int_equal(COUNTER(num_fences), 0);
+}
+
+static void strict_waits_before_anybody_gets_the_block(void **state)
+{
+    (void)state;
+    world_remake("free_mode:strict", UINT64_MAX);
+    uint64_t block = take(BLOCK), theirs = take(BLOCK);
+    during(FAKE_SYNC, 0, 0, theirs);
+    give(block);
+    assert_int_equal(w.device.calls[FAKE_SYNC], 2);
+    assert_int_equal(take(BLOCK), block);
+    assert_int_equal(take(BLOCK), theirs);
+}
+
+static void an_error_shows_at_the_free_and_the_block_is_gone(void **state)
+{
+    (void)state;
+    uint64_t block = take(BLOCK), second = take(BLOCK);
+    w.device.code[FAKE_RECORD] = w.device.code[FAKE_SYNC] = 700;
+    assert_int_equal(try_give(block), 700);
+    assert_int_equal(CURRENT(allocation), 1);
+    assert_int_equal(try_give(block), ALLOCATOR_INVALID);
+    assert_int_equal(try_take(BLOCK), ALLOCATOR_PASS); /* the driver answers for a broken context */
+    assert_int_equal(try_give(second), 700);
+}
+
+static void a_mark_that_fails_alone_is_a_wait(void **state)
+{
+    (void)state;
+    uint64_t block = take(BLOCK);
+    w.device.code[FAKE_RECORD] = 2;
+    give(block);
+    assert_int_equal(w.device.calls[FAKE_SYNC], 1);
+    assert_int_equal(take(BLOCK), block);
+}
+
+/* Waiting for a mark up to what growing would cost, and growing when that was in vain. */
+static void pass_while_waiting(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call == FAKE_WAIT && !after)
+        device->passed = device->recorded;
+}
+
+static void a_short_wait_saves_growing(void **state)
+{
+    (void)state;
+    work_goes_on();
+    uint64_t block = take(BLOCK);
+    give(block);
+    w.device.meanwhile = pass_while_waiting;
+    assert_int_equal(take(BLOCK), block);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
+    assert_int_equal(COUNTER(num_fence_waits), 1);
+    assert_int_equal(COUNTER(num_hits), 1);
+}
+
+static void a_wait_in_vain_is_no_longer_than_growing(void **state)
+{
+    (void)state;
+    work_goes_on();
+    w.device.stuck = 1;
+    give(take(BLOCK));
+    uint64_t before = fake_clock();
+    take(BLOCK);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 2);
+    assert_in_range(fake_clock() - before, 1, 80000 + 10 * 900 + 100);
+}
+
+static void out_of_memory_waits_for_our_own_free(void **state)
+{
+    (void)state;
+    world_remake("", BLOCK);
+    work_goes_on();
+    uint64_t block = take(BLOCK);
+    give(block);
+    assert_int_equal(take(BLOCK), block);
+    assert_true(w.device.last_timeout == DEVICE_FOREVER);
+    assert_int_equal(COUNTER(num_ooms), 0);
+}
+
+/* Their work may wait for us: A launches a kernel that spins, B frees, A allocates, A ends the
+ * kernel. The fake device aborts when that is waited for without limit. */
+static void the_free_of_another_thread_is_waited_for_with_a_limit(void **state)
+{
+    (void)state;
+    world_remake("", BLOCK);
+    work_goes_on();
+    w.device.stuck = 1;
+    fake_call_as(1);
+    uint64_t block = take(BLOCK);
+    fake_call_as(2);
+    give(block);
+    fake_call_as(1);
+    uint64_t before = fake_clock();
+    assert_int_equal(try_take(BLOCK), FAKE_OOM);
+    assert_in_range(fake_clock() - before, UINT64_C(1000000000), UINT64_C(30000000000));
+    assert_int_equal(COUNTER(num_ooms), 1);
+    w.device.stuck = 0;
+    pass_all();
+    assert_int_equal(take(BLOCK), block); /* and nothing is lost */
+}
+
+static void so_is_a_mark_later_than_its_free(void **state)
+{
+    (void)state;
+    world_remake("", BLOCK);
+    work_goes_on();
+    w.device.stuck = 1;
+    uint64_t block = take(BLOCK);
+    w.device.code[FAKE_RECORD] = DEVICE_DEFERRED;
+    give(block);
+    w.device.code[FAKE_RECORD] = 0;
+    domain_captures_ended(w.domain);
+    assert_int_equal(try_take(BLOCK), FAKE_OOM);
+    pass_all();
+    assert_int_equal(take(BLOCK), block);
+}
+
+static void a_hit_never_waits(void **state)
+{
+    uint64_t address;
+    (void)state;
+    work_goes_on();
+    w.device.stuck = 1;
+    give(take(BLOCK));
+    assert_int_equal(hit(BLOCK, &address), ALLOCATOR_MISS);
+    assert_int_equal(w.device.calls[FAKE_WAIT], 0);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
+}
+
+static void a_late_free_touches_nothing(void **state)
+{
+    (void)state;
+    uint64_t block = take(BLOCK);
+    assert_int_equal(domain_free(w.domain, block, 1), 0);
+    for (int call = FAKE_FREE; call < FAKE_CALLS; call++)
+        assert_int_equal(w.device.calls[call], 0);
+    assert_int_equal(COUNTER(num_late_frees), 1);
+    assert_int_equal(CURRENT(allocated_bytes), 0);
+    assert_int_not_equal(take(BLOCK), block);
+    assert_int_equal(try_give(block), ALLOCATOR_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RULE(pending_until_its_mark_passed),
+        RULE(each_free_has_its_own_mark),
+        RULE(the_batch_is_closed_before_it_is_recorded),
+        RULE(marks_recorded_at_the_same_time_do_not_stand_for_each_other),
+        RULE(the_last_mark_answers_for_all_before),
+        RULE(hits_do_not_ask_the_device_every_time),
+        RULE(events_are_used_again),
+        RULE(an_event_asked_about_is_left_alone),
+        RULE(a_capture_defers_and_is_not_disturbed),
+        RULE(still_captured_when_a_capture_ends),
+        RULE(the_next_free_stands_for_the_deferred_too),
+        RULE(a_driver_without_context_events_is_waited_for),
+        RULE(strict_waits_like_the_native_call),
+        RULE(strict_waits_before_anybody_gets_the_block),
+        RULE(an_error_shows_at_the_free_and_the_block_is_gone),
+        RULE(a_mark_that_fails_alone_is_a_wait),
+        RULE(a_short_wait_saves_growing),
+        RULE(a_wait_in_vain_is_no_longer_than_growing),
+        RULE(out_of_memory_waits_for_our_own_free),
+        RULE(the_free_of_another_thread_is_waited_for_with_a_limit),
+        RULE(so_is_a_mark_later_than_its_free),
+        RULE(a_hit_never_waits),
+        RULE(a_late_free_touches_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

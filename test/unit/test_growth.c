@@ -1,0 +1,253 @@
+/* When nothing fits: the order in which memory is looked for, limits, giving back, and running out.
+ */
+#include "world.h"
+
+static void an_idle_segment_is_given_back_before_running_out(void **state)
+{
+    (void)state;
+    world_remake("", 60 * MIB);
+    uint64_t block[3];
+    for (int i = 0; i < 3; i++)
+        block[i] = take(20 * MIB);
+    for (int i = 0; i < 3; i++)
+        give(block[i]);
+    take(40 * MIB); /* two of the three are enough */
+    assert_int_equal(w.device.calls[FAKE_FREE], 2);
+    assert_int_equal(COUNTER(num_device_free), 2);
+    assert_int_equal(COUNTER(num_alloc_retries), 0);
+    assert_int_equal(take(20 * MIB), block[2]); /* the one idle for the shortest time stayed */
+}
+
+static void all_are_given_back_before_the_last_try(void **state)
+{
+    (void)state;
+    world_remake("", 46 * MIB);
+    uint64_t block[3] = {take(20 * MIB), take(12 * MIB), take(512)};
+    for (int i = 0; i < 3; i++)
+        give(block[i]);
+    w.device.failing_alloc = 5; /* fragmented: the try after giving back enough fails too */
+    take(22 * MIB);
+    assert_int_equal(w.device.calls[FAKE_FREE], 3);
+    assert_int_equal(COUNTER(num_alloc_retries), 1);
+    assert_int_equal(COUNTER(num_ooms), 0);
+    assert_int_equal(CURRENT(reserved_bytes), 22 * MIB);
+}
+
+static void the_last_try_asks_for_no_more_than_is_needed(void **state)
+{
+    (void)state;
+    world_remake("", 8 * MIB);
+    take(3 * MIB);
+    assert_int_equal(CURRENT(reserved_bytes), 4 * MIB);
+    assert_int_equal(COUNTER(num_alloc_retries), 1);
+    assert_int_equal(COUNTER(num_ooms), 0);
+}
+
+static void out_of_memory_loses_nothing(void **state)
+{
+    (void)state;
+    world_remake("", 40 * MIB);
+    uint64_t keep = take(20 * MIB), block = take(20 * MIB);
+    give(block);
+    assert_int_equal(try_take(30 * MIB), FAKE_OOM);
+    assert_int_equal(COUNTER(num_ooms), 1);
+    assert_int_equal(COUNTER(num_alloc_retries), 1);
+    assert_int_equal(CURRENT(allocated_bytes), 20 * MIB);
+    assert_int_equal(CURRENT(reserved_bytes), 20 * MIB);
+    assert_int_equal(w.device.used, 20 * MIB);
+    take(20 * MIB);
+    give(keep);
+    assert_int_equal(take(20 * MIB), keep);
+}
+
+static void a_miss_is_no_out_of_memory(void **state)
+{
+    uint64_t address;
+    (void)state;
+    assert_int_equal(hit(512, &address), ALLOCATOR_MISS);
+    assert_int_equal(COUNTER(num_ooms), 0);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 0);
+}
+
+/* The driver's free waits for all work; a malloc must not. */
+static void nothing_is_given_back_while_the_device_works(void **state)
+{
+    (void)state;
+    world_remake("", 40 * MIB);
+    uint64_t block = take(20 * MIB);
+    give(block);
+    w.device.instant = 0;
+    w.device.stuck = 1;
+    assert_int_equal(try_take(40 * MIB), FAKE_OOM);
+    assert_int_equal(w.device.calls[FAKE_FREE], 0);
+    assert_int_equal(domain_empty_cache(w.domain, 1), 0);
+    assert_int_equal(take(20 * MIB), block);
+}
+
+static void another_error_of_the_driver_is_passed_on(void **state)
+{
+    (void)state;
+    give(take(20 * MIB));
+    w.device.code[FAKE_ALLOC] = 700;
+    assert_int_equal(try_take(30 * MIB), 700);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 2);
+    assert_int_equal(w.device.calls[FAKE_FREE], 0);
+    assert_int_equal(COUNTER(num_ooms), 0);
+}
+
+static void the_limit_holds_to_the_byte(void **state)
+{
+    (void)state;
+    world_remake("memory_limit_mb:40", GIB);
+    assert_int_equal(COUNTER(memory_limit_bytes), 40 * MIB);
+    take(20 * MIB);
+    uint64_t last = take(20 * MIB);
+    uint64_t asked = w.device.calls[FAKE_ALLOC];
+    assert_int_equal(try_take(512), FAKE_OOM);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], asked); /* the driver is not asked beyond it */
+    give(last);
+    take(512); /* giving the idle one back makes room */
+    assert_int_equal(CURRENT(reserved_bytes), 22 * MIB);
+}
+
+static void a_fraction_is_a_limit(void **state)
+{
+    (void)state;
+    world_remake("per_process_memory_fraction:0.5", 80 * MIB);
+    take(20 * MIB);
+    take(20 * MIB);
+    assert_int_equal(try_take(20 * MIB), FAKE_OOM);
+}
+
+/* Two contexts on one device share its limit. */
+static void contexts_of_one_device_share_its_limit(void **state)
+{
+    uint64_t address;
+    (void)state;
+    world_remake("memory_limit_mb:40", GIB);
+    struct allocator *second = world_add(&w.device, NULL);
+    take(20 * MIB);
+    assert_int_equal(allocator_malloc(second, 20 * MIB, &address), 0);
+    assert_int_equal(allocator_malloc(second, 20 * MIB, &address), FAKE_OOM);
+    assert_int_equal(try_take(20 * MIB), FAKE_OOM);
+}
+
+/* PyTorch's rule: above the threshold, whole large segments idle longer than the average go first.
+ */
+static void garbage_is_collected_by_age(void **state)
+{
+    uint64_t block[4];
+    (void)state;
+    world_remake("garbage_collection_threshold:0.5,memory_limit_mb:200", GIB);
+    for (int i = 0; i < 4; i++)
+        block[i] = take(20 * MIB);
+    give(take(512)); /* small segments are not collected */
+    give(block[0]);
+    for (int i = 0; i < 10; i++)
+        give(take(512));
+    give(block[1]);
+    give(block[2]);
+    take(16 * MIB); /* takes and splits a cached one: no collection */
+    assert_int_equal(w.device.calls[FAKE_FREE], 0);
+    take(40 * MIB); /* 82 + 40 reserved > 100: collect down to the threshold */
+    assert_int_equal(w.device.calls[FAKE_FREE], 0); /* 82 MiB themselves are below it */
+    take(60 * MIB);
+    assert_in_range(w.device.calls[FAKE_FREE], 1, 2);
+    assert_int_equal(fake_segment(block[1]) == 0, 1);
+    assert_int_equal(CURRENT_IN(reserved_bytes, SMALL_POOL), 2 * MIB);
+}
+
+static void below_the_threshold_nothing_is_collected(void **state)
+{
+    (void)state;
+    world_remake("garbage_collection_threshold:0.9,memory_limit_mb:200", GIB);
+    uint64_t block = take(20 * MIB);
+    give(block);
+    take(40 * MIB);
+    assert_int_equal(w.device.calls[FAKE_FREE], 0);
+    assert_int_equal(take(20 * MIB), block);
+}
+
+static void emptying_gives_back_whole_segments_only(void **state)
+{
+    (void)state;
+    uint64_t keep = take(5 * MIB), small = take(512), whole = take(30 * MIB);
+    give(small);
+    give(whole);
+    assert_int_equal(domain_empty_cache(w.domain, 0), 32 * MIB);
+    assert_int_equal(CURRENT(reserved_bytes), 20 * MIB);
+    assert_int_equal(w.device.used, 20 * MIB);
+    give(keep);
+    assert_int_equal(domain_empty_cache(w.domain, 0), 20 * MIB);
+    assert_int_equal(w.device.used, 0);
+}
+
+/* Asked to wait, it also takes what was pending. */
+static void pass_on_wait(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call == FAKE_WAIT && !after)
+        device->instant = 1;
+}
+
+static void emptying_waits_if_asked(void **state)
+{
+    (void)state;
+    w.device.instant = 0;
+    give(take(30 * MIB));
+    w.device.stuck = 1;
+    assert_int_equal(domain_empty_cache(w.domain, 0), 0);
+    w.device.stuck = 0;
+    w.device.meanwhile = pass_on_wait;
+    assert_int_equal(domain_empty_cache(w.domain, 1), 30 * MIB);
+}
+
+/* The context is destroyed while we ask the driver for more. */
+static void forget_meanwhile(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != FAKE_ALLOC || after)
+        return;
+    device->meanwhile = NULL;
+    assert_int_equal(allocator_forget(w.a), 1);
+}
+
+static void a_context_that_goes_while_growing(void **state)
+{
+    (void)state;
+    take(512);
+    w.device.meanwhile = forget_meanwhile;
+    assert_int_equal(try_take(20 * MIB), ALLOCATOR_PASS);
+    assert_int_equal(CURRENT(reserved_bytes), 0);
+}
+
+static void a_segment_that_the_driver_will_not_take_back(void **state)
+{
+    (void)state;
+    world_remake("", 40 * MIB);
+    give(take(20 * MIB));
+    w.device.code[FAKE_FREE] = 700;
+    assert_int_equal(domain_empty_cache(w.domain, 0), 0);
+    assert_int_equal(CURRENT(reserved_bytes), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RULE(an_idle_segment_is_given_back_before_running_out),
+        RULE(all_are_given_back_before_the_last_try),
+        RULE(the_last_try_asks_for_no_more_than_is_needed),
+        RULE(out_of_memory_loses_nothing),
+        RULE(a_miss_is_no_out_of_memory),
+        RULE(nothing_is_given_back_while_the_device_works),
+        RULE(another_error_of_the_driver_is_passed_on),
+        RULE(the_limit_holds_to_the_byte),
+        RULE(a_fraction_is_a_limit),
+        RULE(contexts_of_one_device_share_its_limit),
+        RULE(garbage_is_collected_by_age),
+        RULE(below_the_threshold_nothing_is_collected),
+        RULE(emptying_gives_back_whole_segments_only),
+        RULE(emptying_waits_if_asked),
+        RULE(a_context_that_goes_while_growing),
+        RULE(a_segment_that_the_driver_will_not_take_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

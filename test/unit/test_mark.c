@@ -1,0 +1,102 @@
+/* Blocks that leave the process (exported) or keep a setting of the program's (pinned). */
+#include "world.h"
+
+static struct block_place place;
+
+static int mark(uint64_t address, enum block_mark as)
+{
+    return domain_mark(w.domain, address, as, &place);
+}
+
+static void a_pinned_block_is_never_handed_out_again(void **state)
+{
+    (void)state;
+    uint64_t block = take(20 * MIB);
+    assert_int_equal(mark(block, BLOCK_PINNED), 0);
+    assert_int_equal(COUNTER(num_pinned_blocks), 1);
+    give(block);
+    assert_int_not_equal(take(20 * MIB), block);
+    assert_int_equal(mark(take(512), BLOCK_PINNED), 0);
+}
+
+/* Nor is anything else of its segment: the setting is the driver allocation's. */
+static void its_segment_with_it(void **state)
+{
+    (void)state;
+    uint64_t first = take(5 * MIB), second = take(5 * MIB);
+    assert_int_equal(mark(second + 77, BLOCK_PINNED), 0); /* any address inside */
+    assert_int_equal(place.offset, 5 * MIB);
+    assert_int_equal(mark(second, BLOCK_PINNED), 0);
+    assert_int_equal(COUNTER(num_pinned_blocks), 1);
+    give(first);
+    uint64_t other = take(5 * MIB);
+    assert_true(other < first || other >= first + 20 * MIB);
+    give(second);
+    assert_true(take(20 * MIB) >= first + 20 * MIB);
+    assert_int_equal(domain_empty_cache(w.domain, 0), 20 * MIB); /* the driver may have it back */
+}
+
+static void the_place_of_an_exported_block(void **state)
+{
+    (void)state;
+    uint64_t first = take(5 * MIB), second = take(6 * MIB);
+    assert_int_equal(mark(second + 5, BLOCK_EXPORTED), 0);
+    assert_true(place.segment_address == first);
+    assert_int_equal(place.offset, 5 * MIB);
+    assert_int_equal(place.size_bytes, 6 * MIB);
+    assert_int_equal(mark(first, BLOCK_EXPORTED), 0);
+    assert_int_equal(place.offset, 0);
+    assert_int_equal(COUNTER(num_exports), 2);
+    assert_int_equal(COUNTER(num_offset_exports), 1);
+}
+
+static void from_then_on_large_blocks_are_whole_segments(void **state)
+{
+    (void)state;
+    assert_int_equal(mark(take(5 * MIB), BLOCK_EXPORTED), 0);
+    uint64_t a = take(3 * MIB), b = take(3 * MIB);
+    assert_int_equal(fake_segment(a), 4 * MIB);
+    assert_int_equal(fake_segment(b), 4 * MIB);
+    uint64_t small = take(2 * MIB - 512); /* below 2 MiB as ever: out of a 20 MiB segment */
+    assert_int_equal(fake_segment(small), 0);
+    assert_int_equal(CURRENT(segment), 3);
+}
+
+static void dedicated_blocks_are_used_again_whole(void **state)
+{
+    (void)state;
+    world_remake("ipc:dedicated", UINT64_MAX);
+    uint64_t block = take(8 * MIB);
+    assert_int_equal(fake_segment(block), 8 * MIB);
+    give(block);
+    assert_int_equal(take(7 * MIB), block); /* within 2 MiB: taken, not split */
+    assert_int_equal(CURRENT(allocated_bytes), 8 * MIB);
+    assert_int_equal(CURRENT(inactive_split), 0);
+    give(block);
+    assert_int_not_equal(take(4 * MIB), block); /* too wasteful */
+}
+
+static void what_the_program_does_not_hold_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(mark(0x1000, BLOCK_PINNED), ALLOCATOR_UNKNOWN);
+    uint64_t block = take(512);
+    assert_int_equal(mark(block + 512, BLOCK_PINNED), ALLOCATOR_INVALID); /* the reusable rest */
+    give(block);
+    assert_int_equal(mark(block, BLOCK_EXPORTED), ALLOCATOR_INVALID);
+    assert_int_equal(mark(block + 2 * MIB, BLOCK_EXPORTED), ALLOCATOR_UNKNOWN);
+    assert_int_equal(COUNTER(num_exports) + COUNTER(num_pinned_blocks), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RULE(a_pinned_block_is_never_handed_out_again),
+        RULE(its_segment_with_it),
+        RULE(the_place_of_an_exported_block),
+        RULE(from_then_on_large_blocks_are_whole_segments),
+        RULE(dedicated_blocks_are_used_again_whole),
+        RULE(what_the_program_does_not_hold_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

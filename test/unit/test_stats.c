@@ -1,0 +1,135 @@
+/* The numbers themselves: peaks, moments, histogram bins, and copies that belong together. */
+#include "world.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "stats/stats.h"
+
+static struct device_stats s;
+
+static int zero(void **state)
+{
+    (void)state;
+    memset(&s, 0, sizeof s);
+    return 0;
+}
+
+static void current_is_what_came_less_what_went(void **state)
+{
+    (void)state;
+    stats_add(&s, STAT_active, SMALL_POOL, 3);
+    stats_add(&s, STAT_active, LARGE_POOL, 4);
+    stats_subtract(&s, STAT_active, SMALL_POOL, 2);
+    assert_int_equal(stats_current(&s, STAT_active, SMALL_POOL), 1);
+    assert_int_equal(stats_current(&s, STAT_active, LARGE_POOL), 4);
+    assert_int_equal(stats_current_all(&s, STAT_active), 5);
+    assert_int_equal(s.stat[STAT_active].peak[SMALL_POOL], 3);
+    assert_int_equal(s.stat[STAT_active].peak[STAT_POOLS], 7);
+    assert_int_equal(stats_current_all(&s, STAT_segment), 0);
+}
+
+static void bins_are_powers_of_two(void **state)
+{
+    static const struct {
+        uint64_t bytes;
+        unsigned bin;
+    } table[] = {{0, 0},
+                 {1, 0},
+                 {2, 1},
+                 {3, 2},
+                 {4, 2},
+                 {5, 3},
+                 {512, 9},
+                 {513, 10},
+                 {GIB, 30},
+                 {GIB + 1, 31},
+                 {UINT64_MAX / 4, HISTOGRAM_BINS - 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        zero(NULL);
+        stats_histogram(&s, table[i].bytes, 1);
+        assert_int_equal(s.histogram_total[table[i].bin], 1);
+        assert_int_equal(s.histogram_live[table[i].bin], 1);
+        assert_true(s.histogram_live_bytes[table[i].bin] == table[i].bytes);
+        stats_histogram(&s, table[i].bytes, -1);
+        assert_int_equal(s.histogram_total[table[i].bin], 1);
+        assert_int_equal(s.histogram_live[table[i].bin], 0);
+        assert_int_equal(s.histogram_live_bytes[table[i].bin], 0);
+    }
+}
+
+static void moments_are_of_the_first_time_at_the_peak(void **state)
+{
+    (void)state;
+    stats_add(&s, STAT_reserved_bytes, SMALL_POOL, 100);
+    stats_set(&s, COUNTER_reusable_bytes, 60);
+    stats_note_peaks(&s);
+    stats_set(&s, COUNTER_reusable_bytes, 10);
+    stats_note_peaks(&s);
+    assert_int_equal(s.at_peak_reserved[MOMENT_reusable_bytes], 60);
+    stats_add(&s, STAT_allocated_bytes, LARGE_POOL, 90);
+    stats_note_peaks(&s);
+    assert_int_equal(s.at_peak_reserved[MOMENT_reusable_bytes], 60);
+    assert_int_equal(s.at_peak_allocated[MOMENT_reusable_bytes], 10);
+    assert_int_equal(s.at_peak_allocated[MOMENT_reserved_bytes], 100);
+}
+
+static _Atomic int stop;
+
+static void *write(void *argument)
+{
+    (void)argument;
+    for (uint64_t i = 0; !atomic_load(&stop); i++) {
+        stats_begin(&s);
+        stats_add(&s, STAT_reserved_bytes, SMALL_POOL, 512);
+        stats_add(&s, STAT_active_bytes, SMALL_POOL, 512);
+        stats_set(&s, COUNTER_num_hits, i);
+        stats_set(&s, COUNTER_reusable_bytes, i);
+        stats_end(&s);
+    }
+    return NULL;
+}
+
+static void a_copy_belongs_together(void **state)
+{
+    static struct device_stats copy;
+    pthread_t thread;
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, write, NULL), 0);
+    for (int i = 0; i < 3000; i++) {
+        if (stats_copy(&copy, &s))
+            continue;
+        assert_int_equal(copy.sequence % 2, 0);
+        assert_int_equal(stats_current_all(&copy, STAT_reserved_bytes),
+                         stats_current_all(&copy, STAT_active_bytes));
+        assert_int_equal(stats_get(&copy, COUNTER_num_hits),
+                         stats_get(&copy, COUNTER_reusable_bytes));
+    }
+    atomic_store(&stop, 1);
+    pthread_join(thread, NULL);
+}
+
+static void a_row_left_odd_is_said_to_be(void **state)
+{
+    static struct device_stats copy;
+    (void)state;
+    stats_begin(&s);
+    stats_count(&s, COUNTER_num_hits, 7);
+    assert_int_equal(stats_copy(&copy, &s), -1);
+    assert_int_equal(stats_get(&copy, COUNTER_num_hits), 7);
+    stats_end(&s);
+    assert_int_equal(stats_copy(&copy, &s), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(current_is_what_came_less_what_went, zero),
+        cmocka_unit_test_setup(bins_are_powers_of_two, zero),
+        cmocka_unit_test_setup(moments_are_of_the_first_time_at_the_peak, zero),
+        cmocka_unit_test_setup(a_copy_belongs_together, zero),
+        cmocka_unit_test_setup(a_row_left_odd_is_said_to_be, zero),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
