@@ -2,7 +2,7 @@
  * capture mode relaxed, so that what would be legal without a capture does not invalidate somebody's. */
 #include "interpose/driver.h"
 
-#include <errno.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -136,7 +136,7 @@ static int fence_wait(void *device, void *event, uint64_t timeout_ns)
         if (code != DEVICE_NOT_READY || spent >= timeout_ns)
             return code;
         if (spent > SPIN_NS)
-            nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+            syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = SLEEP_NS}, NULL); /* no cancellation point */
     }
 }
 

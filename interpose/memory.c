@@ -34,14 +34,23 @@ static void note_oom(const struct context *context, uint64_t bytes)
     atomic_store(&event->time_ns, now_ns() - page->start_monotonic_ns);
 }
 
+/* The driver's own memory for the program: on the books as what went past the cache. */
+static CUresult forwarded(CUresult result, const CUdeviceptr *pointer, size_t bytes)
+{
+    if (result != CUDA_SUCCESS || !process_serving())
+        return result;
+    process_count(COVERAGE_forwarded_allocations);
+    return others_made(result, OTHER_device, *pointer, bytes);
+}
+
 static CUresult forward_alloc(CUdeviceptr *pointer, size_t bytes)
 {
-    CUresult result = real()->cuMemAlloc_v2(pointer, bytes);
-    if (result == CUDA_SUCCESS && process_serving()) {
-        process_count(COVERAGE_forwarded_allocations);
-        others_made(result, OTHER_device, *pointer, bytes);
-    }
-    return result;
+    CUresult result;
+    int tries = 0;
+    do
+        result = real()->cuMemAlloc_v2(pointer, bytes);
+    while (memory_retry(result, &tries));
+    return forwarded(result, pointer, bytes);
 }
 
 CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
@@ -88,8 +97,10 @@ CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, s
     size_t wanted = 0, bytes;
     if (!process_serving() || !pointer || !pitch || !width || !height || (element != 4 && element != 8 && element != 16) ||
         !(context = context_current()) || pitch_of(context, width, &wanted) ||
-        __builtin_mul_overflow(wanted, height, &bytes))
-        return real()->cuMemAllocPitch_v2(pointer, pitch, width, height, element);
+        __builtin_mul_overflow(wanted, height, &bytes)) {
+        CUresult result = real()->cuMemAllocPitch_v2(pointer, pitch, width, height, element);
+        return forwarded(result, pointer, result ? 0 : *pitch * height);
+    }
     CUresult result = memory_alloc(pointer, bytes);
     if (result == CUDA_SUCCESS)
         *pitch = wanted;

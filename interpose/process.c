@@ -16,6 +16,7 @@
 
 struct process *process;
 static _Atomic int enabled = -1;
+static _Atomic int reached; /* survives a fork: the child of a CUDA program has libcuda mapped, too */
 
 int process_enabled(void)
 {
@@ -44,6 +45,7 @@ __attribute__((constructor)) static void load(void)
 
 void process_count(enum coverage_kind kind)
 {
+    atomic_store_explicit(&reached, 1, memory_order_relaxed);
     stat_value *counter = process->page ? &process->page->coverage[kind] : &process->early[kind];
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
@@ -94,7 +96,7 @@ __attribute__((destructor)) static void unload(void)
         return;
     if (process_state() != PROCESS_IDLE && getpid() == process->pid)
         service_report_exit();
-    else if (process_state() == PROCESS_IDLE)
+    else if (process_state() == PROCESS_IDLE && !atomic_load(&reached))
         service_report_none();
 }
 

@@ -207,9 +207,6 @@ static int libcuda_is_mapped(void)
 void service_report_none(void)
 {
     const char *problem = NULL;
-    for (enum coverage_kind kind = 0; kind < COVERAGE_KINDS; kind++)
-        if (atomic_load(&process->early[kind]))
-            return;
     if (!libcuda_is_mapped())
         return;
     process->pid = getpid();

@@ -37,7 +37,9 @@ static void pinned_memory_is_asynchronous(void)
     GIVES(7, pinned[0]);
     OK(cuMemcpyHtoDAsync(memory, pinned, 100, a));
     pinned[0] = 8;
+    OK(cuStreamSynchronize(a));
     OK(cuMemcpyDtoH(pinned + 50, memory, 1));
+    GIVES(8, pinned[50]);
     OK(cuMemFreeHost(pinned));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(pinned));
 }
@@ -143,6 +145,19 @@ static void mappings_are_memory(void)
     OK(cuMemsetD8Async(start, 1, 20, a));
 }
 
+static void mappings_need_access(void)
+{
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUdeviceptr start;
+    begin();
+    OK(cuMemAddressReserve(&start, 2 << 20, 0, 0, 0));
+    OK(cuMemCreate(&handle, 2 << 20, &properties, 0));
+    OK(cuMemMap(start, 2 << 20, 0, handle, 0));
+    OK(cuMemsetD8Async(start, 1, 20, a));
+}
+
 static CUcontext peer_context(CUstream *stream)
 {
     CUcontext peer;
@@ -184,7 +199,7 @@ static void contexts_are_unordered(void)
     OK(cuCtxSetCurrent(peer_context(&there)));
     launch(NULL, 5000, &write_it);
     OK(cuCtxSetCurrent(context));
-    launch(NULL, 5000, &write_it);
+    launch(blocking, 5000, &write_it);
 }
 
 static void attributes_are_told(void)
@@ -247,6 +262,7 @@ static const struct test_case cases[] = {
      "unordered|cuLaunchKernelEx"},
     {"values are waited for", values_are_waited_for, MANUAL, NULL},
     {"mappings are memory", mappings_are_memory, MANUAL, "not mapped|cuMemsetD8Async"},
+    {"mappings need access", mappings_need_access, MANUAL, "not mapped|cuMemsetD8Async"},
     {"free does not wait for others", free_does_not_wait_for_others,
      MANUAL " CACHALOT_SIM_DEVICES=2", NULL},
     {"freed under others aborts", freed_under_others_aborts, MANUAL " CACHALOT_SIM_DEVICES=2",

@@ -159,7 +159,7 @@ static void handles_name_the_base(void)
 
 static const struct test_case cases[] = {
     {"bytes move", bytes_move, NULL, NULL},
-    {"boxes move", boxes_move, NULL, NULL},
+    {"boxes move", boxes_move, MANUAL, NULL},
     {"columns meet", columns_meet, MANUAL, "unordered|cuMemsetD2D8Async|rows"},
     {"addresses and accounts", addresses_and_accounts, "CACHALOT_SIM_CAPACITY=64M", NULL},
     {"needs init and context", needs_init_and_context, NULL, NULL},

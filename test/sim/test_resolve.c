@@ -83,9 +83,10 @@ static void twins_take_the_threads_stream(void)
     memcpy(&set, &address, sizeof(set));
     begin();
     OK(set(memory, 1, 1, NULL));
+    OK(cuMemsetD8Async(memory, 1, 1, CU_STREAM_PER_THREAD));
     OK(cuMemsetD8Async(memory, 1, 1, NULL));
     OK(set(memory, 1, 1, NULL));
-    OK(cuMemsetD8Async(memory, 1, 1, CU_STREAM_PER_THREAD));
+    /* Natively ordered with the legacy stream, were it that. */
     OK(cuMemsetD8Async(memory, 1, 1, blocking));
 }
 

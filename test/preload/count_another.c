@@ -1,0 +1,19 @@
+/* 6 requests by a linked call or by dlsym; did the other interposer see any? */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "driver_case.h"
+
+int main(int count, char **argument)
+{
+    CUresult (*allocate)(CUdeviceptr *, size_t) = cuMemAlloc;
+    CUdeviceptr pointer;
+    if (count > 1)
+        allocate = (CUresult (*)(CUdeviceptr *, size_t))dlsym(dlopen("libcuda.so.1", RTLD_NOW), argument[1]);
+    begin();
+    for (int i = 0; i < 6; i++)
+        OK(allocate(&pointer, 30 * MIB));
+    int (*seen)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "another_count");
+    SAY(seen && seen() == 6);
+    return 0;
+}

@@ -1,0 +1,32 @@
+/* For programs that are linked to the (simulated) driver. */
+#ifndef PRELOAD_DRIVER_CASE_H
+#define PRELOAD_DRIVER_CASE_H
+
+#include "case.h"
+#include "sim.h"
+
+/* The primary context of device 0, current. */
+static inline CUcontext begin(void)
+{
+    CUcontext context;
+    OK(cuInit(0));
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
+    return context;
+}
+
+static inline CUdeviceptr make(size_t bytes)
+{
+    CUdeviceptr pointer;
+    OK(cuMemAlloc(&pointer, bytes));
+    return pointer;
+}
+
+/* A stand-in kernel of `ns` that writes the whole block. */
+static inline void write_all(CUstream stream, uint64_t ns, CUdeviceptr pointer, size_t bytes)
+{
+    struct cachalot_sim_range range = {pointer, bytes, 1};
+    OK(cachalot_sim_launch(stream, ns, &range, 1));
+}
+
+#endif
