@@ -130,8 +130,10 @@ void config_publish(const struct config *config, struct page *page)
     }
     if (session)
         snprintf(page->session, sizeof page->session, "%s", session);
-    if (config->redact_argv)
+    if (config->redact_argv) {
+        memset(page->argv, 0, sizeof page->argv);
         page->argv_bytes = 0;
+    }
     publish_rank(page);
     publish_output(page);
     for (unsigned i = 0; i < config->problems; i++)

@@ -1,7 +1,6 @@
 /* Exported: functions of a shared cudart. A hit is answered here; everything else enters the real cudart, which comes
  * back to us through the driver, so that its last error and its lazy contexts stay its own. */
 #include <dlfcn.h>
-#include <link.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,15 +25,7 @@ static _Thread_local int bound;
 /* The real function `name` for the object that `caller` lies in: with two cudarts in one process its own one. */
 static void *real_runtime(const char *name, const void *caller)
 {
-    Dl_info info;
-    struct link_map *object = NULL;
-    void *function = NULL;
-    if (dladdr1(caller, &info, (void **)&object, RTLD_DL_LINKMAP) && object && object->l_name[0]) {
-        void *handle = dlopen(object->l_name, RTLD_NOLOAD | RTLD_LAZY);
-        function = handle ? real_dlsym_call(handle, name) : NULL;
-        if (handle)
-            dlclose(handle);
-    }
+    void *function = real_beside(caller, name);
     return function ? function : real_dlsym_call(RTLD_NEXT, name);
 }
 

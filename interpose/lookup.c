@@ -8,18 +8,22 @@
 #include "interpose/process.h"
 #include "interpose/real.h"
 
+/* A search of the global scope found our export. Natively it finds the driver, in the caller's own scope (a plugin's)
+ * or behind us, or nothing. */
+static void *behind_us(const char *name, const void *caller)
+{
+    void *function = real_beside(caller, name);
+    return function ? function : real_dlsym_call(RTLD_NEXT, name); /* last, for dlerror */
+}
+
 void *lookup_dlsym(void *handle, const char *name, const void *caller)
 {
     int ours = process_enabled() && real_load();
     void *function = real_dlsym_call(handle, name);
+    if (function && real_is_wrapper(function) && !real_is_driver(caller))
+        function = behind_us(name, caller);
     if (!function || !ours || real_is_driver(caller))
         return function;
-    if (real_is_wrapper(function)) {
-        /* A search of the global scope found our export. Natively it finds the driver, or nothing. */
-        function = real_dlsym_call(RTLD_NEXT, name);
-        if (!function)
-            return NULL;
-    }
     void *wrapper = real_substitute(function);
     if (wrapper != function)
         process_count(COVERAGE_dlsym_lookups);

@@ -52,6 +52,20 @@ void *real_dlsym_call(void *handle, const char *name)
     return ((void *(*)(void *, const char *))function)(handle, name);
 }
 
+void *real_beside(const void *caller, const char *name)
+{
+    Dl_info info;
+    struct link_map *object = NULL;
+    void *handle = NULL, *function = NULL;
+    if (dladdr1(caller, &info, (void **)&object, RTLD_DL_LINKMAP) && object && object->l_name[0])
+        handle = dlopen(object->l_name, RTLD_NOLOAD | RTLD_LAZY);
+    if (handle) {
+        function = real_dlsym_call(handle, name);
+        dlclose(handle);
+    }
+    return function;
+}
+
 /* Stands in for what this driver does not have; its callers pass arguments that it does not look at. */
 static CUresult missing(void)
 {

@@ -25,6 +25,10 @@ int real_load(void);
 /* The real dlsym; never NULL after the first call. */
 void *real_dlsym_call(void *handle, const char *name);
 
+/* What a search of the object that `caller` lies in, and of what that is linked to, finds; NULL also if that is the
+ * program itself. */
+void *real_beside(const void *caller, const char *name);
+
 /* If `function` is a hooked function of the real driver: our wrapper, else `function` itself. */
 void *real_substitute(void *function);
 

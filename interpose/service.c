@@ -62,6 +62,7 @@ static int write_report(enum report_kind kind, int with_segments)
         .exit_code = kind == REPORT_EXIT ? atomic_load(&page->exit_code) : -1,
     };
     char path[sizeof page->answer];
+    atomic_fetch_add(&page->sequence, 1);
     int code = report_write(&snapshot, &options, path, sizeof path);
     if (code)
         snprintf(page->answer, sizeof page->answer, "error: cannot write %.900s: %s", page->output, strerror(-code));

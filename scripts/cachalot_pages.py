@@ -116,7 +116,7 @@ def with_pid(path, pid):
 
 
 def harvest_page(page, *options):
-    """Report of a dead page, which is then removed. Returns the report's path, None if it has one."""
+    """Makes the report of a dead page, and removes it. Returns its path; None if there was one."""
     path = None
     if page.state != "reported":
         written = tool("report", page.path, *options)

@@ -1,4 +1,4 @@
-"""Can the library be preloaded into this program? Reads ELF headers and `#!` lines, runs nothing."""
+"""Can the library be preloaded into this program? Reads ELF headers and `#!` lines."""
 
 import os
 import shutil
@@ -48,7 +48,8 @@ class Elf:
                 place, length = struct.unpack_from(order + ("Q16xQ" if wide else "I8xI"), headers,
                                                    at + (8 if wide else 4))
                 file.seek(place)
-                self.interpreter = file.read(min(length, 4096)).rstrip(b"\0").decode("utf-8", "replace")
+                name = file.read(min(length, 4096)).rstrip(b"\0")
+                self.interpreter = name.decode("utf-8", "replace")
 
 
 def read_elf(path):
@@ -65,8 +66,9 @@ def read_elf(path):
 def check_library(library):
     """The ELF header of the library, if LD_PRELOAD can name it."""
     if any(c.isspace() or c == ":" for c in library):
-        raise Failure(125, f"the library's path `{library}` has a blank or a colon, which LD_PRELOAD "
-                           "cannot hold; move it, or name a link to it with CACHALOT_LIBRARY")
+        raise Failure(125, f"the library's path `{library}` has a blank or a colon, which "
+                           "LD_PRELOAD cannot hold; move it, or name a link to it with "
+                           "CACHALOT_LIBRARY")
     try:
         elf, _ = read_elf(library)
     except (OSError, ValueError, struct.error) as error:

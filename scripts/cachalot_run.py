@@ -55,7 +55,7 @@ def original_environment():
     environment = dict(os.environb)
     try:
         with open("/proc/self/environ", "rb") as file:
-            first = dict(entry.split(b"=", 1) for entry in file.read().split(b"\0") if b"=" in entry)
+            first = {entry.split(b"=")[0] for entry in file.read().split(b"\0")}
     except OSError:
         return environment
     if b"LC_CTYPE" not in first:
@@ -129,7 +129,7 @@ def execute(path, words, environment):
 
 
 def wait_forwarding(child, waited):
-    """Waits for the child; what others send us goes to it. The terminal reaches it without our help."""
+    """Waits for the child; what others send us goes to it. The terminal reaches it by itself."""
     while True:
         info = signal.sigwaitinfo(waited)
         if info.si_signo == signal.SIGCHLD:

@@ -44,7 +44,7 @@ class Report:
         if not isinstance(self.root, dict) or "schema_version" not in self.root:
             raise Failure(3, f"{path} is not a report of cachalot")
         if not str(self.root["schema_version"]).startswith("1."):
-            raise Failure(3, f"{path} has version {self.root['schema_version']}; this command reads 1")
+            raise Failure(3, f"{path} has version {self.root['schema_version']}, not 1")
 
     def get(self, *keys):
         """The value at that place, or None."""
@@ -113,7 +113,7 @@ def pairs(*entries):
     lines = []
     half = (WIDTH - 3) // 2
     for i in range(0, len(entries), 2):
-        cells = [f"{printable(name)}: {printable(value)}"[:half - 1] for name, value in entries[i:i + 2]]
+        cells = [printable(f"{name}: {value}")[:half - 1] for name, value in entries[i:i + 2]]
         cells += [""] * (2 - len(cells))
         lines.append(f"| {cells[0]:<{half - 1}}| {cells[1]:<{half - 1}}|")
     return lines
@@ -155,7 +155,8 @@ def fragmentation(device):
             ("Internal", "internal_ratio", ratio_text),
             ("Inactive split", "inactive_split_bytes", bytes_text),
             ("Largest allocatable", "largest_allocatable_bytes", bytes_text))
-    lines = [f"| {'Fragmentation':<21} | {'now':>14} | {'peak reserved':>15} | {'peak allocated':>14} |"]
+    lines = [f"| {'Fragmentation':<21} | {'now':>14} | {'peak reserved':>15} | "
+             f"{'peak allocated':>14} |"]
     for title, key, text in rows:
         now, reserved, allocated = (text(number(device, m, key)).strip() for m in moments)
         lines.append(f"| {title:<21} | {now:>14} | {reserved:>15} | {allocated:>14} |")
@@ -164,13 +165,14 @@ def fragmentation(device):
 
 def device_table(device):
     name = get(device, "name") or "unknown device"
-    lines = [rule("="), centred(f"Cachalot memory summary, device ID {get(device, 'index')}: {name}"),
-             rule()]
+    title = f"Cachalot memory summary, device ID {get(device, 'index')}: {name}"
+    lines = [rule("="), centred(title), rule()]
     lines += pairs(("CUDA OOMs", count_text(number(device, "counters", "num_ooms")).strip()),
                    ("cudaMalloc retries",
                     count_text(number(device, "counters", "num_alloc_retries")).strip()))
     lines += [rule("="),
-              "|        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  |", rule()]
+              "|        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  |",
+              rule()]
     for title, key, is_bytes in METRICS:
         lines += metric_lines(device, title, key, is_bytes)
     return lines + counters(device) + [rule()] + fragmentation(device) + [rule("=")]

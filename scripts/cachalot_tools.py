@@ -1,4 +1,4 @@
-"""What the commands share: errors, finding library and tool, pages, texts that are safe to print."""
+"""What the commands share: errors, library and tool, pages, texts that are safe to print."""
 
 import glob
 import os

@@ -1,6 +1,7 @@
-/* What is counted, once. These lists feed the structs in the live page, the page's description of itself,
- * the JSON report, PyTorch's flat `memory_stats` names and the docs: adding a number is adding a line.
- * The meaning of each statistic is PyTorch's (torch.cuda.memory_stats); design.md has the table.
+/* What is counted, once. These lists feed the structs in the live page, the page's description of
+ * itself, the JSON report, PyTorch's flat `memory_stats` names and the docs: adding a number is
+ * adding a line. The meaning of each statistic is PyTorch's (torch.cuda.memory_stats); design.md
+ * has the table.
  */
 #ifndef CACHALOT_STATS_LISTS_H
 #define CACHALOT_STATS_LISTS_H

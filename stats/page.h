@@ -1,9 +1,10 @@
 /* The live page: every number of one process, in a mapped file on tmpfs that outlives it.
  *
- * Whatever ends the process (exit, _exit, a signal, SIGKILL, exec), the page stays and becomes the same
- * report. It describes itself: `fields` names every number with offset and unit, so that a reader needs
- * no header of ours. Format 1. Sizes in bytes, times in ns. Text is UTF-8 or whatever the host gave, always
- * ended by NUL. Written by one process only; a forked child does not have it (MADV_DONTFORK).
+ * Whatever ends the process (exit, _exit, a signal, SIGKILL, exec), the page stays and becomes the
+ * same report. It describes itself: `fields` names every number with offset and unit, so that a
+ * reader needs no header of ours. Format 1. Sizes in bytes, times in ns. Text is UTF-8 or whatever
+ * the host gave, always ended by NUL. Written by one process only; a forked child does not have it
+ * (MADV_DONTFORK).
  */
 #ifndef CACHALOT_STATS_PAGE_H
 #define CACHALOT_STATS_PAGE_H
@@ -16,33 +17,37 @@
 
 /* Makes and maps the page of this process with room for `devices` rows, in `directory` (NULL:
  * /dev/shm/cachalot-UID, made 0700 and its owner checked); preallocated, mode 0600, named
- * PID.START.GENERATION.page. Where that is not possible it is an anonymous memfd, and *problem (static
- * text) says why. Returns NULL with errno if even that failed. */
+ * PID.START.GENERATION.page. Where that is not possible it is an anonymous memfd, and *problem
+ * (static text) says why. Returns NULL with errno if even that failed. */
 struct page *page_create(const char *directory, unsigned devices, const char **problem);
 
 /* Unmaps, and removes the file if `remove`. */
 void page_close(struct page *page, int remove);
 
-/* Opens a page file after checking owner, mode, magic, size and every count in it. For reading it is a
- * private copy in which every text ends; `writable` (for requests) it is the mapped file, whose texts may
- * not. Returns NULL, and in *problem what the file "is", "has" or "cannot". */
+/* Opens a page file after checking owner, mode, magic, size and every count in it. For reading
+ * it is a private copy in which every text ends; `writable` (for requests) it is the mapped
+ * file, whose texts may not. Returns NULL, and in *problem what the file "is", "has" or
+ * "cannot". */
 struct page *page_open(const char *path, int writable, const char **problem);
 
-/* Is the process that wrote `page` alive, not replaced by exec, in this pid namespace? path: the page's. */
+/* Is the process that wrote `page` alive, not replaced by exec, in this pid namespace? path: the
+ * page's. */
 int page_is_alive(const struct page *page, const char *path);
 
-/* Was `page` written in this pid namespace? If not, nobody here can tell whether its process lives. */
+/* Was `page` written in this pid namespace? If not, nobody here can tell whether its process
+ * lives. */
 int page_is_here(const struct page *page);
 
 /* /dev/shm/cachalot-UID, into `buffer`. */
 #define PAGE_DIRECTORY_SIZE 40
 const char *page_directory(char *buffer, size_t size);
 
-/* Removes this user's pages in `directory` (NULL: the usual) that are dead and older than `seconds`. */
+/* Removes this user's pages in `directory` (NULL: the usual) that are dead and older than
+ * `seconds`. */
 void page_remove_old(const char *directory, uint64_t seconds);
 
-/* Adds a warning (printf-like): the same text again is counted, not added; text beyond the room is counted
- * in warnings_lost. Safe from any thread; takes no lock and allocates nothing. */
+/* Adds a warning (printf-like): the same text again is counted, not added; text beyond the room
+ * is counted in warnings_lost. Safe from any thread; takes no lock and allocates nothing. */
 void page_warn(struct page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

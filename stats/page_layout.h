@@ -25,7 +25,7 @@ struct page {
     char path[512];      /* of the page itself; empty: no file has it */
     char output[1024];   /* the report's absolute path, expanded but for %n and %% */
 
-    _Atomic uint32_t request;  /* futex: bits of enum page_request, set by who asks, cleared by us */
+    _Atomic uint32_t request;  /* futex: bits of page_request, set by who asks, cleared by us */
     _Atomic uint32_t answered; /* futex: counts requests carried out */
     char answer[1024];         /* path of the report last written, or "error: …" */
     _Atomic uint32_t state, sequence;  /* enum page_state; number of the last report */

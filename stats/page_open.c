@@ -1,4 +1,5 @@
-/* Reading someone's page. The file is treated as hostile: what is believed of it has been checked. */
+/* Reading someone's page. The file is treated as hostile: what is believed of it has been
+ * checked. */
 #include "stats/page.h"
 
 #include "stats/proc.h"
@@ -184,7 +185,8 @@ static int is_page_name(const char *name)
     return length > 5 && strcmp(name + length - 5, ".page") == 0;
 }
 
-/* Where the process cannot be asked after (another pid namespace), only what was reported may go. */
+/* Where the process cannot be asked after (another pid namespace), only what was reported may
+ * go. */
 static int is_removable(const struct page *page, const char *path, uint64_t before_ns)
 {
     if (page->start_realtime_ns >= before_ns)

@@ -25,7 +25,8 @@ struct page_config {
     char source[32]; /* default, CACHALOT_CONF, PYTORCH_ALLOC_CONF … */
 };
 
-/* One number, found from the page's begin. With a stride it is one of each device's row, that far apart. */
+/* One number, found from the page's begin. With a stride it is one of each device's row, that
+ * far apart. */
 struct page_field {
     char name[56]; /* dotted, e.g. "device.allocated_bytes.allocated.small_pool" */
     uint32_t offset, stride;

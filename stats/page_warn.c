@@ -1,4 +1,5 @@
-/* Warnings into the page, from any thread: a slot is claimed with its count, then its text is written. */
+/* Warnings into the page, from any thread: a slot is claimed with its count, then its text is
+ * written. */
 #include "stats/page.h"
 
 #include <errno.h>

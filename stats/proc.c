@@ -80,7 +80,8 @@ static int line_names(char *line, const char *name)
     return slash != NULL && strcmp(slash + 1, name) == 0;
 }
 
-/* Looks at the whole lines in `buffer`, and moves the begun one to its front; returns its length. */
+/* Looks at the whole lines in `buffer`, and moves the begun one to its front; returns its
+ * length. */
 static size_t search_lines(char *buffer, const char *name, int *found)
 {
     char *line = buffer;

@@ -97,8 +97,8 @@ int report_file_write(int directory, const char *text, char *temporary, size_t s
     return error;
 }
 
-/* Two processes of one run may want one name at once. Whoever holds the lock too long is not waited for:
- * then a report may replace another, but none is late. */
+/* Two processes of one run may want one name at once. Whoever holds the lock too long is not
+ * waited for: then a report may replace another, but none is late. */
 static void lock_directory(int directory)
 {
     for (int i = 0; i < 100 && flock(directory, LOCK_EX | LOCK_NB) != 0; i++) {

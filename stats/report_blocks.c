@@ -34,7 +34,8 @@ static size_t segment(json_t *segments, const struct snapshot *snapshot, size_t 
     }
     report_put(object, "address", report_address(first->segment_address));
     report_put(object, "total_bytes", report_number(first->segment_bytes));
-    report_put(object, "pool", json_string(first->pool == SMALL_POOL ? "small_pool" : "large_pool"));
+    const char *pool = first->pool == SMALL_POOL ? "small_pool" : "large_pool";
+    report_put(object, "pool", json_string(pool));
     report_put(object, "allocated_bytes", report_number(allocated));
     report_put(object, "blocks", blocks);
     report_append(segments, object);

@@ -1,4 +1,5 @@
-/* From an output pattern to a path. Values from outside are made harmless before they become part of it. */
+/* From an output pattern to a path. Values from outside are made harmless before they become
+ * part of it. */
 #include "stats/report.h"
 #include "stats/report_value.h"
 
@@ -27,7 +28,8 @@ static void add(struct expansion *to, const char *text, size_t length)
     to->path[to->length] = '\0';
 }
 
-/* One character as it is to be in the path; a percent sign is doubled until the report is written. */
+/* One character as it is to be in the path; a percent sign is doubled until the report is
+ * written. */
 static void add_character(struct expansion *to, char c)
 {
     if ((unsigned char)c < 0x20 || c == 0x7f)

@@ -9,19 +9,21 @@
 #define REPORT_PATH_BYTES 1280
 #define REPORT_CANDIDATES 100
 
-/* The `attempt`th name to try: the wanted one, then with .PID, then with .PID.1 and so on; snapshots with .N
- * before .json. Returns 0 or -ENAMETOOLONG. */
+/* The `attempt`th name to try: the wanted one, then with .PID, then with .PID.1 and so on;
+ * snapshots with .N before .json. Returns 0 or -ENAMETOOLONG. */
 int report_file_name(const struct page *page, const struct report_options *options,
                      unsigned attempt, char *path, size_t size);
 
-/* Opens the directory of `path`, made where missing. Returns it or -errno; *name is the last component. */
+/* Opens the directory of `path`, made where missing. Returns it or -errno; *name is the last
+ * component. */
 int report_file_directory(const char *path, const char **name);
 
-/* May the report of `page` replace what has that name? 1: yes, or nothing has; 0: another name is to be
- * taken; -errno where no report can be. */
+/* May the report of `page` replace what has that name? 1: yes, or nothing has; 0: another name
+ * is to be taken; -errno where no report can be. */
 int report_file_may_replace(int directory, const char *name, const struct page *page);
 
-/* Writes `text` into a new file of the directory. Returns 0 with its name in `temporary`, or -errno. */
+/* Writes `text` into a new file of the directory. Returns 0 with its name in `temporary`, or
+ * -errno. */
 int report_file_write(int directory, const char *text, char *temporary, size_t size);
 
 #endif

@@ -1,4 +1,5 @@
-/* The report as a document: copies of the devices' rows first, then one top-level key after the other. */
+/* The report as a document: copies of the devices' rows first, then one top-level key after the
+ * other. */
 #include "stats/report.h"
 #include "stats/report_parts.h"
 #include "stats/report_value.h"

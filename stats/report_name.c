@@ -94,7 +94,8 @@ static const char *text_of(const json_t *object, const char *key)
     return text != NULL ? text : "";
 }
 
-/* Of two reports of one process the later one counts; an exec keeps pid and start, not the generation. */
+/* Of two reports of one process the later one counts; an exec keeps pid and start, not the
+ * generation. */
 static int is_same_process(const json_t *writer, const struct page *page)
 {
     return number_of(writer, "pid") == page->pid &&
@@ -104,7 +105,8 @@ static int is_same_process(const json_t *writer, const struct page *page)
            strcmp(text_of(writer, "hostname"), page->hostname) == 0;
 }
 
-/* On another host or in another pid namespace a writer that has not written its last report may live. */
+/* On another host or in another pid namespace a writer that has not written its last report may
+ * live. */
 static int writer_lives(const json_t *report, const json_t *writer, const struct page *page)
 {
     const char *kind = text_of(report, "kind");

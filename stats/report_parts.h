@@ -6,7 +6,8 @@
 
 #include "stats/report.h"
 
-/* One used device and a copy of its numbers that belong together; torn: its writer died, or did not pause. */
+/* One used device and a copy of its numbers that belong together; torn: its writer died, or did
+ * not pause. */
 struct report_row {
     const struct page_device *device;
     struct device_stats stats;

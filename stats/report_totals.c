@@ -1,4 +1,5 @@
-/* The report's flat totals over all devices, memory taken past the cache, warnings, out of memory. */
+/* The report's flat totals over all devices, memory taken past the cache, warnings, out of
+ * memory. */
 #include "stats/report_parts.h"
 #include "stats/report_value.h"
 

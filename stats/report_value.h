@@ -1,12 +1,13 @@
-/* Values of the report: numbers below 2^53, ratios, texts made valid UTF-8, times; null for unknown. */
+/* Values of the report: numbers below 2^53, ratios, texts made valid UTF-8, times; null for
+ * unknown. */
 #ifndef CACHALOT_STATS_REPORT_VALUE_H
 #define CACHALOT_STATS_REPORT_VALUE_H
 
 #include <jansson.h>
 #include <stdint.h>
 
-/* Puts a new value, whose reference it takes, into an object or at an array's end. A NULL value is one
- * that found no memory: it is counted, so that no document with a hole is written. */
+/* Puts a new value, whose reference it takes, into an object or at an array's end. A NULL value
+ * is one that found no memory: it is counted, so that no document with a hole is written. */
 void report_put(json_t *object, const char *key, json_t *value);
 void report_append(json_t *array, json_t *value);
 

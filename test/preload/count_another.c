@@ -1,6 +1,5 @@
-/* 6 requests by a linked call or by dlsym; did the other interposer see any? */
+/* 6 requests by linked calls, or by a name that dlsym finds; how many the other interposer saw. */
 #include <dlfcn.h>
-#include <string.h>
 
 #include "driver_case.h"
 
@@ -12,8 +11,8 @@ int main(int count, char **argument)
         allocate = (CUresult (*)(CUdeviceptr *, size_t))dlsym(dlopen("libcuda.so.1", RTLD_NOW), argument[1]);
     begin();
     for (int i = 0; i < 6; i++)
-        OK(allocate(&pointer, 30 * MIB));
+        OK(allocate(&pointer, 1000));
     int (*seen)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "another_count");
-    SAY(seen && seen() == 6);
+    SAY(seen ? seen() : 0);
     return 0;
 }

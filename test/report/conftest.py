@@ -1,4 +1,4 @@
-"""What the tests of report and command share. CACHALOT_BUILD names the folder of the built programs."""
+"""What the tests of report and command share. CACHALOT_BUILD: where the programs are."""
 
 import json
 import os

@@ -1,8 +1,8 @@
 /* make_page DIRECTORY WHAT: a program with a page, for the tests of report and command.
  *
- * It fills the page with plausible numbers, prints its path, and then does WHAT: `hang` (until killed),
- * `exit` (leaves the page), `serve` (answers requests), `mute` (lives, answers nothing), `report` (writes
- * the exit report, then leaves) or `exec` (becomes `sleep`).
+ * It fills the page with plausible numbers, prints its path, and then does WHAT: `hang` (until
+ * killed), `exit` (leaves the page), `serve` (answers requests), `mute` (lives, answers nothing),
+ * `report` (writes the exit report, then leaves) or `exec` (becomes `sleep`).
  */
 #include "stats/page.h"
 #include "stats/report.h"
@@ -14,7 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static void request(struct device_stats *stats, uint64_t bytes, uint64_t rounded, enum stat_pool pool)
+static void request(struct device_stats *stats, uint64_t bytes,
+                    uint64_t rounded, enum stat_pool pool)
 {
     stats_begin(stats);
     stats_add(stats, STAT_active_bytes, pool, rounded);
@@ -27,7 +28,8 @@ static void request(struct device_stats *stats, uint64_t bytes, uint64_t rounded
     stats_end(stats);
 }
 
-static void release(struct device_stats *stats, uint64_t bytes, uint64_t rounded, enum stat_pool pool)
+static void release(struct device_stats *stats, uint64_t bytes,
+                    uint64_t rounded, enum stat_pool pool)
 {
     stats_begin(stats);
     stats_subtract(stats, STAT_allocation, pool, 1);

@@ -52,7 +52,8 @@ def test_run_sets_the_environment_and_keeps_the_rest(place):
 
 def test_run_keeps_pid_arguments_and_session(place):
     place.environment["CACHALOT_SESSION"] = "outer"
-    with subprocess.Popen([*COMMAND, "run", "sh", "-c", 'echo $$ "$0" "$CACHALOT_SESSION" $1', "-x", "--summary"],
+    script = 'echo $$ "$0" "$CACHALOT_SESSION" $1'
+    with subprocess.Popen([*COMMAND, "run", "sh", "-c", script, "-x", "--summary"],
                           env=place.environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.read() == f"{process.pid} -x outer --summary\n"
 
@@ -118,7 +119,8 @@ def test_static_and_foreign_programs_are_refused(place):
         if machine:
             struct.pack_into("<H", changed, 18, machine)
         else:
-            changed = changed.replace(b"/lib64/ld-linux-x86-64.so.2\0", b"/lib/ld-musl-x86_64.so.1\0\0\0\0")
+            changed = changed.replace(b"/lib64/ld-linux-x86-64.so.2\0",
+                                      b"/lib/ld-musl-x86_64.so.1\0\0\0\0")
         (place.work / name).write_bytes(changed)
         (place.work / name).chmod(0o755)
         refused(place, place.work / name, text)
@@ -157,7 +159,8 @@ def test_summary_harvests_what_was_killed(place):
     place.environment["ASAN_OPTIONS"] = "verify_asan_link_order=0"  # should make_page have it
     command = ["run", "--summary", "--output", "r.json", "sh", "-c",
                f'{" ".join(page_child(place, "hang"))} & sleep 1; kill -9 $!; wait; '
-               f'{" ".join(page_child(place, "report"))}; exec {" ".join(page_child(place, "exit"))}']
+               f'{" ".join(page_child(place, "report"))}; '
+               f'exec {" ".join(page_child(place, "exit"))}']
     done = place.cachalot(*command)
     assert done.returncode == 0
     assert len(re.findall(r"make_page", done.stderr)) == 3, done.stderr
@@ -242,8 +245,9 @@ def test_show_of_what_is_no_report(place, content):
 
 @pytest.mark.parametrize("content", [
     '{"schema_version": "1.0.0"}',
-    '{"schema_version": "1.0.0", "devices": [{"statistics": 3, "name": "\\u001b[2J"}], "leaks": [{}],'
-    ' "warnings": [1, {}], "totals": {"leaked_bytes": 1e999}, "coverage": {"reasons": [null]}}'])
+    '{"schema_version": "1.0.0", "devices": [{"statistics": 3, "name": "\\u001b[2J"}],'
+    ' "leaks": [{}], "warnings": [1, {}], "totals": {"leaked_bytes": 1e999},'
+    ' "coverage": {"reasons": [null]}}'])
 def test_show_of_an_odd_report(place, content):
     (place.work / "x.json").write_text(content)
     done = place.cachalot("show", "x.json")

@@ -1,4 +1,4 @@
-"""Pages that are damaged, or made to do harm, never crash a reader; what is printed is always valid."""
+"""Pages that are damaged or hostile never crash a reader; what is printed is always valid."""
 
 import json
 import os

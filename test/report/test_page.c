@@ -206,9 +206,9 @@ static void test_expand(void **state)
     expand("%q{}", NULL);
     expand("a/", NULL);
     expand(long_name, NULL);
-    expand("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/"
-           "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/"
-           "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/"
+    expand("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/"
+           "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/"
+           "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/"
            "b", NULL);
 }
 
@@ -256,7 +256,8 @@ static void test_leaks_and_segments(void **state)
     assert_int_equal(json_integer_value(json_object_get(first, "count")), 150);
     assert_int_equal(json_array_size(json_object_get(first, "addresses")), 8);
     assert_int_equal(json_integer_value(json_object_get(rest, "count")), 50 * 51 / 2 - 1);
-    json_t *segments = json_object_get(json_array_get(json_object_get(root, "devices"), 0), "segments");
+    json_t *device = json_array_get(json_object_get(root, "devices"), 0);
+    json_t *segments = json_object_get(device, "segments");
     assert_int_equal(json_array_size(segments), 1);
     json_decref(root);
     free(text);

@@ -11,14 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Entries number first to last fail. */
+#define FAILURES_MAX 64
+
+/* Entries number first to last of the call fail. */
 struct failure {
+    int call;
     unsigned long long first, last;
     CUresult error;
 };
 
 static atomic_ullong counts[CALL_COUNT];
-static struct failure failures[CALL_COUNT];
+static struct failure failures[FAILURES_MAX];
+static int failure_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_int initialised;
 
@@ -45,10 +49,10 @@ static void failures_read(void)
     while (text && *text) {
         size_t length = strcspn(text, ":");
         int call = call_by_name(text, length);
-        if (call < 0 || text[length] != ':')
+        if (call < 0 || text[length] != ':' || failure_count == FAILURES_MAX)
             failure_refuse(config()->fail);
         char *end;
-        struct failure failure = {.error = CUDA_ERROR_OUT_OF_MEMORY};
+        struct failure failure = {.call = call, .error = CUDA_ERROR_OUT_OF_MEMORY};
         failure.first = failure.last = strtoull(text + length + 1, &end, 10);
         if (*end == '+') {
             failure.last = ~0ull;
@@ -58,7 +62,7 @@ static void failures_read(void)
             failure.error = (CUresult)strtoul(end + 1, &end, 10);
         if (failure.first == 0 || (*end && *end != ','))
             failure_refuse(config()->fail);
-        failures[call] = failure;
+        failures[failure_count++] = failure;
         text = *end ? end + 1 : end;
     }
 }
@@ -69,9 +73,11 @@ CUresult call_begin_early(enum sim_call call)
     unsigned long long number = atomic_fetch_add(&counts[call], 1) + 1;
     if (sim_symbols[call].since > config()->driver)
         return CUDA_ERROR_NOT_SUPPORTED;
-    const struct failure *failure = &failures[call];
-    if (failure->first && number >= failure->first && number <= failure->last)
-        return failure->error;
+    for (int i = 0; i < failure_count; i++) {
+        const struct failure *failure = &failures[i];
+        if (failure->call == (int)call && number >= failure->first && number <= failure->last)
+            return failure->error;
+    }
     return CUDA_SUCCESS;
 }
 

@@ -142,8 +142,7 @@ CUresult do_cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle raw, unsigned
     if (handle.process == (uint64_t)getpid())
         return CUDA_ERROR_INVALID_CONTEXT;
     uintptr_t start = memory_reserve(context->device, handle.bytes, SIM_GRANULE);
-    struct sim_memory *memory = start ? memory_note(context, MEMORY_IPC, start, handle.bytes) : NULL;
-    if (!memory)
+    if (!start || !memory_note(context, MEMORY_IPC, start, handle.bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     *out = start;
     return CUDA_SUCCESS;

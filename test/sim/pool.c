@@ -30,7 +30,8 @@ static struct sim_pool *pool_current(int device)
     return current[device] ? current[device] : pool_default(device);
 }
 
-static CUresult pool_allocate(CUdeviceptr *out, size_t bytes, struct sim_pool *pool, CUstream handle)
+static CUresult pool_allocate(CUdeviceptr *out, size_t bytes, struct sim_pool *pool,
+                              CUstream handle)
 {
     CUresult result;
     struct sim_stream *stream = stream_from(handle, &result);
@@ -137,7 +138,8 @@ CUresult do_cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attri
     if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
         *(uint64_t *)value = pool->threshold;
     else if (attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
-        *(unsigned *)value = pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
+        *(unsigned *)value =
+            pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
     else
         *(uint64_t *)value = 0;
     return CUDA_SUCCESS;

@@ -141,8 +141,12 @@ CUresult do_cuStreamSynchronize(CUstream handle)
     result = capture_unsafe();
     if (result)
         return result;
-    struct sim_work work = {.kind = WORK_MARK, .call = "cuStreamSynchronize"};
-    engine_wait(engine_submit(stream->queue, &work, NULL, NULL));
+    if (stream == stream->context->legacy) {
+        struct sim_work work = {.kind = WORK_MARK, .call = "cuStreamSynchronize"};
+        engine_wait(engine_submit(stream->queue, &work, NULL, NULL));
+    } else if (stream->queue->head) {
+        engine_wait((struct sim_point){stream->queue->slot, stream->queue->tail->number});
+    }
     return CUDA_SUCCESS;
 }
 

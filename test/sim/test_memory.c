@@ -120,7 +120,8 @@ static void failures_come_when_asked(void)
     OK(cuMemAlloc(&address, 1));
     GIVES(999, cuMemFree(address));
     GIVES(999, cuMemFree(address));
-    GIVES(3, cachalot_sim_calls("cuMemAlloc_v2"));
+    GIVES(3, cuMemAlloc(&address, 1));
+    GIVES(4, cachalot_sim_calls("cuMemAlloc_v2"));
 }
 
 static void failure_of_nothing(void)
@@ -166,7 +167,7 @@ static const struct test_case cases[] = {
     {"async memory", async_memory, MANUAL, NULL},
     {"async memory is its stream's", async_memory_is_its_streams, MANUAL, "unordered|allocation"},
     {"failures come when asked", failures_come_when_asked,
-     "CACHALOT_SIM_FAIL=cuMemAlloc_v2:2,cuMemFree_v2:1+:999", NULL},
+     "CACHALOT_SIM_FAIL=cuMemAlloc_v2:2,cuMemAlloc_v2:4:3,cuMemFree_v2:1+:999", NULL},
     {"failure of nothing", failure_of_nothing, "CACHALOT_SIM_FAIL=cuMemAllok:1", "cuMemAllok"},
     {"dead contexts take their memory", dead_contexts_take_their_memory, NULL, NULL},
     {"handles name the base", handles_name_the_base, NULL, NULL},

@@ -110,6 +110,19 @@ static void per_thread_is_per_thread(void)
     pthread_join(thread, NULL);
 }
 
+static void synchronise_waits_for_its_stream(void)
+{
+    begin();
+    launch(NULL, 5000, NULL);
+    uint64_t before = cachalot_sim_now();
+    OK(cuStreamSynchronize(blocking));
+    GIVES(0, cachalot_sim_now() - before);
+    launch(blocking, 100, NULL);
+    launch(blocking, 100, NULL);
+    OK(cuStreamSynchronize(blocking));
+    GIVES(5200, cachalot_sim_now() - before);
+}
+
 static void context_event_covers_all(void)
 {
     CUevent event;
@@ -217,6 +230,7 @@ static const struct test_case cases[] = {
     {"legacy does not order others", legacy_does_not_order_others, MANUAL, "unordered|legacy"},
     {"per-thread is not legacy", per_thread_is_not_legacy, MANUAL, "unordered"},
     {"per-thread is per thread", per_thread_is_per_thread, MANUAL, "unordered"},
+    {"synchronise waits for its stream", synchronise_waits_for_its_stream, MANUAL, NULL},
     {"context event covers all", context_event_covers_all, MANUAL, NULL},
     {"free waits, alloc does not", free_waits_alloc_does_not, MANUAL, NULL},
     {"real clock really waits", real_clock_really_waits, NULL, NULL},

@@ -1,7 +1,4 @@
-/*
- * A piece of work as it is submitted, captured into a graph, checked and carried out: what it does,
- * how long it takes and which bytes it names.
- */
+/* A piece of work as it is submitted, captured, checked and carried out. */
 #ifndef SIM_WORK_H
 #define SIM_WORK_H
 
@@ -12,10 +9,9 @@
 enum sim_kind { WORK_COPY, WORK_SET, WORK_KERNEL, WORK_HOST, WORK_MARK, WORK_WAIT, WORK_VALUE,
                 WORK_ALLOC, WORK_FREE };
 
-/* rows pieces of `bytes` bytes, `pitch` apart. */
 struct sim_range {
     uintptr_t start;
-    size_t bytes, pitch, rows;
+    size_t bytes, pitch, rows;  /* rows pieces of bytes bytes, pitch apart */
     int writes;
 };
 

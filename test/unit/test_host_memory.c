@@ -86,7 +86,7 @@ static void a_block_that_cannot_be_split_stays_whole(void **state)
 /* A free always succeeds: without a fence its block waits for the next. */
 static void frees_wait_for_a_later_fence(void **state)
 {
-    static uint64_t block[20000];
+    static uint64_t block[8000];
     uint64_t count = sizeof block / sizeof *block;
     (void)state;
     w.device.instant = 0;

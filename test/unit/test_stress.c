@@ -21,7 +21,7 @@ static _Atomic unsigned char *shadow; /* of each 512 bytes: who holds them */
 static struct fake_device devices[2];
 static struct allocator *allocators[2];
 static _Atomic int failures;
-static int steps = 6000;
+static int steps = 20000;
 
 static void claim(uint64_t address, uint64_t bytes, unsigned char from, unsigned char to)
 {

@@ -1,7 +1,7 @@
 /*
  * Copies and sets of the runtime.
  */
-#include "runtime.h"
+#include "calls.h"
 
 #define HOST(address) ((void *)(uintptr_t)(address))
 #define DEVICE(address) ((CUdeviceptr)(uintptr_t)(address))

@@ -1,7 +1,7 @@
 /*
  * Devices, errors' names, peers.
  */
-#include "runtime.h"
+#include "calls.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /*
  * Allocation functions of the runtime.
  */
-#include "runtime.h"
+#include "calls.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * What compiled device code needs to load: registration and launches. No kernel of a program can
  * run; the simulator's stand-in function can be launched.
  */
-#include "runtime.h"
+#include "calls.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

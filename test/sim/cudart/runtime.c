@@ -194,7 +194,8 @@ cudaError_t cudaDriverGetVersion(int *version)
 }
 
 static cudaError_t entry_point(const char *name, void **out, unsigned version,
-                               unsigned long long flags, enum cudaDriverEntryPointQueryResult *status)
+                               unsigned long long flags,
+                               enum cudaDriverEntryPointQueryResult *status)
 {
     if (!runtime_peek())
         return runtime_end(runtime_failed());

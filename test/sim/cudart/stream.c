@@ -1,7 +1,7 @@
 /*
  * Streams, events, captures and graphs of the runtime.
  */
-#include "runtime.h"
+#include "calls.h"
 
 CALL(cudaStreamCreate, (cudaStream_t *stream), d->cuStreamCreateWithPriority(stream, 0, 0))
 CALL(cudaStreamCreateWithFlags, (cudaStream_t *stream, unsigned flags),

@@ -1,6 +1,7 @@
-/* The parts of the program cachalot-page. Exit codes: 0 done, 1 failed, 2 usage, 3 no or bad page. */
-#ifndef CACHALOT_STATS_PAGE_TOOL_H
-#define CACHALOT_STATS_PAGE_TOOL_H
+/* The parts of the program cachalot-page. Exit codes: 0 done, 1 failed, 2 usage, 3 no or bad
+ * page. */
+#ifndef CACHALOT_SCRIPTS_PAGE_TOOL_H
+#define CACHALOT_SCRIPTS_PAGE_TOOL_H
 
 #include "stats/page.h"
 
@@ -17,5 +18,8 @@ struct page *tool_open(const char *path, int writable);
 
 /* Asks a live process through its page and prints its answer. */
 int tool_request(const struct tool_options *options);
+
+/* Reads options (CACHALOT_CONF) as the library does; complains of each that it would only warn of. */
+int tool_conf(const struct tool_options *options);
 
 #endif

@@ -1,5 +1,5 @@
 /* cachalot-page request: sets bits in a live page, wakes the process, waits for its answer. */
-#include "stats/page_tool.h"
+#include "scripts/page_tool.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -65,7 +65,7 @@ static int ask(struct page *page, uint32_t bits, const struct tool_options *opti
 {
     unsigned long long pid = page->pid;
     if (!page_is_alive(page, options->path)) {
-        fprintf(stderr, "cachalot-page: process %llu is not alive; harvest its page instead\n", pid);
+        fprintf(stderr, "cachalot-page: process %llu is not alive: harvest its page\n", pid);
         return TOOL_BAD_PAGE;
     }
     uint32_t before = page->answered;
@@ -78,8 +78,8 @@ static int ask(struct page *page, uint32_t bits, const struct tool_options *opti
     if (error == -ESRCH)
         fprintf(stderr, "cachalot-page: process %llu ended before it answered\n", pid);
     else
-        fprintf(stderr, "cachalot-page: process %llu did not answer within %g s; it may be stopped, "
-                        "or busy in the driver\n", pid, options->timeout);
+        fprintf(stderr, "cachalot-page: process %llu did not answer within %g s; it may be "
+                        "stopped, or busy in the driver\n", pid, options->timeout);
     return TOOL_FAILED;
 }
 

@@ -1,0 +1,132 @@
+# Sourced by scripts/try and scripts/test: what the machine needs, where things are, how the tree is built.
+# Everything that is said goes to stdout; nothing is installed that is there already.
+# shellcheck shell=bash
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$root/build
+build_packages=(gcc libc6-dev ninja-build meson pkg-config libjansson-dev libcmocka-dev python3)
+export PYTHONDONTWRITEBYTECODE=1
+
+say() {
+    printf '%s\n' "$*"
+}
+
+give_up() {
+    printf 'cachalot: %s\n' "$*" >&2
+    exit 1
+}
+
+# As root, directly or through sudo without a question.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null 2>&1; then
+        sudo -n "$@"
+    else
+        return 1
+    fi
+}
+
+is_installed() {
+    case $(dpkg-query -W -f '${db:Status-Abbrev}' "$1" 2>/dev/null) in
+    ii* | hi*) return 0 ;;
+    esac
+    return 1
+}
+
+apt() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@" </dev/null
+}
+
+# Installs the Debian packages named that are missing. Elsewhere: only says what is needed.
+need_packages() {
+    local missing=() package log
+    if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
+        need_commands
+        return
+    fi
+    for package; do
+        is_installed "$package" || missing+=("$package")
+    done
+    [ ${#missing[@]} = 0 ] && return
+    say "Installing: ${missing[*]}"
+    log=$(mktemp)
+    if ! { apt update && apt install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        rm -f "$log"
+        give_up "these packages are needed, please install them: apt-get install ${missing[*]}"
+    fi
+    rm -f "$log"
+}
+
+# Not Debian: are the tools there?
+need_commands() {
+    local missing=() command
+    for command in cc ninja meson pkg-config python3; do
+        command -v "$command" >/dev/null 2>&1 || missing+=("$command")
+    done
+    if command -v pkg-config >/dev/null 2>&1; then
+        pkg-config --exists jansson || missing+=("jansson (headers and the static libjansson.a)")
+        pkg-config --exists cmocka || missing+=("cmocka (headers)")
+    fi
+    [ ${#missing[@]} = 0 ] ||
+        give_up "this is no Debian or Ubuntu, so please install by hand: $(printf '%s; ' "${missing[@]}")a C17 compiler," \
+            "Meson 1.0 or newer, Ninja, pkg-config, Python 3.9 or newer"
+}
+
+is_new_enough() {
+    local version
+    version=$("$1" --version 2>/dev/null) && [ "${version%%.*}" -ge 1 ] 2>/dev/null
+}
+
+# Meson 1.0 or newer: the system's, else one of our own beside the build (Ubuntu 22.04 has 0.61).
+find_meson() {
+    for meson in /usr/bin/meson meson "$root/build-tools/bin/meson"; do
+        is_new_enough "$meson" && return
+    done
+    say "Installing: Meson (the packaged one is older than 1.0) into build-tools/"
+    if command -v apt-get >/dev/null 2>&1; then
+        need_packages python3-venv
+    fi
+    { python3 -m venv "$root/build-tools" && "$root/build-tools/bin/pip" install -q 'meson>=1.0'; } ||
+        give_up "Meson 1.0 or newer is needed: pip install 'meson>=1.0'"
+}
+
+need_toolkit() {
+    toolkit=$("$root/scripts/cuda_home.sh") ||
+        give_up "no CUDA toolkit found (only its headers are needed): set CUDA_HOME to the folder that has" \
+            "include/cuda.h, or install one from https://developer.nvidia.com/cuda-downloads"
+}
+
+# The usable GPU's name, or nothing. Asks the driver itself: a card without a driver is of no use.
+gpu_name() {
+    if command -v python3 >/dev/null 2>&1; then
+        python3 - 2>/dev/null <<'PYTHON'
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+count, name = ctypes.c_int(), ctypes.create_string_buffer(256)
+if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0:
+    cuda.cuDeviceGetName(name, 256, 0)
+    print(name.value.decode())
+PYTHON
+    elif command -v nvidia-smi >/dev/null 2>&1; then
+        nvidia-smi -L 2>/dev/null | sed -n '1s/^GPU 0: \(.*\) (UUID.*/\1/p'
+    fi
+}
+
+# build_tree FOLDER [meson option…]: configured if it is not, then built; quiet unless something is wrong.
+build_tree() {
+    local folder=$1 log=$1/build.log
+    shift
+    mkdir -p "$folder"
+    if [ ! -f "$folder/build.ninja" ]; then
+        if ! "$meson" setup "$folder" "$root" "-Dtoolkit=$toolkit" "$@" >"$log" 2>&1; then
+            tail -n 25 "$log" >&2
+            give_up "the build in $folder could not be configured"
+        fi
+    fi
+    if ! ninja -C "$folder" >"$log" 2>&1; then
+        grep -vE '^\[[0-9]+/[0-9]+\]|^ninja: Entering' "$log" | tail -n 60 >&2
+        give_up "the build in $folder failed"
+    fi
+}

@@ -1,0 +1,132 @@
+"""However a program reaches CUDA, each of its requests is counted exactly once."""
+
+import sys
+
+import pytest
+
+from conftest import LIBRARY, PROGRAMS
+
+ANOTHER = PROGRAMS / "libanother_preload.so"
+ANOTHER_DLSYM = PROGRAMS / "libanother_dlsym.so"
+SEEN = "seen ? seen() : 0"
+
+CTYPES = """
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+context, block = ctypes.c_void_p(), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+for i in range(6):
+    print(cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(1000)))
+    if i < 5:
+        print(cuda.cuMemFree_v2(block))
+"""
+
+CTYPES_RUNTIME = """
+import ctypes
+cudart = ctypes.CDLL("libcudart.so.13")
+block = ctypes.c_void_p()
+for i in range(6):
+    print(cudart.cudaMalloc(ctypes.byref(block), ctypes.c_size_t(1000)))
+    if i < 5:
+        print(cudart.cudaFree(block))
+"""
+
+
+def check(report, requests=6, frees=5):
+    assert report.totals["requests"] == requests
+    assert report.totals["frees"] == frees
+    assert report.totals["leaked_blocks"] == requests - frees
+    assert report.totals["double_frees"] == 0
+    assert report["coverage"]["status"] == "full"
+    counters = report["coverage"]["counters"]
+    assert (counters["forwarded_allocations"], counters["unseen_frees"], counters["init_calls"]) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("program", ["allocate_130", "allocate_static", "allocate_113", "allocate_112",
+                                     "allocate_driver"])
+def test_linked(place, program):
+    report = place.report(program)
+    check(report)
+    assert (report.totals["hits"], report.totals["device_alloc"]) == (3, 3)
+
+
+def test_dlopen_and_dlsym(place):
+    report = place.report("allocate_dlsym")
+    check(report)
+    assert (report["others"]["pool"]["allocated"], report["others"]["pool"]["freed"]) == (1, 1)
+
+
+@pytest.mark.parametrize("parameters, flags, itself", [(4, 0, 0), (4, 0, 1), (5, 0, 0), (5, 0, 1), (5, 0, 3), (5, 2, 1),
+                                                       (4, 2, 0)])
+def test_cuGetProcAddress(place, parameters, flags, itself):
+    report = place.report("allocate_proc_address", parameters, flags, itself)
+    check(report)
+    assert (report["others"]["pool"]["allocated"], report["others"]["pool"]["freed"]) == (1, 1)
+
+
+@pytest.mark.parametrize("script", [CTYPES, CTYPES_RUNTIME])
+def test_python_ctypes(place, script):
+    check(place.report(sys.executable, "-c", script))
+
+
+@pytest.mark.parametrize("cudart", ["130", "static", "113"])
+def test_plugin_with_a_cudart_of_its_own(place, cudart):
+    check(place.report("load_plugins", PROGRAMS / f"liballocate_plugin_{cudart}.so"))
+
+
+def test_two_cudarts_in_one_process(place):
+    plugins = [PROGRAMS / f"liballocate_plugin_{cudart}.so" for cudart in ("130", "113", "static")]
+    check(place.report("load_plugins", *plugins), 18, 15)
+
+
+def test_a_plugin_finds_the_driver_in_its_own_scope(place):
+    check(place.report("load_plugins", PROGRAMS / "liblook_up_plugin.so"), 1, 0)
+
+
+def test_names_and_errors_of_look_ups(place):
+    place.same("look_up")
+
+
+def test_names_and_errors_of_look_ups_when_disabled(place):
+    native = place.native("look_up")
+    ours = place.run("look_up", CACHALOT_DISABLE=1)
+    assert (ours.code, ours.out, ours.err) == (0, native.out, "")
+    assert place.reports() == []
+
+
+@pytest.mark.parametrize("way", ["next", "handle"])
+@pytest.mark.parametrize("order", [(ANOTHER, LIBRARY), (LIBRARY, ANOTHER)], ids=["before us", "after us"])
+def test_another_interposer_of_linked_calls(place, order, way):
+    native = place.run("count_another", preload=(ANOTHER,), ANOTHER_WAY=way)
+    ours = place.run("count_another", preload=order, ANOTHER_WAY=way)
+    assert (native.code, native.value(SEEN)) == (0, 6)
+    # One that stands behind us is passed by: what is served never gets there, and our own calls are no program's.
+    assert (ours.code, ours.value(SEEN), ours.err) == (0, 6 if order[0] == ANOTHER else 0, "")
+    check(place.only_report(), 6, 0)
+
+
+@pytest.mark.parametrize("order", [(ANOTHER, LIBRARY), (LIBRARY, ANOTHER)], ids=["before us", "after us"])
+def test_another_interposer_of_names_looked_up(place, order):
+    native = place.run("count_another", "cuMemAlloc_v2", preload=(ANOTHER,))
+    ours = place.run("count_another", "cuMemAlloc_v2", preload=order)
+    assert (native.code, native.value(SEEN)) == (0, 0)
+    assert (ours.code, ours.out, ours.err) == (0, native.out, "")
+    check(place.only_report(), 6, 0)
+
+
+def test_another_interposer_of_dlsym_behind_us(place):
+    ours = place.run("count_another", "cuMemAlloc_v2", preload=(LIBRARY, ANOTHER_DLSYM))
+    assert (ours.code, ours.err) == (0, "")
+    check(place.only_report(), 6, 0)
+
+
+def test_another_interposer_of_dlsym_before_us_is_said(place):
+    """It takes libc's dlsym by its version, so look-ups pass us by: no harm, and the report says so."""
+    native = place.native("allocate_static")
+    ours = place.run("allocate_static", preload=(ANOTHER_DLSYM, LIBRARY))
+    assert (ours.code, ours.out, ours.err) == (native.code, native.out, "")
+    report = place.only_report()
+    assert report["coverage"]["status"] == "none"
+    assert report.totals["requests"] == 0

@@ -1,0 +1,51 @@
+"""Runs pytest and speaks TAP, so that `meson test` counts each case: run_pytest.py FILE… [pytest options]."""
+
+import os
+import sys
+
+import pytest
+
+
+class Tap:
+    """One line per case; what failed goes to stderr, where meson keeps it."""
+
+    def __init__(self, stream):
+        self.stream = stream
+        self.count = 0
+
+    def line(self, text):
+        print(text, file=self.stream, flush=True)
+
+    def pytest_runtest_logreport(self, report):
+        name = report.nodeid.split("/")[-1].replace("#", "")
+        if report.skipped:
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else "expected to fail"
+            self.case("ok", f"{name} # SKIP {reason.removeprefix('Skipped: ')}")
+        elif report.failed:
+            self.case("not ok", name if report.when == "call" else f"{name} ({report.when})")
+            print(report.longreprtext, file=sys.stderr)
+        elif report.when == "call":
+            self.case("ok", name)
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            self.case("not ok", f"{report.nodeid} cannot be collected")
+            print(report.longreprtext, file=sys.stderr)
+        elif report.skipped and isinstance(report.longrepr, tuple):
+            self.case("ok", f"{report.nodeid} # SKIP {report.longrepr[2].removeprefix('Skipped: ')}")
+
+    def case(self, verdict, text):
+        self.count += 1
+        self.line(f"{verdict} {self.count} - " + " ".join(text.split()))
+
+
+def main(arguments):
+    sys.dont_write_bytecode = True
+    tap = Tap(os.fdopen(os.dup(1), "w"))
+    code = pytest.main(["-p", "no:terminal", "-p", "no:cacheprovider", *arguments], plugins=[tap])
+    tap.line(f"1..{tap.count}" if tap.count else "1..0 # SKIP no tests")
+    return 0 if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) else int(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

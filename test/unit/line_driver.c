@@ -1,0 +1,92 @@
+/* The allocator by lines, for the model test: reads `options TEXT`, `capacity BYTES` first, then `m
+ * BYTES` (malloc), `f N` (free what malloc number N gave), `p N` (marks up to N have passed; `p
+ * -1`: all do at once), `e` (empty the cache), and answers each with `CODE ADDRESS` and all
+ * statistics. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/allocator.h"
+#include "allocator/block.h"
+#include "fake_device.h"
+
+static struct device_stats stats;
+static struct fake_device device;
+static struct domain *domain;
+static struct allocator *a;
+
+static void complain(void *context, const char *message)
+{
+    (void)context;
+    fprintf(stderr, "%s\n", message);
+    exit(2);
+}
+
+static void answer(int code, uint64_t address)
+{
+    printf("%d %" PRIu64, code, address);
+    for (int kind = 0; kind < STAT_KINDS; kind++) {
+        const struct pool_stat *stat = &stats.stat[kind];
+        for (int pool = 0; pool < STAT_POOLS; pool++)
+            printf(" %" PRIu64 " %" PRIu64 " %" PRIu64, (uint64_t)stat->allocated[pool],
+                   (uint64_t)stat->freed[pool], (uint64_t)stat->peak[pool]);
+        printf(" %" PRIu64, (uint64_t)stat->peak[STAT_POOLS]);
+    }
+    static const enum counter_kind counters[] = {COUNTER_num_hits,
+                                                 COUNTER_num_alloc_retries,
+                                                 COUNTER_num_ooms,
+                                                 COUNTER_num_device_alloc,
+                                                 COUNTER_num_device_free,
+                                                 COUNTER_reusable_bytes,
+                                                 COUNTER_largest_allocatable_bytes};
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
+        printf(" %" PRIu64, stats_get(&stats, counters[i]));
+    printf(" %d\n", allocator_is_valid(a));
+}
+
+static void step(char op, uint64_t n)
+{
+    static uint64_t addresses[1000000], mallocs;
+    uint64_t address = 0;
+    int code = 0;
+    if (op == 'm') {
+        code = allocator_malloc(a, n, &address);
+        addresses[mallocs++] = address;
+    } else if (op == 'f') {
+        code = domain_free(domain, addresses[n], 0);
+        if (device.instant)
+            domain_poll(domain);
+    } else if (op == 'e') {
+        address = domain_empty_cache(domain, 0);
+    }
+    answer(code, address);
+}
+
+int main(void)
+{
+    struct options options;
+    char line[512], op;
+    uint64_t n;
+    options_default(&options);
+    fake_init(&device, UINT64_MAX);
+    while (fgets(line, sizeof line, stdin)) {
+        line[strcspn(line, "\n")] = 0;
+        if (!strncmp(line, "options ", 8)) {
+            options_parse(&options, line + 8, OPTIONS_ALL, complain, NULL);
+        } else if (!strncmp(line, "capacity ", 9)) {
+            device.capacity = strtoull(line + 9, NULL, 10);
+        } else {
+            if (!a) {
+                domain = domain_create(&options);
+                a = allocator_create(domain, &fake_ops, &device, 0, &stats,
+                                     options_limit(&options, device.capacity));
+            }
+            n = 0;
+            if (sscanf(line, "%c %" SCNu64, &op, &n) < 1)
+                return 1;
+            step(op, n);
+        }
+    }
+    return 0;
+}

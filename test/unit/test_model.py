@@ -1,0 +1,63 @@
+"""The allocator against a plain model of its rules: addresses and every statistic after every step."""
+
+import os
+import subprocess
+
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from model import MIB, Model
+
+DRIVER = os.environ["CACHALOT_LINE_DRIVER"].split()
+EXAMPLES = int(os.environ.get("CACHALOT_TEST_EXAMPLES", "600"))
+
+# Sizes around every threshold, and many equal ones, so that ties and exact fits are common.
+EDGES = [1, 512, 513, 1024, MIB - 512, MIB, MIB + 1, 2 * MIB, 4 * MIB, 5 * MIB, 9 * MIB, 10 * MIB - 512, 10 * MIB,
+         11 * MIB, 19 * MIB, 20 * MIB, 21 * MIB, 30 * MIB, 40 * MIB, 41 * MIB, 64 * MIB]
+SIZES = st.one_of(st.sampled_from(EDGES), st.integers(0, 4096), st.integers(0, 3 * MIB), st.integers(0, 70 * MIB))
+STEPS = st.lists(st.one_of(st.tuples(st.just("m"), SIZES), st.tuples(st.just("m"), SIZES),
+                           st.tuples(st.just("f"), st.integers(0, 1000)),
+                           st.tuples(st.just("f"), st.integers(0, 1000)), st.tuples(st.just("e"), st.just(0))),
+                 min_size=10, max_size=90)
+CONFS = st.fixed_dictionaries({}, optional={
+    "max_split": st.sampled_from([20, 21, 32, 40]), "rounding": st.sampled_from([20, 24]),
+    "large": st.sampled_from([2, 4, 12, 20, 40]), "divisions": st.sampled_from([1, 2, 4, 8]),
+    "limit": st.sampled_from([64, 100])})
+NAMES = {"max_split": "max_split_size_mb", "rounding": "max_non_split_rounding_mb", "large": "large_segment_size_mb",
+         "divisions": "roundup_power2_divisions", "limit": "memory_limit_mb"}
+
+
+def concrete(steps, model):
+    """The steps as lines, with what the model answers: frees choose among what is held at that point."""
+    held, lines, answers, mallocs = [], [], [], 0
+    for op, n in steps:
+        if op == "m":
+            code, address = model.malloc(n)
+            if code == 0:
+                held.append((mallocs, address))
+            mallocs += 1
+            lines.append(f"m {n}")
+        elif op == "f":
+            if not held:
+                continue
+            number, address = held.pop(n % len(held))
+            code, address = model.free(address)
+            lines.append(f"f {number}")
+        else:
+            code, address = model.empty()
+            lines.append("e")
+        answers.append([code, address, *model.statistics()])
+    return lines, answers
+
+
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(steps=STEPS, conf=CONFS, capacity=st.sampled_from([1 << 62, 200 * MIB, 90 * MIB]))
+def test_allocator_follows_the_model(steps, conf, capacity):
+    model = Model(capacity, **{k: v if k == "divisions" else v * MIB for k, v in conf.items()})
+    lines, answers = concrete(steps, model)
+    text = ",".join(f"{NAMES[k]}:{v}" for k, v in conf.items())
+    script = "\n".join([f"options {text}", f"capacity {capacity}", *lines, ""])
+    out = subprocess.run(DRIVER, input=script.encode(), stdout=subprocess.PIPE, check=True).stdout
+    got = [list(map(int, line.split())) for line in out.decode().splitlines()]
+    for line, mine, theirs in zip(lines, answers, got):
+        assert mine == theirs, line
+    assert len(got) == len(answers)
