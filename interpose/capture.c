@@ -52,22 +52,64 @@ static void captures_less_one(void)
         domain_captures_ended(process->domain);
 }
 
+static int remove_capture(uint64_t key)
+{
+    pthread_mutex_lock(&process->capture_lock);
+    struct map_node *node = map_remove(&process->capturing, key);
+    if (node)
+        slab_give(&process->capture_nodes, node);
+    pthread_mutex_unlock(&process->capture_lock);
+    return node != NULL;
+}
+
+/* Returns 0 without memory of the host. */
+static int add_capture(uint64_t key)
+{
+    pthread_mutex_lock(&process->capture_lock);
+    process->capture_nodes.item_bytes = sizeof(struct capture);
+    struct capture *capture = slab_take(&process->capture_nodes);
+    if (capture) {
+        capture->node.key = key;
+        real()->cuCtxGetCurrent(&capture->context);
+        map_insert(&process->capturing, &capture->node);
+    }
+    pthread_mutex_unlock(&process->capture_lock);
+    return capture != NULL;
+}
+
+/* A per-thread stream ends with its thread, and a capture on it too. Nothing is asked of the driver in a thread that
+ * is going: what waited for the capture's end goes along with the next free. */
+static void thread_ends(void *unused)
+{
+    (void)unused;
+    if (process_serving() && remove_capture(key_of(CU_STREAM_PER_THREAD, 1)))
+        atomic_fetch_sub(&process->captures, 1);
+}
+
+static pthread_key_t thread_key;
+
+static void make_thread_key(void)
+{
+    pthread_key_create(&thread_key, thread_ends);
+}
+
+static void watch_thread(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_thread_key);
+    pthread_setspecific(thread_key, process);
+}
+
 void capture_after_begin(CUstream stream, int per_thread, CUresult result)
 {
-    struct capture *capture = NULL;
-    if (result == CUDA_SUCCESS) {
-        pthread_mutex_lock(&process->capture_lock);
-        process->capture_nodes.item_bytes = sizeof *capture;
-        capture = slab_take(&process->capture_nodes);
-        if (capture) {
-            capture->node.key = key_of(stream, per_thread);
-            real()->cuCtxGetCurrent(&capture->context);
-            map_insert(&process->capturing, &capture->node);
-        }
-        pthread_mutex_unlock(&process->capture_lock);
-    }
-    if (!capture)
+    uint64_t key = key_of(stream, per_thread);
+    int began = result == CUDA_SUCCESS;
+    if (began && remove_capture(key)) /* a stream that begins anew has ended what it had, unseen */
         captures_less_one();
+    if (!began || !add_capture(key))
+        captures_less_one();
+    else if (key != (uint64_t)(uintptr_t)stream)
+        watch_thread();
 }
 
 static CUresult is_capturing(CUstream stream, int per_thread, CUstreamCaptureStatus *status)
@@ -82,12 +124,7 @@ void capture_after_end(CUstream stream, int per_thread, int gone)
         return;
     if (!gone && is_capturing(stream, per_thread, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
         return; /* called on the wrong stream or thread: it goes on */
-    pthread_mutex_lock(&process->capture_lock);
-    struct map_node *node = map_remove(&process->capturing, key_of(stream, per_thread));
-    if (node)
-        slab_give(&process->capture_nodes, node);
-    pthread_mutex_unlock(&process->capture_lock);
-    if (node)
+    if (remove_capture(key_of(stream, per_thread)))
         captures_less_one();
 }
 

@@ -128,6 +128,15 @@ void context_forget(CUcontext handle)
     pthread_mutex_unlock(&process->context_lock);
 }
 
+int context_is_primary(CUcontext handle)
+{
+    pthread_mutex_lock(&process->context_lock);
+    const struct context *context = handle ? slot_of(handle) : NULL;
+    int primary = context && context->primary;
+    pthread_mutex_unlock(&process->context_lock);
+    return primary;
+}
+
 static struct context *primary_of(CUdevice device)
 {
     for (unsigned i = 0; i < MOST_CONTEXTS; i++) {

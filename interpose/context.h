@@ -14,6 +14,8 @@ void context_refuse(CUcontext handle);
 /* The context is going, by whatever call: drop its blocks. */
 void context_forget(CUcontext handle);
 
+int context_is_primary(CUcontext handle);
+
 /* Primary contexts of a device: a reset ends them; a release only if it was the last. */
 void context_forget_primary(CUdevice device);
 void context_suspend_primary(CUdevice device, int suspended);

@@ -90,16 +90,19 @@ static int fence_record(void *device, void **event)
     return unsupported(result) ? DEVICE_UNSUPPORTED : (int)result;
 }
 
-/* With events and nothing captured a query needs no capture mode: the usual case costs one call. */
+/* Without a capture a query needs no capture mode: the usual case costs one call. None may begin meanwhile, since a query
+ * invalidates one in global mode. */
 static int fence_query(void *device, void *event)
 {
     struct visit visit;
     CUresult result = CUDA_SUCCESS;
-    int careful = capture_active();
-    if (careful && (result = enter(device, &visit)) != CUDA_SUCCESS)
+    int alone = capture_record_begin();
+    if (!alone && (result = enter(device, &visit)) != CUDA_SUCCESS)
         return (int)result;
     result = real()->cuEventQuery(event);
-    if (careful)
+    if (alone)
+        capture_record_end();
+    else
         leave(&visit);
     return result == CUDA_ERROR_NOT_READY ? DEVICE_NOT_READY : (int)result;
 }

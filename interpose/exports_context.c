@@ -50,18 +50,26 @@ RETRY(cuGraphInstantiateWithParams_ptsz,
       (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), (exec, graph, parameters))
 RETRY(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps *properties), (pool, properties))
 
+/* The driver refuses to destroy a primary context, whose blocks then live on. */
+static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
+{
+    int serving = process_serving(), primary = serving && context_is_primary(context);
+    if (serving && !primary)
+        context_forget(context);
+    CUresult result = call(context);
+    if (primary && result == CUDA_SUCCESS)
+        context_forget(context);
+    return result;
+}
+
 CUresult cuCtxDestroy(CUcontext context)
 {
-    if (process_serving())
-        context_forget(context);
-    return real()->cuCtxDestroy(context);
+    return destroy(real()->cuCtxDestroy, context);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext context)
 {
-    if (process_serving())
-        context_forget(context);
-    return real()->cuCtxDestroy_v2(context);
+    return destroy(real()->cuCtxDestroy_v2, context);
 }
 
 CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)

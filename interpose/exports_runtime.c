@@ -19,7 +19,7 @@ int cudaDeviceReset(void);
 #define CUDART_UNLOADING 4 /* cudaErrorCudartUnloading: what a gone cudart answers */
 
 /* Since cudaSetDevice, has this thread's cudart made its context current? Until then the current one may be another
- * device's (cudart <= 11 binds lazily). */
+ * device's (cudart <= 11 binds lazily) or none, and the thread's first call must make it. */
 static _Thread_local int bound;
 
 /* The real function `name` for the object that `caller` lies in: with two cudarts in one process its own one. */
@@ -45,11 +45,14 @@ int cudaMalloc(void **pointer, size_t bytes)
 
 int cudaFree(void *pointer)
 {
-    if (pointer && !memory_free_early((CUdeviceptr)(uintptr_t)pointer))
+    int early = bound || process_state() == PROCESS_EXITING; /* a cudart that is unloading would refuse */
+    if (early && pointer && !memory_free_early((CUdeviceptr)(uintptr_t)pointer))
         return 0;
     int (*next)(void *) = (int (*)(void *))real_runtime("cudaFree", __builtin_return_address(0));
     int error = next ? next(pointer) : CUDART_UNLOADING;
     memory_free_answered();
+    if (error == 0)
+        bound = 1;
     return error;
 }
 

@@ -94,13 +94,10 @@ static const char *text_of(const json_t *object, const char *key)
     return text != NULL ? text : "";
 }
 
-/* Of two reports of one process the later one counts; an exec keeps pid and start, not the
- * generation. */
 static int is_same_process(const json_t *writer, const struct page *page)
 {
     return number_of(writer, "pid") == page->pid &&
            number_of(writer, "start_ticks") == page->start_ticks &&
-           number_of(writer, "generation") == page->generation &&
            number_of(writer, "pid_namespace") == page->pid_namespace &&
            strcmp(text_of(writer, "hostname"), page->hostname) == 0;
 }
@@ -123,7 +120,10 @@ static int is_replaceable(const char *text, const struct page *page)
     json_t *report = json_loads(text, JSON_DISABLE_EOF_CHECK, NULL);
     const json_t *writer = json_object_get(report, "process");
     int replaceable = 1;
-    if (number_of(writer, "pid") != 0 && !is_same_process(writer, page)) {
+    if (is_same_process(writer, page)) {
+        /* Of two reports the later one counts; but an exec keeps pid and start, and what went before it counts too. */
+        replaceable = number_of(writer, "generation") == page->generation;
+    } else if (number_of(writer, "pid") != 0) {
         const char *session = text_of(writer, "session");
         int same_run = session[0] != '\0' && strcmp(session, page->session) == 0;
         replaceable = !same_run && !writer_lives(report, writer, page);

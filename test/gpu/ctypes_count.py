@@ -1,7 +1,7 @@
 """A counted number of cudaMalloc and cudaFree through ctypes.
 usage: ctypes_count.py LIBCUDART count|forever [HEARTBEAT_FILE]
 
-`forever` never ends: before and after each cudaMalloc it notes in HEARTBEAT_FILE how many were begun and done.
+`forever` never ends: in HEARTBEAT_FILE it notes how many were begun and done.
 """
 
 import ctypes

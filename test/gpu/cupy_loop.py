@@ -1,4 +1,4 @@
-"""Training of a small network in CuPy with its pool off: every array is a cudaMalloc. Results in hex."""
+"""Training of a small network in CuPy, its pool off: every array is a cudaMalloc."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The scripts' side of the runner: points where the program waits while someone outside looks, and skipping."""
+"""The scripts' side of the runner: points where a program waits for a look, and skipping."""
 
 import json
 import os

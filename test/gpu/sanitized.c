@@ -1,5 +1,6 @@
-/* The driver API with a kernel, to be run under compute-sanitizer: blocks of odd sizes are filled by the kernel up to
- * their last word, checked and freed, so that a block handed out wrongly is an access out of bounds or a bad word. */
+/* The driver API with a kernel, to be run under compute-sanitizer: blocks of odd sizes are filled
+ * by the kernel up to their last word, checked and freed, so that a block handed out wrongly is an
+ * access out of bounds or a bad word. */
 #include <cuda.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -89,7 +90,8 @@ int main(void)
         must(cuMemAlloc(&pointer[slot], words[slot] * 4), "cuMemAlloc");
         uint32_t value = (uint32_t)words[slot];
         void *arguments[] = {&pointer[slot], &words[slot], &value};
-        must(cuLaunchKernel(fill, (unsigned)((words[slot] + 255) / 256), 1, 1, 256, 1, 1, 0, NULL, arguments, NULL),
+        must(cuLaunchKernel(fill, (unsigned)((words[slot] + 255) / 256), 1, 1, 256, 1, 1, 0, NULL,
+                            arguments, NULL),
              "cuLaunchKernel");
     }
     for (int slot = 0; slot < SLOTS; slot++)

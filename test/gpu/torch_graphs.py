@@ -1,7 +1,7 @@
 """CUDA graphs in PyTorch. usage: torch_graphs.py training|callables|in-place
 
-`training` captures a whole step, `callables` uses make_graphed_callables, `in-place` captures in global mode a body
-that allocates nothing. Between replays tensors come and go.
+`training` captures a whole step, `callables` uses make_graphed_callables, `in-place` captures in
+global mode a body that allocates nothing. Between replays tensors come and go.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""A memory limit: 128 MiB at a time until there is no more, then half freed and taken again. usage: torch_limit.py"""
+"""A memory limit: 128 MiB at a time until there is no more, then half freed and taken again."""
 
 from point import say, torch_on_gpu, torch_point
 

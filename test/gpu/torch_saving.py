@@ -11,8 +11,8 @@ from point import say, torch_on_gpu, torch_point
 torch = torch_on_gpu()
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-DEPTH, WIDTH, ROWS = 8, 1024, 8192
-MIB = 1 << 20
+DEPTH, WIDTH, ROWS = 16, 1024, 8192
+TOGETHER = 4  # layers of one checkpoint
 
 
 def network(dtype=torch.float32):
@@ -66,8 +66,8 @@ def train_in_batches(net, x, count=8):
 
 def train_with_checkpoints(net, x):
     y = x
-    for layer in net:
-        y = checkpoint(layer, y, use_reentrant=False)
+    for i in range(0, DEPTH, TOGETHER):
+        y = checkpoint(net[i:i + TOGETHER], y, use_reentrant=False)
     loss = y.square().mean()
     loss.backward()
     return [value(loss), gradients(net)]

@@ -1,4 +1,4 @@
-"""Published experiments (seeds 1 to 4) as PyTorch scripts. usage: torch_seeds.py 1|2|2-held|3|3-one|4a|4b"""
+"""Published experiments 1 to 4 in PyTorch. usage: torch_seeds.py 1|2|2-held|3|3-one|4a|4b"""
 
 import gc
 import sys
@@ -79,7 +79,7 @@ def seed4a():
 
 
 def limit_natively(limit):
-    """PyTorch's limit is a fraction; a little more than `limit` bytes, so that rounding does not count."""
+    """PyTorch's limit is a fraction: a little more, so that rounding does not count."""
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction(min(1.0, (limit + MIB) / total))
 

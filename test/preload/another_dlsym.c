@@ -18,11 +18,12 @@ void *dlsym(void *restrict handle, const char *restrict name)
     for (int i = 0; i < 3 && !next; i++)
         next = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", versions[i]);
     CHECK(next);
+    void *found = next(handle, name); /* no tail call: RTLD_NEXT means who stands behind us */
     calls++;
-    return next(handle, name);
+    return found;
 }
 
 __attribute__((constructor)) static void loaded(void)
 {
-    dlsym(RTLD_DEFAULT, "cuInit");
+    CHECK(dlsym(RTLD_DEFAULT, "malloc"));
 }

@@ -87,11 +87,12 @@ class Place:
         program = str(program)
         return [program if "/" in program else str(PROGRAMS / program), *map(str, arguments)]
 
-    def start(self, program, *arguments, preload=(LIBRARY,), **environment):
-        """Starts a program with pipes."""
+    def start(self, program, *arguments, preload=(LIBRARY,), prepare=None, **environment):
+        """Starts a program with pipes; `prepare` is called in it before."""
         process = subprocess.Popen(self.words(program, arguments), cwd=self.work, text=True,
                                    env=self.environment(preload, environment), stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   preexec_fn=prepare)
         self.running.append(process)
         return process
 

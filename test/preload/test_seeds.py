@@ -1,5 +1,5 @@
-"""The published experiments (seeds): unmodified programs on the simulated device with the library in front,
-their figures to the byte. Each stops at points, where a report is asked for from outside."""
+"""The published experiments (seeds): unmodified programs on the simulated device with the library
+in front, their figures to the byte. Each stops at points, where a report is asked for."""
 
 import json
 import os
@@ -10,10 +10,12 @@ import subprocess
 import sys
 import tempfile
 
+import jsonschema
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
+SCHEMA = json.loads((ROOT / "stats/report.schema.json").read_text())
 COMMAND = [sys.executable, str(ROOT / "scripts/cachalot")]
 MIB = 1 << 20
 GIB = 1 << 30
@@ -26,6 +28,7 @@ class Figures:
     def __init__(self, path):
         self.path = pathlib.Path(path)
         self.report = json.loads(self.path.read_text())
+        jsonschema.Draft202012Validator(SCHEMA).validate(self.report)
         self.totals = self.report["totals"]
         (self.device,) = self.report["devices"]
         self.counters = self.device["counters"]
@@ -73,7 +76,7 @@ class Program:
         return done.stdout.strip()
 
     def at(self, name, *then):
-        """Waits for the point; the figures there, after the commands in `then`. The program goes on."""
+        """The figures at the point, after the commands in `then`. The program goes on."""
         assert self.process.stdout.readline() == f"point {name}\n"
         for command in then:
             self.ask(command)
@@ -251,7 +254,7 @@ def vgg16_activations():
 
 
 class Packing:
-    """The sizes of design/allocator.md for a program that frees nothing: what it then holds and reserves."""
+    """The rules of sizes for a program that frees nothing: what it then holds and reserves."""
 
     def __init__(self):
         self.requested = self.allocated = self.reserved = 0

@@ -39,8 +39,8 @@ static void addresses_are_dlsyms(void)
     CHECK(look_up("cuCtxCreate", 12050, 0) == symbol("cuCtxCreate_v4"));
     CHECK(look_up("cuMemcpyHtoD", 13000, TWIN) == symbol("cuMemcpyHtoD_v2_ptds"));
     CHECK(look_up("cuLaunchKernel", 13000, TWIN) == symbol("cuLaunchKernel_ptsz"));
-    CHECK(look_up("cuLaunchKernel", 13000, 0) == symbol("cuLaunchKernel"));
-    CHECK(symbol("cuLaunchKernel") != symbol("cuLaunchKernel_ptsz"));
+    CHECK(look_up("cuMemcpyHtoD", 13000, 0) == symbol("cuMemcpyHtoD_v2"));
+    CHECK(symbol("cuMemcpyHtoD_v2") != symbol("cuMemcpyHtoD_v2_ptds"));
 }
 
 static void unknown_names_are_not_found(void)
@@ -90,6 +90,33 @@ static void twins_take_the_threads_stream(void)
     OK(cuMemsetD8Async(memory, 1, 1, blocking));
 }
 
+static int launches_seen;
+
+/* In front of the simulated driver, as a preload would be. */
+CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                        unsigned by, unsigned bz, unsigned shared, CUstream stream,
+                        void **parameters, void **extra)
+{
+    void *address = dlsym(RTLD_NEXT, "cuLaunchKernel");
+    __typeof__(cuLaunchKernel) *next;
+    memcpy(&next, &address, sizeof(next));
+    launches_seen++;
+    return next(function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra);
+}
+
+static void launches_can_be_interposed(void)
+{
+    begin();
+    launch(a, 1000, NULL);
+    GIVES(1, launches_seen);
+    GIVES(1, cachalot_sim_calls("cuLaunchKernel"));
+}
+
+static void own_calls_cannot_be_interposed(void)
+{
+    CHECK(look_up("cuLaunchKernel", 13000, 0) != (void *)(uintptr_t)cuLaunchKernel);
+}
+
 static void device_says_what_it_is(void)
 {
     char name[64];
@@ -113,6 +140,8 @@ static const struct test_case cases[] = {
     {"leftovers do nothing", leftovers_do_nothing, NULL, NULL},
     {"twins take the thread's stream", twins_take_the_threads_stream, MANUAL,
      "unordered|blocking stream"},
+    {"launches can be interposed", launches_can_be_interposed, MANUAL, NULL},
+    {"own calls cannot be interposed", own_calls_cannot_be_interposed, NULL, NULL},
     {"device says what it is", device_says_what_it_is, "CACHALOT_SIM_DEVICES=3", NULL},
 };
 

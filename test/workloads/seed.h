@@ -1,5 +1,5 @@
-/* What the published experiments (seeds) share: an unmodified program of the CUDA runtime that can be stopped at
- * points, so that someone outside looks at the figures there. */
+/* What the published experiments (seeds) share: an unmodified program of the CUDA runtime that can
+ * be stopped at points, so that someone outside looks at the figures there. */
 #ifndef CACHALOT_TEST_WORKLOADS_SEED_H
 #define CACHALOT_TEST_WORKLOADS_SEED_H
 

@@ -1,4 +1,5 @@
-/* Seed 1: parameters and activations of a five-layer network (Linear 3-300-300-400-300-100, batch 10, float). */
+/* Seed 1: parameters and activations of a five-layer network (Linear 3-300-300-400-300-100, batch
+ * 10, float). */
 #include "seed.h"
 
 int main(void)

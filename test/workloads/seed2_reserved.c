@@ -1,5 +1,5 @@
-/* Seed 2: allocated against reserved. With an argument a second reference to each tensor is held: nothing is freed.
- * At the point `both freed` the cache is emptied from outside. */
+/* Seed 2: allocated against reserved. With an argument a second reference to each tensor is held:
+ * nothing is freed. At the point `emptied` the cache is emptied from outside. */
 #include "seed.h"
 
 int main(int argc, char **argv)

@@ -1,5 +1,6 @@
-/* Seed 3: y = 5·x, mean(y).backward() for x of 3 GiB; with an argument as one expression, mean(5·x).backward(), so that
- * y ends with it. The loss and its gradient, of 4 bytes each, are below what was published and left out. */
+/* Seed 3: y = 5·x, mean(y).backward() for x of 3 GiB; with an argument as one expression,
+ * mean(5·x).backward(), so that y ends with it. The loss and its gradient, of 4 bytes each, are
+ * below what was published and left out. */
 #include "seed.h"
 
 int main(int argc, char **argv)

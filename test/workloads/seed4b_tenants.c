@@ -1,5 +1,5 @@
-/* Seed 4 (b): A keeps 1 GiB and uses 4 for a while; B takes 1; A's 1 is freed; A wants 1 + 4 again. Exit code 3 when
- * that ended in out of memory. */
+/* Seed 4 (b): A keeps 1 GiB and uses 4 for a while; B takes 1; A's 1 is freed; A wants 1 + 4 again.
+ * Exit code 3 when that ended in out of memory. */
 #include "seed.h"
 
 int main(void)

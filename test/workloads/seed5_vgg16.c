@@ -1,11 +1,12 @@
-/* Seed 5: VGG16 by formula: parameters, input images, other layers, momentum, activations and their gradients. */
+/* Seed 5: VGG16 by formula: parameters, input images, other layers, momentum, activations and their
+ * gradients. */
 #include "seed.h"
 
 #define POOL 0 /* a 2×2 maximum */
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static const size_t channels[] = {64,  64,  POOL, 128, 128, POOL, 256, 256, 256,
-                                  POOL, 512, 512, 512, POOL, 512, 512, 512, POOL};
+static const size_t channels[] = {64,   64,  POOL, 128, 128,  POOL, 256, 256, 256,
+                                  POOL, 512, 512,  512, POOL, 512,  512, 512, POOL};
 static const size_t linear[] = {512 * 7 * 7, 4096, 4096, 1000};
 
 static void take_floats(size_t count)

@@ -1,5 +1,6 @@
-/* Seed 7: growth that is not cache: each step forgets 3 000 001 bytes, every fifth also 4 096; a scratch buffer is freed.
- * At the points the cache is emptied from outside, and what was forgotten stays. */
+/* Seed 7: growth that is not cache: each step forgets 3 000 001 bytes, every fifth also 4 096; a
+ * scratch buffer is freed. At the points the cache is emptied from outside, and what was forgotten
+ * stays. */
 #include "seed.h"
 
 int main(void)

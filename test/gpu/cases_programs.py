@@ -1,0 +1,153 @@
+"""Cases that need no framework: the doors, counted calls, a kill, compute-sanitizer."""
+
+import pathlib
+import shutil
+import signal
+import struct
+import time
+
+from kit import HERE, Failed, Figures, Skip, cuda_home, find_cudart
+
+MODES = {"default": None, "strict": "free_mode:strict", "cache off": "cache:off"}
+
+
+def compare_modes(kit, name, program, requests):
+    """A program natively and in front in each mode: same output and code, every call counted."""
+    native = kit.natively([program], kit.native(), code=7)
+    for mode, conf in MODES.items():
+        run = kit.run([program], kit.front(kit.native(), conf))
+        kit.same_lines(f"{name}, {mode}: output", native, run)
+        if run.exit is None:
+            kit.check(f"{name}, {mode}: report", False, "none was written")
+            continue
+        seen = run.exit.requests + run.exit.forwarded
+        kit.check(f"{name}, {mode}: calls counted", requests in (None, seen),
+                  f"{seen} requests, coverage {run.exit.coverage}")
+
+
+def nvcc():
+    return shutil.which("nvcc") or str(cuda_home() / "bin/nvcc")
+
+
+def driver_library():
+    """What to link for libcuda: the toolkit's stub, else the driver's own library."""
+    home = cuda_home()
+    for folder in (home / "lib64/stubs", home / "lib/stubs", *home.glob("targets/*/lib/stubs")):
+        if (folder / "libcuda.so").exists():
+            return [f"-L{folder}", "-lcuda"]
+    folders = ("/usr/local/nvidia/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
+    for folder in folders:
+        path = pathlib.Path(folder) / "libcuda.so.1"
+        if path.exists():
+            return [str(path), "-Wl,--allow-shlib-undefined"]
+    raise Skip("no libcuda to link with")
+
+
+def door_runtime(kit):
+    """cudart linked statically and shared: every request through the driver's door, or ours."""
+    folder = pathlib.Path(find_cudart()).parent
+    for linked in ("static", "shared"):
+        program = kit.work / f"door_runtime_{linked}"
+        kit.build([nvcc(), "-O1", f"-arch={kit.options.arch}", "-cudart", linked, "-o", program,
+                   HERE / "door_runtime.cu", "-L", folder, "-Xlinker", f"-rpath={folder}"])
+        compare_modes(kit, f"cudart {linked}", program, 4000 + 8)
+
+
+def door_driver(kit):
+    """The driver API, linked and by dlopen and dlsym."""
+    include = f"-I{cuda_home() / 'include'}"
+    for name, more in (("linked", driver_library()), ("dlopen", ["-DBY_DLOPEN", "-ldl"])):
+        program = kit.work / f"door_driver_{name}"
+        kit.build(["gcc", "-O1", "-o", program, HERE / "door_driver.c", include, *more])
+        compare_modes(kit, f"libcuda {name}", program, None)
+
+
+def counted(kit):
+    """cudaMalloc and cudaFree through ctypes, a known number."""
+    command = kit.script("ctypes_count.py", find_cudart(), "count")
+    native = kit.natively(command, kit.native())
+    run = kit.good(command, kit.front(kit.native()))
+    kit.same_lines("ctypes: output", native, run)
+    (said,) = native.results()
+    kit.check("ctypes: mallocs and requested bytes",
+              (run.exit.requests, run.exit.statistic("requested_bytes", "allocated"))
+              == (said["mallocs"], said["requested"]),
+              f"{run.exit.requests} mallocs, {said['requested']} bytes")
+    totals = run.exit.totals
+    kit.check("ctypes: blocks still live at exit", totals["leaked_blocks"] == said["kept"],
+              f"{totals['leaked_blocks']} blocks, {totals['hits']} hits")
+
+
+def wait_for(kit, condition, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return
+        time.sleep(0.02)
+    raise Failed("the program did not get there in time")
+
+
+def killed(kit):
+    """SIGKILL in a loop of mallocs: the harvested report has every one that was done."""
+    beat = kit.work / "heartbeat"
+    program = kit.start(kit.script("ctypes_count.py", find_cudart(), "forever", beat),
+                        kit.front(kit.native()))
+
+    def beats():
+        data = beat.read_bytes()[:16] if beat.exists() else b""
+        return struct.unpack("=QQ", data) if len(data) == 16 else (0, 0)
+
+    try:
+        wait_for(kit, lambda: beats()[1] > 2000 or program.process.poll() is not None, 60)
+    finally:
+        program.process.send_signal(signal.SIGKILL)
+        run = program.end()
+    begun, done = beats()
+    if done == 0:
+        raise Failed(run.complaint())
+    kit.check("killed: no report of its own", run.exit is None, f"exit code {run.code}")
+    figures = harvest(kit)
+    kit.check("killed: mallocs, heartbeat against harvest", done <= figures.requests <= begun,
+              f"done {done}, harvested {figures.requests}, begun {begun}")
+    live = figures.totals["leaked_blocks"]
+    kit.check("killed: live blocks", live in (20, 21), f"{live} blocks, "
+              f"reason {figures.report['exit']['reason']}")
+
+
+def harvest(kit):
+    """The report of the one killed program."""
+    paths = kit.cachalot("harvest", kit.pages, "--output", kit.work / "killed.json").splitlines()
+    if len(paths) != 1:
+        raise Failed(f"harvest made {len(paths)} reports, 1 was expected")
+    return Figures(paths[0])
+
+
+def sanitized(kit):
+    """The driver API under compute-sanitizer, with us in front."""
+    tool = shutil.which("compute-sanitizer") or str(cuda_home() / "bin/compute-sanitizer")
+    if not pathlib.Path(tool).exists():
+        raise Skip("no compute-sanitizer")
+    program = kit.work / "sanitized"
+    kit.build(["gcc", "-O1", "-o", program, HERE / "sanitized.c",
+               f"-I{cuda_home() / 'include'}", *driver_library()])
+    plain = kit.natively([program], kit.native())
+    check = [tool, "--tool", "memcheck", "--error-exitcode", "99"]
+    native = kit.natively([*check, program], kit.native(), timeout=120)
+    kit.note("compute-sanitizer natively", summary_of(native))
+    environment = kit.front(kit.native())
+    run = kit.run([*check, program], environment, timeout=120)
+    reports = sorted(kit.work.glob("report.*.json"))
+    if not reports:  # it set LD_PRELOAD anew
+        environment.pop("LD_PRELOAD")
+        run = kit.run([*check, "--preload-library", kit.library, program], environment, timeout=120)
+        reports = sorted(kit.work.glob("report.*.json"))
+    said = [line for line in run.lines if line.startswith("mallocs ")]
+    kit.check("compute-sanitizer: no error", run.code == 0 and said == plain.lines,
+              f"{summary_of(run)}, exit code {run.code}")
+    requests = [requests for path in reports if (requests := Figures(path).requests)]
+    kit.check("compute-sanitizer: we were in front", requests == [400], f"requests {requests}")
+
+
+def summary_of(run):
+    lines = [line for line in run.lines if "ERROR SUMMARY" in line]
+    return lines[-1].strip("= ") if lines else "no summary"

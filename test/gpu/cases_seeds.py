@@ -1,0 +1,150 @@
+"""Published experiments 1 to 4 and 6 in PyTorch: its own figures against our report's."""
+
+import itertools
+
+from kit import GIB, MIB, mib
+
+# What was published, as differences of allocated bytes from the first point; None: only compare.
+PUBLISHED = {
+    "1": {"parameters": 1452544, "forward": 1452544 + 57344},
+    "2": {"first freed": -4 * MIB, "both freed": -20 * MIB, "emptied": -20 * MIB},
+    "2-held": {"first freed": 0, "both freed": 0, "emptied": 0},
+    "3": {"y": 3072 * MIB, "backward": 6144 * MIB},
+    "3-one": {"backward": 3072 * MIB},
+    "4a": {"five": -20 * MIB, "64 MiB": 44 * MIB},
+}
+RESERVED = {"2": {"both made": 20971520, "both freed": 20971520, "emptied": 0},
+            "2-held": {"both made": 20971520, "both freed": 20971520, "emptied": 20971520},
+            "4a": {"ten": 40 * MIB, "five": 40 * MIB, "64 MiB": 104 * MIB}}
+
+
+def both(kit, which):
+    """One experiment natively and in front: (native points, in-front figures, the run in front)."""
+    command = kit.script("torch_seeds.py", which)
+    native, run = kit.together(
+        lambda: kit.natively(command, kit.native()),
+        lambda: kit.good(command, kit.front(), at={"emptied": ["empty-cache"]}))
+    kit.same_lines(f"{which}: result", native, run) if native.lines else None
+    return native.points, run.figures, run
+
+
+def compare_differences(kit, which, own, ours):
+    """Allocated bytes: each point less the first, PyTorch's against ours, and the published."""
+    first = next(iter(own))
+    for name in itertools.islice(own, 1, None):
+        native = own[name]["allocated"] - own[first]["allocated"]
+        front = ours[name].allocated - ours[first].allocated
+        kit.check(f"{which}: allocated, {first} → {name}", native == front,
+                  f"native {native:+d}, in front {front:+d}")
+        published = PUBLISHED.get(which, {}).get(name)
+        if published is not None and published != native:
+            kit.note(f"{which}: published for {first} → {name}", f"{published:+d}")
+
+
+def compare_reserved(kit, which, own, ours):
+    """Reserved bytes, where the experiment publishes them."""
+    for name, published in RESERVED[which].items():
+        native, front = own[name]["reserved"], ours[name].reserved
+        kit.check(f"{which}: reserved, {name}", native == front == published,
+                  f"native {native}, in front {front}, published {published}")
+
+
+def seed1(kit):
+    own, ours, _ = both(kit, "1")
+    compare_differences(kit, "1", own, ours)
+
+
+def seed2(kit):
+    for which in ("2", "2-held"):
+        own, ours, _ = both(kit, which)
+        compare_differences(kit, which, own, ours)
+        compare_reserved(kit, which, own, ours)
+
+
+def seed3(kit):
+    for which in ("3", "3-one"):
+        own, ours, run = both(kit, which)
+        compare_differences(kit, which, own, ours)
+        native = own["backward"]["peak"] - own["x"]["allocated"]
+        front = run.exit.peak - ours["x"].allocated
+        kit.check(f"{which}: peak less x", native == front,
+                  f"native {native:+d}, in front {front:+d}, "
+                  f"{mib(run.exit.peak)} at the peak")
+
+
+def seed4a(kit):
+    own, ours, _ = both(kit, "4a")
+    compare_differences(kit, "4a", own, ours)
+    compare_reserved(kit, "4a", own, ours)
+    native, front = own["64 MiB"]["inactive_split"], ours["64 MiB"].inactive_split
+    kit.check("4a: inactive split bytes", native == front == 20971520,
+              f"native {native}, in front {front}")
+
+
+def tenants(kit, split):
+    """4(b) with one max_split_size: (native run, run in front)."""
+    command = kit.script("torch_seeds.py", "4b")
+    torch_conf = {"PYTORCH_CUDA_ALLOC_CONF": f"max_split_size_mb:{split}"} if split else {}
+    conf = "memory_limit_mb:8192" + (f",max_split_size_mb:{split}" if split else "")
+    return kit.together(lambda: kit.natively(command, kit.native(**torch_conf)),
+                        lambda: kit.good(command, kit.front(conf=conf)))
+
+
+def seed4b(kit):
+    for split in (None, 128, 256, 512):
+        native, run = tenants(kit, split)
+        name = f"4b: max_split_size_mb {split or 'unset'}"
+        kit.same_lines(f"{name}: served or not", native, run)
+        (said,) = run.results()
+        kit.check(f"{name}: as published", said["served"] == bool(split), said["served"])
+        own, ours = native.points["end"], run.figures["end"]
+        expected = (6 * GIB, 6 * GIB) if split else (2 * GIB, 5 * GIB)
+        kit.check(f"{name}: allocated, reserved",
+                  (own["allocated"], own["reserved"]) == expected
+                  and (ours.allocated, ours.reserved) == expected,
+                  f"native {mib(own['allocated'])}, {mib(own['reserved'])}; "
+                  f"in front {mib(ours.allocated)}, {mib(ours.reserved)}")
+        events = run.exit.report["oom_events"]
+        why = events[0] if events else {}
+        kit.check(f"{name}: oom_events", len(events) == (0 if split else 1),
+                  f"{len(events)}" + (f", largest reusable {mib(why['largest_allocatable_bytes'])},"
+                                      f" native would fit: {why['native_would_fit']}"
+                                      if why else ""))
+
+
+# Variant → (the one without, greatest share of its peak, is the result the same to the bit?)
+SAVINGS = {
+    "no_grad": ("forward", 0.5, True), "detach": ("forward", 0.5, True),
+    "half": ("forward", 0.55, False), "bf16": ("forward", 0.55, False),
+    "batches": ("train", 0.6, False), "checkpoint": ("train", 0.8, True),
+    "free": ("keep", 0.6, True), "cpu": ("keep", 0.6, True),
+}
+VARIANTS = ["forward", "no_grad", "detach", "half", "bf16", "train", "batches", "checkpoint",
+            "keep", "free", "cpu"]
+
+
+def front_variant(kit, name):
+    """One variant in front: (peak over what was there at its begin, result)."""
+    run = kit.good(kit.script("torch_saving.py", name), kit.front())
+    (said,) = run.results()
+    return run.figures[f"{name} end"].peak - run.figures[f"{name} begin"].allocated, said["result"]
+
+
+def saving(kit):
+    native = kit.natively(kit.script("torch_saving.py", *VARIANTS), kit.native())
+    own = {said["variant"]: said["result"] for said in native.results()}
+    ours = dict(zip(VARIANTS, kit.together(
+        *(lambda name=name: front_variant(kit, name) for name in VARIANTS))))
+    for name in VARIANTS:
+        points = native.points
+        there = points[f"{name} end"]["peak"] - points[f"{name} begin"]["allocated"]
+        here = ours[name][0]
+        # To a few blocks' unsplit tails: which block is taken differs, and a tail may be 1 MiB.
+        kit.check(f"{name}: peak over begin", abs(here - there) <= 0.02 * there + 4 * MIB,
+                  f"native {mib(there)}, in front {mib(here)}")
+        kit.check(f"{name}: result as native", ours[name][1] == own[name], ours[name][1])
+    for name, (without, share, same) in SAVINGS.items():
+        peak, before = ours[name][0], ours[without][0]
+        kit.check(f"{name} against {without}: saved",
+                  peak <= share * before and (not same or ours[name][1] == ours[without][1]),
+                  f"{mib(before)} → {mib(peak)}, {100 - 100 * peak / before:.0f} % less")

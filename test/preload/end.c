@@ -1,0 +1,51 @@
+/* 2 requests, 1 free; then the program ends by the way named. */
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+#include "case.h"
+
+static void *exit_from_here(void *unused)
+{
+    exit(7);
+    return unused;
+}
+
+/* Goes on while the process exits under it. */
+static void *go_on(void *unused)
+{
+    void *block;
+    for (;;)
+        if (cudaMalloc(&block, 5000) == cudaSuccess)
+            cudaFree(block);
+    return unused;
+}
+
+int main(int count, char **argument)
+{
+    void *kept, *freed;
+    pthread_t thread;
+    CHECK(count == 2);
+    OK(cudaMalloc(&kept, 1000));
+    OK(cudaMalloc(&freed, 3 * MIB));
+    OK(cudaFree(freed));
+    printf("so far\n");
+    fflush(stdout);
+#define WAY(name, call)                                                                            \
+    if (strcmp(argument[1], name) == 0) {                                                          \
+        call;                                                                                      \
+    }
+    WAY("return", return 3)
+    WAY("exit", exit(4))
+    WAY("exit from a thread", OK(pthread_create(&thread, NULL, exit_from_here, NULL)); pause())
+    WAY("end of the main thread", pthread_create(&thread, NULL, exit_from_here, NULL); pthread_exit(NULL))
+    WAY("threads alive", for (int i = 0; i < 4; i++) OK(pthread_create(&thread, NULL, go_on, NULL)); usleep(20000); exit(5))
+    WAY("_exit", _exit(6))
+    WAY("quick_exit", quick_exit(8))
+    WAY("abort", abort())
+    WAY("term", raise(SIGTERM))
+    WAY("kill", raise(SIGKILL))
+    WAY("segv", raise(SIGSEGV))
+    return 98;
+}

@@ -1,0 +1,77 @@
+/* Fills a device of 64 MiB with freed memory, then takes 48 MiB (or what fails by itself) in another way. */
+#include <string.h>
+
+#include "driver_case.h"
+
+static const CUmemAllocationProp granules = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+static const CUmemPoolProps pool_shape = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                          .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+static const CUDA_ARRAY_DESCRIPTOR flat = {1024, 12 * 1024, CU_AD_FORMAT_FLOAT, 1};
+static const CUDA_ARRAY3D_DESCRIPTOR deep = {1024, 1024, 12, CU_AD_FORMAT_FLOAT, 1, 0};
+static const CUDA_ARRAY3D_DESCRIPTOR levels = {1024, 1024, 6, CU_AD_FORMAT_FLOAT, 1, 0};
+
+static CUresult create_context(CUcontext *context)
+{
+#if CUDA_VERSION >= 13000
+    return cuCtxCreate(context, NULL, 0, 0);
+#else
+    return cuCtxCreate(context, 0, 0);
+#endif
+}
+
+static CUresult take(const char *what)
+{
+    static char image[64];
+    CUdeviceptr pointer;
+    size_t pitch;
+    void *host;
+    CUarray array;
+    CUmipmappedArray mipmapped;
+    CUmemGenericAllocationHandle handle;
+    CUmemoryPool pool;
+    CUcontext context;
+    CUmodule module;
+    CUlibrary library;
+    CUstream stream;
+    CUgraph graph;
+    CUgraphExec executable;
+    OK(cuGraphCreate(&graph, 0));
+#define WAY(name, call)                                                                            \
+    if (strcmp(what, name) == 0)                                                                   \
+        return call;
+    WAY("malloc", cuMemAlloc(&pointer, 48 * MIB))
+    WAY("pitch", cuMemAllocPitch(&pointer, &pitch, MIB, 48, 4))
+    WAY("managed", cuMemAllocManaged(&pointer, 48 * MIB, CU_MEM_ATTACH_GLOBAL))
+    WAY("async", cuMemAllocAsync(&pointer, 48 * MIB, NULL))
+    WAY("from pool", cuMemPoolCreate(&pool, &pool_shape) ?: cuMemAllocFromPoolAsync(&pointer, 48 * MIB, pool, NULL))
+    WAY("array", cuArrayCreate(&array, &flat))
+    WAY("3D array", cuArray3DCreate(&array, &deep))
+    WAY("mipmapped", cuMipmappedArrayCreate(&mipmapped, &levels, 2))
+    WAY("granules", cuMemCreate(&handle, 48 * MIB, &granules, 0))
+    WAY("host", cuMemHostAlloc(&host, MIB, 0))
+    WAY("host 2", cuMemAllocHost(&host, MIB))
+    WAY("context", create_context(&context))
+    WAY("retain", cuDevicePrimaryCtxRetain(&context, 0))
+    WAY("module", cuModuleLoadData(&module, image))
+    WAY("fat binary", cuModuleLoadFatBinary(&module, image))
+    WAY("library", cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0))
+    WAY("stream", cuStreamCreate(&stream, 0))
+    WAY("stream 2", cuStreamCreateWithPriority(&stream, 0, 0))
+    WAY("graph", cuGraphInstantiateWithFlags(&executable, graph, 0))
+    WAY("pool", cuMemPoolCreate(&pool, &pool_shape))
+    return CUDA_ERROR_UNKNOWN;
+}
+
+int main(int count, char **argument)
+{
+    CUdeviceptr block[3];
+    CHECK(count == 2);
+    begin();
+    for (int i = 0; i < 3; i++)
+        block[i] = make(16 * MIB);
+    for (int i = 0; i < 3; i++)
+        OK(cuMemFree(block[i]));
+    SAY(take(argument[1]));
+    return 0;
+}

@@ -1,0 +1,173 @@
+"""What is refused natively is refused with the same codes; what is wrong in our own settings is one warning."""
+
+import os
+import subprocess
+
+import pytest
+
+from conftest import LIBRARY, load
+
+BAD_OPTIONS = ["nonsense:1", "max_split_size_mb:19", "max_split_size_mb:x", "max_split_size_mb", "memory_limit_mb:-1",
+               "garbage_collection_threshold:2", "free_mode:never", "ipc:maybe", "cache:perhaps", ":", "[", "max_split_size_mb:",
+               "roundup_power2_divisions:[1:2", "per_process_memory_fraction:1.5", "x" * 3000]
+
+
+def test_driver(place):
+    report = place.report("bad_input_driver")
+    assert report.totals["double_frees"] > 0
+    assert report.totals["allocated_bytes"] == 0
+    assert report.totals["requests"] == report.totals["frees"]
+
+
+@pytest.mark.parametrize("way", [{}, {"CACHALOT_CONF": "cache:off"}, {"CACHALOT_CONF": "free_mode:strict"},
+                                 {"CACHALOT_CONF": "roundup_power2_divisions:8"}])
+def test_driver_with_options(place, way):
+    place.same("bad_input_driver", **way)
+
+
+@pytest.mark.parametrize("way", [{}, {"CACHALOT_CONF": "cache:off"}])
+def test_runtime(place, way):
+    place.same("bad_input_runtime", **way)
+
+
+def test_a_full_device_is_as_full_as_natively(place):
+    report = place.report("fill", CACHALOT_SIM_CAPACITY="100M")
+    assert report.totals["ooms"] == 3
+    assert report.totals["requests"] == report.totals["frees"] == 30
+
+
+@pytest.mark.parametrize("option", BAD_OPTIONS, ids=lambda option: option[:30])
+def test_bad_options(place, option):
+    good = place.report("allocate_130")
+    os.unlink(next(place.work.glob("*.json")))
+    bad = place.report("allocate_130", CACHALOT_CONF=option)
+    assert bad.totals["warnings"] == sum(bad.warnings.values()) == 1, bad.warnings
+    assert {k: v["value"] for k, v in bad["config"].items()} == {k: v["value"] for k, v in good["config"].items()}
+
+
+def test_a_bad_option_does_not_spoil_the_others(place):
+    report = place.report("allocate_130", CACHALOT_CONF="max_split_size_mb:64,nonsense:1,free_mode:strict")
+    assert report["config"]["max_split_size_mb"] == {"value": "64", "source": "CACHALOT_CONF"}
+    assert report["config"]["free_mode"]["value"] == "strict"
+    assert report.totals["warnings"] == 1
+
+
+def test_the_variable_of_pytorch(place):
+    pytorch = "max_split_size_mb:64,garbage_collection_threshold:0.5,backend:cudaMallocAsync,expandable_segments:True"
+    report = place.report("allocate_130", PYTORCH_CUDA_ALLOC_CONF=pytorch)
+    assert report["config"]["max_split_size_mb"] == {"value": "64", "source": "PYTORCH_CUDA_ALLOC_CONF"}
+    assert report["config"]["free_mode"]["source"] == "default"
+    assert report.totals["warnings"] == 0
+
+
+@pytest.mark.parametrize("signal", ["KILL", "SEGV", "9", "77777", "NONSENSE", "-1", "1.5"])
+def test_bad_signal(place, signal):
+    report = place.report("allocate_130", CACHALOT_SIGNAL=signal)
+    assert report.warned("CACHALOT_SIGNAL") == 1 and report.totals["warnings"] == 1
+    assert report["process"]["report_signal"] == 10
+
+
+def test_output_directories_are_made(place):
+    place.same("allocate_130", CACHALOT_OUTPUT="a/b/%e.json")
+    assert load(place.work / "a/b/allocate_130.json")["totals"]["requests"] == 6
+
+
+def test_output_pattern(place):
+    place.same("allocate_130", CACHALOT_OUTPUT="%%-%e-%r-%q{WHO}-%h-%n-%t.json", RANK="3", WHO="../me")
+    (name,) = [path.name for path in place.work.iterdir()]
+    assert name.startswith("%-allocate_130-3-") and "me-" in name and name.endswith(".json")
+    assert f"-{os.uname().nodename}-" in name
+    load(place.work / name)
+
+
+@pytest.mark.parametrize("pattern", ["x-%Q.json", "%", "%q{", "r" * 300 + "/r.json", "r/" * 3000 + "r.json"],
+                         ids=lambda pattern: pattern[:9])
+def test_output_pattern_that_is_wrong(place, pattern):
+    report = place.report("allocate_130", CACHALOT_OUTPUT=pattern)
+    assert report.warned("CACHALOT_OUTPUT is not usable") == 1
+
+
+@pytest.mark.parametrize("output", ["/proc/nothing/r.json", "/dev/null/r.json", "directory"],
+                         ids=["no directory", "no file", "a directory"])
+def test_output_that_cannot_be_written(place, output):
+    """The program goes on as ever, and the page stays for harvest."""
+    (place.work / "directory").mkdir()
+    place.same("allocate_130", CACHALOT_OUTPUT=output)
+    assert [path.name for path in place.work.iterdir()] == ["directory"]
+    (page,) = place.left_pages()
+    done = place.cachalot("harvest", "--output", "found.json")
+    assert done.code == 0, done.err
+    assert load(place.work / "found.json")["totals"]["requests"] == 6
+
+
+def test_full_disk(place):
+    """RLIMIT_FSIZE stands for it: nothing of a report is left, no signal kills the program, the page is nameless."""
+    native = place.native("allocate_130")
+    ours = place.run("/bin/bash", "-c", f"ulimit -f 4; LD_PRELOAD={LIBRARY} {place.words('allocate_130', ())[0]}", preload=())
+    assert (ours.code, ours.out, ours.err) == (0, native.out, "")
+    assert list(place.work.iterdir()) == [] and place.left_pages() == []
+
+
+@pytest.fixture
+def small_disk(place):
+    """A tmpfs of 8 KiB."""
+    path = place.work / "small"
+    path.mkdir(mode=0o700)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k,mode=700", "none", path], check=False,
+                      capture_output=True).returncode:
+        pytest.skip("mounting needs root")
+    yield path
+    subprocess.run(["umount", path], check=True)
+
+
+def test_full_disk_for_the_report(place, small_disk):
+    place.same("allocate_130", CACHALOT_OUTPUT=small_disk / "r.json")
+    assert list(small_disk.iterdir()) == []
+    assert len(place.left_pages()) == 1
+
+
+def test_full_disk_for_the_page(place, small_disk):
+    report = place.report("allocate_130", CACHALOT_PAGE_DIR=small_disk)
+    assert list(small_disk.iterdir()) == []
+    assert report.warned("no room in the page's directory") == 1
+    assert report.totals["requests"] == 6
+
+
+def test_no_page_directory(place):
+    """The report is whole, and says why the page had no file."""
+    report = place.report("allocate_130", CACHALOT_PAGE_DIR="/proc/self/nothing")
+    assert report.warned("page") == 1
+    assert report.totals["requests"] == 6
+
+
+def test_report_of_a_living_writer_is_not_replaced(place):
+    waiting = place.start("wait_for_input", CACHALOT_OUTPUT="r.json")
+    assert waiting.stdout.readline() == "ready\n"
+    place.cachalot("dump", waiting.pid)
+    (place.work / "r.1.json").rename(place.work / "r.json")
+    other = place.start("allocate_130", CACHALOT_OUTPUT="r.json")
+    other.communicate()
+    assert load(place.work / "r.json")["process"]["pid"] == waiting.pid
+    assert load(place.work / f"r.{other.pid}.json")["process"]["pid"] == other.pid
+    waiting.communicate("\n")
+    last = load(place.work / "r.json")
+    assert (last["process"]["pid"], last["kind"]) == (waiting.pid, "exit")
+
+
+def test_report_of_a_dead_writer_is_replaced(place):
+    for _ in range(2):
+        place.run("allocate_130", CACHALOT_OUTPUT="r.json")
+    assert [path.name for path in place.work.iterdir()] == ["r.json"]
+
+
+def test_a_file_that_is_no_report(place):
+    (place.work / "r.json").write_text("mine\n")
+    place.same("allocate_130", CACHALOT_OUTPUT="r.json")
+    assert load(place.work / "r.json")["totals"]["requests"] == 6
+
+
+def test_symbolic_link_as_output_is_not_followed(place):
+    (place.work / "victim").write_text("mine\n")
+    (place.work / "r.json").symlink_to("victim")
+    place.same("allocate_130", CACHALOT_OUTPUT="r.json")
+    assert (place.work / "victim").read_text() == "mine\n"

@@ -1,0 +1,152 @@
+"""However a process ends, its numbers are not lost, and nobody else's are touched."""
+
+import os
+import signal
+import sys
+
+import pytest
+
+from conftest import PROGRAMS, load
+
+WHOLE = {"return": 3, "exit": 4, "exit from a thread": 7, "end of the main thread": 7}
+CUT = {"_exit": 6, "quick_exit": 8, "abort": -signal.SIGABRT, "term": -signal.SIGTERM, "kill": -signal.SIGKILL,
+       "segv": -signal.SIGSEGV}
+
+
+def check(report, requests=2, frees=1):
+    assert (report.totals["requests"], report.totals["frees"]) == (requests, frees)
+    assert report.totals["leaked_blocks"] == requests - frees
+
+
+@pytest.mark.parametrize("way", WHOLE)
+def test_ends_that_run_destructors(place, way):
+    report = place.report("end", way, code=WHOLE[way])
+    check(report)
+    assert report["exit"] == {"reason": "exit", "code": WHOLE[way], "signal": 0, "clean": True}
+    assert place.left_pages() == []
+
+
+@pytest.mark.parametrize("way", CUT)
+def test_ends_that_leave_a_page(place, way):
+    place.same("end", way, code=CUT[way])
+    assert place.reports() == []
+    assert len(place.left_pages()) == 1
+    (report,) = place.harvest()
+    check(report)
+    assert report["kind"] == "harvest"
+    assert place.left_pages() == []
+    assert place.harvest() == []
+
+
+def test_threads_alive_at_exit(place):
+    for _ in range(20):
+        done = place.run("end", "threads alive")
+        assert (done.code, done.out, done.err) == (5, "so far\n", "")
+    assert len(place.reports()) == 20
+    assert all(report["exit"]["code"] == 5 for report in place.reports())
+
+
+def test_exec_of_itself(place):
+    """Three programs, one after the other, with one pid: each has its page and its report."""
+    check(place.report("end_by_exec", "self", 2))
+    assert len(place.left_pages()) == 2
+    place.harvest()
+    reports = place.reports()
+    assert sorted(report["process"]["generation"] for report in reports) == [0, 1, 2]
+    assert [report.totals["requests"] for report in reports] == [2, 2, 2]
+
+
+def test_exec_of_another_program(place):
+    place.same("end_by_exec", "other", 0)
+    (report,) = place.harvest()
+    check(report, 2, 0)
+    assert report["exit"]["reason"] in ("exec", "unknown")
+
+
+@pytest.mark.parametrize("way", ["fails", "vfork", "spawn", "system"])
+def test_children_that_exec(place, way):
+    check(place.report("end_by_exec", way, 0))
+    assert place.left_pages() == []
+
+
+@pytest.mark.parametrize("what", ["exit", "_exit", "use", "clone"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_forked_children(place, when, what):
+    place.same("end_of_children", when, what)
+    reports = place.reports()
+    (parent,) = [report for report in reports if report.totals["requests"] == 101]
+    check(parent, 101, 101)
+    children = [report for report in reports if report is not parent]
+    # Only a child of a process that has not begun can use CUDA; all others write nothing.
+    assert len(children) == (3 if (when, what) == ("after", "use") else 0)
+    for child in children:
+        check(child, 1, 1)
+        assert child["exit"]["code"] == 3
+    assert place.left_pages() == []
+
+
+def test_frees_at_exit(place):
+    report = place.report("free_at_exit")
+    # 3 blocks and what the handler made after CUDA began took: the others came when we had ended.
+    assert report.totals["leaked_blocks"] == 0
+    assert report.counter("num_late_frees") == 2
+    assert report.totals["requests"] == 4
+
+
+def test_a_program_without_cuda(place):
+    place.same("no_cuda")
+    place.same(sys.executable, "-c", "import subprocess; subprocess.run(['/bin/true'], check=True)")
+    assert list(place.work.iterdir()) == [] and place.left_pages() == []
+
+
+def test_the_host_process_is_left_as_it_is(place):
+    place.report("host_state")
+
+
+@pytest.mark.parametrize("variables", [{"CACHALOT_DISABLE": "1"}, {"CACHALOT_ONLY": "other*"}])
+def test_switched_off(place, variables):
+    for program in ("allocate_130", "allocate_driver", "allocate_dlsym"):
+        place.same(program, **variables)
+    assert list(place.work.iterdir()) == [] and place.left_pages() == []
+
+
+@pytest.mark.parametrize("variables", [{"CACHALOT_DISABLE": "0"}, {"CACHALOT_DISABLE": ""}, {"CACHALOT_ONLY": "alloc*_130"}])
+def test_not_switched_off(place, variables):
+    check(place.report("allocate_130", **variables), 6, 5)
+
+
+def test_log_to_stderr(place):
+    done = place.run("allocate_130", CACHALOT_LOG="stderr", CACHALOT_CONF="nonsense:1")
+    assert done.err.startswith("cachalot[") and "nonsense" in done.err and done.err.count("\n") == 1
+
+
+def test_log_to_a_file(place):
+    place.same("allocate_130", CACHALOT_LOG="log", CACHALOT_CONF="nonsense:1")
+    assert "nonsense" in (place.work / "log").read_text()
+    assert (place.work / "log").stat().st_mode & 0o777 == 0o600
+
+
+def test_redacted_arguments(place):
+    place.same("end", "kill", code=-signal.SIGKILL, CACHALOT_REDACT="argv")
+    (page,) = place.left_pages()
+    assert b"\0kill\0" not in page.read_bytes()
+    (report,) = place.harvest()
+    assert report["process"]["argv"] is None
+
+
+def test_arguments(place):
+    assert place.report("end", "return", code=3)["process"]["argv"][1:] == ["return"]
+
+
+def test_pages_are_private(place):
+    place.run("end", "kill")
+    (page,) = place.left_pages()
+    assert page.stat().st_mode & 0o777 == 0o600 and page.stat().st_uid == os.getuid()
+
+
+def test_output_lies_where_the_program_started(place):
+    """Also when the program goes elsewhere."""
+    script = f"import ctypes, os; os.chdir('/'); ctypes.CDLL('{PROGRAMS}/liballocate_plugin_130.so').run()"
+    place.run(sys.executable, "-c", script, CACHALOT_OUTPUT=str(place.work / "%e.json"))
+    (path,) = place.work.iterdir()
+    assert load(path)["totals"]["requests"] == 6

@@ -1,0 +1,177 @@
+"""What is served, what is passed on and counted, what happens when memory is short."""
+
+import pytest
+
+from conftest import KIB, MIB
+
+SHORT = {"CACHALOT_SIM_CAPACITY": "64M"}
+# Ways that the device runs full by itself, and ways that fail when told to (FUNCTION of CACHALOT_SIM_FAIL).
+FULL = ["malloc", "pitch", "managed", "async", "from pool", "array", "3D array", "mipmapped", "granules"]
+TOLD = {"host": "cuMemHostAlloc", "host 2": "cuMemAllocHost_v2", "module": "cuModuleLoadData",
+        "fat binary": "cuModuleLoadFatBinary", "library": "cuLibraryLoadData", "stream": "cuStreamCreate",
+        "stream 2": "cuStreamCreateWithPriority", "graph": "cuGraphInstantiateWithFlags", "pool": "cuMemPoolCreate",
+        "context": "cuCtxCreate_v4"}
+
+
+def test_pitch_and_3D(place):
+    report = place.report("pitch")
+    # The driver answers what it refuses; what it grants is ours: 5 + 1 + 3 pitched blocks.
+    assert (report.totals["requests"], report.totals["frees"]) == (9, 9)
+    assert report["coverage"]["counters"]["forwarded_allocations"] == 0
+
+
+def test_other_memory_is_counted_and_returned(place):
+    others = place.report("others")["others"]
+    peaks = {"managed": MIB, "host": 2 * MIB, "array": MIB + MIB + (MIB + 128 * KIB + 16 * KIB), "vmm": 2 * MIB,
+             "pool": 2 * MIB}
+    for kind, peak in peaks.items():
+        assert others[kind]["bytes"] == 0 and others[kind]["allocated"] == others[kind]["freed"] > 0, kind
+        assert others[kind]["peak_bytes"] == peak, kind
+    assert others["device"]["allocated"] == others["imported"]["allocated"] == 0
+
+
+def test_other_memory_that_is_kept(place):
+    others = place.report("others", "keep")["others"]
+    assert {kind: row["allocated"] for kind, row in others.items()} == {
+        "managed": 1, "host": 2, "array": 3, "vmm": 1, "pool": 2, "imported": 0, "device": 0}
+    assert all(row["freed"] == 0 and row["bytes"] == row["peak_bytes"] for row in others.values())
+
+
+def test_memory_of_another_process(place):
+    place.same("import_ipc")
+    reports = place.reports()
+    imported = sorted(report["others"]["imported"]["allocated"] for report in reports)
+    assert imported == [1]  # the child left by _exit: its page is there
+    assert reports[0]["others"]["imported"]["freed"] == 1
+    (child,) = place.harvest()
+    assert (child.counter("num_exports"), child.counter("num_offset_exports")) == (1, 0)
+
+
+def test_async_free_of_our_memory(place):
+    report = place.report("free_async")
+    assert (report.totals["requests"], report.totals["frees"]) == (4, 4)
+    assert report["others"]["pool"]["freed"] == 0
+
+
+def test_memory_info_is_as_natively(place):
+    report = place.report("memory_info")
+    assert report.statistic("reserved_bytes") == 160 * MIB  # though all of it is cached
+
+
+def test_memory_info_under_a_limit(place):
+    ours = place.run("memory_info", CACHALOT_CONF="memory_limit_mb:200")
+    lines = ours.out.splitlines()
+    assert lines[0] == "at first: 200 of 8192 MiB"
+    assert lines[4] == "made one: 40 of 8192 MiB"
+    assert lines[8] == "freed one: 200 of 8192 MiB"
+
+
+def test_sync_memops_is_never_recycled(place):
+    report = place.report("sync_memops")
+    assert report.counter("num_pinned_blocks") == 3
+
+
+def test_ipc_of_small_blocks_warns(place):
+    ours = place.run("export_ipc", 300)
+    native = place.native("export_ipc", 300)
+    assert [line.split(",")[0] for line in ours.out.splitlines()] == [line.split(",")[0] for line in native.out.splitlines()]
+    assert ours.out.splitlines()[1] == "export: 0, offset 307200"
+    report = place.only_report()
+    assert report.warned("CACHALOT_CONF=ipc:dedicated") > 0
+    assert report.counter("num_offset_exports") > 0
+
+
+def test_ipc_large_blocks_get_segments_after_the_first_export(place):
+    ours = place.run("export_ipc", 3 * 1024)
+    offsets = [line.split("offset ")[1] for line in ours.out.splitlines() if "offset" in line]
+    assert offsets[:2] == ["0", str(3 * MIB)]
+    assert offsets[2:] == ["0"] * 4
+
+
+def test_ipc_dedicated(place):
+    native = place.native("export_ipc", 3 * 1024)
+    ours = place.run("export_ipc", 3 * 1024, CACHALOT_CONF="ipc:dedicated")
+    assert (ours.code, ours.out) == (0, native.out)
+    assert place.only_report().warned("IPC") == 0
+
+
+def test_ipc_error(place):
+    ours = place.run("export_ipc", 300, CACHALOT_CONF="ipc:error")
+    assert ours.out.splitlines()[:2] == ["export: 0, offset 0", "export: 801, offset 0"]
+
+
+@pytest.mark.parametrize("way", FULL)
+def test_full_device_gives_the_cache_back(place, way):
+    report = place.report("out_of_memory", way, **SHORT)
+    assert report.totals["reserved_bytes"] == (48 * MIB if way in ("malloc", "pitch") else 0)
+    assert report.totals["ooms"] == 0
+
+
+@pytest.mark.parametrize("way", TOLD)
+def test_out_of_memory_is_tried_once_more(place, way):
+    once = {"CACHALOT_SIM_FAIL": f"{TOLD[way]}:1"}
+    assert place.native("out_of_memory", way, **once).value("take(argument[1])") == 2
+    assert place.run("out_of_memory", way, **once).value("take(argument[1])") == 0
+    assert place.only_report().totals["reserved_bytes"] == 0
+
+
+@pytest.mark.parametrize("way", TOLD)
+def test_out_of_memory_stays_when_it_stays(place, way):
+    place.same("out_of_memory", way, CACHALOT_SIM_FAIL=f"{TOLD[way]}:1+")
+    assert place.same("out_of_memory", way, CACHALOT_SIM_FAIL=f"{TOLD[way]}:1:1").value("take(argument[1])") == 1
+
+
+def test_out_of_memory_is_said(place):
+    place.same("out_of_memory", "malloc", CACHALOT_SIM_CAPACITY="63M", CACHALOT_SIM_FAIL="cuMemAlloc_v2:4+")
+    report = place.only_report()
+    assert (report.totals["ooms"], len(report["oom_events"])) == (1, 1)
+    assert report["oom_events"][0]["requested_bytes"] == 48 * MIB
+
+
+@pytest.mark.parametrize("how, losses", [("destroy", 3), ("reset", 3), ("release", 3)])
+def test_a_context_ends(place, how, losses):
+    report = place.report("context_end", how)
+    assert report["coverage"]["counters"]["context_losses"] == losses
+    assert report.totals["allocated_bytes"] == report.totals["reserved_bytes"] == 0
+    # Late requests have a context again after a reset or release only if the driver says so.
+    assert report.totals["double_frees"] == 0
+
+
+def test_a_context_stays(place):
+    report = place.report("context_stays")
+    assert report["coverage"]["counters"]["context_losses"] == 0
+    assert (report.totals["requests"], report.totals["frees"]) == (4, 4)
+
+
+@pytest.mark.parametrize("cudart", ["130", "static", "113", "112"])
+def test_devices(place, cudart):
+    report = place.report(f"devices_{cudart}", CACHALOT_SIM_DEVICES=3)
+    rows = [report.statistic("allocation", kind, device) for device in range(3) for kind in ("allocated", "freed")]
+    assert rows == [10, 10, 9, 9, 9, 8]
+
+
+@pytest.mark.parametrize("contexts", [2, 5])
+def test_contexts(place, contexts):
+    report = place.report("contexts", contexts)
+    assert (report.totals["requests"], report.totals["frees"]) == (3 * contexts, 3 * contexts)
+    assert report["coverage"]["counters"]["context_losses"] == 0
+    # Each has a segment of its own, and a third request that hits it.
+    assert (report.totals["device_alloc"], report.totals["hits"]) == (contexts, 2 * contexts)
+
+
+def test_more_contexts_than_books(place):
+    report = place.report("contexts", 300)
+    forwarded = report["coverage"]["counters"]["forwarded_allocations"]
+    assert forwarded >= 2 * (300 - 256)
+    assert report.totals["requests"] + forwarded == report.totals["frees"] + report["others"]["device"]["freed"] == 900
+
+
+def test_a_free_binds_its_thread(place):
+    place.report("bind_by_free")
+
+
+def test_threads(place):
+    report = place.report("threads")
+    assert (report.totals["requests"], report.totals["frees"]) == (16000, 16000)
+    assert report.totals["allocated_bytes"] == report.totals["active_bytes"] == 0
+    assert report.totals["requested_bytes"] == 0

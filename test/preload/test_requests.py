@@ -1,0 +1,176 @@
+"""Reports and other requests while a program runs: by signal and from outside."""
+
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from conftest import MIB, PROGRAMS, Report, load
+
+
+def ready(place, program="allocate_on", **more):
+    process = place.start(program, **more)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def wait_for(condition, seconds=10):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.002)
+    assert condition()
+
+
+def numbered(place):
+    return {int(path.name.split(".")[-2]): path for path in place.work.glob("cachalot.*.*.*.json")}
+
+
+def finish(process):
+    process.stdin.close()
+    process.stdin = None
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (0, "cudaGetLastError(): 0\n", "")
+
+
+def test_signals_while_allocating(place):
+    process = ready(place)
+    for number in range(1, 31):
+        process.send_signal(signal.SIGUSR1)
+        wait_for(lambda: number in numbered(place))
+    finish(process)
+    reports = [Report(load(path)) for _, path in sorted(numbered(place).items())]
+    assert [report["sequence"] for report in reports] == list(range(1, 31))
+    assert {report["kind"] for report in reports} == {"signal"}
+    requests = [report.totals["requests"] for report in reports]
+    assert requests == sorted(requests) and requests[-1] > requests[0]
+    for report in reports:
+        assert report["exit"]["reason"] == "running"
+        assert not report["devices"][0]["torn"]
+        assert report.totals["requests"] - report.totals["frees"] == report.statistic("allocation")
+
+
+def test_a_storm_of_signals(place):
+    process = ready(place)
+    for _ in range(2000):
+        process.send_signal(signal.SIGUSR1)
+    finish(process)
+    for path in place.work.glob("*.json"):
+        load(path)
+    assert not list(place.work.glob(".*"))
+
+
+@pytest.mark.parametrize("kind", ["plain", "siginfo"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_handler_of_the_program_wins(place, when, kind):
+    report = place.report("own_handler", when, kind)
+    assert report.warned("signal 10") == 1
+    assert numbered(place) == {}
+
+
+def test_no_signal(place):
+    place.same("allocate_130", CACHALOT_SIGNAL="none")
+    process = ready(place, CACHALOT_SIGNAL="none")
+    process.send_signal(signal.SIGUSR1)
+    assert process.wait(10) == -signal.SIGUSR1
+
+
+@pytest.mark.parametrize("name, number", [("USR2", signal.SIGUSR2), ("SIGUSR2", signal.SIGUSR2), ("usr2", signal.SIGUSR2),
+                                          ("40", 40), ("PROF", signal.SIGPROF)])
+def test_another_signal(place, name, number):
+    process = ready(place, CACHALOT_SIGNAL=name)
+    process.send_signal(number)
+    wait_for(lambda: 1 in numbered(place))
+    finish(process)
+
+
+def test_an_ignored_signal_is_taken(place):
+    """As `cachalot run` starts programs, so that an early signal does not kill them."""
+    process = ready(place, prepare=lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN))
+    process.send_signal(signal.SIGUSR1)
+    wait_for(lambda: 1 in numbered(place))
+    finish(process)
+
+
+def test_dump(place):
+    process = ready(place, "wait_for_input")
+    for number in (1, 2):
+        done = place.cachalot("dump", process.pid)
+        assert (done.code, done.err) == (0, "")
+        report = load(done.out.strip())
+        assert (report["kind"], report["sequence"]) == ("request", number)
+        assert report["devices"][0]["segments"] is None
+    done = place.cachalot("dump", "--blocks", process.pid)
+    segments = load(done.out.strip())["devices"][0]["segments"]
+    assert sorted(segment["total_bytes"] for segment in segments) == [2 * MIB, 30 * MIB]
+    process.communicate("\n")
+    assert place.cachalot("dump", process.pid).code == 3
+
+
+def test_empty_cache(place):
+    process = ready(place, "wait_for_input")
+    done = place.cachalot("empty-cache", process.pid)
+    assert (done.code, done.err) == (0, "")
+    assert re.search(r"\b31457280\b", done.out)
+    report = Report(load(place.cachalot("dump", process.pid).out.strip()))
+    assert report.totals["reserved_bytes"] == 2 * MIB
+    out, err = process.communicate("\n")
+    assert (process.returncode, out, err) == (0, "cudaFree(kept): 0\n", "")
+
+
+def test_requests_while_allocating(place):
+    process = ready(place)
+    for _ in range(5):
+        assert place.cachalot("empty-cache", process.pid).code == 0
+        assert place.cachalot("dump", "--blocks", process.pid).code == 0
+    finish(process)
+    reports = place.reports()
+    assert len(reports) == 6
+
+
+def test_run_with_summary(place):
+    done = place.cachalot("run", "--summary", "--", PROGRAMS / "end", "return")
+    assert (done.code, done.out) == (3, "so far\n")
+    assert "end" in done.err and "peak" in done.err
+    report = place.only_report()
+    assert report["process"]["session"] and report.totals["requests"] == 2
+
+
+def test_run_of_what_is_killed(place):
+    done = place.cachalot("run", "--summary", PROGRAMS / "end", "kill")
+    assert done.code == -signal.SIGKILL
+    report = place.only_report()
+    assert (report["kind"], report["exit"]["reason"], report["exit"]["signal"]) == ("harvest", "killed", 9)
+    assert place.left_pages() == []
+
+
+def test_run_of_a_whole_family(place):
+    done = place.cachalot("run", "--summary", "--output", "r.json", "/bin/sh", "-c",
+                          f"{PROGRAMS}/allocate_130 & {PROGRAMS}/allocate_static & wait")
+    assert done.code == 0
+    reports = [load(path) for path in place.work.glob("r*.json")]
+    assert sorted(os.path.basename(report["process"]["exe"]) for report in reports) == ["allocate_130", "allocate_static"]
+    assert len({report["process"]["session"] for report in reports}) == 1
+
+
+def test_run_refuses_static_programs(place):
+    done = place.cachalot("run", PROGRAMS / "no_cuda_static")
+    assert done.code == 125 and "static" in done.err
+
+
+def test_run_refuses_setuid(place):
+    program = place.work / "setuid"
+    program.write_bytes((PROGRAMS / "no_cuda").read_bytes())
+    if os.getuid() != 0:
+        pytest.skip("only root can make one of another user")
+    os.chown(program, 65534, 65534)
+    program.chmod(0o4755)
+    done = place.cachalot("run", program)
+    assert done.code == 125 and "setuid" in done.err
+
+
+def test_run_refuses_bad_options(place):
+    done = place.cachalot("run", "--conf", "nonsense:1", PROGRAMS / "allocate_130")
+    assert done.code == 125 and "nonsense" in done.err and done.out == ""
+    assert place.reports() == []
