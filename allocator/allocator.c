@@ -5,7 +5,10 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
-#include "allocator/block.h"
+#include "allocator/domain.h"
+#include "allocator/fence.h"
+#include "allocator/pool.h"
+#include "allocator/segment.h"
 
 struct domain *domain_create(const struct options *options)
 {
@@ -99,6 +102,7 @@ static int look_further(struct allocator *a, uint64_t size, struct block **taken
     int code = segment_grow(a, size, GROW_SEGMENT, taken);
     if (code != a->ops->out_of_memory)
         return code;
+    fence_flush_deferred(a);
     if ((*taken = fence_wait_for(a, size, DEVICE_FOREVER)))
         return 0;
     if (segment_release_idle(a, size) &&

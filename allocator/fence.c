@@ -18,17 +18,18 @@
 #include <assert.h>
 #include <stddef.h>
 
-#include "allocator/block.h"
+#include "allocator/fence.h"
+#include "allocator/pool.h"
 
 /* If that work never ends, the program is out of memory natively too. */
-#define FOREIGN_WAIT_NS UINT64_C(20000000000)
+#define FOREIGN_WAIT_NS UINT64_C(10000000000)
 #define IDLE_WAIT_NS UINT64_C(2000000000)
 #define FOREIGN_PATIENCE_NS UINT64_C(2000000)
 #define POLL_AGAIN 8 /* mallocs after a poll in vain */
 
-/* A device that is this far behind its host keeps busy while the host waits for the oldest of what it has still to
- * do: such a wait costs nothing, growing costs memory. Measured on an H200 (test/gpu/RECORD.md): below it steps
- * get slower, above it the cache gets fat. */
+/* A device that is this far behind its host keeps busy while the host waits for the oldest of what
+ * it has still to do: such a wait costs nothing, growing costs memory. Measured on an H200
+ * (test/gpu/RECORD.md): below it steps get slower, above it the cache gets fat. */
 #define SLACK_NS UINT64_C(300000)
 
 /* A fence with no blocks yet, in the list of those being recorded; NULL without host memory. */
@@ -61,7 +62,7 @@ static void unlink_recording(struct allocator *a, struct fence *fence)
 static void fence_spare(struct allocator *a, struct fence *fence)
 {
     fence->state = FENCE_GONE;
-    fence->blocks = NULL;
+    fence->blocks = (struct block_list){0};
     if (fence->users)
         return;
     if (a->forgotten) {
@@ -72,9 +73,9 @@ static void fence_spare(struct allocator *a, struct fence *fence)
     a->spare = fence;
 }
 
-static void blocks_become_reusable(struct block *block)
+static void blocks_become_reusable(struct block_list blocks)
 {
-    for (struct block *next; block; block = next) {
+    for (struct block *block = blocks.first, *next; block; block = next) {
         next = block->link;
         block_becomes_reusable(block);
     }
@@ -87,7 +88,7 @@ static void retire_up_to(struct allocator *a, uint64_t number)
         a->pending = fence->next;
         if (!a->pending)
             a->pending_last = NULL;
-        struct block *blocks = fence->blocks;
+        struct block_list blocks = fence->blocks;
         fence_spare(a, fence);
         blocks_become_reusable(blocks);
     }
@@ -101,8 +102,8 @@ static void retire(struct allocator *a, struct fence *fence)
         retire_up_to(a, number);
     } else if (fence->state == FENCE_PENDING) {
         /* Others stand before it, recorded at the same time: it stays in line, empty. */
-        struct block *blocks = fence->blocks;
-        fence->blocks = NULL;
+        struct block_list blocks = fence->blocks;
+        fence->blocks = (struct block_list){0};
         blocks_become_reusable(blocks);
     }
 }
@@ -142,7 +143,8 @@ void fence_poll(struct allocator *a, int needed)
 }
 
 /* How long to wait for `fence` when `spent` of `budget` is gone. */
-static uint64_t patience(const struct allocator *a, const struct fence *fence, uint64_t spent, uint64_t budget)
+static uint64_t patience(const struct allocator *a, const struct fence *fence, uint64_t spent,
+                         uint64_t budget)
 {
     int own = fence->owner == a->ops->thread_id() && !fence->late;
     int behind = a->ops->now_ns() - fence->recorded_ns >= SLACK_NS;
@@ -161,7 +163,8 @@ struct block *fence_wait_for(struct allocator *a, uint64_t size, uint64_t budget
     uint64_t begin = a->ops->now_ns(), timeout;
     struct block *block = NULL;
     stats_count(a->stats, COUNTER_num_fence_waits, 1);
-    while (!block && a->pending && (timeout = patience(a, a->pending, a->ops->now_ns() - begin, budget_ns)) &&
+    while (!block && a->pending &&
+           (timeout = patience(a, a->pending, a->ops->now_ns() - begin, budget_ns)) &&
            ask(a, a->pending, timeout) == 0)
         block = pool_take(a, size);
     stats_count(a->stats, COUNTER_fence_wait_ns, a->ops->now_ns() - begin);
@@ -181,15 +184,14 @@ static void fence_recorded(struct allocator *a, struct fence *fence)
     stats_count(a->stats, COUNTER_num_fences, 1);
 }
 
-static void push(struct block **list, struct block *blocks)
+/* Moves all of `from` to the end of `to`. */
+static void append(struct block_list *to, struct block_list *from)
 {
-    struct block *last = blocks;
-    if (!blocks)
+    if (!from->first)
         return;
-    while (last->link)
-        last = last->link;
-    last->link = *list;
-    *list = blocks;
+    *(to->first ? &to->last->link : &to->first) = from->first;
+    to->last = from->last;
+    *from = (struct block_list){0};
 }
 
 /* Waits as the native free does. The blocks are sealed in `fence`, if there was memory for one. */
@@ -231,29 +233,26 @@ static int settle(struct allocator *a, struct fence *fence)
         return code > 0 ? code : 0;
     }
     unlink_recording(a, fence);
-    struct block *blocks = fence->blocks;
+    if (code == DEVICE_DEFERRED)
+        append(&a->deferred, &fence->blocks);
+    struct block_list blocks = fence->blocks;
     fence_spare(a, fence);
     if (code == 0)
         blocks_become_reusable(blocks);
-    else
-        push(code == DEVICE_DEFERRED ? &a->deferred : &a->lost, blocks);
     if (code > 0)
-        a->error = code;
+        a->error = code; /* its blocks are never reusable */
     return code > 0 ? code : 0;
 }
 
 int fence_free(struct allocator *a, struct block *block)
 {
     struct fence *fence = fence_make(a);
+    struct block_list freed = {block, block};
     block->link = NULL;
-    if (!fence) { /* no memory of the host: the next free's fence will stand for it too */
-        push(&a->deferred, block);
-        return 0;
-    }
-    /* Seal: from here on nothing joins. What a capture made wait is not younger. */
-    push(&block->link, a->deferred);
-    a->deferred = NULL;
-    fence->blocks = block;
+    append(&a->deferred, &freed); /* what a capture made wait is not younger */
+    if (!fence)
+        return 0; /* no memory of the host: the next free's fence will stand for it too */
+    append(&fence->blocks, &a->deferred); /* seal: from here on nothing joins */
     return settle(a, fence);
 }
 
@@ -261,12 +260,11 @@ void fence_flush_deferred(struct allocator *a)
 {
     struct fence *fence;
     /* Without events only a native free may wait, so there the next free takes them along. */
-    if (!a->deferred || a->no_events || a->domain->options.free_mode == FREE_STRICT ||
+    if (!a->deferred.first || a->no_events || a->domain->options.free_mode == FREE_STRICT ||
         !(fence = fence_make(a)))
         return;
     fence->late = 1;
-    fence->blocks = a->deferred;
-    a->deferred = NULL;
+    append(&fence->blocks, &a->deferred);
     settle(a, fence);
 }
 
@@ -301,12 +299,12 @@ void fence_forget_all(struct allocator *a)
     }
     for (struct fence *fence = a->recording; fence; fence = fence->next) {
         fence->state = FENCE_GONE;
-        fence->blocks = NULL;
+        fence->blocks = (struct block_list){0};
     }
     for (struct fence *fence = a->spare, *next; fence; fence = next) {
         next = fence->next;
         slab_give(&a->domain->fences, fence);
     }
     a->pending = a->pending_last = a->recording = a->spare = NULL;
-    a->deferred = a->lost = NULL;
+    a->deferred = (struct block_list){0};
 }

@@ -106,7 +106,8 @@ struct map_node *map_remove(struct map *map, uint64_t key)
     return NULL;
 }
 
-struct map_node *map_any(const struct map *map, int (*is)(const struct map_node *node, const void *context),
+struct map_node *map_any(const struct map *map,
+                         int (*is)(const struct map_node *node, const void *context),
                          const void *context)
 {
     for (uint64_t bucket = 0; bucket < map->buckets; bucket++)

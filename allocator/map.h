@@ -27,7 +27,8 @@ struct map_node *map_find(const struct map *map, uint64_t key);
 struct map_node *map_remove(struct map *map, uint64_t key);
 
 /* Some node for which `is` holds, or NULL; walks the whole map. */
-struct map_node *map_any(const struct map *map, int (*is)(const struct map_node *node, const void *context),
+struct map_node *map_any(const struct map *map,
+                         int (*is)(const struct map_node *node, const void *context),
                          const void *context);
 
 #endif

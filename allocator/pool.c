@@ -2,7 +2,9 @@
  * The rules are PyTorch's (c10/cuda/CUDACachingAllocator.cpp), to the byte: design/allocator.md. */
 #include <assert.h>
 
-#include "allocator/block.h"
+#include "allocator/domain.h"
+#include "allocator/pool.h"
+#include "allocator/segment.h"
 
 #define SMALL_MOST MIB /* kSmallSize */
 #define SMALL_REST 512 /* kMinBlockSize */

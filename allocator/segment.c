@@ -7,7 +7,9 @@
 #include <assert.h>
 #include <stddef.h>
 
-#include "allocator/block.h"
+#include "allocator/fence.h"
+#include "allocator/pool.h"
+#include "allocator/segment.h"
 
 #define SMALL_SEGMENT (2 * MIB) /* kSmallBuffer */
 #define LARGE_LEAST (10 * MIB)  /* kMinLargeAlloc: from here on a segment of its own */

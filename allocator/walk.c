@@ -1,7 +1,7 @@
 /* Listing all blocks, and checking that everything an allocator believes is true. */
 #include <stddef.h>
 
-#include "allocator/block.h"
+#include "allocator/domain.h"
 
 static const uint8_t shown_as[] = {
     [BLOCK_ALLOCATED] = SNAPSHOT_ALLOCATED,

@@ -90,8 +90,8 @@ static int fence_record(void *device, void **event)
     return unsupported(result) ? DEVICE_UNSUPPORTED : (int)result;
 }
 
-/* Without a capture a query needs no capture mode: the usual case costs one call. None may begin meanwhile, since a query
- * invalidates one in global mode. */
+/* Without a capture a query needs no capture mode: the usual case costs one call. None may begin
+ * meanwhile, since a query invalidates one in global mode. */
 static int fence_query(void *device, void *event)
 {
     struct visit visit;
@@ -152,19 +152,37 @@ static void fence_destroy(void *device, void *event)
     leave(&visit);
 }
 
-static int synchronize(void *device)
+/* The driver's own wait for a context invalidates every capture in it that is under way by then, in
+ * any mode: none may begin before it is over. */
+static int synchronize_alone(void *device)
 {
     struct visit visit;
     if (!capture_record_begin())
         return DEVICE_DEFERRED;
-    /* Not held over the wait: a capture that begins meanwhile finds the synchronise begun, as it may natively. */
-    capture_record_end();
     CUresult result = enter(device, &visit);
-    if (result != CUDA_SUCCESS)
-        return (int)result;
-    result = real()->cuCtxSynchronize();
-    leave(&visit);
+    if (result == CUDA_SUCCESS) {
+        result = real()->cuCtxSynchronize();
+        leave(&visit);
+    }
+    capture_record_end();
     return (int)result;
+}
+
+/* A wait for an event holds up nobody. */
+static int synchronize(void *device)
+{
+    static _Atomic int no_events;
+    void *event = NULL;
+    int code = no_events ? DEVICE_UNSUPPORTED : fence_record(device, &event);
+    if (code == DEVICE_UNSUPPORTED)
+        no_events = 1;
+    if (code == 0)
+        code = wait_for_ever(device, event);
+    else if (code != DEVICE_DEFERRED)
+        code = synchronize_alone(device);
+    if (event)
+        fence_destroy(device, event);
+    return code;
 }
 
 static int memory_free(void *device, uint64_t *bytes)

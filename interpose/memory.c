@@ -13,6 +13,21 @@ static uint64_t now_ns(void)
     return driver_ops.now_ns();
 }
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What would be free without us, when the driver says that `available` bytes are. */
+static uint64_t natively_free(const struct device_stats *stats, uint64_t available)
+{
+    uint64_t allocated = stats_current_all(stats, STAT_allocated_bytes);
+    uint64_t reserved = stats_current_all(stats, STAT_reserved_bytes);
+    uint64_t limit = stats_get(stats, COUNTER_memory_limit_bytes);
+    uint64_t native = available + (reserved > allocated ? reserved - allocated : 0);
+    return limit ? least(native, limit > allocated ? limit - allocated : 0) : native;
+}
+
 /* Notes in page why a request failed: what was there, and whether it would have fitted natively. */
 static void note_oom(const struct context *context, uint64_t bytes)
 {
@@ -30,7 +45,7 @@ static void note_oom(const struct context *context, uint64_t bytes)
     event->largest_allocatable_bytes = stats_get(stats, COUNTER_largest_allocatable_bytes);
     event->device_free_bytes = available;
     event->memory_limit_bytes = stats_get(stats, COUNTER_memory_limit_bytes);
-    event->native_would_fit = bytes <= available + event->reserved_bytes - event->allocated_bytes;
+    event->native_would_fit = bytes <= natively_free(stats, available);
     atomic_store(&event->time_ns, now_ns() - page->start_monotonic_ns);
 }
 
@@ -170,24 +185,13 @@ CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
     return others_ended(result, pointer, &known);
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 CUresult memory_info(size_t *available, size_t *total)
 {
     CUresult result = real()->cuMemGetInfo_v2(available, total);
     struct context *context;
     if (result != CUDA_SUCCESS || !process_serving() || !available || !(context = context_current()))
         return result;
-    const struct device_stats *stats = &context->row->stats;
-    uint64_t allocated = stats_current_all(stats, STAT_allocated_bytes);
-    uint64_t reserved = stats_current_all(stats, STAT_reserved_bytes);
-    uint64_t limit = stats_get(stats, COUNTER_memory_limit_bytes);
-    uint64_t native = *available + (reserved > allocated ? reserved - allocated : 0);
-    if (limit)
-        native = least(native, limit > allocated ? limit - allocated : 0);
+    uint64_t native = natively_free(&context->row->stats, *available);
     *available = total ? least(native, *total) : native;
     return result;
 }

@@ -79,6 +79,7 @@ static void carry_out(uint32_t request)
 {
     pthread_mutex_lock(&process->report_lock);
     if (process_serving()) {
+        domain_poll(process->domain); /* what has become reusable is shown so */
         if (request & REQUEST_EMPTY_CACHE) {
             uint64_t bytes = domain_empty_cache(process->domain, 0);
             snprintf(process->page->answer, sizeof process->page->answer, "%llu bytes given back",

@@ -38,7 +38,8 @@ def find_library():
             raise Failure(125, f"CACHALOT_LIBRARY={named} is not a file")
         return os.path.abspath(named)
     name = "libcachalot.so"
-    found = first_file(installed(f"lib/{name}", f"lib/*/{name}", f"lib64/{name}", f"build/{name}"))
+    found = first_file([os.path.join(HERE, name),
+                        *installed(f"lib/{name}", f"lib/*/{name}", f"lib64/{name}", f"build/{name}")])
     if found is None:
         raise Failure(125, f"{name} was not found beside {HERE}; build it (`meson setup build && "
                            "ninja -C build`) or set CACHALOT_LIBRARY")

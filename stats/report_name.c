@@ -121,7 +121,8 @@ static int is_replaceable(const char *text, const struct page *page)
     const json_t *writer = json_object_get(report, "process");
     int replaceable = 1;
     if (is_same_process(writer, page)) {
-        /* Of two reports the later one counts; but an exec keeps pid and start, and what went before it counts too. */
+        /* Of two reports the later one counts; but an exec keeps pid and start, and what went
+         * before it counts too. */
         replaceable = number_of(writer, "generation") == page->generation;
     } else if (number_of(writer, "pid") != 0) {
         const char *session = text_of(writer, "session");

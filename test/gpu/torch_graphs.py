@@ -27,8 +27,8 @@ def batches():
 def churn(step):
     """Work outside the graph, whose memory must never be the graph's."""
     held = [torch.full((1 + step * 4099 + i * 70001,), float(i), device="cuda") for i in range(8)]
-    total = sum(float(tensor.mean()) for tensor in held)
-    assert total == 28.0, total
+    for i, tensor in enumerate(held):
+        assert bool((tensor == float(i)).all()), i
     if step % 7 == 0:
         torch.cuda.empty_cache()
 

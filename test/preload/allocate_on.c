@@ -1,4 +1,5 @@
-/* Allocates, checks and frees until its input ends; prints how far it came only if something was wrong. */
+/* Allocates, checks and frees until its input ends; prints how far it came only if something was
+ * wrong. */
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,7 +11,9 @@ int main(void)
     void *block[32] = {0};
     unsigned char pattern[32], back[64], byte;
     unsigned random = 1;
-    OK(cudaFree(NULL));
+    OK(cudaMalloc(&block[0], 1000));
+    OK(cudaFree(block[0]));
+    block[0] = NULL;
     printf("ready\n");
     fflush(stdout);
     fcntl(0, F_SETFL, O_NONBLOCK);

@@ -1,5 +1,5 @@
-/* The driver by cuGetProcAddress. Arguments: its parameters (4 or 5), flags (0 or 2), and whether it is asked for
- * itself first (0 or 1). */
+/* The driver by cuGetProcAddress. Arguments: its parameters (4 or 5), flags (0 or 2), and whether
+ * it is asked for itself first (0 or 1). */
 #include <dlfcn.h>
 
 #include "functions.h"
@@ -11,7 +11,8 @@ static cuuint64_t flags;
 static void *find(const char *name)
 {
     void *function = NULL;
-    CUresult result = find5 ? find5(name, &function, 12000, flags, NULL) : find4(name, &function, 11030, flags);
+    CUresult result =
+        find5 ? find5(name, &function, 12000, flags, NULL) : find4(name, &function, 11030, flags);
     return result ? NULL : function;
 }
 

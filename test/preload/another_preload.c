@@ -1,4 +1,5 @@
-/* Somebody else's interposer: counts cuMemAlloc_v2 on its way to the next one, which it finds by ANOTHER_WAY. */
+/* Somebody else's interposer: counts cuMemAlloc_v2 on its way to the next one, which it finds by
+ * ANOTHER_WAY. */
 #include <dlfcn.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ static void *find_next(void)
 
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
-    CUresult (*next)(CUdeviceptr *, size_t) = (CUresult (*)(CUdeviceptr *, size_t))find_next();
+    CUresult (*next)(CUdeviceptr *, size_t) = (CUresult(*)(CUdeviceptr *, size_t))find_next();
     allocations++;
     CHECK(next && next != cuMemAlloc_v2 && ++depth == 1);
     CUresult result = next(pointer, bytes);

@@ -13,9 +13,22 @@ int main(void)
     SAY(cuMemFree(0x1000));
     SAY(cuMemFree(0));
     begin();
-    static const size_t sizes[] = {0, SIZE_MAX, SIZE_MAX - 1, SIZE_MAX - 511, SIZE_MAX - 512, SIZE_MAX - 2 * MIB + 1, SIZE_MAX - 2 * MIB,
-                                   SIZE_MAX / 2, SIZE_MAX / 2 + 1, SIZE_MAX / 2 - 511, (size_t)1 << 62, ((size_t)1 << 62) + 1,
-                                   ((size_t)1 << 62) - 1, (size_t)1 << 40, (size_t)8 << 30, ((size_t)8 << 30) + 1};
+    static const size_t sizes[] = {0,
+                                   SIZE_MAX,
+                                   SIZE_MAX - 1,
+                                   SIZE_MAX - 511,
+                                   SIZE_MAX - 512,
+                                   SIZE_MAX - 2 * MIB + 1,
+                                   SIZE_MAX - 2 * MIB,
+                                   SIZE_MAX / 2,
+                                   SIZE_MAX / 2 + 1,
+                                   SIZE_MAX / 2 - 511,
+                                   (size_t)1 << 62,
+                                   ((size_t)1 << 62) + 1,
+                                   ((size_t)1 << 62) - 1,
+                                   (size_t)1 << 40,
+                                   (size_t)8 << 30,
+                                   ((size_t)8 << 30) + 1};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         pointer = 0x77;
         CUresult result = cuMemAlloc(&pointer, sizes[i]);

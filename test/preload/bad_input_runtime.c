@@ -20,7 +20,8 @@ int main(void)
     SAY(pointer == NULL);
     TELL(cudaMalloc(NULL, 100));
     TELL(cudaMalloc(NULL, 0));
-    static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 511, SIZE_MAX - 2 * MIB, SIZE_MAX / 2 + 1, (size_t)1 << 62, (size_t)1 << 40};
+    static const size_t sizes[] = {SIZE_MAX,         SIZE_MAX - 511,  SIZE_MAX - 2 * MIB,
+                                   SIZE_MAX / 2 + 1, (size_t)1 << 62, (size_t)1 << 40};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         pointer = &pointer;
         TELL(cudaMalloc(&pointer, sizes[i]));

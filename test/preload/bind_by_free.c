@@ -1,4 +1,5 @@
-/* A thread's first call of the runtime makes the context current for it, also if that call is cudaFree. */
+/* A thread's first call of the runtime makes the context current for it, also if that call is
+ * cudaFree. */
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 

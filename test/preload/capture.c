@@ -1,5 +1,6 @@
-/* Memory comes and goes while a stream captures, as far as that is allowed natively; then the capture ends.
- * Arguments: mode (global, local, relaxed), begin (v1, v2, graph), end (end, destroy, invalidate, thread, context). */
+/* Memory comes and goes while a stream captures, as far as that is allowed natively; then the
+ * capture ends. Arguments: mode (global, local, relaxed), begin (v1, v2, graph), end (end, destroy,
+ * invalidate, thread, context). */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>

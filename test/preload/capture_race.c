@@ -1,5 +1,6 @@
-/* Threads allocate, launch and free all the while another captures; no capture may fail. In global mode the allocating
- * threads must say that they may (relaxed); then natively none does. Arguments: captures, and 1 for local mode. */
+/* Threads allocate, launch and free all the while another captures; no capture may fail. In global
+ * mode the allocating threads must say that they may (relaxed); then natively none does. Arguments:
+ * captures, and 1 for local mode. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -35,7 +36,8 @@ static void *capture(void *captures)
     OK(cuCtxSetCurrent(context));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (int i = 0; i < *(int *)captures && !stop; i++) {
-        OK(cuStreamBeginCapture(stream, local ? CU_STREAM_CAPTURE_MODE_THREAD_LOCAL : CU_STREAM_CAPTURE_MODE_GLOBAL));
+        OK(cuStreamBeginCapture(stream, local ? CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+                                              : CU_STREAM_CAPTURE_MODE_GLOBAL));
         OK(cachalot_sim_launch(stream, 1000, NULL, 0));
         if (cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS)
             OK(cuGraphDestroy(graph));

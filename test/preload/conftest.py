@@ -1,5 +1,5 @@
-"""Runs small programs on the simulated device, without and with the library in front of them. CACHALOT_BUILD
-names the folder of the built programs."""
+"""Runs small programs on the simulated device, without and with the library in front of them.
+CACHALOT_BUILD names the folder of the built programs."""
 
 import json
 import os
@@ -19,7 +19,8 @@ BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
 LIBRARY = BUILD / "libcachalot.so"
 PROGRAMS = BUILD / "test/preload"
 SIM = BUILD / "test/sim"
-VALIDATOR = jsonschema.Draft202012Validator(json.loads((ROOT / "stats/report.schema.json").read_text()))
+SCHEMA = json.loads((ROOT / "stats/report.schema.json").read_text())
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 COMMAND = [sys.executable, str(ROOT / "scripts/cachalot")]
 KIB, MIB = 1 << 10, 1 << 20
 OURS = ("CACHALOT_", "PYTORCH_", "LD_PRELOAD", "RANK")
@@ -90,7 +91,8 @@ class Place:
     def start(self, program, *arguments, preload=(LIBRARY,), prepare=None, **environment):
         """Starts a program with pipes; `prepare` is called in it before."""
         process = subprocess.Popen(self.words(program, arguments), cwd=self.work, text=True,
-                                   env=self.environment(preload, environment), stdin=subprocess.PIPE,
+                                   env=self.environment(preload,
+                                                        environment), stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    preexec_fn=prepare)
         self.running.append(process)
@@ -110,7 +112,7 @@ class Place:
         return self.run(program, *arguments, preload=(), **environment)
 
     def same(self, program, *arguments, code=0, **environment):
-        """Runs it natively and with the library: exit code and output must be equal, and as `code`."""
+        """Runs it natively and with the library: exit code (`code`) and output must be equal."""
         native = self.native(program, *arguments, **environment)
         ours = self.run(program, *arguments, **environment)
         assert (native.code, native.err) == (code, ""), native.err
@@ -136,7 +138,8 @@ class Place:
 
     def cachalot(self, *arguments, **environment):
         """The command, on this test's pages."""
-        done = subprocess.run([*COMMAND, *map(str, arguments)], cwd=self.work, capture_output=True, text=True,
+        done = subprocess.run([*COMMAND, *map(str, arguments)], cwd=self.work, capture_output=True,
+                              text=True,
                               env=self.environment((), environment), timeout=60, check=False)
         return Done(done.returncode, done.stdout, done.stderr)
 

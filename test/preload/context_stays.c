@@ -1,4 +1,5 @@
-/* Calls that do not end a context: a release that is not the last, a destroy that the driver refuses. */
+/* Calls that do not end a context: a release that is not the last, a destroy that the driver
+ * refuses. */
 #include "driver_case.h"
 
 int main(void)

@@ -1,5 +1,5 @@
-/* Several contexts on one device: memory of each is freed while another or none is current; then more contexts than we
- * keep books for. Argument: how many. */
+/* Several contexts on one device: memory of each is freed while another or none is current; then
+ * more contexts than we keep books for. Argument: how many. */
 #include "driver_case.h"
 
 static CUcontext create(void)

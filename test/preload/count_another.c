@@ -8,7 +8,8 @@ int main(int count, char **argument)
     CUresult (*allocate)(CUdeviceptr *, size_t) = cuMemAlloc;
     CUdeviceptr pointer;
     if (count > 1)
-        allocate = (CUresult (*)(CUdeviceptr *, size_t))dlsym(dlopen("libcuda.so.1", RTLD_NOW), argument[1]);
+        allocate = (CUresult(*)(CUdeviceptr *, size_t))dlsym(dlopen("libcuda.so.1", RTLD_NOW),
+                                                             argument[1]);
     begin();
     for (int i = 0; i < 6; i++)
         OK(allocate(&pointer, 1000));

@@ -1,4 +1,5 @@
-/* Three devices: memory of each is freed while another is current, and by a thread that has no context. */
+/* Three devices: memory of each is freed while another is current, and by a thread that has no
+ * context. */
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
-/* Frees while the driver refuses what we ask of it for ourselves. Prints what each free and each later request gives.
- * Arguments: frees. */
+/* Frees while the driver refuses what we ask of it for ourselves. Prints what each free and each
+ * later request gives. Arguments: frees. */
 #include "driver_case.h"
 
 int main(int count, char **argument)

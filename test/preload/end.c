@@ -39,8 +39,10 @@ int main(int count, char **argument)
     WAY("return", return 3)
     WAY("exit", exit(4))
     WAY("exit from a thread", OK(pthread_create(&thread, NULL, exit_from_here, NULL)); pause())
-    WAY("end of the main thread", pthread_create(&thread, NULL, exit_from_here, NULL); pthread_exit(NULL))
-    WAY("threads alive", for (int i = 0; i < 4; i++) OK(pthread_create(&thread, NULL, go_on, NULL)); usleep(20000); exit(5))
+    WAY("end of the main thread", pthread_create(&thread, NULL, exit_from_here, NULL);
+        pthread_exit(NULL))
+    WAY("threads alive", for (int i = 0; i < 4; i++) OK(pthread_create(&thread, NULL, go_on, NULL));
+        usleep(20000); exit(5))
     WAY("_exit", _exit(6))
     WAY("quick_exit", quick_exit(8))
     WAY("abort", abort())

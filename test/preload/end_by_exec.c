@@ -1,4 +1,5 @@
-/* 2 requests, then another program in this process: itself (with one less to go), or another by exec, vfork or spawn. */
+/* 2 requests, then another program in this process: itself (with one less to go), or another by
+ * exec, vfork or spawn. */
 #include <cuda_runtime_api.h>
 #include <spawn.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* Forked children: of a process that uses CUDA already (they cannot), or that does not yet. Arguments: when the parent
- * begins (before or after the fork), and what the child does (exit, _exit, use; clone: exit, made without fork). */
+/* Forked children: of a process that uses CUDA already (they cannot), or that does not yet.
+ * Arguments: when the parent begins (before or after the fork), and what the child does (exit,
+ * _exit, use; clone: exit, made without fork). */
 #include <cuda_runtime_api.h>
 #include <signal.h>
 #include <string.h>
@@ -18,7 +19,8 @@ int main(int count, char **argument)
         OK(cudaMalloc(&block, 1000));
     fflush(stdout);
     for (int i = 0; i < 3; i++) {
-        pid_t child = strcmp(argument[2], "clone") ? fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+        pid_t child =
+            strcmp(argument[2], "clone") ? fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
         if (child == 0) {
             if (strcmp(argument[2], "_exit") == 0)
                 _exit(3);

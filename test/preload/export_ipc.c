@@ -1,5 +1,5 @@
-/* IPC handles of the first and the second block of a size, after N others were exported, and where they lie in what
- * the peer would map. Arguments: KiB of a block. */
+/* IPC handles of the first and the second block of a size, after N others were exported, and where
+ * they lie in what the peer would map. Arguments: KiB of a block. */
 #include <string.h>
 
 #include "driver_case.h"
@@ -9,7 +9,8 @@ static void export(CUdeviceptr pointer)
     CUipcMemHandle handle;
     uint64_t base;
     CUresult result = cuIpcGetMemHandle(&handle, pointer);
-    memcpy(&base, handle.reserved + 8, sizeof base); /* the simulated device's handles say it there */
+    memcpy(&base, handle.reserved + 8,
+           sizeof base); /* the simulated device's handles say it there */
     printf("export: %d, offset %lld\n", result, result ? 0 : (long long)(pointer - base));
 }
 

@@ -20,7 +20,8 @@ static void say_all(void)
     for (struct dirent *entry; (entry = readdir(directory));) {
         int length = (int)readlinkat(dirfd(directory), entry->d_name, text, sizeof text - 1);
         if (length > 0 && !strchr(text, '[') && !strstr(text, "/proc/"))
-            printf("fd %s: %s\n", entry->d_name, strncmp(text, "pipe", length < 4 ? 0 : 4) ? "a file" : "a pipe");
+            printf("fd %s: %s\n", entry->d_name,
+                   strncmp(text, "pipe", length < 4 ? 0 : 4) ? "a file" : "a pipe");
     }
     closedir(directory);
     mode_t mask = umask(0);
@@ -29,7 +30,8 @@ static void say_all(void)
     printf("cwd %s, locale %s\n", getcwd(text, sizeof text), setlocale(LC_ALL, NULL));
     for (int number = 1; number < NSIG; number++) {
         struct sigaction action;
-        if (number != SIGUSR1 && sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_DFL)
+        if (number != SIGUSR1 && sigaction(number, NULL, &action) == 0 &&
+            action.sa_handler != SIG_DFL)
             printf("signal %d is handled\n", number);
     }
     sigset_t blocked;

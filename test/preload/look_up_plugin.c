@@ -1,4 +1,5 @@
-/* A plugin linked to the driver, loaded with RTLD_LOCAL: RTLD_DEFAULT searches its own scope too. */
+/* A plugin linked to the driver, loaded with RTLD_LOCAL: RTLD_DEFAULT searches its own scope too.
+ */
 #include <dlfcn.h>
 
 #include "driver_case.h"
@@ -7,7 +8,7 @@ int run(void);
 int run(void)
 {
     CUresult (*allocate)(CUdeviceptr *, size_t) =
-        (CUresult (*)(CUdeviceptr *, size_t))dlsym(RTLD_DEFAULT, "cuMemAlloc_v2");
+        (CUresult(*)(CUdeviceptr *, size_t))dlsym(RTLD_DEFAULT, "cuMemAlloc_v2");
     CUdeviceptr pointer;
     begin();
     SAY(allocate != NULL);

@@ -1,4 +1,5 @@
-/* What cuMemGetInfo answers while memory comes and goes, in sizes that the driver does not round. */
+/* What cuMemGetInfo answers while memory comes and goes, in sizes that the driver does not round.
+ */
 #include "driver_case.h"
 
 static void say(const char *when)

@@ -1,4 +1,5 @@
-/* Every kind of memory that goes past the cache, made and ended; 1 MiB each. With an argument: made only. */
+/* Every kind of memory that goes past the cache, made and ended; 1 MiB each. With an argument: made
+ * only. */
 #include "driver_case.h"
 
 static void arrays(int end)

@@ -1,4 +1,5 @@
-/* Fills a device of 64 MiB with freed memory, then takes 48 MiB (or what fails by itself) in another way. */
+/* Fills a device of 64 MiB with freed memory, then takes 48 MiB (or what fails by itself) in
+ * another way. */
 #include <string.h>
 
 #include "driver_case.h"
@@ -44,7 +45,8 @@ static CUresult take(const char *what)
     WAY("pitch", cuMemAllocPitch(&pointer, &pitch, MIB, 48, 4))
     WAY("managed", cuMemAllocManaged(&pointer, 48 * MIB, CU_MEM_ATTACH_GLOBAL))
     WAY("async", cuMemAllocAsync(&pointer, 48 * MIB, NULL))
-    WAY("from pool", cuMemPoolCreate(&pool, &pool_shape) ?: cuMemAllocFromPoolAsync(&pointer, 48 * MIB, pool, NULL))
+    WAY("from pool", cuMemPoolCreate(&pool, &pool_shape)
+                         ?: cuMemAllocFromPoolAsync(&pointer, 48 * MIB, pool, NULL))
     WAY("array", cuArrayCreate(&array, &flat))
     WAY("3D array", cuArray3DCreate(&array, &deep))
     WAY("mipmapped", cuMipmappedArrayCreate(&mipmapped, &levels, 2))

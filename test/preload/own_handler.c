@@ -1,4 +1,5 @@
-/* A program that uses SIGUSR1 itself, from before CUDA begins or from later; with SA_SIGINFO or without. */
+/* A program that uses SIGUSR1 itself, from before CUDA begins or from later; with SA_SIGINFO or
+ * without. */
 #include <cuda_runtime_api.h>
 #include <signal.h>
 #include <string.h>

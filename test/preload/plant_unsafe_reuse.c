@@ -1,5 +1,5 @@
-/* A bug, in a library of the tests only: whoever asks about a fence hears that it has passed. Random work must find it.
- * The linker (--wrap) puts this in the place of driver_ops. */
+/* A bug, in a library of the tests only: whoever asks about a fence hears that it has passed.
+ * Random work must find it. The linker (--wrap) puts this in the place of driver_ops. */
 #define driver_ops __wrap_driver_ops
 #include "interpose/driver.h"
 

@@ -1,5 +1,6 @@
-/* Random work on streams of every kind, freed right after it was launched, as natively cudaFree allows. The device ends
- * the process if two owners' work meets. Arguments: seed, threads, operations of each. */
+/* Random work on streams of every kind, freed right after it was launched, as natively cudaFree
+ * allows. The device ends the process if two owners' work meets. Arguments: seed, threads,
+ * operations of each. */
 #include <pthread.h>
 
 #include "driver_case.h"
@@ -65,7 +66,8 @@ static void *work(void *number)
         if (dice(&state, 1024) == 0) {
             unsigned k = 3 + dice(&state, STREAMS - 3);
             OK(cuStreamDestroy(state.stream[k]));
-            OK(cuStreamCreate(&state.stream[k], k % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
+            OK(cuStreamCreate(&state.stream[k],
+                              k % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
         }
     }
     for (int i = 0; i < HELD; i++)

@@ -1,4 +1,5 @@
-/* A kernel spins until the host says so, and the host allocates before it does: this may not wait for it. */
+/* A kernel spins until the host says so, and the host allocates before it does: this may not wait
+ * for it. */
 #include <pthread.h>
 #include <string.h>
 

@@ -1,14 +1,17 @@
-"""What is refused natively is refused with the same codes; what is wrong in our own settings is one warning."""
+"""What is refused natively is refused with the same codes; a bad setting of ours is one warning."""
 
 import os
 import subprocess
 
 import pytest
 
-from conftest import LIBRARY, load
+from conftest import LIBRARY, PROGRAMS, load
 
-BAD_OPTIONS = ["nonsense:1", "max_split_size_mb:19", "max_split_size_mb:x", "max_split_size_mb", "memory_limit_mb:-1",
-               "garbage_collection_threshold:2", "free_mode:never", "ipc:maybe", "cache:perhaps", ":", "[", "max_split_size_mb:",
+BAD_OPTIONS = ["nonsense:1", "max_split_size_mb:19", "max_split_size_mb:x", "max_split_size_mb",
+               "memory_limit_mb:-1",
+               "garbage_collection_threshold:2", "free_mode:never", "ipc:maybe", "cache:perhaps",
+               ":",
+               "[", "max_split_size_mb:",
                "roundup_power2_divisions:[1:2", "per_process_memory_fraction:1.5", "x" * 3000]
 
 
@@ -19,7 +22,8 @@ def test_driver(place):
     assert report.totals["requests"] == report.totals["frees"]
 
 
-@pytest.mark.parametrize("way", [{}, {"CACHALOT_CONF": "cache:off"}, {"CACHALOT_CONF": "free_mode:strict"},
+@pytest.mark.parametrize("way", [{}, {"CACHALOT_CONF": "cache:off"},
+                                 {"CACHALOT_CONF": "free_mode:strict"},
                                  {"CACHALOT_CONF": "roundup_power2_divisions:8"}])
 def test_driver_with_options(place, way):
     place.same("bad_input_driver", **way)
@@ -42,20 +46,24 @@ def test_bad_options(place, option):
     os.unlink(next(place.work.glob("*.json")))
     bad = place.report("allocate_130", CACHALOT_CONF=option)
     assert bad.totals["warnings"] == sum(bad.warnings.values()) == 1, bad.warnings
-    assert {k: v["value"] for k, v in bad["config"].items()} == {k: v["value"] for k, v in good["config"].items()}
+    assert {k: v["value"] for k, v in bad["config"].items()} == {k: v["value"] for k,
+                                                                 v in good["config"].items()}
 
 
 def test_a_bad_option_does_not_spoil_the_others(place):
-    report = place.report("allocate_130", CACHALOT_CONF="max_split_size_mb:64,nonsense:1,free_mode:strict")
+    report = place.report("allocate_130",
+                          CACHALOT_CONF="max_split_size_mb:64,nonsense:1,free_mode:strict")
     assert report["config"]["max_split_size_mb"] == {"value": "64", "source": "CACHALOT_CONF"}
     assert report["config"]["free_mode"]["value"] == "strict"
     assert report.totals["warnings"] == 1
 
 
 def test_the_variable_of_pytorch(place):
-    pytorch = "max_split_size_mb:64,garbage_collection_threshold:0.5,backend:cudaMallocAsync,expandable_segments:True"
+    pytorch = ("max_split_size_mb:64,garbage_collection_threshold:0.5,backend:cudaMallocAsync,"
+               "expandable_segments:True")
     report = place.report("allocate_130", PYTORCH_CUDA_ALLOC_CONF=pytorch)
-    assert report["config"]["max_split_size_mb"] == {"value": "64", "source": "PYTORCH_CUDA_ALLOC_CONF"}
+    assert report["config"]["max_split_size_mb"] == {"value": "64",
+                                                     "source": "PYTORCH_CUDA_ALLOC_CONF"}
     assert report["config"]["free_mode"]["source"] == "default"
     assert report.totals["warnings"] == 0
 
@@ -73,14 +81,16 @@ def test_output_directories_are_made(place):
 
 
 def test_output_pattern(place):
-    place.same("allocate_130", CACHALOT_OUTPUT="%%-%e-%r-%q{WHO}-%h-%n-%t.json", RANK="3", WHO="../me")
+    place.same("allocate_130", CACHALOT_OUTPUT="%%-%e-%r-%q{WHO}-%h-%n-%t.json", RANK="3",
+               WHO="../me")
     (name,) = [path.name for path in place.work.iterdir()]
     assert name.startswith("%-allocate_130-3-") and "me-" in name and name.endswith(".json")
     assert f"-{os.uname().nodename}-" in name
     load(place.work / name)
 
 
-@pytest.mark.parametrize("pattern", ["x-%Q.json", "%", "%q{", "r" * 300 + "/r.json", "r/" * 3000 + "r.json"],
+@pytest.mark.parametrize("pattern", ["x-%Q.json", "%", "%q{", "r" * 300 + "/r.json",
+                                     "r/" * 3000 + "r.json"],
                          ids=lambda pattern: pattern[:9])
 def test_output_pattern_that_is_wrong(place, pattern):
     report = place.report("allocate_130", CACHALOT_OUTPUT=pattern)
@@ -101,9 +111,10 @@ def test_output_that_cannot_be_written(place, output):
 
 
 def test_full_disk(place):
-    """RLIMIT_FSIZE stands for it: nothing of a report is left, no signal kills the program, the page is nameless."""
+    """RLIMIT_FSIZE: no part of a report is left, no signal kills, no page has a file."""
     native = place.native("allocate_130")
-    ours = place.run("/bin/bash", "-c", f"ulimit -f 4; LD_PRELOAD={LIBRARY} {place.words('allocate_130', ())[0]}", preload=())
+    limited = f"ulimit -f 4; LD_PRELOAD={LIBRARY} {PROGRAMS}/allocate_130"
+    ours = place.run("/bin/bash", "-c", limited, preload=())
     assert (ours.code, ours.out, ours.err) == (0, native.out, "")
     assert list(place.work.iterdir()) == [] and place.left_pages() == []
 

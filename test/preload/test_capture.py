@@ -1,4 +1,4 @@
-"""Stream captures: none that is valid natively is invalidated by us, and what is freed meanwhile comes back."""
+"""Stream captures: none that is valid natively is spoiled; what is freed meanwhile comes back."""
 
 import time
 
@@ -13,8 +13,10 @@ MODES = ["global", "local", "relaxed"]
 def test_capture(place, mode, begin, end):
     report = place.report("capture", mode, begin, end)
     requests = 7 + (mode == "relaxed")
-    assert (report.totals["requests"], report.totals["frees"]) == (requests, 3 + 2 * (mode == "relaxed"))
-    # 1 small, 3 blocks, and one (relaxed: two) while nothing freed could be had; after the capture all are hits.
+    assert (report.totals["requests"], report.totals["frees"]) == (requests,
+                                                                   3 + 2 * (mode == "relaxed"))
+    # 1 small, 3 blocks, and one (relaxed: two) while nothing freed could be had; after the
+    # capture all are hits.
     assert report.totals["device_alloc"] == 5 + (mode == "relaxed")
     assert report.totals["hits"] == 2
     assert report.totals["active_bytes"] == report.totals["allocated_bytes"]
@@ -37,7 +39,8 @@ def test_capture_with_an_old_driver(place, mode):
 
 
 @pytest.mark.parametrize("local", [0, 1])
-@pytest.mark.parametrize("way", [{}, {"CACHALOT_CONF": "free_mode:strict"}, {"CACHALOT_SIM_DRIVER": "12040"}])
+@pytest.mark.parametrize("way", [{}, {"CACHALOT_CONF": "free_mode:strict"},
+                                 {"CACHALOT_SIM_DRIVER": "12040"}])
 def test_captures_while_threads_allocate(place, local, way):
     assert place.same("capture_race", 3000, local, **way).value("failed") == 0
 

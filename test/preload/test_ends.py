@@ -9,7 +9,8 @@ import pytest
 from conftest import PROGRAMS, load
 
 WHOLE = {"return": 3, "exit": 4, "exit from a thread": 7, "end of the main thread": 7}
-CUT = {"_exit": 6, "quick_exit": 8, "abort": -signal.SIGABRT, "term": -signal.SIGTERM, "kill": -signal.SIGKILL,
+CUT = {"_exit": 6, "quick_exit": 8, "abort": -signal.SIGABRT, "term": -signal.SIGTERM,
+       "kill": -signal.SIGKILL,
        "segv": -signal.SIGSEGV}
 
 
@@ -85,8 +86,9 @@ def test_forked_children(place, when, what):
     assert place.left_pages() == []
 
 
-def test_frees_at_exit(place):
-    report = place.report("free_at_exit")
+@pytest.mark.parametrize("by", [(), ("driver",)])
+def test_frees_at_exit(place, by):
+    report = place.report("free_at_exit", *by)
     # 3 blocks and what the handler made after CUDA began took: the others came when we had ended.
     assert report.totals["leaked_blocks"] == 0
     assert report.counter("num_late_frees") == 2
@@ -110,7 +112,8 @@ def test_switched_off(place, variables):
     assert list(place.work.iterdir()) == [] and place.left_pages() == []
 
 
-@pytest.mark.parametrize("variables", [{"CACHALOT_DISABLE": "0"}, {"CACHALOT_DISABLE": ""}, {"CACHALOT_ONLY": "alloc*_130"}])
+@pytest.mark.parametrize("variables", [{"CACHALOT_DISABLE": "0"}, {"CACHALOT_DISABLE": ""},
+                                       {"CACHALOT_ONLY": "alloc*_130"}])
 def test_not_switched_off(place, variables):
     check(place.report("allocate_130", **variables), 6, 5)
 
@@ -146,7 +149,8 @@ def test_pages_are_private(place):
 
 def test_output_lies_where_the_program_started(place):
     """Also when the program goes elsewhere."""
-    script = f"import ctypes, os; os.chdir('/'); ctypes.CDLL('{PROGRAMS}/liballocate_plugin_130.so').run()"
+    script = ("import ctypes, os; os.chdir('/'); "
+              f"ctypes.CDLL('{PROGRAMS}/liballocate_plugin_130.so').run()")
     place.run(sys.executable, "-c", script, CACHALOT_OUTPUT=str(place.work / "%e.json"))
     (path,) = place.work.iterdir()
     assert load(path)["totals"]["requests"] == 6

@@ -76,7 +76,8 @@ def test_no_signal(place):
     assert process.wait(10) == -signal.SIGUSR1
 
 
-@pytest.mark.parametrize("name, number", [("USR2", signal.SIGUSR2), ("SIGUSR2", signal.SIGUSR2), ("usr2", signal.SIGUSR2),
+@pytest.mark.parametrize("name, number", [("USR2", signal.SIGUSR2), ("SIGUSR2", signal.SIGUSR2),
+                                          ("usr2", signal.SIGUSR2),
                                           ("40", 40), ("PROF", signal.SIGPROF)])
 def test_another_signal(place, name, number):
     process = ready(place, CACHALOT_SIGNAL=name)
@@ -141,7 +142,8 @@ def test_run_of_what_is_killed(place):
     done = place.cachalot("run", "--summary", PROGRAMS / "end", "kill")
     assert done.code == -signal.SIGKILL
     report = place.only_report()
-    assert (report["kind"], report["exit"]["reason"], report["exit"]["signal"]) == ("harvest", "killed", 9)
+    assert (report["kind"], report["exit"]["reason"], report["exit"]["signal"]) == ("harvest",
+                                                                                    "killed", 9)
     assert place.left_pages() == []
 
 
@@ -150,7 +152,8 @@ def test_run_of_a_whole_family(place):
                           f"{PROGRAMS}/allocate_130 & {PROGRAMS}/allocate_static & wait")
     assert done.code == 0
     reports = [load(path) for path in place.work.glob("r*.json")]
-    assert sorted(os.path.basename(report["process"]["exe"]) for report in reports) == ["allocate_130", "allocate_static"]
+    assert sorted(os.path.basename(report["process"]["exe"])
+                  for report in reports) == ["allocate_130", "allocate_static"]
     assert len({report["process"]["session"] for report in reports}) == 1
 
 

@@ -1,5 +1,5 @@
-"""When freed memory is handed out again. The simulated device ends a program whose unordered work meets in the same bytes,
-so a stress that ends well had no two owners of a byte."""
+"""When freed memory is handed out again. The simulated device ends a program whose unordered work
+meets in the same bytes, so a stress that ends well had no two owners of a byte."""
 
 import pytest
 
@@ -10,7 +10,8 @@ UNSAFE = BUILD / "test/preload/libcachalot_unsafe.so"
 SPINS = ["free", "used", "another"]
 
 
-@pytest.mark.parametrize("seed, threads, operations", [(1, 1, 60000), (2, 1, 60000), (3, 3, 30000), (4, 8, 8000)])
+@pytest.mark.parametrize("seed, threads, operations", [(1, 1, 60000), (2, 1, 60000), (3, 3, 30000),
+                                                       (4, 8, 8000)])
 def test_stress(place, seed, threads, operations):
     ours = place.run("reuse_stress", seed, threads, operations, **MANUAL)
     assert (ours.code, ours.out, ours.err) == (0, "cachalot_sim_unfinished(): 0\n", "")
@@ -22,14 +23,16 @@ def test_stress(place, seed, threads, operations):
 
 
 def test_stress_when_memory_is_short(place):
-    ours = place.run("reuse_stress", 5, 3, 8000, CACHALOT_SIM_CAPACITY="400M", CACHALOT_CONF="memory_limit_mb:360", **MANUAL)
+    ours = place.run("reuse_stress", 5, 3, 8000, CACHALOT_SIM_CAPACITY="400M",
+                     CACHALOT_CONF="memory_limit_mb:360", **MANUAL)
     assert (ours.code, ours.err) == (0, "")
     report = place.only_report()
     assert report.totals["requests"] == report.totals["frees"]
     assert report.totals["peak_reserved_bytes"] <= 360 * MIB
 
 
-@pytest.mark.parametrize("way", [{"CACHALOT_CONF": "free_mode:strict"}, {"CACHALOT_SIM_DRIVER": "12040"}])
+@pytest.mark.parametrize("way", [{"CACHALOT_CONF": "free_mode:strict"},
+                                 {"CACHALOT_SIM_DRIVER": "12040"}])
 def test_stress_with_frees_that_wait(place, way):
     ours = place.run("reuse_stress", 6, 3, 5000, **MANUAL, **way)
     assert (ours.code, ours.err) == (0, "")
@@ -48,7 +51,8 @@ def test_stress_is_right_natively(place):
     assert (native.code, native.err) == (0, "")
 
 
-@pytest.mark.parametrize("way", [{}, {"CACHALOT_CONF": "free_mode:strict"}, {"CACHALOT_SIM_DRIVER": "12040"}])
+@pytest.mark.parametrize("way", [{}, {"CACHALOT_CONF": "free_mode:strict"},
+                                 {"CACHALOT_SIM_DRIVER": "12040"}])
 @pytest.mark.parametrize("spin", SPINS)
 def test_a_spinning_kernel_is_not_waited_for(place, spin, way):
     ours = place.run("spin", spin, timeout=15, **way)
@@ -56,7 +60,8 @@ def test_a_spinning_kernel_is_not_waited_for(place, spin, way):
     assert (native.code, ours.code, ours.out, ours.err) == (0, 0, native.out, "")
 
 
-@pytest.mark.parametrize("way", [{"CACHALOT_CONF": "memory_limit_mb:32"}, {"CACHALOT_SIM_CAPACITY": "33M"}])
+@pytest.mark.parametrize("way", [{"CACHALOT_CONF": "memory_limit_mb:32"},
+                                 {"CACHALOT_SIM_CAPACITY": "33M"}])
 @pytest.mark.parametrize("spin", ["free", "used"])
 def test_a_spinning_kernel_is_not_waited_for_when_memory_is_short(place, spin, way):
     ours = place.run("spin", spin, timeout=15, **way)
@@ -73,8 +78,10 @@ def test_another_threads_free_while_a_kernel_spins_and_memory_is_short(place):
 
 
 def test_a_fence_that_cannot_be_recorded_loses_nothing(place):
-    for failing in ("cuCtxRecordEvent:3", "cuCtxRecordEvent:1+:999", "cuEventCreate:1", "cuEventCreate:2+", "cuEventQuery:1",
-                    "cuEventQuery:1+", "cuCtxRecordEvent:1+:801", "cuThreadExchangeStreamCaptureMode:1+"):
+    for failing in ("cuCtxRecordEvent:3", "cuCtxRecordEvent:1+:999", "cuEventCreate:1",
+                    "cuEventCreate:2+", "cuEventQuery:1",
+                    "cuEventQuery:1+", "cuCtxRecordEvent:1+:801",
+                    "cuThreadExchangeStreamCaptureMode:1+"):
         place.same("driver_errors", 20, CACHALOT_SIM_FAIL=failing)
         report = place.reports()[-1]
         assert (report.totals["requests"], report.totals["frees"]) == (20, 20), failing
@@ -82,8 +89,9 @@ def test_a_fence_that_cannot_be_recorded_loses_nothing(place):
 
 
 def test_an_error_of_the_program_shows_in_its_free(place):
-    """Work that failed: natively the free returns its error, and so does every call from then on."""
-    failing = {"CACHALOT_SIM_FAIL": "cuCtxRecordEvent:3+:700,cuCtxSynchronize:1+:700,cuMemFree_v2:1+:700,cuMemAlloc_v2:2+:700"}
+    """Work that failed: natively the free returns its error, as does every call from then on."""
+    failing = {"CACHALOT_SIM_FAIL": "cuCtxRecordEvent:3+:700,cuCtxSynchronize:1+:700,"
+               "cuMemFree_v2:1+:700,cuMemAlloc_v2:2+:700"}
     ours = place.run("driver_errors", 5, **failing)
     lines = [line for line in ours.out.splitlines() if "cuMem" in line]
     assert lines[5] == "cuMemFree(block): 700"

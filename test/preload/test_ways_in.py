@@ -41,10 +41,12 @@ def check(report, requests=6, frees=5):
     assert report.totals["double_frees"] == 0
     assert report["coverage"]["status"] == "full"
     counters = report["coverage"]["counters"]
-    assert (counters["forwarded_allocations"], counters["unseen_frees"], counters["init_calls"]) == (0, 0, 1)
+    assert (counters["forwarded_allocations"], counters["unseen_frees"],
+            counters["init_calls"]) == (0, 0, 1)
 
 
-@pytest.mark.parametrize("program", ["allocate_130", "allocate_static", "allocate_113", "allocate_112",
+@pytest.mark.parametrize("program", ["allocate_130", "allocate_static", "allocate_113",
+                                     "allocate_112",
                                      "allocate_driver"])
 def test_linked(place, program):
     report = place.report(program)
@@ -58,7 +60,8 @@ def test_dlopen_and_dlsym(place):
     assert (report["others"]["pool"]["allocated"], report["others"]["pool"]["freed"]) == (1, 1)
 
 
-@pytest.mark.parametrize("parameters, flags, itself", [(4, 0, 0), (4, 0, 1), (5, 0, 0), (5, 0, 1), (5, 0, 3), (5, 2, 1),
+@pytest.mark.parametrize("parameters, flags, itself", [(4, 0, 0), (4, 0, 1), (5, 0, 0), (5, 0, 1),
+                                                       (5, 0, 3), (5, 2, 1),
                                                        (4, 2, 0)])
 def test_cuGetProcAddress(place, parameters, flags, itself):
     report = place.report("allocate_proc_address", parameters, flags, itself)
@@ -97,17 +100,20 @@ def test_names_and_errors_of_look_ups_when_disabled(place):
 
 
 @pytest.mark.parametrize("way", ["next", "handle"])
-@pytest.mark.parametrize("order", [(ANOTHER, LIBRARY), (LIBRARY, ANOTHER)], ids=["before us", "after us"])
+@pytest.mark.parametrize("order", [(ANOTHER, LIBRARY), (LIBRARY, ANOTHER)], ids=["before us",
+                                                                                 "after us"])
 def test_another_interposer_of_linked_calls(place, order, way):
     native = place.run("count_another", preload=(ANOTHER,), ANOTHER_WAY=way)
     ours = place.run("count_another", preload=order, ANOTHER_WAY=way)
     assert (native.code, native.value(SEEN)) == (0, 6)
-    # One that stands behind us is passed by: what is served never gets there, and our own calls are no program's.
+    # One that stands behind us is passed by: what is served never gets there, and our own calls
+    # are no program's.
     assert (ours.code, ours.value(SEEN), ours.err) == (0, 6 if order[0] == ANOTHER else 0, "")
     check(place.only_report(), 6, 0)
 
 
-@pytest.mark.parametrize("order", [(ANOTHER, LIBRARY), (LIBRARY, ANOTHER)], ids=["before us", "after us"])
+@pytest.mark.parametrize("order", [(ANOTHER, LIBRARY), (LIBRARY, ANOTHER)], ids=["before us",
+                                                                                 "after us"])
 def test_another_interposer_of_names_looked_up(place, order):
     native = place.run("count_another", "cuMemAlloc_v2", preload=(ANOTHER,))
     ours = place.run("count_another", "cuMemAlloc_v2", preload=order)
@@ -123,7 +129,7 @@ def test_another_interposer_of_dlsym_behind_us(place):
 
 
 def test_another_interposer_of_dlsym_before_us_is_said(place):
-    """It takes libc's dlsym by its version, so look-ups pass us by: no harm, and the report says so."""
+    """It takes libc's dlsym by its version, so look-ups pass us by: no harm, and it is said."""
     native = place.native("allocate_static")
     ours = place.run("allocate_static", preload=(ANOTHER_DLSYM, LIBRARY))
     assert (ours.code, ours.out, ours.err) == (native.code, native.out, "")

@@ -39,6 +39,11 @@ uint64_t fake_clock(void)
     return atomic_load(&now);
 }
 
+void fake_advance(uint64_t ns)
+{
+    atomic_fetch_add(&now, ns);
+}
+
 static void fail(const char *why)
 {
     fprintf(stderr, "fake device: %s\n", why);

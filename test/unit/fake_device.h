@@ -41,5 +41,6 @@ void fake_call_as(uint64_t thread);
 
 /* The clock stands still but for waits; each look at it takes one ns. */
 uint64_t fake_clock(void);
+void fake_advance(uint64_t ns);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "allocator/allocator.h"
-#include "allocator/block.h"
+#include "allocator/domain.h"
 #include "fake_device.h"
 
 static struct device_stats stats;

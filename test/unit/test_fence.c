@@ -278,100 +278,6 @@ static void a_mark_that_fails_alone_is_a_wait(void **state)
     assert_int_equal(take(BLOCK), block);
 }
 
-/* Waiting for a mark up to what growing would cost, and growing when that was in vain. */
-static void pass_while_waiting(struct fake_device *device, enum fake_call call, int after)
-{
-    if (call == FAKE_WAIT && !after)
-        device->passed = device->recorded;
-}
-
-static void a_short_wait_saves_growing(void **state)
-{
-    (void)state;
-    work_goes_on();
-    uint64_t block = take(BLOCK);
-    give(block);
-    w.device.meanwhile = pass_while_waiting;
-    assert_int_equal(take(BLOCK), block);
-    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
-    assert_int_equal(COUNTER(num_fence_waits), 1);
-    assert_int_equal(COUNTER(num_hits), 1);
-}
-
-static void a_wait_in_vain_is_no_longer_than_growing(void **state)
-{
-    (void)state;
-    work_goes_on();
-    w.device.stuck = 1;
-    give(take(BLOCK));
-    uint64_t before = fake_clock();
-    take(BLOCK);
-    assert_int_equal(w.device.calls[FAKE_ALLOC], 2);
-    assert_in_range(fake_clock() - before, 1, 80000 + 10 * 900 + 100);
-}
-
-static void out_of_memory_waits_for_our_own_free(void **state)
-{
-    (void)state;
-    world_remake("", BLOCK);
-    work_goes_on();
-    uint64_t block = take(BLOCK);
-    give(block);
-    assert_int_equal(take(BLOCK), block);
-    assert_true(w.device.last_timeout == DEVICE_FOREVER);
-    assert_int_equal(COUNTER(num_ooms), 0);
-}
-
-/* Their work may wait for us: A launches a kernel that spins, B frees, A allocates, A ends the
- * kernel. The fake device aborts when that is waited for without limit. */
-static void the_free_of_another_thread_is_waited_for_with_a_limit(void **state)
-{
-    (void)state;
-    world_remake("", BLOCK);
-    work_goes_on();
-    w.device.stuck = 1;
-    fake_call_as(1);
-    uint64_t block = take(BLOCK);
-    fake_call_as(2);
-    give(block);
-    fake_call_as(1);
-    uint64_t before = fake_clock();
-    assert_int_equal(try_take(BLOCK), FAKE_OOM);
-    assert_in_range(fake_clock() - before, UINT64_C(1000000000), UINT64_C(30000000000));
-    assert_int_equal(COUNTER(num_ooms), 1);
-    w.device.stuck = 0;
-    pass_all();
-    assert_int_equal(take(BLOCK), block); /* and nothing is lost */
-}
-
-static void so_is_a_mark_later_than_its_free(void **state)
-{
-    (void)state;
-    world_remake("", BLOCK);
-    work_goes_on();
-    w.device.stuck = 1;
-    uint64_t block = take(BLOCK);
-    w.device.code[FAKE_RECORD] = DEVICE_DEFERRED;
-    give(block);
-    w.device.code[FAKE_RECORD] = 0;
-    domain_captures_ended(w.domain);
-    assert_int_equal(try_take(BLOCK), FAKE_OOM);
-    pass_all();
-    assert_int_equal(take(BLOCK), block);
-}
-
-static void a_hit_never_waits(void **state)
-{
-    uint64_t address;
-    (void)state;
-    work_goes_on();
-    w.device.stuck = 1;
-    give(take(BLOCK));
-    assert_int_equal(hit(BLOCK, &address), ALLOCATOR_MISS);
-    assert_int_equal(w.device.calls[FAKE_WAIT], 0);
-    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
-}
-
 static void a_late_free_touches_nothing(void **state)
 {
     (void)state;
@@ -404,12 +310,6 @@ int main(void)
         RULE(strict_waits_before_anybody_gets_the_block),
         RULE(an_error_shows_at_the_free_and_the_block_is_gone),
         RULE(a_mark_that_fails_alone_is_a_wait),
-        RULE(a_short_wait_saves_growing),
-        RULE(a_wait_in_vain_is_no_longer_than_growing),
-        RULE(out_of_memory_waits_for_our_own_free),
-        RULE(the_free_of_another_thread_is_waited_for_with_a_limit),
-        RULE(so_is_a_mark_later_than_its_free),
-        RULE(a_hit_never_waits),
         RULE(a_late_free_touches_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "allocator/block.h"
+#include "allocator/domain.h"
 
 static void a_second_free_is_invalid(void **state)
 {

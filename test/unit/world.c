@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "allocator/block.h"
+#include "allocator/domain.h"
 
 struct world w;
 

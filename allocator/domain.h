@@ -1,0 +1,52 @@
+/* The state of an allocator and of the domain that all allocators of a process share, for the
+ * allocator's own files. Everything but options is guarded by the lock. */
+#ifndef CACHALOT_ALLOCATOR_DOMAIN_H
+#define CACHALOT_ALLOCATOR_DOMAIN_H
+
+#include <pthread.h>
+
+#include "allocator/block.h"
+#include "allocator/slab.h"
+
+struct fence;
+
+struct allocator {
+    struct domain *domain;
+    const struct device_ops *ops;
+    void *device;
+    unsigned ordinal;
+    struct device_stats *stats;
+    uint64_t limit;
+    struct tree pool[POOLS];
+    struct segment *segments;
+    struct segment *idle_oldest, *idle_newest;
+    struct fence *pending, *pending_last; /* by number */
+    struct fence *recording;
+    struct fence *spare;    /* with events to use again */
+    struct block_list deferred; /* freed during a capture: no fence yet */
+    uint64_t fence_number, growing_bytes, mallocs, poll_after;
+    int no_events; /* the driver cannot mark a context: free as in strict mode */
+    int error;     /* the context's own error: everything goes to the driver */
+    int forgotten;
+    struct allocator *next;
+};
+
+struct domain {
+    pthread_mutex_t lock;
+    struct options options;
+    struct map live;
+    struct tree segments;
+    struct slab blocks, segment_slab, fences, allocators;
+    struct allocator *first;
+    int dedicated; /* blocks >= 2 MiB get segments of their own */
+};
+
+/* Locks and unlocks for a change of this allocator's numbers; in debug builds checks it when
+ * leaving. */
+void allocator_enter(struct allocator *allocator);
+void allocator_leave(struct allocator *allocator);
+
+/* Is everything true that its books say? Walks all blocks. */
+int allocator_is_valid(const struct allocator *allocator);
+
+#endif

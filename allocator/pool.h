@@ -1,0 +1,14 @@
+/* Pools of reusable blocks: taking, splitting, merging. */
+#ifndef CACHALOT_ALLOCATOR_POOL_H
+#define CACHALOT_ALLOCATOR_POOL_H
+
+#include "allocator/block.h"
+
+enum pool pool_for(const struct allocator *allocator, uint64_t size);
+struct block *pool_take(struct allocator *allocator, uint64_t size);
+void pool_split(struct allocator *allocator, struct block *block, uint64_t size);
+void pool_insert(struct allocator *allocator, struct block *block);
+void pool_remove(struct allocator *allocator, struct block *block);
+void block_becomes_reusable(struct block *block);
+
+#endif

@@ -1,0 +1,20 @@
+/* Segments: obtained from the driver and given back. The lock is dropped while the driver is asked.
+ */
+#ifndef CACHALOT_ALLOCATOR_SEGMENT_H
+#define CACHALOT_ALLOCATOR_SEGMENT_H
+
+#include "allocator/domain.h"
+
+enum growth { GROW_SEGMENT, GROW_LEAST, GROW_NATIVE };
+int segment_grow(struct allocator *allocator, uint64_t size, enum growth growth,
+                 struct block **block);
+int segment_release(struct segment *segment);
+void segment_forget(struct segment *segment);
+void segment_pin(struct segment *segment);
+struct segment *segment_holding(const struct domain *domain, uint64_t address);
+uint64_t segment_release_idle(struct allocator *allocator, uint64_t bytes);
+void segment_collect_garbage(struct allocator *allocator, uint64_t size);
+void segment_becomes_idle(struct segment *segment);
+void segment_leaves_idle(struct segment *segment);
+
+#endif

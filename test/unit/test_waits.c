@@ -1,0 +1,149 @@
+/* Waiting for a fence: when it is better than growing, and for whose work it is never without a
+ * limit. */
+#include "world.h"
+
+#define BLOCK (10 * MIB) /* a segment of its own: reuse shows as the same address */
+
+static void work_goes_on(void)
+{
+    w.device.instant = 0;
+}
+
+/* Waiting for a mark up to what growing would cost, and growing when that was in vain. */
+static void pass_while_waiting(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call == FAKE_WAIT && !after)
+        device->passed = device->recorded;
+}
+
+static void a_short_wait_saves_growing(void **state)
+{
+    (void)state;
+    work_goes_on();
+    uint64_t block = take(BLOCK);
+    give(block);
+    w.device.meanwhile = pass_while_waiting;
+    assert_int_equal(take(BLOCK), block);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
+    assert_int_equal(COUNTER(num_fence_waits), 1);
+    assert_int_equal(COUNTER(num_hits), 1);
+}
+
+static void a_wait_in_vain_is_no_longer_than_growing(void **state)
+{
+    (void)state;
+    work_goes_on();
+    w.device.stuck = 1;
+    give(take(BLOCK));
+    uint64_t before = fake_clock();
+    take(BLOCK);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 2);
+    assert_in_range(fake_clock() - before, 1, 80000 + 10 * 900 + 100);
+}
+
+/* A device that is behind stays busy while the host waits: then waiting is always better. */
+static void a_device_that_is_behind_is_waited_for(void **state)
+{
+    (void)state;
+    work_goes_on();
+    uint64_t block = take(BLOCK);
+    give(block);
+    fake_advance(UINT64_C(1000000));
+    assert_int_equal(take(BLOCK), block);
+    assert_true(w.device.last_timeout == DEVICE_FOREVER);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
+}
+
+/* But for another thread's work only a little longer. */
+static void even_then_with_a_limit_for_another_thread(void **state)
+{
+    (void)state;
+    work_goes_on();
+    w.device.stuck = 1;
+    fake_call_as(1);
+    uint64_t block = take(BLOCK);
+    give(block);
+    fake_advance(UINT64_C(1000000));
+    fake_call_as(2);
+    uint64_t before = fake_clock();
+    take(BLOCK);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 2);
+    assert_in_range(fake_clock() - before, 100000, UINT64_C(3000000));
+}
+
+static void out_of_memory_waits_for_our_own_free(void **state)
+{
+    (void)state;
+    world_remake("", BLOCK);
+    work_goes_on();
+    uint64_t block = take(BLOCK);
+    give(block);
+    assert_int_equal(take(BLOCK), block);
+    assert_true(w.device.last_timeout == DEVICE_FOREVER);
+    assert_int_equal(COUNTER(num_ooms), 0);
+}
+
+/* Their work may wait for us: A launches a kernel that spins, B frees, A allocates, A ends the
+ * kernel. The fake device aborts when that is waited for without limit. */
+static void the_free_of_another_thread_is_waited_for_with_a_limit(void **state)
+{
+    (void)state;
+    world_remake("", BLOCK);
+    work_goes_on();
+    w.device.stuck = 1;
+    fake_call_as(1);
+    uint64_t block = take(BLOCK);
+    fake_call_as(2);
+    give(block);
+    fake_call_as(1);
+    uint64_t before = fake_clock();
+    assert_int_equal(try_take(BLOCK), FAKE_OOM);
+    assert_in_range(fake_clock() - before, UINT64_C(1000000000), UINT64_C(30000000000));
+    assert_int_equal(COUNTER(num_ooms), 1);
+    w.device.stuck = 0;
+    pass_all();
+    assert_int_equal(take(BLOCK), block); /* and nothing is lost */
+}
+
+static void so_is_a_mark_later_than_its_free(void **state)
+{
+    (void)state;
+    world_remake("", BLOCK);
+    work_goes_on();
+    w.device.stuck = 1;
+    uint64_t block = take(BLOCK);
+    w.device.code[FAKE_RECORD] = DEVICE_DEFERRED;
+    give(block);
+    w.device.code[FAKE_RECORD] = 0;
+    domain_captures_ended(w.domain);
+    assert_int_equal(try_take(BLOCK), FAKE_OOM);
+    pass_all();
+    assert_int_equal(take(BLOCK), block);
+}
+
+static void a_hit_never_waits(void **state)
+{
+    uint64_t address;
+    (void)state;
+    work_goes_on();
+    w.device.stuck = 1;
+    give(take(BLOCK));
+    assert_int_equal(hit(BLOCK, &address), ALLOCATOR_MISS);
+    assert_int_equal(w.device.calls[FAKE_WAIT], 0);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RULE(a_short_wait_saves_growing),
+        RULE(a_wait_in_vain_is_no_longer_than_growing),
+        RULE(a_device_that_is_behind_is_waited_for),
+        RULE(even_then_with_a_limit_for_another_thread),
+        RULE(out_of_memory_waits_for_our_own_free),
+        RULE(the_free_of_another_thread_is_waited_for_with_a_limit),
+        RULE(so_is_a_mark_later_than_its_free),
+        RULE(a_hit_never_waits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
