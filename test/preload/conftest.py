@@ -23,6 +23,7 @@ SCHEMA = json.loads((ROOT / "stats/report.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 COMMAND = [sys.executable, str(ROOT / "scripts/cachalot")]
 KIB, MIB = 1 << 10, 1 << 20
+EMULATOR = os.environ.get("CACHALOT_EMULATOR", "").split()  # runs programs of another processor
 OURS = ("CACHALOT_", "PYTORCH_", "LD_PRELOAD", "RANK")
 
 
@@ -88,13 +89,24 @@ class Place:
         program = str(program)
         return [program if "/" in program else str(PROGRAMS / program), *map(str, arguments)]
 
+    @staticmethod
+    def emulated(words, environment):
+        """The loader's variables are the program's, not the emulator's."""
+        if not words[0].startswith(str(BUILD)):
+            pytest.skip("a program of this machine's processor")
+        guest = [word for name in ("LD_PRELOAD", "LD_LIBRARY_PATH") if name in environment
+                 for word in ("-E", f"{name}={environment.pop(name)}")]
+        return [*EMULATOR, *guest, *words]
+
     def start(self, program, *arguments, preload=(LIBRARY,), prepare=None, **environment):
         """Starts a program with pipes; `prepare` is called in it before."""
-        process = subprocess.Popen(self.words(program, arguments), cwd=self.work, text=True,
-                                   env=self.environment(preload,
-                                                        environment), stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   preexec_fn=prepare)
+        words = self.words(program, arguments)
+        environment = self.environment(preload, environment)
+        if EMULATOR:
+            words = self.emulated(words, environment)
+        process = subprocess.Popen(words, cwd=self.work, text=True, env=environment,
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, preexec_fn=prepare)
         self.running.append(process)
         return process
 

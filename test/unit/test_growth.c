@@ -132,29 +132,30 @@ static void contexts_of_one_device_share_its_limit(void **state)
     assert_int_equal(try_take(20 * MIB), FAKE_OOM);
 }
 
-/* PyTorch's rule: above the threshold, whole large segments idle longer than the average go first.
- */
+/* PyTorch's rule: above the threshold, whole large segments idle for longer than the average go
+ * first. */
 static void garbage_is_collected_by_age(void **state)
 {
-    uint64_t block[4];
+    uint64_t block[6];
     (void)state;
-    world_remake("garbage_collection_threshold:0.5,memory_limit_mb:200", GIB);
-    for (int i = 0; i < 4; i++)
+    world_remake("garbage_collection_threshold:0.5,memory_limit_mb:204", GIB);
+    for (int i = 0; i < 6; i++)
         block[i] = take(20 * MIB);
     give(take(512)); /* small segments are not collected */
-    give(block[0]);
+    give(block[4]);
     for (int i = 0; i < 10; i++)
         give(take(512));
     give(block[1]);
-    give(block[2]);
-    take(16 * MIB); /* takes and splits a cached one: no collection */
-    assert_int_equal(w.device.calls[FAKE_FREE], 0);
-    take(40 * MIB); /* 82 + 40 reserved > 100: collect down to the threshold */
-    assert_int_equal(w.device.calls[FAKE_FREE], 0); /* 82 MiB themselves are below it */
-    take(60 * MIB);
-    assert_in_range(w.device.calls[FAKE_FREE], 1, 2);
-    assert_int_equal(fake_segment(block[1]) == 0, 1);
+    take(30 * MIB); /* 122 MiB reserved, 102 are to be kept: the older of the two is enough */
+    assert_int_equal(w.device.calls[FAKE_FREE], 1);
+    assert_int_equal(fake_segment(block[4]), 0);
+    assert_int_equal(take(20 * MIB), block[1]);
     assert_int_equal(CURRENT_IN(reserved_bytes, SMALL_POOL), 2 * MIB);
+    give(block[1]);
+    give(block[0]);
+    take(40 * MIB); /* 132 MiB reserved: one is not enough */
+    assert_int_equal(w.device.calls[FAKE_FREE], 3);
+    assert_int_equal(CURRENT_IN(segment, SMALL_POOL), 1);
 }
 
 static void below_the_threshold_nothing_is_collected(void **state)
