@@ -22,7 +22,7 @@ struct allocator {
     struct segment *idle_oldest, *idle_newest;
     struct fence *pending, *pending_last; /* by number */
     struct fence *recording;
-    struct fence *spare;    /* with events to use again */
+    struct fence *spare;        /* with events to use again */
     struct block_list deferred; /* freed during a capture: no fence yet */
     uint64_t fence_number, growing_bytes, mallocs, poll_after;
     int no_events; /* the driver cannot mark a context: free as in strict mode */

@@ -320,7 +320,7 @@ void options_value(const struct options *o, unsigned i, char *text, size_t size)
     else if (!strcmp(name, "expandable_segments"))
         snprintf(text, size, "False");
     else if (!strcmp(name, "per_process_memory_fraction"))
-        snprintf(text, size, "%g", o->memory_fraction ? o->memory_fraction : 1.0);
+        snprintf(text, size, "%g", o->memory_fraction > 0 ? o->memory_fraction : 1.0);
     else if (!strcmp(name, "memory_limit_mb") && o->memory_limit)
         snprintf(text, size, "%llu", (unsigned long long)(o->memory_limit / MIB));
     else if (!strcmp(name, "free_mode"))

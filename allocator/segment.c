@@ -172,7 +172,7 @@ uint64_t segment_release_idle(struct allocator *a, uint64_t bytes)
 void segment_collect_garbage(struct allocator *a, uint64_t size)
 {
     double threshold = a->domain->options.garbage_collection_threshold;
-    if (!threshold || a->limit == UINT64_MAX)
+    if (threshold <= 0 || a->limit == UINT64_MAX)
         return;
     uint64_t keep = (uint64_t)((double)a->limit * threshold);
     uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes);

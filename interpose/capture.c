@@ -77,8 +77,8 @@ static int add_capture(uint64_t key)
     return capture != NULL;
 }
 
-/* A per-thread stream ends with its thread, and a capture on it too. Nothing is asked of the driver in a thread that
- * is going: what waited for the capture's end goes along with the next free. */
+/* A per-thread stream ends with its thread, and a capture on it too. Nothing is asked of the driver
+ * in a thread that is going: what waited for the capture's end goes along with the next free. */
 static void thread_ends(void *unused)
 {
     (void)unused;
@@ -114,7 +114,8 @@ void capture_after_begin(CUstream stream, int per_thread, CUresult result)
 
 static CUresult is_capturing(CUstream stream, int per_thread, CUstreamCaptureStatus *status)
 {
-    return per_thread ? real()->cuStreamIsCapturing_ptsz(stream, status) : real()->cuStreamIsCapturing(stream, status);
+    return per_thread ? real()->cuStreamIsCapturing_ptsz(stream, status)
+                      : real()->cuStreamIsCapturing(stream, status);
 }
 
 void capture_after_end(CUstream stream, int per_thread, int gone)
@@ -122,7 +123,8 @@ void capture_after_end(CUstream stream, int per_thread, int gone)
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (!capture_active())
         return;
-    if (!gone && is_capturing(stream, per_thread, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
+    if (!gone && is_capturing(stream, per_thread, &status) == CUDA_SUCCESS &&
+        status != CU_STREAM_CAPTURE_STATUS_NONE)
         return; /* called on the wrong stream or thread: it goes on */
     if (remove_capture(key_of(stream, per_thread)))
         captures_less_one();
@@ -137,7 +139,8 @@ void capture_forget_context(CUcontext context)
 {
     unsigned ended = 0;
     pthread_mutex_lock(&process->capture_lock);
-    for (struct map_node *node; (node = map_any(&process->capturing, is_of_context, context)); ended++) {
+    for (struct map_node *node; (node = map_any(&process->capturing, is_of_context, context));
+         ended++) {
         map_remove(&process->capturing, node->key);
         slab_give(&process->capture_nodes, node);
     }

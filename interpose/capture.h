@@ -1,15 +1,17 @@
-/* Stream captures: while one is active anywhere in the process, an event of the whole context or a synchronise of it
- * would invalidate it, so none is made. */
+/* Stream captures: while one is active anywhere in the process, an event of the whole context or a
+ * synchronise of it would invalidate it, so none is made. */
 #ifndef CACHALOT_INTERPOSE_CAPTURE_H
 #define CACHALOT_INTERPOSE_CAPTURE_H
 
 #include "interpose/cuda_api.h"
 
-/* Around the driver's call that begins a capture on `stream`: counted before the driver begins it. */
+/* Around the driver's call that begins a capture on `stream`: counted before the driver begins it.
+ */
 void capture_before_begin(void);
 void capture_after_begin(CUstream stream, int per_thread, CUresult result);
 
-/* After the driver's call that may have ended the capture that began on `stream`; `gone`: the stream is no more. */
+/* After the driver's call that may have ended the capture that began on `stream`; `gone`: the
+ * stream is no more. */
 void capture_after_end(CUstream stream, int per_thread, int gone);
 
 /* The captures of a context that is gone ended with it. */

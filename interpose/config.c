@@ -36,7 +36,8 @@ static const struct {
     int pytorch;
 } sources[] = {{"CACHALOT_CONF", 0}, {"PYTORCH_ALLOC_CONF", 1}, {"PYTORCH_CUDA_ALLOC_CONF", 1}};
 
-/* Where the options come from: our variable, else PyTorch's for the few keys that mean the same; -1: nowhere. */
+/* Where the options come from: our variable, else PyTorch's for the few keys that mean the same;
+ * -1: nowhere. */
 static int source(void)
 {
     for (int i = 0; i < (int)(sizeof sources / sizeof *sources); i++)
@@ -50,8 +51,9 @@ static void read_signal(struct config *config)
     static const struct {
         const char *name;
         int number;
-    } names[] = {{"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"HUP", SIGHUP}, {"PROF", SIGPROF}, {"WINCH", SIGWINCH},
-                 {"URG", SIGURG},   {"IO", SIGIO},     {"none", 0},     {"0", 0}};
+    } names[] = {{"USR1", SIGUSR1}, {"USR2", SIGUSR2},   {"HUP", SIGHUP},
+                 {"PROF", SIGPROF}, {"WINCH", SIGWINCH}, {"URG", SIGURG},
+                 {"IO", SIGIO},     {"none", 0},         {"0", 0}};
     const char *wanted = value_of("CACHALOT_SIGNAL");
     config->signal = SIGUSR1;
     if (!wanted)
@@ -68,7 +70,8 @@ static void read_signal(struct config *config)
         config->signal = number;
         return;
     }
-    complain(config, "CACHALOT_SIGNAL is not understood: USR1, USR2, HUP, PROF, WINCH, URG, IO, a real-time number, "
+    complain(config, "CACHALOT_SIGNAL is not understood: USR1, USR2, HUP, PROF, WINCH, URG, IO, a "
+                     "real-time number, "
                      "or none; USR1 stands");
 }
 
@@ -79,7 +82,8 @@ void config_read(struct config *config)
     options_default(&config->options);
     if (from >= 0)
         options_parse(&config->options, getenv(sources[from].variable),
-                      sources[from].pytorch ? options_pytorch_keys() : OPTIONS_ALL, complain, config);
+                      sources[from].pytorch ? options_pytorch_keys() : OPTIONS_ALL, complain,
+                      config);
     config->page_dir = value_of("CACHALOT_PAGE_DIR");
     config->log = value_of("CACHALOT_LOG");
     config->redact_argv = redact && strstr(redact, "argv");
@@ -88,7 +92,8 @@ void config_read(struct config *config)
 
 static void publish_rank(struct page *page)
 {
-    static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
+    static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *rank = value_of(names[i]);
         if (rank) {
@@ -108,8 +113,10 @@ static void publish_output(struct page *page)
 {
     static const char standard[] = "cachalot.%e.%p.json";
     const char *pattern = value_of("CACHALOT_OUTPUT"), *problem = NULL;
-    if (pattern && report_expand(page, pattern, lookup, page->output, sizeof page->output, &problem)) {
-        page_warn(page, "CACHALOT_OUTPUT is not usable: %s; %s stands", problem ? problem : "?", standard);
+    if (pattern &&
+        report_expand(page, pattern, lookup, page->output, sizeof page->output, &problem)) {
+        page_warn(page, "CACHALOT_OUTPUT is not usable: %s; %s stands", problem ? problem : "?",
+                  standard);
         pattern = NULL;
     }
     if (!pattern)

@@ -15,7 +15,8 @@ struct config {
     unsigned problems;
 };
 
-/* Is this program meant at all (CACHALOT_DISABLE, CACHALOT_ONLY, AT_SECURE)? Needs nothing but the environment. */
+/* Is this program meant at all (CACHALOT_DISABLE, CACHALOT_ONLY, AT_SECURE)? Needs nothing but the
+ * environment. */
 int config_enabled(void);
 
 void config_read(struct config *config);

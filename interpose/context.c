@@ -23,19 +23,21 @@ static void describe(struct page_device *row, CUdevice device, size_t total)
     real()->cuDeviceGetName(row->name, sizeof row->name - 1, device);
     const unsigned char *b = (const unsigned char *)uuid.bytes;
     snprintf(row->uuid, sizeof row->uuid,
-             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4],
-             b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+             b[15]);
     row->ordinal = (uint64_t)device;
     row->total_bytes = total;
     atomic_store(&row->used, 1);
 }
 
-/* The current context is the device's primary one if that is active and has this handle. Retaining it costs a
- * reference for a moment only, and does not make it, since it is active. */
+/* The current context is the device's primary one if that is active and has this handle. Retaining
+ * it costs a reference for a moment only, and does not make it, since it is active. */
 static int is_primary(CUcontext handle, CUdevice device)
 {
     CUcontext primary = NULL;
-    if (!context_primary_is_active(device) || real()->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
+    if (!context_primary_is_active(device) ||
+        real()->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
         return 0;
     real()->cuDevicePrimaryCtxRelease_v2(device);
     return primary == handle;
@@ -92,7 +94,9 @@ struct context *context_current(void)
         if (!last.context)
             last.handle = NULL;
     }
-    return last.context && !atomic_load_explicit(&last.context->suspended, memory_order_relaxed) ? last.context : NULL;
+    return last.context && !atomic_load_explicit(&last.context->suspended, memory_order_relaxed)
+               ? last.context
+               : NULL;
 }
 
 /* Caller holds the context lock. */

@@ -4,11 +4,12 @@
 
 #include "interpose/process.h"
 
-/* The current context's, made at its first use; NULL: none is current, or it must be left to the driver. */
+/* The current context's, made at its first use; NULL: none is current, or it must be left to the
+ * driver. */
 struct context *context_current(void);
 
-/* Never serve this context: an event of a green context covers only its own work, but its memory is reachable from
- * the primary context it belongs to. */
+/* Never serve this context: an event of a green context covers only its own work, but its memory is
+ * reachable from the primary context it belongs to. */
 void context_refuse(CUcontext handle);
 
 /* The context is going, by whatever call: drop its blocks. */

@@ -1,5 +1,5 @@
-/* CUDA's driver header with every version of every name (`_v2`, `_ptsz`), as an interposer must know them.
- * Headers only: nothing of CUDA is linked. */
+/* CUDA's driver header with every version of every name (`_v2`, `_ptsz`), as an interposer must
+ * know them. Headers only: nothing of CUDA is linked. */
 #ifndef CACHALOT_INTERPOSE_CUDA_API_H
 #define CACHALOT_INTERPOSE_CUDA_API_H
 

@@ -1,5 +1,6 @@
-/* Our own calls into the driver: with saved real pointers, with the right context current, and with this thread's
- * capture mode relaxed, so that what would be legal without a capture does not invalidate somebody's. */
+/* Our own calls into the driver: with saved real pointers, with the right context current, and with
+ * this thread's capture mode relaxed, so that what would be legal without a capture does not
+ * invalidate somebody's. */
 #include "interpose/driver.h"
 
 #include <sys/syscall.h>
@@ -125,7 +126,7 @@ static int wait_for_ever(void *device, void *event)
     return (int)result;
 }
 
-#define SPIN_NS 50000  /* then sleep between two looks */
+#define SPIN_NS 50000 /* then sleep between two looks */
 #define SLEEP_NS 20000
 
 static int fence_wait(void *device, void *event, uint64_t timeout_ns)
@@ -139,7 +140,8 @@ static int fence_wait(void *device, void *event, uint64_t timeout_ns)
         if (code != DEVICE_NOT_READY || spent >= timeout_ns)
             return code;
         if (spent > SPIN_NS)
-            syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = SLEEP_NS}, NULL); /* no cancellation point */
+            syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = SLEEP_NS},
+                    NULL); /* no cancellation point */
     }
 }
 

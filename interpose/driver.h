@@ -1,4 +1,5 @@
-/* The allocator's device (allocator/device.h) by way of the real driver. `device` is a struct context. */
+/* The allocator's device (allocator/device.h) by way of the real driver. `device` is a struct
+ * context. */
 #ifndef CACHALOT_INTERPOSE_DRIVER_H
 #define CACHALOT_INTERPOSE_DRIVER_H
 

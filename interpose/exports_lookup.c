@@ -19,5 +19,6 @@ CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuui
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
 {
-    return lookup_substitute(real()->cuGetProcAddress_v2(symbol, function, version, flags, status), function);
+    return lookup_substitute(real()->cuGetProcAddress_v2(symbol, function, version, flags, status),
+                             function);
 }

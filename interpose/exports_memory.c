@@ -20,7 +20,8 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
     return memory_free(pointer);
 }
 
-CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height, unsigned int element)
+CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height,
+                            unsigned int element)
 {
     return memory_alloc_pitch(pointer, pitch, width, height, element);
 }
@@ -46,7 +47,8 @@ CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream strea
     return others_made(result, OTHER_pool, result ? 0 : *pointer, bytes);
 }
 
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
+                                 CUstream stream)
 {
     CUresult result;
     int tries = 0;
@@ -54,7 +56,8 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPoo
     return others_made(result, OTHER_pool, result ? 0 : *pointer, bytes);
 }
 
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
+                                      CUstream stream)
 {
     CUresult result;
     int tries = 0;
@@ -116,8 +119,10 @@ CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *shape)
     RETRIED(result, real()->cuArrayCreate_v2(array, shape));
     if (result != CUDA_SUCCESS)
         return result;
-    const CUDA_ARRAY3D_DESCRIPTOR full = {
-        .Width = shape->Width, .Height = shape->Height, .Format = shape->Format, .NumChannels = shape->NumChannels};
+    const CUDA_ARRAY3D_DESCRIPTOR full = {.Width = shape->Width,
+                                          .Height = shape->Height,
+                                          .Format = shape->Format,
+                                          .NumChannels = shape->NumChannels};
     return others_made(result, OTHER_array, (uintptr_t)*array, others_array(&full, 1));
 }
 
@@ -126,15 +131,19 @@ CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape
     CUresult result;
     int tries = 0;
     RETRIED(result, real()->cuArray3DCreate_v2(array, shape));
-    return result ? result : others_made(result, OTHER_array, (uintptr_t)*array, others_array(shape, 1));
+    return result ? result
+                  : others_made(result, OTHER_array, (uintptr_t)*array, others_array(shape, 1));
 }
 
-CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels)
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape,
+                                unsigned int levels)
 {
     CUresult result;
     int tries = 0;
     RETRIED(result, real()->cuMipmappedArrayCreate(array, shape, levels));
-    return result ? result : others_made(result, OTHER_array, (uintptr_t)*array, others_array(shape, levels));
+    return result
+               ? result
+               : others_made(result, OTHER_array, (uintptr_t)*array, others_array(shape, levels));
 }
 
 CUresult cuArrayDestroy(CUarray array)
@@ -147,8 +156,8 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
     return others_ended(real()->cuMipmappedArrayDestroy(array), (uintptr_t)array, NULL);
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties,
-                     unsigned long long flags)
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
+                     const CUmemAllocationProp *properties, unsigned long long flags)
 {
     CUresult result;
     int tries = 0;
@@ -189,7 +198,8 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
     return others_ended(real()->cuIpcCloseMemHandle(pointer), pointer, NULL);
 }
 
-CUresult cuImportExternalMemory(CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle)
+CUresult cuImportExternalMemory(CUexternalMemory *memory,
+                                const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle)
 {
     CUresult result = real()->cuImportExternalMemory(memory, handle);
     return result ? result : others_made(result, OTHER_imported, (uintptr_t)*memory, handle->size);
@@ -200,7 +210,8 @@ CUresult cuDestroyExternalMemory(CUexternalMemory memory)
     return others_ended(real()->cuDestroyExternalMemory(memory), (uintptr_t)memory, NULL);
 }
 
-CUresult cuMemPoolImportPointer(CUdeviceptr *pointer, CUmemoryPool pool, CUmemPoolPtrExportData *data)
+CUresult cuMemPoolImportPointer(CUdeviceptr *pointer, CUmemoryPool pool,
+                                CUmemPoolPtrExportData *data)
 {
     CUresult result = real()->cuMemPoolImportPointer(pointer, pool, data);
     return others_made(result, OTHER_imported, result ? 0 : *pointer, 0);
@@ -212,17 +223,19 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
     return result == CUDA_SUCCESS ? real()->cuIpcGetMemHandle(handle, pointer) : result;
 }
 
-CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr pointer, size_t size, CUmemRangeHandleType type,
-                                       unsigned long long flags)
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr pointer, size_t size,
+                                       CUmemRangeHandleType type, unsigned long long flags)
 {
     memory_export(pointer); /* names its range itself, so an offset is no danger */
     return real()->cuMemGetHandleForAddressRange(handle, pointer, size, type, flags);
 }
 
-CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr pointer)
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                               CUdeviceptr pointer)
 {
     CUresult result = real()->cuPointerSetAttribute(value, attribute, pointer);
-    if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && *(const unsigned int *)value)
+    if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
+        *(const unsigned int *)value)
         memory_pin(pointer);
     return result;
 }

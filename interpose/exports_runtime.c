@@ -1,5 +1,6 @@
-/* Exported: functions of a shared cudart. A hit is answered here; everything else enters the real cudart, which comes
- * back to us through the driver, so that its last error and its lazy contexts stay its own. */
+/* Exported: functions of a shared cudart. A hit is answered here; everything else enters the real
+ * cudart, which comes back to us through the driver, so that its last error and its lazy contexts
+ * stay its own. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,11 +19,13 @@ int cudaDeviceReset(void);
 
 #define CUDART_UNLOADING 4 /* cudaErrorCudartUnloading: what a gone cudart answers */
 
-/* Since cudaSetDevice, has this thread's cudart made its context current? Until then the current one may be another
- * device's (cudart <= 11 binds lazily) or none, and the thread's first call must make it. */
+/* Since cudaSetDevice, has this thread's cudart made its context current? Until then the current
+ * one may be another device's (cudart <= 11 binds lazily) or none, and the thread's first call must
+ * make it. */
 static _Thread_local int bound;
 
-/* The real function `name` for the object that `caller` lies in: with two cudarts in one process its own one. */
+/* The real function `name` for the object that `caller` lies in: with two cudarts in one process
+ * its own one. */
 static void *real_runtime(const char *name, const void *caller)
 {
     void *function = real_beside(caller, name);
@@ -45,7 +48,8 @@ int cudaMalloc(void **pointer, size_t bytes)
 
 int cudaFree(void *pointer)
 {
-    int early = bound || process_state() == PROCESS_EXITING; /* a cudart that is unloading would refuse */
+    int early =
+        bound || process_state() == PROCESS_EXITING; /* a cudart that is unloading would refuse */
     if (early && pointer && !memory_free_early((CUdeviceptr)(uintptr_t)pointer))
         return 0;
     int (*next)(void *) = (int (*)(void *))real_runtime("cudaFree", __builtin_return_address(0));

@@ -1,8 +1,9 @@
 /* The one list of hooked driver functions, and the list of those that we call ourselves.
  *
- * Adding a hook is adding a line here and a function of that name and of cuda.h's prototype (the compiler checks it)
- * to one of the exports_*.c files. Everything else (exported symbols, table of real functions, substitution
- * in dlsym and cuGetProcAddress, the check of the exports) follows from the list.
+ * Adding a hook is adding a line here and a function of that name and of cuda.h's prototype (the
+ * compiler checks it) to one of the exports_*.c files. Everything else (exported symbols, table of
+ * real functions, substitution in dlsym and cuGetProcAddress, the check of the exports) follows
+ * from the list.
  */
 #ifndef CACHALOT_INTERPOSE_HOOKS_H
 #define CACHALOT_INTERPOSE_HOOKS_H
@@ -102,6 +103,10 @@
     X(cuDevicePrimaryCtxGetState)
 
 /* Functions of a shared cudart on the hot path, or that change which context its calls mean. */
-#define RUNTIME_LIST(X) X(cudaMalloc) X(cudaFree) X(cudaSetDevice) X(cudaDeviceReset)
+#define RUNTIME_LIST(X)                                                                            \
+    X(cudaMalloc)                                                                                  \
+    X(cudaFree)                                                                                    \
+    X(cudaSetDevice)                                                                               \
+    X(cudaDeviceReset)
 
 #endif

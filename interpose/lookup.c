@@ -1,6 +1,6 @@
-/* Substitution is by address: the real resolver is asked first, with the caller's own arguments, and its answer is
- * replaced only if it is the address of a hooked function. Unknown versions, missing symbols, status codes and
- * dlerror stay the driver's and libc's own. */
+/* Substitution is by address: the real resolver is asked first, with the caller's own arguments,
+ * and its answer is replaced only if it is the address of a hooked function. Unknown versions,
+ * missing symbols, status codes and dlerror stay the driver's and libc's own. */
 #include "interpose/lookup.h"
 
 #include <dlfcn.h>
@@ -8,8 +8,8 @@
 #include "interpose/process.h"
 #include "interpose/real.h"
 
-/* A search of the global scope found our export. Natively it finds the driver, in the caller's own scope (a plugin's)
- * or behind us, or nothing. */
+/* A search of the global scope found our export. Natively it finds the driver, in the caller's own
+ * scope (a plugin's) or behind us, or nothing. */
 static void *behind_us(const char *name, const void *caller)
 {
     void *function = real_beside(caller, name);

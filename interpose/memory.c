@@ -1,4 +1,5 @@
-/* What the program asks for, answered from the cache where that is right, and by the driver in all other cases. */
+/* What the program asks for, answered from the cache where that is right, and by the driver in all
+ * other cases. */
 #include "interpose/memory.h"
 
 #include <string.h>
@@ -94,25 +95,27 @@ int memory_hit(CUdeviceptr *pointer, size_t bytes)
     return 1;
 }
 
-/* The pitch that the driver gives: the width rounded up to the device's texture alignment (checked against the
- * driver on the H200 for all element sizes: test/gpu). */
+/* The pitch that the driver gives: the width rounded up to the device's texture alignment (checked
+ * against the driver on the H200 for all element sizes: test/gpu). */
 static int pitch_of(const struct context *context, size_t width, size_t *pitch)
 {
     int alignment = 0;
-    real()->cuDeviceGetAttribute(&alignment, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, context->device);
+    real()->cuDeviceGetAttribute(&alignment, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT,
+                                 context->device);
     if (alignment <= 0 || width > SIZE_MAX / 2)
         return -1;
     *pitch = (width + (size_t)alignment - 1) / (size_t)alignment * (size_t)alignment;
     return 0;
 }
 
-CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height, unsigned element)
+CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height,
+                            unsigned element)
 {
     struct context *context;
     size_t wanted = 0, bytes;
-    if (!process_serving() || !pointer || !pitch || !width || !height || (element != 4 && element != 8 && element != 16) ||
-        !(context = context_current()) || pitch_of(context, width, &wanted) ||
-        __builtin_mul_overflow(wanted, height, &bytes)) {
+    if (!process_serving() || !pointer || !pitch || !width || !height ||
+        (element != 4 && element != 8 && element != 16) || !(context = context_current()) ||
+        pitch_of(context, width, &wanted) || __builtin_mul_overflow(wanted, height, &bytes)) {
         CUresult result = real()->cuMemAllocPitch_v2(pointer, pitch, width, height, element);
         return forwarded(result, pointer, result ? 0 : *pitch * height);
     }
@@ -170,7 +173,8 @@ void memory_free_answered(void)
     answered.pointer = 0;
 }
 
-/* Natively such memory goes back when `stream` gets there; a fence of the whole context covers that. */
+/* Natively such memory goes back when `stream` gets there; a fence of the whole context covers
+ * that. */
 CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
 {
     const struct real_driver *driver = real();
@@ -181,7 +185,8 @@ CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
         return CUDA_ERROR_INVALID_VALUE;
     if (code != ALLOCATOR_UNKNOWN)
         return (CUresult)code;
-    CUresult result = per_thread ? driver->cuMemFreeAsync_ptsz(pointer, stream) : driver->cuMemFreeAsync(pointer, stream);
+    CUresult result = per_thread ? driver->cuMemFreeAsync_ptsz(pointer, stream)
+                                 : driver->cuMemFreeAsync(pointer, stream);
     return others_ended(result, pointer, &known);
 }
 
@@ -189,7 +194,8 @@ CUresult memory_info(size_t *available, size_t *total)
 {
     CUresult result = real()->cuMemGetInfo_v2(available, total);
     struct context *context;
-    if (result != CUDA_SUCCESS || !process_serving() || !available || !(context = context_current()))
+    if (result != CUDA_SUCCESS || !process_serving() || !available ||
+        !(context = context_current()))
         return result;
     uint64_t native = natively_free(&context->row->stats, *available);
     *available = total ? least(native, *total) : native;
@@ -206,10 +212,13 @@ int memory_retry(CUresult result, int *tries)
 CUresult memory_export(CUdeviceptr pointer)
 {
     struct block_place place;
-    if (!process_serving() || domain_mark(process->domain, pointer, BLOCK_EXPORTED, &place) || !place.offset)
+    if (!process_serving() || domain_mark(process->domain, pointer, BLOCK_EXPORTED, &place) ||
+        !place.offset)
         return CUDA_SUCCESS;
-    process_warn("IPC handle of a block at offset %llu of its segment: the peer maps the segment's begin. Programs that "
-                 "also send the offset in cuMemGetAddressRange's range (UCX, MPI) are right; those that do not read "
+    process_warn("IPC handle of a block at offset %llu of its segment: the peer maps the segment's "
+                 "begin. Programs that "
+                 "also send the offset in cuMemGetAddressRange's range (UCX, MPI) are right; those "
+                 "that do not read "
                  "other bytes. Use CACHALOT_CONF=ipc:dedicated",
                  (unsigned long long)place.offset);
     return process->config.options.ipc == IPC_ERROR ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;

@@ -4,9 +4,11 @@
 
 #include "interpose/cuda_api.h"
 
-/* The driver's answer to a request, from the cache or by growing it, with its errors as they are. */
+/* The driver's answer to a request, from the cache or by growing it, with its errors as they are.
+ */
 CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes);
-CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height, unsigned element);
+CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height,
+                            unsigned element);
 CUresult memory_free(CUdeviceptr pointer);
 CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread);
 CUresult memory_info(size_t *available, size_t *total);
@@ -14,15 +16,16 @@ CUresult memory_info(size_t *available, size_t *total);
 /* Only what is in the cache: 1 if served. */
 int memory_hit(CUdeviceptr *pointer, size_t bytes);
 
-/* A free from the runtime's door: 0 done; 1 let it enter cudart (whatever it is, memory_free answers it there). */
+/* A free from the runtime's door: 0 done; 1 let it enter cudart (whatever it is, memory_free
+ * answers it there). */
 int memory_free_early(CUdeviceptr pointer);
 void memory_free_answered(void); /* cudart has returned */
 
-/* After the first try of some allocation failed for want of memory: gives our cache back, and says whether to try
- * once more. `tries` starts at 0. */
+/* After the first try of some allocation failed for want of memory: gives our cache back, and says
+ * whether to try once more. `tries` starts at 0. */
 int memory_retry(CUresult result, int *tries);
 
-CUresult memory_export(CUdeviceptr pointer);              /* before an IPC handle is made */
-void memory_pin(CUdeviceptr pointer);                     /* after SYNC_MEMOPS was set */
+CUresult memory_export(CUdeviceptr pointer); /* before an IPC handle is made */
+void memory_pin(CUdeviceptr pointer);        /* after SYNC_MEMOPS was set */
 
 #endif

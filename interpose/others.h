@@ -7,10 +7,12 @@
 #include "interpose/cuda_api.h"
 #include "stats/page.h"
 
-/* Books `bytes` of `kind` under the handle or address `key` if `result` is success; returns `result`. */
+/* Books `bytes` of `kind` under the handle or address `key` if `result` is success; returns
+ * `result`. */
 CUresult others_made(CUresult result, enum other_kind kind, uint64_t key, uint64_t bytes);
 
-/* The same for its end. An unknown key is passed over. Returns 1 in *known (may be NULL) if it was on the books. */
+/* The same for its end. An unknown key is passed over. Returns 1 in *known (may be NULL) if it was
+ * on the books. */
 CUresult others_ended(CUresult result, uint64_t key, int *known);
 
 /* Bytes of the elements of an array of `levels` mip levels, without the driver's padding. */

@@ -16,7 +16,8 @@
 
 struct process *process;
 static _Atomic int enabled = -1;
-static _Atomic int reached; /* survives a fork: the child of a CUDA program has libcuda mapped, too */
+static _Atomic int
+    reached; /* survives a fork: the child of a CUDA program has libcuda mapped, too */
 
 int process_enabled(void)
 {
@@ -35,7 +36,8 @@ static void wipe(void)
 
 __attribute__((constructor)) static void load(void)
 {
-    void *memory = mmap(NULL, sizeof *process, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory =
+        mmap(NULL, sizeof *process, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return;
     process = memory;
@@ -59,7 +61,9 @@ static void log_line(const char *text)
         return;
     int n = snprintf(line, sizeof line, "cachalot[%d]: %s\n", process->pid, text);
     size_t length = (size_t)n < sizeof line ? (size_t)n : sizeof line - 1;
-    int fd = strcmp(log, "stderr") ? open(log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : 2;
+    int fd = strcmp(log, "stderr")
+                 ? open(log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)
+                 : 2;
     if (fd < 0)
         return;
     ssize_t ignored = write(fd, line, length);
@@ -100,7 +104,8 @@ __attribute__((destructor)) static void unload(void)
         service_report_none();
 }
 
-/* Everything that lasts for the process's life. Caller holds the start lock. Returns 0 if it can serve. */
+/* Everything that lasts for the process's life. Caller holds the start lock. Returns 0 if it can
+ * serve. */
 static int begin(void)
 {
     const char *problem = NULL;

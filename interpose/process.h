@@ -1,7 +1,9 @@
-/* The host process: when we begin and stop serving, and everything of ours that a fork must wipe out.
+/* The host process: when we begin and stop serving, and everything of ours that a fork must wipe
+ * out.
  *
- * `process` lies in memory that the kernel zeroes in a forked or cloned child (MADV_WIPEONFORK): CUDA does not
- * survive a fork, so the child finds nothing begun, no lock held, and starts from nothing if it can. */
+ * `process` lies in memory that the kernel zeroes in a forked or cloned child (MADV_WIPEONFORK):
+ * CUDA does not survive a fork, so the child finds nothing begun, no lock held, and starts from
+ * nothing if it can. */
 #ifndef CACHALOT_INTERPOSE_PROCESS_H
 #define CACHALOT_INTERPOSE_PROCESS_H
 
@@ -35,16 +37,17 @@ struct process {
     struct domain *domain;
     struct config config;
     struct context contexts[MOST_CONTEXTS];
-    _Atomic uint64_t generation;           /* changes when a context goes */
-    stat_value early[COVERAGE_KINDS];      /* counted before there is a page */
-    _Atomic int captures, recordings;      /* capture.c */
+    _Atomic uint64_t generation;      /* changes when a context goes */
+    stat_value early[COVERAGE_KINDS]; /* counted before there is a page */
+    _Atomic int captures, recordings; /* capture.c */
     struct map capturing, others;
     struct slab capture_nodes, other_nodes;
 };
 
 extern struct process *process; /* never NULL after the constructor */
 
-/* Is there anything to do here? 0 when disabled, in another program than CACHALOT_ONLY, or setuid. */
+/* Is there anything to do here? 0 when disabled, in another program than CACHALOT_ONLY, or setuid.
+ */
 int process_enabled(void);
 
 static inline int process_state(void)

@@ -1,5 +1,5 @@
-/* Finding the real functions. The table is filled with the same values by whoever comes first; there is no latch that
- * could stay failed, and no lock. */
+/* Finding the real functions. The table is filled with the same values by whoever comes first;
+ * there is no latch that could stay failed, and no lock. */
 #include "interpose/real.h"
 
 #include <dlfcn.h>
@@ -66,7 +66,8 @@ void *real_beside(const void *caller, const char *name)
     return function;
 }
 
-/* Stands in for what this driver does not have; its callers pass arguments that it does not look at. */
+/* Stands in for what this driver does not have; its callers pass arguments that it does not look
+ * at. */
 static CUresult missing(void)
 {
     return CUDA_ERROR_NOT_FOUND;
@@ -100,7 +101,8 @@ int real_load(void)
 {
     if (atomic_load_explicit(&loaded, memory_order_acquire))
         return 1;
-    void *driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY); /* kept: the table points into it */
+    void *driver =
+        dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY); /* kept: the table points into it */
     if (!driver)
         return 0;
     for (size_t i = 0; i < HOOKS; i++) {
@@ -142,5 +144,6 @@ int real_is_wrapper(const void *function)
 
 int real_is_driver(const void *address)
 {
-    return (uintptr_t)address >= atomic_load(&driver_begin) && (uintptr_t)address < atomic_load(&driver_end);
+    return (uintptr_t)address >= atomic_load(&driver_begin) &&
+           (uintptr_t)address < atomic_load(&driver_end);
 }

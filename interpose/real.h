@@ -14,19 +14,20 @@ struct real_driver {
 #undef X
 };
 
-/* The driver's own functions. Those that this driver lacks answer CUDA_ERROR_NOT_FOUND. Loads the table from the
- * libcuda.so.1 that the process has loaded; without one every function answers so. */
+/* The driver's own functions. Those that this driver lacks answer CUDA_ERROR_NOT_FOUND. Loads the
+ * table from the libcuda.so.1 that the process has loaded; without one every function answers so.
+ */
 const struct real_driver *real(void);
 
-/* Fills the table if libcuda is loaded by now. Returns 1 when it is filled. Safe from any thread at any time,
- * also under the loader's lock. */
+/* Fills the table if libcuda is loaded by now. Returns 1 when it is filled. Safe from any thread at
+ * any time, also under the loader's lock. */
 int real_load(void);
 
 /* The real dlsym; never NULL after the first call. */
 void *real_dlsym_call(void *handle, const char *name);
 
-/* What a search of the object that `caller` lies in, and of what that is linked to, finds; NULL also if that is the
- * program itself. */
+/* What a search of the object that `caller` lies in, and of what that is linked to, finds; NULL
+ * also if that is the program itself. */
 void *real_beside(const void *caller, const char *name);
 
 /* If `function` is a hooked function of the real driver: our wrapper, else `function` itself. */

@@ -43,7 +43,8 @@ static struct rows list_blocks(void)
     struct rows rows = {0};
     domain_walk(process->domain, count_row, &rows);
     rows.room = rows.count + 1024; /* some more may come between the two walks */
-    void *memory = mmap(NULL, rows.room * sizeof *rows.row, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory = mmap(NULL, rows.room * sizeof *rows.row, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     rows.count = 0;
     rows.row = memory == MAP_FAILED ? NULL : memory;
     if (rows.row)
@@ -65,7 +66,8 @@ static int write_report(enum report_kind kind, int with_segments)
     atomic_fetch_add(&page->sequence, 1);
     int code = report_write(&snapshot, &options, path, sizeof path);
     if (code)
-        snprintf(page->answer, sizeof page->answer, "error: cannot write %.900s: %s", page->output, strerror(-code));
+        snprintf(page->answer, sizeof page->answer, "error: cannot write %.900s: %s", page->output,
+                 strerror(-code));
     else
         snprintf(page->answer, sizeof page->answer, "%s", path);
     if (code)
@@ -115,7 +117,8 @@ static void *serve(void *unused)
     return unused;
 }
 
-/* Async-signal-safe: an atomic and a system call. In a forked child `process` is wiped, and nothing happens. */
+/* Async-signal-safe: an atomic and a system call. In a forked child `process` is wiped, and nothing
+ * happens. */
 static void on_signal(int signal)
 {
     int error = errno;
@@ -134,7 +137,8 @@ static void take_signal(void)
     if (!number || sigaction(number, NULL, &old))
         return;
     if ((old.sa_flags & SA_SIGINFO) || (old.sa_handler != SIG_DFL && old.sa_handler != SIG_IGN)) {
-        process_warn("signal %d belongs to the program: ask with `cachalot dump %d`", number, process->pid);
+        process_warn("signal %d belongs to the program: ask with `cachalot dump %d`", number,
+                     process->pid);
         return;
     }
     if (sigaction(number, &mine, NULL) == 0)
@@ -174,7 +178,8 @@ void service_report_exit(void)
     struct timespec limit;
     clock_gettime(CLOCK_REALTIME, &limit);
     limit.tv_sec += 2;
-    /* A report under way is let finish; one that hangs (a dead network disk) does not hang the exit. */
+    /* A report under way is let finish; one that hangs (a dead network disk) does not hang the
+     * exit. */
     int locked = pthread_mutex_timedlock(&process->report_lock, &limit) == 0;
     if (!locked)
         return;
@@ -219,7 +224,8 @@ void service_report_none(void)
         return;
     config_publish(&process->config, process->page);
     snprintf(process->page->coverage_note, sizeof process->page->coverage_note,
-             "libcuda is mapped, but no look-up or call of it came through us (RTLD_DEEPBIND, dlmopen, or unused)");
+             "libcuda is mapped, but no look-up or call of it came through us (RTLD_DEEPBIND, "
+             "dlmopen, or unused)");
     write_report(REPORT_EXIT, 0);
     page_close(process->page, 1);
 }

@@ -1,14 +1,17 @@
-/* Reports while the process runs and when it ends: the service thread, the signal, the requests from outside. */
+/* Reports while the process runs and when it ends: the service thread, the signal, the requests
+ * from outside. */
 #ifndef CACHALOT_INTERPOSE_SERVICE_H
 #define CACHALOT_INTERPOSE_SERVICE_H
 
 /* Makes the thread (all signals blocked) and takes the signal, unless the program has it. */
 void service_start(void);
 
-/* The report at the end of a process that was served. The page goes if it could be written, else it stays. */
+/* The report at the end of a process that was served. The page goes if it could be written, else it
+ * stays. */
 void service_report_exit(void);
 
-/* If libcuda is mapped but nothing of it ever came through us (RTLD_DEEPBIND, dlmopen), a report says so. */
+/* If libcuda is mapped but nothing of it ever came through us (RTLD_DEEPBIND, dlmopen), a report
+ * says so. */
 void service_report_none(void);
 
 #endif

@@ -206,21 +206,36 @@ static double number(const char *text, double most)
 
 static int parse_options(int argc, char **argv, struct tool_options *options)
 {
-    static const struct option known[] = {
-        {"output", required_argument, NULL, 'o'}, {"reason", required_argument, NULL, 'r'},
-        {"code", required_argument, NULL, 'c'},   {"signal", required_argument, NULL, 's'},
-        {"blocks", no_argument, NULL, 'b'},       {"timeout", required_argument, NULL, 't'},
-        {NULL, 0, NULL, 0}};
+    static const struct option known[] = {{"output", required_argument, NULL, 'o'},
+                                          {"reason", required_argument, NULL, 'r'},
+                                          {"code", required_argument, NULL, 'c'},
+                                          {"signal", required_argument, NULL, 's'},
+                                          {"blocks", no_argument, NULL, 'b'},
+                                          {"timeout", required_argument, NULL, 't'},
+                                          {NULL, 0, NULL, 0}};
     int bad = 0;
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         switch (c) {
-        case 'o': options->output = optarg; break;
-        case 'r': options->reason = optarg; break;
-        case 'c': bad |= (options->code = (int)number(optarg, 255)) < 0; break;
-        case 's': bad |= (options->signal = (int)number(optarg, 64)) < 0; break;
-        case 'b': options->blocks = 1; break;
-        case 't': bad |= (options->timeout = number(optarg, 1e6)) < 0; break;
-        default: bad = 1;
+        case 'o':
+            options->output = optarg;
+            break;
+        case 'r':
+            options->reason = optarg;
+            break;
+        case 'c':
+            bad |= (options->code = (int)number(optarg, 255)) < 0;
+            break;
+        case 's':
+            bad |= (options->signal = (int)number(optarg, 64)) < 0;
+            break;
+        case 'b':
+            options->blocks = 1;
+            break;
+        case 't':
+            bad |= (options->timeout = number(optarg, 1e6)) < 0;
+            break;
+        default:
+            bad = 1;
         }
     }
     options->path = argv[optind];
@@ -235,12 +250,9 @@ int main(int argc, char **argv)
         const char *name;
         int (*run)(const struct tool_options *options);
         int words; /* arguments that must, and may, follow */
-    } commands[] = {{"report", tool_report, 1},
-                    {"json", tool_json, 1},
-                    {"request", tool_request, 2},
-                    {"list", tool_list, 0},
-                    {"remove", tool_remove, 1},
-                    {"conf", tool_conf, 1}};
+    } commands[] = {{"report", tool_report, 1},   {"json", tool_json, 1},
+                    {"request", tool_request, 2}, {"list", tool_list, 0},
+                    {"remove", tool_remove, 1},   {"conf", tool_conf, 1}};
     struct tool_options options = {.code = -1, .signal = -1, .timeout = 10};
     if (argc > 1 && strcmp(argv[1], "--version") == 0)
         return printf("cachalot %s\n", CACHALOT_VERSION) > 0 ? TOOL_DONE : TOOL_FAILED;

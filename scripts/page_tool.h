@@ -19,7 +19,8 @@ struct page *tool_open(const char *path, int writable);
 /* Asks a live process through its page and prints its answer. */
 int tool_request(const struct tool_options *options);
 
-/* Reads options (CACHALOT_CONF) as the library does; complains of each that it would only warn of. */
+/* Reads options (CACHALOT_CONF) as the library does; complains of each that it would only warn of.
+ */
 int tool_conf(const struct tool_options *options);
 
 #endif

@@ -13,5 +13,6 @@ int tool_conf(const struct tool_options *conf)
 {
     struct options options;
     options_default(&options);
-    return options_parse(&options, conf->path, OPTIONS_ALL, complain, NULL) ? TOOL_FAILED : TOOL_DONE;
+    return options_parse(&options, conf->path, OPTIONS_ALL, complain, NULL) ? TOOL_FAILED
+                                                                            : TOOL_DONE;
 }

@@ -78,8 +78,10 @@ static int ask(struct page *page, uint32_t bits, const struct tool_options *opti
     if (error == -ESRCH)
         fprintf(stderr, "cachalot-page: process %llu ended before it answered\n", pid);
     else
-        fprintf(stderr, "cachalot-page: process %llu did not answer within %g s; it may be "
-                        "stopped, or busy in the driver\n", pid, options->timeout);
+        fprintf(stderr,
+                "cachalot-page: process %llu did not answer within %g s; it may be "
+                "stopped, or busy in the driver\n",
+                pid, options->timeout);
     return TOOL_FAILED;
 }
 

@@ -11,7 +11,14 @@ enum page_request {
 enum page_state { PAGE_RUNNING = 1, PAGE_EXITING = 2, PAGE_REPORTED = 3 };
 
 /* Memory that the program took past the cache.  X(name) */
-#define OTHERS_LIST(X) X(managed) X(host) X(pool) X(array) X(vmm) X(imported) X(device)
+#define OTHERS_LIST(X)                                                                             \
+    X(managed)                                                                                     \
+    X(host)                                                                                        \
+    X(pool)                                                                                        \
+    X(array)                                                                                       \
+    X(vmm)                                                                                         \
+    X(imported)                                                                                    \
+    X(device)
 enum other_kind {
 #define X(name) OTHER_##name,
     OTHERS_LIST(X)

@@ -33,7 +33,7 @@ enum report_kind { REPORT_EXIT, REPORT_SIGNAL, REPORT_REQUEST, REPORT_HARVEST };
 
 struct report_options {
     enum report_kind kind;
-    const char *exit_reason; /* "running", "exit", "killed", "signal", "exec", "unknown" */
+    const char *exit_reason;    /* "running", "exit", "killed", "signal", "exec", "unknown" */
     int exit_code, exit_signal; /* -1 unknown, 0 none */
     const char *output;         /* path instead of the page's; NULL: the page's */
 };

@@ -72,9 +72,8 @@ json_t *report_fragmentation(const uint64_t moment[MOMENT_KINDS])
     json_t *object = json_object();
     report_put(object, "utilization_ratio",
                report_ratio(moment[MOMENT_allocated_bytes], moment[MOMENT_reserved_bytes]));
-    report_put(
-        object, "external_ratio",
-        one_less(moment[MOMENT_largest_allocatable_bytes], moment[MOMENT_reusable_bytes]));
+    report_put(object, "external_ratio",
+               one_less(moment[MOMENT_largest_allocatable_bytes], moment[MOMENT_reusable_bytes]));
     report_put(object, "internal_ratio",
                one_less(moment[MOMENT_requested_bytes], moment[MOMENT_active_bytes]));
 #define X(name) report_put(object, #name, report_number(moment[MOMENT_##name]));
@@ -152,12 +151,15 @@ static void put_flat(json_t *object, const char *name, const struct device_stats
 /* Keys that tools for torch.cuda.memory_stats() look up; nothing of ours stands behind them. */
 static void put_absent(json_t *object)
 {
-    static const char *const keys[] = {
-        "oversize_allocations.current", "oversize_allocations.peak",
-        "oversize_allocations.allocated", "oversize_allocations.freed",
-        "oversize_segments.current", "oversize_segments.peak",
-        "oversize_segments.allocated", "oversize_segments.freed",
-        "num_sync_all_streams"};
+    static const char *const keys[] = {"oversize_allocations.current",
+                                       "oversize_allocations.peak",
+                                       "oversize_allocations.allocated",
+                                       "oversize_allocations.freed",
+                                       "oversize_segments.current",
+                                       "oversize_segments.peak",
+                                       "oversize_segments.allocated",
+                                       "oversize_segments.freed",
+                                       "num_sync_all_streams"};
     for (unsigned i = 0; i < sizeof keys / sizeof *keys; i++)
         report_put(object, keys[i], json_integer(0));
 }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define VALUE_BYTES 64     /* most that one value may add */
+#define VALUE_BYTES 64      /* most that one value may add */
 #define COMPONENT_BYTES 200 /* of the 255 that file systems allow: room for .PID.N and the like */
 
 struct expansion {

@@ -1,4 +1,5 @@
-/* An ordinary program through the driver API, linked to libcuda or (-DBY_DLOPEN) with dlopen and dlsym. Exit code 7. */
+/* An ordinary program through the driver API, linked to libcuda or (-DBY_DLOPEN) with dlopen and
+ * dlsym. Exit code 7. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stdint.h>
@@ -57,10 +58,11 @@ int main(void)
         requested += n;
         bad += cuMemsetD8(p[slot], (unsigned char)(slot + 1), n) != 0;
     }
-    printf("mallocs 2000 requested %llu bad %llu\n", (unsigned long long)requested, (unsigned long long)bad);
+    printf("mallocs 2000 requested %llu bad %llu\n", (unsigned long long)requested,
+           (unsigned long long)bad);
     printf("twice %d", cuMemFree(p[0]));
-    printf(" %d interior %d null %d zero %d huge %d\n", cuMemFree(p[0]), cuMemFree(p[1] + 512), cuMemFree(0), cuMemAlloc(&q, 0),
-           cuMemAlloc(&q, (size_t)-1));
+    printf(" %d interior %d null %d zero %d huge %d\n", cuMemFree(p[0]), cuMemFree(p[1] + 512),
+           cuMemFree(0), cuMemAlloc(&q, 0), cuMemAlloc(&q, (size_t)-1));
     printf("null out %d\n", cuMemAlloc(NULL, 100));
     /* Which pitch does this driver give? All element sizes, widths around every boundary. */
     size_t odd = 0, pitch;

@@ -14,8 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static void request(struct device_stats *stats, uint64_t bytes,
-                    uint64_t rounded, enum stat_pool pool)
+static void request(struct device_stats *stats, uint64_t bytes, uint64_t rounded,
+                    enum stat_pool pool)
 {
     stats_begin(stats);
     stats_add(stats, STAT_active_bytes, pool, rounded);
@@ -28,8 +28,8 @@ static void request(struct device_stats *stats, uint64_t bytes,
     stats_end(stats);
 }
 
-static void release(struct device_stats *stats, uint64_t bytes,
-                    uint64_t rounded, enum stat_pool pool)
+static void release(struct device_stats *stats, uint64_t bytes, uint64_t rounded,
+                    enum stat_pool pool)
 {
     stats_begin(stats);
     stats_subtract(stats, STAT_allocation, pool, 1);

@@ -209,13 +209,15 @@ static void test_expand(void **state)
     expand("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/"
            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/"
            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/"
-           "b", NULL);
+           "b",
+           NULL);
 }
 
 static void test_strings_become_valid(void **state)
 {
     (void)state;
-    const char *texts[][2] = {{"a\xc3\xa9", "a\xc3\xa9"}, {"\xc0\x80", "\xef\xbf\xbd\xef\xbf\xbd"},
+    const char *texts[][2] = {{"a\xc3\xa9", "a\xc3\xa9"},
+                              {"\xc0\x80", "\xef\xbf\xbd\xef\xbf\xbd"},
                               {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
                               {"x\xe2\x82", "x\xef\xbf\xbd\xef\xbf\xbd"}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -232,9 +234,12 @@ static struct snapshot_block *many_blocks(size_t *count)
     *count = 0;
     for (unsigned size = 1; size <= 150; size++)
         for (unsigned i = 0; i < size; i++, ++*count)
-            blocks[*count] = (struct snapshot_block){
-                .address = 0x1000 + *count * 512, .size_bytes = 512, .requested_bytes = size,
-                .segment_address = 0x1000, .segment_bytes = 2 << 20, .state = SNAPSHOT_ALLOCATED};
+            blocks[*count] = (struct snapshot_block){.address = 0x1000 + *count * 512,
+                                                     .size_bytes = 512,
+                                                     .requested_bytes = size,
+                                                     .segment_address = 0x1000,
+                                                     .segment_bytes = 2 << 20,
+                                                     .state = SNAPSHOT_ALLOCATED};
     blocks[0].state = SNAPSHOT_REUSABLE;
     return blocks;
 }

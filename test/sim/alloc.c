@@ -231,8 +231,10 @@ CUresult do_cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *shape)
 {
     if (!shape)
         return CUDA_ERROR_INVALID_VALUE;
-    CUDA_ARRAY3D_DESCRIPTOR full = {.Width = shape->Width, .Height = shape->Height,
-                                    .Format = shape->Format, .NumChannels = shape->NumChannels};
+    CUDA_ARRAY3D_DESCRIPTOR full = {.Width = shape->Width,
+                                    .Height = shape->Height,
+                                    .Format = shape->Format,
+                                    .NumChannels = shape->NumChannels};
     return do_cuArray3DCreate_v2(out, &full);
 }
 

@@ -19,7 +19,7 @@ CUresult cuProfilerStart(void);
 CUresult cuProfilerStop(void);
 
 #define FN(symbol, implementation, since, parameters, arguments) CALL_##symbol,
-#define TWIN(symbol, suffix, implementation, since, parameters, arguments) \
+#define TWIN(symbol, suffix, implementation, since, parameters, arguments)                         \
     CALL_##symbol, CALL_##symbol##suffix,
 #define EARLY FN
 #define OLD(symbol, since) CALL_##symbol,
@@ -34,7 +34,7 @@ enum sim_call {
 #undef TWIN
 
 #define FN(symbol, implementation, since, parameters, arguments) CUresult implementation parameters;
-#define TWIN(symbol, suffix, implementation, since, parameters, arguments) \
+#define TWIN(symbol, suffix, implementation, since, parameters, arguments)                         \
     CUresult implementation parameters;
 #include "calls_device.def"
 #include "calls_memory.def"
@@ -43,7 +43,6 @@ enum sim_call {
 #undef TWIN
 #undef EARLY
 #undef OLD
-
 
 /* Counts, injects failures, refuses what the configured driver is too old for. */
 CUresult call_begin_early(enum sim_call call);

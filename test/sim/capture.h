@@ -17,8 +17,8 @@ struct sim_capture {
     CUstreamCaptureMode mode;
     struct sim_thread *thread;
     struct sim_graph *graph;
-    struct sim_stream *members[CAPTURE_STREAMS];    /* the first is the origin */
-    int count, invalid, lent;                       /* lent: the graph is the program's */
+    struct sim_stream *members[CAPTURE_STREAMS]; /* the first is the origin */
+    int count, invalid, lent;                    /* lent: the graph is the program's */
     unsigned long long id;
     struct sim_capture *next;
 };

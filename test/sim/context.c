@@ -75,7 +75,9 @@ struct sim_context *context_current(CUresult *why)
 
 struct sim_point context_mark(struct sim_context *context, struct sim_event *event)
 {
-    struct sim_work work = {.kind = WORK_MARK, .call = "context mark", .event = event,
+    struct sim_work work = {.kind = WORK_MARK,
+                            .call = "context mark",
+                            .event = event,
                             .event_turn = event ? event->turn : 0};
     return engine_submit(context->marks, &work, NULL, NULL);
 }

@@ -14,7 +14,7 @@ struct sim_context {
     int device, alive, primary, references;
     unsigned flags;
     unsigned long long id;
-    struct sim_stream *streams;         /* created, legacy and per-thread ones */
+    struct sim_stream *streams; /* created, legacy and per-thread ones */
     struct sim_stream *legacy;
     struct sim_queue *marks;
     struct sim_memory *memories;

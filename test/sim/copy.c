@@ -37,8 +37,8 @@ static void add_box(struct sim_work *work, uintptr_t start, size_t pitch, size_t
         return;
     }
     for (size_t z = 0; z < box->depth; z++)
-        work_add_range(work, (struct sim_range){start + z * slice, box->width, pitch, box->height,
-                                                writes});
+        work_add_range(
+            work, (struct sim_range){start + z * slice, box->width, pitch, box->height, writes});
 }
 
 /* The driver has read a pageable source when the call returns. */
@@ -81,8 +81,10 @@ CUresult transfer_submit(CUstream handle, const struct sim_transfer *transfer, e
     if (transfer->width == 0 || transfer->height == 0 || transfer->depth == 0)
         return CUDA_SUCCESS;
     int is_set = transfer->value_bytes != 0;
-    struct sim_work work = {.kind = is_set ? WORK_SET : WORK_COPY, .call = call,
-                            .ns = config()->latency_ns, .transfer = *transfer};
+    struct sim_work work = {.kind = is_set ? WORK_SET : WORK_COPY,
+                            .call = call,
+                            .ns = config()->latency_ns,
+                            .transfer = *transfer};
     add_box(&work, transfer->to, transfer->to_pitch, transfer->to_slice, 1);
     int waits = host_waits(transfer, wait) && !stream->capture;
     if (!is_set) {
@@ -102,37 +104,40 @@ static CUresult set_submit(CUstream stream, CUdeviceptr to, size_t pitch, unsign
                            unsigned value_bytes, size_t width, size_t height, enum copy_wait wait,
                            const char *call)
 {
-    struct sim_transfer box = {.to = to, .to_pitch = pitch, .width = width * value_bytes,
-                               .height = height, .depth = 1, .value = value,
+    struct sim_transfer box = {.to = to,
+                               .to_pitch = pitch,
+                               .width = width * value_bytes,
+                               .height = height,
+                               .depth = 1,
+                               .value = value,
                                .value_bytes = value_bytes};
     if (to % value_bytes || (height > 1 && pitch < box.width) || !address_is_known(to))
         return CUDA_ERROR_INVALID_VALUE;
     return transfer_submit(stream, &box, wait, call);
 }
 
-#define SET_1D(bits, type)                                                                      \
-    CUresult do_cuMemsetD##bits##_v2(CUdeviceptr to, type value, size_t count)                  \
-    {                                                                                           \
-        return set_submit(NULL, to, 0, value, bits / 8, count, 1, COPY_SYNC,                    \
-                          "cuMemsetD" #bits);                                                   \
-    }                                                                                           \
-    CUresult do_cuMemsetD##bits##Async(CUdeviceptr to, type value, size_t count, CUstream in)   \
-    {                                                                                           \
-        return set_submit(in, to, 0, value, bits / 8, count, 1, COPY_ASYNC,                     \
-                          "cuMemsetD" #bits "Async");                                           \
+#define SET_1D(bits, type)                                                                         \
+    CUresult do_cuMemsetD##bits##_v2(CUdeviceptr to, type value, size_t count)                     \
+    {                                                                                              \
+        return set_submit(NULL, to, 0, value, bits / 8, count, 1, COPY_SYNC, "cuMemsetD" #bits);   \
+    }                                                                                              \
+    CUresult do_cuMemsetD##bits##Async(CUdeviceptr to, type value, size_t count, CUstream in)      \
+    {                                                                                              \
+        return set_submit(in, to, 0, value, bits / 8, count, 1, COPY_ASYNC,                        \
+                          "cuMemsetD" #bits "Async");                                              \
     }
-#define SET_2D(bits, type)                                                                      \
-    CUresult do_cuMemsetD2D##bits##_v2(CUdeviceptr to, size_t pitch, type value, size_t width,  \
-                                       size_t height)                                           \
-    {                                                                                           \
-        return set_submit(NULL, to, pitch, value, bits / 8, width, height, COPY_SYNC,           \
-                          "cuMemsetD2D" #bits);                                                 \
-    }                                                                                           \
-    CUresult do_cuMemsetD2D##bits##Async(CUdeviceptr to, size_t pitch, type value,              \
-                                         size_t width, size_t height, CUstream in)              \
-    {                                                                                           \
-        return set_submit(in, to, pitch, value, bits / 8, width, height, COPY_ASYNC,            \
-                          "cuMemsetD2D" #bits "Async");                                         \
+#define SET_2D(bits, type)                                                                         \
+    CUresult do_cuMemsetD2D##bits##_v2(CUdeviceptr to, size_t pitch, type value, size_t width,     \
+                                       size_t height)                                              \
+    {                                                                                              \
+        return set_submit(NULL, to, pitch, value, bits / 8, width, height, COPY_SYNC,              \
+                          "cuMemsetD2D" #bits);                                                    \
+    }                                                                                              \
+    CUresult do_cuMemsetD2D##bits##Async(CUdeviceptr to, size_t pitch, type value, size_t width,   \
+                                         size_t height, CUstream in)                               \
+    {                                                                                              \
+        return set_submit(in, to, pitch, value, bits / 8, width, height, COPY_ASYNC,               \
+                          "cuMemsetD2D" #bits "Async");                                            \
     }
 
 SET_1D(8, unsigned char)

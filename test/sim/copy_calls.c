@@ -19,21 +19,19 @@ static uintptr_t array_at(CUarray array, size_t offset)
     return array ? ((struct sim_array *)array)->memory->start + offset : 0;
 }
 
-#define LINE(name, parameters, to, from, device)                                    \
-    CUresult do_##name parameters                                                   \
-    {                                                                               \
-        if (!address_is_known((uintptr_t)(device)))                                 \
-            return CUDA_ERROR_INVALID_VALUE;                                        \
-        return copy_line(NULL, (uintptr_t)(to), (uintptr_t)(from), n, COPY_SYNC,    \
-                         #name);                                                    \
+#define LINE(name, parameters, to, from, device)                                                   \
+    CUresult do_##name parameters                                                                  \
+    {                                                                                              \
+        if (!address_is_known((uintptr_t)(device)))                                                \
+            return CUDA_ERROR_INVALID_VALUE;                                                       \
+        return copy_line(NULL, (uintptr_t)(to), (uintptr_t)(from), n, COPY_SYNC, #name);           \
     }
-#define LINE_ASYNC(name, parameters, to, from, device)                              \
-    CUresult do_##name parameters                                                   \
-    {                                                                               \
-        if (!address_is_known((uintptr_t)(device)))                                 \
-            return CUDA_ERROR_INVALID_VALUE;                                        \
-        return copy_line(s, (uintptr_t)(to), (uintptr_t)(from), n, COPY_ASYNC,      \
-                         #name);                                                    \
+#define LINE_ASYNC(name, parameters, to, from, device)                                             \
+    CUresult do_##name parameters                                                                  \
+    {                                                                                              \
+        if (!address_is_known((uintptr_t)(device)))                                                \
+            return CUDA_ERROR_INVALID_VALUE;                                                       \
+        return copy_line(s, (uintptr_t)(to), (uintptr_t)(from), n, COPY_ASYNC, #name);             \
     }
 
 /* The last column must be memory the device knows; the generic ones take anything (0 is known). */
@@ -123,10 +121,24 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *copy, CUstream stream, enum copy_wa
 {
     if (!copy)
         return CUDA_ERROR_INVALID_VALUE;
-    struct place to = {copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstArray,
-                       copy->dstXInBytes, copy->dstY, 0, copy->dstPitch, 0};
-    struct place from = {copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcArray,
-                         copy->srcXInBytes, copy->srcY, 0, copy->srcPitch, 0};
+    struct place to = {copy->dstMemoryType,
+                       copy->dstHost,
+                       copy->dstDevice,
+                       copy->dstArray,
+                       copy->dstXInBytes,
+                       copy->dstY,
+                       0,
+                       copy->dstPitch,
+                       0};
+    struct place from = {copy->srcMemoryType,
+                         copy->srcHost,
+                         copy->srcDevice,
+                         copy->srcArray,
+                         copy->srcXInBytes,
+                         copy->srcY,
+                         0,
+                         copy->srcPitch,
+                         0};
     struct sim_transfer box = {.width = copy->WidthInBytes, .height = copy->Height, .depth = 1};
     return copy_box(stream, &to, &from, box, wait, call);
 }
@@ -151,13 +163,14 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream, enum copy_wa
 {
     if (!copy)
         return CUDA_ERROR_INVALID_VALUE;
-    struct place to = {copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstArray,
-                       copy->dstXInBytes, copy->dstY, copy->dstZ, copy->dstPitch, copy->dstHeight};
-    struct place from = {copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcArray,
-                         copy->srcXInBytes, copy->srcY, copy->srcZ, copy->srcPitch,
-                         copy->srcHeight};
-    struct sim_transfer box = {.width = copy->WidthInBytes, .height = copy->Height,
-                               .depth = copy->Depth};
+    struct place to = {copy->dstMemoryType, copy->dstHost,     copy->dstDevice,
+                       copy->dstArray,      copy->dstXInBytes, copy->dstY,
+                       copy->dstZ,          copy->dstPitch,    copy->dstHeight};
+    struct place from = {copy->srcMemoryType, copy->srcHost,     copy->srcDevice,
+                         copy->srcArray,      copy->srcXInBytes, copy->srcY,
+                         copy->srcZ,          copy->srcPitch,    copy->srcHeight};
+    struct sim_transfer box = {
+        .width = copy->WidthInBytes, .height = copy->Height, .depth = copy->Depth};
     return copy_box(stream, &to, &from, box, wait, call);
 }
 
@@ -177,15 +190,27 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *peer, CUstream stream, en
 {
     if (!peer)
         return CUDA_ERROR_INVALID_VALUE;
-    CUDA_MEMCPY3D copy = {
-        .srcXInBytes = peer->srcXInBytes, .srcY = peer->srcY, .srcZ = peer->srcZ,
-        .srcMemoryType = peer->srcMemoryType, .srcHost = peer->srcHost,
-        .srcDevice = peer->srcDevice, .srcArray = peer->srcArray, .srcPitch = peer->srcPitch,
-        .srcHeight = peer->srcHeight, .dstXInBytes = peer->dstXInBytes, .dstY = peer->dstY,
-        .dstZ = peer->dstZ, .dstMemoryType = peer->dstMemoryType, .dstHost = peer->dstHost,
-        .dstDevice = peer->dstDevice, .dstArray = peer->dstArray, .dstPitch = peer->dstPitch,
-        .dstHeight = peer->dstHeight, .WidthInBytes = peer->WidthInBytes, .Height = peer->Height,
-        .Depth = peer->Depth};
+    CUDA_MEMCPY3D copy = {.srcXInBytes = peer->srcXInBytes,
+                          .srcY = peer->srcY,
+                          .srcZ = peer->srcZ,
+                          .srcMemoryType = peer->srcMemoryType,
+                          .srcHost = peer->srcHost,
+                          .srcDevice = peer->srcDevice,
+                          .srcArray = peer->srcArray,
+                          .srcPitch = peer->srcPitch,
+                          .srcHeight = peer->srcHeight,
+                          .dstXInBytes = peer->dstXInBytes,
+                          .dstY = peer->dstY,
+                          .dstZ = peer->dstZ,
+                          .dstMemoryType = peer->dstMemoryType,
+                          .dstHost = peer->dstHost,
+                          .dstDevice = peer->dstDevice,
+                          .dstArray = peer->dstArray,
+                          .dstPitch = peer->dstPitch,
+                          .dstHeight = peer->dstHeight,
+                          .WidthInBytes = peer->WidthInBytes,
+                          .Height = peer->Height,
+                          .Depth = peer->Depth};
     return copy_3d(&copy, stream, wait, call);
 }
 

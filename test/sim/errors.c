@@ -6,7 +6,10 @@ static const struct {
     CUresult code;
     const char *name, *text;
 } errors[] = {
-#define ERROR(code, text) {code, #code, text}
+#define ERROR(code, text)                                                                          \
+    {                                                                                              \
+        code, #code, text                                                                          \
+    }
     ERROR(CUDA_SUCCESS, "no error"),
     ERROR(CUDA_ERROR_INVALID_VALUE, "invalid argument"),
     ERROR(CUDA_ERROR_OUT_OF_MEMORY, "out of memory"),

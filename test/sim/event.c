@@ -96,8 +96,8 @@ CUresult do_cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsig
     if (result)
         return result;
     event_begin_record(event);
-    struct sim_work work = {.kind = WORK_MARK, .call = "cuEventRecord", .event = event,
-                            .event_turn = event->turn};
+    struct sim_work work = {
+        .kind = WORK_MARK, .call = "cuEventRecord", .event = event, .event_turn = event->turn};
     event_point(event, engine_submit(stream->queue, &work, NULL, NULL), &stream->queue->clock);
     return CUDA_SUCCESS;
 }

@@ -25,8 +25,11 @@ static CUresult kernel_work(struct sim_work *work, CUfunction function, void **p
     if (function != cachalot_sim_function() || !parameters || !parameters[0])
         return CUDA_ERROR_INVALID_HANDLE;
     const struct cachalot_sim_kernel *kernel = parameters[0];
-    *work = (struct sim_work){.kind = WORK_KERNEL, .call = call, .ns = kernel->ns,
-                              .spin = kernel->spin, .signal = kernel->signal};
+    *work = (struct sim_work){.kind = WORK_KERNEL,
+                              .call = call,
+                              .ns = kernel->ns,
+                              .spin = kernel->spin,
+                              .signal = kernel->signal};
     work->visible = kernel->signal || kernel->spin;
     for (size_t i = 0; i < kernel->range_count; i++) {
         const struct cachalot_sim_range *range = &kernel->ranges[i];
@@ -119,8 +122,11 @@ CUresult do_cuLaunchHostFunc(CUstream handle, CUhostFn function, void *data)
         return result;
     if (!function)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_work work = {.kind = WORK_HOST, .call = "cuLaunchHostFunc", .host = function,
-                            .host_data = data, .visible = 1};
+    struct sim_work work = {.kind = WORK_HOST,
+                            .call = "cuLaunchHostFunc",
+                            .host = function,
+                            .host_data = data,
+                            .visible = 1};
     return stream_submit(stream, &work, NULL);
 }
 
@@ -140,16 +146,21 @@ static CUresult value_submit(CUstream handle, CUdeviceptr address, uint64_t valu
         return result;
     if (address % bytes || !memory_find(address, bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_work work = {.kind = WORK_VALUE, .call = call, .value_address = address,
-                            .value = value, .value_bytes = bytes, .value_flags = flags,
-                            .value_writes = writes, .visible = 1};
+    struct sim_work work = {.kind = WORK_VALUE,
+                            .call = call,
+                            .value_address = address,
+                            .value = value,
+                            .value_bytes = bytes,
+                            .value_flags = flags,
+                            .value_writes = writes,
+                            .visible = 1};
     return stream_submit(stream, &work, NULL);
 }
 
-#define VALUE(name, type, writes)                                                           \
-    CUresult do_##name(CUstream stream, CUdeviceptr address, type value, unsigned flags)    \
-    {                                                                                       \
-        return value_submit(stream, address, value, sizeof(type), flags, writes, #name);    \
+#define VALUE(name, type, writes)                                                                  \
+    CUresult do_##name(CUstream stream, CUdeviceptr address, type value, unsigned flags)           \
+    {                                                                                              \
+        return value_submit(stream, address, value, sizeof(type), flags, writes, #name);           \
     }
 VALUE(cuStreamWaitValue32_v2, cuuint32_t, 0)
 VALUE(cuStreamWriteValue32_v2, cuuint32_t, 1)

@@ -13,8 +13,16 @@
 #define SIM_SMALL_LIMIT ((size_t)1 << 20)
 #define SIM_SMALL_UNIT ((size_t)512)
 
-enum sim_memory_kind { MEMORY_DEVICE, MEMORY_MANAGED, MEMORY_POOL, MEMORY_ARRAY, MEMORY_MAPPED,
-                       MEMORY_IPC, MEMORY_HOST, MEMORY_REGISTERED };
+enum sim_memory_kind {
+    MEMORY_DEVICE,
+    MEMORY_MANAGED,
+    MEMORY_POOL,
+    MEMORY_ARRAY,
+    MEMORY_MAPPED,
+    MEMORY_IPC,
+    MEMORY_HOST,
+    MEMORY_REGISTERED
+};
 
 struct sim_memory {
     uintptr_t start;
@@ -24,8 +32,8 @@ struct sim_memory {
     unsigned flags;
     unsigned long long id;
     struct sim_context *context;
-    struct sim_handle *handle;      /* MEMORY_MAPPED */
-    void *pool;                     /* MEMORY_POOL */
+    struct sim_handle *handle; /* MEMORY_MAPPED */
+    void *pool;                /* MEMORY_POOL */
     struct sim_memory *next, *previous;
 };
 

@@ -119,8 +119,11 @@ CUresult do_cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr address)
     const struct sim_memory *memory = memory_find(address, 1);
     if (!out || !memory || memory->dying || memory->kind != MEMORY_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
-    struct ipc_handle handle = {.magic = "cachsim", .base = memory->start, .bytes = memory->bytes,
-                                .id = memory->id, .device = (uint64_t)memory->device,
+    struct ipc_handle handle = {.magic = "cachsim",
+                                .base = memory->start,
+                                .bytes = memory->bytes,
+                                .id = memory->id,
+                                .device = (uint64_t)memory->device,
                                 .process = (uint64_t)getpid()};
     memset(out, 0, sizeof(*out));
     memcpy(out, &handle, sizeof(handle));

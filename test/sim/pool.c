@@ -47,8 +47,8 @@ static CUresult pool_allocate(CUdeviceptr *out, size_t bytes, struct sim_pool *p
     if (!memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memory->pool = pool;
-    struct sim_work work = {.kind = WORK_ALLOC, .call = "cuMemAllocAsync",
-                            .ns = config()->latency_ns};
+    struct sim_work work = {
+        .kind = WORK_ALLOC, .call = "cuMemAllocAsync", .ns = config()->latency_ns};
     work_add_range(&work, (struct sim_range){memory->start, bytes, 0, 1, 1});
     *out = memory->start;
     return stream_submit(stream, &work, NULL);
@@ -78,8 +78,8 @@ CUresult do_cuMemFreeAsync(CUdeviceptr address, CUstream handle)
         return CUDA_ERROR_INVALID_VALUE;
     if (stream->capture)
         return CUDA_ERROR_NOT_SUPPORTED;
-    struct sim_work work = {.kind = WORK_FREE, .call = "cuMemFreeAsync",
-                            .ns = config()->latency_ns, .memory = memory};
+    struct sim_work work = {
+        .kind = WORK_FREE, .call = "cuMemFreeAsync", .ns = config()->latency_ns, .memory = memory};
     work_add_range(&work, (struct sim_range){memory->start, memory->bytes, 0, 1, 1});
     memory->dying = 1;
     result = stream_submit(stream, &work, NULL);

@@ -22,7 +22,7 @@ struct capture_clock {
 struct sim_stream {
     struct sim_context *context;
     struct sim_queue *queue;
-    struct sim_thread *thread;          /* of a per-thread default stream */
+    struct sim_thread *thread; /* of a per-thread default stream */
     struct sim_stream *next;
     unsigned long long id;
     unsigned flags;
@@ -34,13 +34,13 @@ struct sim_stream {
 
 struct sim_event {
     struct sim_context *context;
-    struct sim_event *next, *every;     /* every: all there have been, for leak checkers */
+    struct sim_event *next, *every; /* every: all there have been, for leak checkers */
     unsigned flags;
     int alive, recorded;
     struct sim_point point;
     struct sim_clock clock;
     uint64_t turn, time;
-    unsigned long long capture_id;      /* 0: last recorded outside of any capture */
+    unsigned long long capture_id; /* 0: last recorded outside of any capture */
     struct capture_clock seen;
 };
 

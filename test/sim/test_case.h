@@ -11,8 +11,8 @@
 struct test_case {
     const char *name;
     void (*run)(void);
-    const char *environment;    /* "NAME=value NAME=value", or NULL */
-    const char *aborts_with;    /* NULL: must succeed; else: dies of SIGABRT saying all of a|b|c */
+    const char *environment; /* "NAME=value NAME=value", or NULL */
+    const char *aborts_with; /* NULL: must succeed; else: dies of SIGABRT saying all of a|b|c */
 };
 
 /* What begin() makes: a primary context, streams (a and b are non-blocking), 4 MiB of memory, and
@@ -31,16 +31,16 @@ _Noreturn void test_failed(const char *file, int line, const char *what, long lo
 
 #define MANUAL "CACHALOT_SIM_CLOCK=manual"
 
-#define CHECK(condition)                                        \
-    do {                                                        \
-        if (!(condition))                                       \
-            test_failed(__FILE__, __LINE__, #condition, 0);     \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            test_failed(__FILE__, __LINE__, #condition, 0);                                        \
     } while (0)
-#define GIVES(expected, expression)                                                 \
-    do {                                                                            \
-        long long got = (long long)(expression);                                    \
-        if (got != (long long)(expected))                                           \
-            test_failed(__FILE__, __LINE__, #expression " == " #expected, got);     \
+#define GIVES(expected, expression)                                                                \
+    do {                                                                                           \
+        long long got = (long long)(expression);                                                   \
+        if (got != (long long)(expected))                                                          \
+            test_failed(__FILE__, __LINE__, #expression " == " #expected, got);                    \
     } while (0)
 #define OK(expression) GIVES(0, expression)
 

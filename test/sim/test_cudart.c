@@ -110,8 +110,8 @@ static void captures_work(void)
 
 static const struct test_case cases[] = {
     {"starts like its version", starts_like_its_version, NULL, NULL},
-    {"devices are chosen late or early", devices_are_chosen_late_or_early,
-     "CACHALOT_SIM_DEVICES=2", NULL},
+    {"devices are chosen late or early", devices_are_chosen_late_or_early, "CACHALOT_SIM_DEVICES=2",
+     NULL},
     {"errors are remembered", errors_are_remembered, NULL, NULL},
     {"a program runs", a_program_runs, NULL, NULL},
     {"kernels stand in", kernels_stand_in, MANUAL, NULL},

@@ -28,16 +28,28 @@ static void boxes_move(void)
     for (int i = 0; i < 60; i++)
         from[i / 10][i % 10] = (unsigned char)i;
     OK(cuMemsetD8(memory, 0, 4096));
-    CUDA_MEMCPY2D in = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = from, .srcPitch = 10,
-                        .srcXInBytes = 2, .srcY = 1, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                        .dstDevice = memory, .dstPitch = 512, .WidthInBytes = 5, .Height = 4};
+    CUDA_MEMCPY2D in = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                        .srcHost = from,
+                        .srcPitch = 10,
+                        .srcXInBytes = 2,
+                        .srcY = 1,
+                        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                        .dstDevice = memory,
+                        .dstPitch = 512,
+                        .WidthInBytes = 5,
+                        .Height = 4};
     OK(cuMemcpy2D(&in));
     OK(cuMemcpyDtoH(to, memory + 512, 10));
     CHECK(memcmp(to, "\x16\x17\x18\x19\x1a\0\0\0\0\0", 10) == 0);
     /* Columns beside each other do not meet, though their spans do. */
-    CUDA_MEMCPY2D left = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = memory + 65536,
-                          .srcPitch = 512, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .dstDevice = memory, .dstPitch = 512, .WidthInBytes = 256, .Height = 8};
+    CUDA_MEMCPY2D left = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = memory + 65536,
+                          .srcPitch = 512,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = memory,
+                          .dstPitch = 512,
+                          .WidthInBytes = 256,
+                          .Height = 8};
     CUDA_MEMCPY2D right = left;
     right.dstXInBytes = 256;
     OK(cuMemcpy2DAsync(&left, a));

@@ -49,8 +49,8 @@ void work_dispose(struct sim_work *work)
 
 const char *work_kind_name(const struct sim_work *work)
 {
-    static const char *const names[] = {"copy", "set", "kernel", "host function", "mark", "wait",
-                                        "value", "allocation", "free"};
+    static const char *const names[] = {"copy", "set",   "kernel",     "host function", "mark",
+                                        "wait", "value", "allocation", "free"};
     return names[work->kind];
 }
 
@@ -76,8 +76,8 @@ void transfer_carry_out(const struct sim_transfer *transfer)
                 row_set(to, transfer);
                 continue;
             }
-            const char *from = (const char *)transfer->from + z * transfer->from_slice +
-                               y * transfer->from_pitch;
+            const char *from =
+                (const char *)transfer->from + z * transfer->from_slice + y * transfer->from_pitch;
             memmove(to, from, transfer->width);
         }
     }

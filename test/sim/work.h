@@ -6,12 +6,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum sim_kind { WORK_COPY, WORK_SET, WORK_KERNEL, WORK_HOST, WORK_MARK, WORK_WAIT, WORK_VALUE,
-                WORK_ALLOC, WORK_FREE };
+enum sim_kind {
+    WORK_COPY,
+    WORK_SET,
+    WORK_KERNEL,
+    WORK_HOST,
+    WORK_MARK,
+    WORK_WAIT,
+    WORK_VALUE,
+    WORK_ALLOC,
+    WORK_FREE
+};
 
 struct sim_range {
     uintptr_t start;
-    size_t bytes, pitch, rows;  /* rows pieces of bytes bytes, pitch apart */
+    size_t bytes, pitch, rows; /* rows pieces of bytes bytes, pitch apart */
     int writes;
 };
 
@@ -29,13 +38,13 @@ struct sim_work {
     const char *call;
     uint64_t ns;
     struct sim_transfer transfer;
-    void *staged;               /* pageable source, copied at submission as the driver does */
+    void *staged; /* pageable source, copied at submission as the driver does */
     const volatile int *spin;
     volatile int *signal;
     CUhostFn host;
     void *host_data;
-    int visible;                /* the host may see its effect without asking: needs the thread */
-    uintptr_t value_address;    /* WORK_VALUE: wait for, or write, value_bytes bytes */
+    int visible;             /* the host may see its effect without asking: needs the thread */
+    uintptr_t value_address; /* WORK_VALUE: wait for, or write, value_bytes bytes */
     uint64_t value;
     unsigned value_bytes, value_flags;
     int value_writes;

@@ -34,6 +34,27 @@ static int depth(const struct tree_node *n)
     return n ? 1 + (left > right ? left : right) : 0;
 }
 
+static int same_shape(const struct tree_node *a, const struct tree_node *b)
+{
+    if (!a || !b)
+        return a == b;
+    return a->major == b->major && a->minor == b->minor && same_shape(a->left, b->left) &&
+           same_shape(a->right, b->right);
+}
+
+/* The shape depends on the set alone, not on its history. */
+static void expect_shape(const struct tree *tree)
+{
+    static struct tree_node copy[NODES];
+    struct tree fresh = {NULL};
+    for (int i = 0; i < NODES; i++)
+        if (in_tree[i]) {
+            copy[i] = node[i];
+            tree_insert(&fresh, &copy[i]);
+        }
+    assert_true(same_shape(tree->root, fresh.root));
+}
+
 static void random_operations(void **state)
 {
     struct tree tree = {NULL};
@@ -55,6 +76,8 @@ static void random_operations(void **state)
         assert_ptr_equal(tree_at_least(&tree, major, minor), expect(major, minor, 1));
         assert_ptr_equal(tree_at_most(&tree, major, minor), expect(major, minor, 0));
         assert_ptr_equal(tree_last(&tree), expect(UINT64_MAX, UINT64_MAX, 0));
+        if (step % 100 == 0)
+            expect_shape(&tree);
     }
 }
 

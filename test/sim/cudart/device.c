@@ -59,9 +59,9 @@ CALL(cudaDeviceEnablePeerAccess, (int peer, unsigned flags),
 CALL(cudaDeviceDisablePeerAccess, (int peer), d->cuCtxDisablePeerAccess(runtime_context_of(peer)))
 CALL(cudaDeviceGetStreamPriorityRange, (int *least, int *greatest),
      d->cuCtxGetStreamPriorityRange(least, greatest))
-CALL(cudaDeviceGetDefaultMemPool, (cudaMemPool_t *pool, int device),
+CALL(cudaDeviceGetDefaultMemPool, (cudaMemPool_t * pool, int device),
      d->cuDeviceGetDefaultMemPool(pool, device))
-CALL(cudaDeviceGetMemPool, (cudaMemPool_t *pool, int device), d->cuDeviceGetMemPool(pool, device))
+CALL(cudaDeviceGetMemPool, (cudaMemPool_t * pool, int device), d->cuDeviceGetMemPool(pool, device))
 CALL(cudaDeviceSetMemPool, (int device, cudaMemPool_t pool), d->cuDeviceSetMemPool(device, pool))
 CALL(cudaProfilerStart, (void), d->cuProfilerStart())
 CALL(cudaProfilerStop, (void), d->cuProfilerStop())

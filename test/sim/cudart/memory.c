@@ -58,8 +58,8 @@ static CUresult allocate_3d(const struct runtime_driver *d, struct cudaPitchedPt
 static CUDA_ARRAY3D_DESCRIPTOR array_shape(const struct cudaChannelFormatDesc *format,
                                            struct cudaExtent extent, unsigned flags)
 {
-    CUDA_ARRAY3D_DESCRIPTOR shape = {.Width = extent.width, .Height = extent.height,
-                                     .Depth = extent.depth, .Flags = flags};
+    CUDA_ARRAY3D_DESCRIPTOR shape = {
+        .Width = extent.width, .Height = extent.height, .Depth = extent.depth, .Flags = flags};
     int bits[] = {format->x, format->y, format->z, format->w};
     for (int i = 0; i < 4; i++)
         shape.NumChannels += bits[i] != 0;
@@ -96,20 +96,21 @@ static struct cudaExtent flat(size_t width, size_t height)
 
 CALL(cudaMallocPitch, (void **out, size_t *pitch, size_t width, size_t height),
      allocate_pitch(d, out, pitch, width, height))
-CALL(cudaMalloc3D, (struct cudaPitchedPtr *out, struct cudaExtent extent),
+CALL(cudaMalloc3D, (struct cudaPitchedPtr * out, struct cudaExtent extent),
      allocate_3d(d, out, extent))
-CALL(cudaMalloc3DArray, (cudaArray_t *out, const struct cudaChannelFormatDesc *format,
-                         struct cudaExtent extent, unsigned flags),
+CALL(cudaMalloc3DArray,
+     (cudaArray_t * out, const struct cudaChannelFormatDesc *format, struct cudaExtent extent,
+      unsigned flags),
      allocate_array(d, out, format, extent, flags))
-CALL(cudaMallocArray, (cudaArray_t *out, const struct cudaChannelFormatDesc *format, size_t width,
-                       size_t height, unsigned flags),
+CALL(cudaMallocArray,
+     (cudaArray_t * out, const struct cudaChannelFormatDesc *format, size_t width, size_t height,
+      unsigned flags),
      allocate_array(d, out, format, flat(width, height), flags))
-CALL(cudaMallocMipmappedArray, (cudaMipmappedArray_t *out,
-                                const struct cudaChannelFormatDesc *format,
-                                struct cudaExtent extent, unsigned levels, unsigned flags),
+CALL(cudaMallocMipmappedArray,
+     (cudaMipmappedArray_t * out, const struct cudaChannelFormatDesc *format,
+      struct cudaExtent extent, unsigned levels, unsigned flags),
      allocate_levels(d, out, format, extent, levels, flags))
-CALL(cudaFreeArray, (cudaArray_t array),
-     array ? d->cuArrayDestroy((CUarray)array) : CUDA_SUCCESS)
+CALL(cudaFreeArray, (cudaArray_t array), array ? d->cuArrayDestroy((CUarray)array) : CUDA_SUCCESS)
 CALL(cudaFreeMipmappedArray, (cudaMipmappedArray_t array),
      array ? d->cuMipmappedArrayDestroy((CUmipmappedArray)array) : CUDA_SUCCESS)
 CALL(cudaMallocHost, (void **out, size_t bytes), d->cuMemHostAlloc(out, bytes, 0))
@@ -124,15 +125,15 @@ CALL(cudaHostGetDevicePointer, (void **out, void *host, unsigned flags),
 CALL(cudaHostGetFlags, (unsigned *flags, void *host), d->cuMemHostGetFlags(flags, host))
 CALL(cudaMallocManaged, (void **out, size_t bytes, unsigned flags),
      d->cuMemAllocManaged((CUdeviceptr *)out, bytes, flags))
-CALL(cudaMemGetInfo, (size_t *free_bytes, size_t *total), d->cuMemGetInfo(free_bytes, total))
+CALL(cudaMemGetInfo, (size_t * free_bytes, size_t *total), d->cuMemGetInfo(free_bytes, total))
 CALL_TWIN(cudaMallocAsync, _ptsz, (void **out, size_t bytes, cudaStream_t stream),
           d->cuMemAllocAsync((CUdeviceptr *)out, bytes, stream))
 CALL_TWIN(cudaFreeAsync, _ptsz, (void *address, cudaStream_t stream),
           address ? d->cuMemFreeAsync((CUdeviceptr)address, stream) : CUDA_SUCCESS)
-CALL_TWIN(cudaMallocFromPoolAsync, _ptsz, (void **out, size_t bytes, cudaMemPool_t pool,
-                                           cudaStream_t stream),
+CALL_TWIN(cudaMallocFromPoolAsync, _ptsz,
+          (void **out, size_t bytes, cudaMemPool_t pool, cudaStream_t stream),
           d->cuMemAllocFromPoolAsync((CUdeviceptr *)out, bytes, pool, stream))
-CALL(cudaMemPoolCreate, (cudaMemPool_t *pool, const struct cudaMemPoolProps *properties),
+CALL(cudaMemPoolCreate, (cudaMemPool_t * pool, const struct cudaMemPoolProps *properties),
      d->cuMemPoolCreate(pool, (const CUmemPoolProps *)properties))
 CALL(cudaMemPoolDestroy, (cudaMemPool_t pool), d->cuMemPoolDestroy(pool))
 CALL(cudaMemPoolTrimTo, (cudaMemPool_t pool, size_t keep), d->cuMemPoolTrimTo(pool, keep))
@@ -149,7 +150,7 @@ static CUresult ipc_open(const struct runtime_driver *d, void **out, cudaIpcMemH
     return d->cuIpcOpenMemHandle((CUdeviceptr *)out, raw, flags);
 }
 
-CALL(cudaIpcGetMemHandle, (cudaIpcMemHandle_t *handle, void *address),
+CALL(cudaIpcGetMemHandle, (cudaIpcMemHandle_t * handle, void *address),
      d->cuIpcGetMemHandle((CUipcMemHandle *)handle, (CUdeviceptr)address))
 CALL(cudaIpcOpenMemHandle, (void **out, cudaIpcMemHandle_t handle, unsigned flags),
      ipc_open(d, out, handle, flags))
@@ -175,5 +176,5 @@ static CUresult attributes_get(const struct runtime_driver *d, struct cudaPointe
     return result;
 }
 
-CALL(cudaPointerGetAttributes, (struct cudaPointerAttributes *out, const void *address),
+CALL(cudaPointerGetAttributes, (struct cudaPointerAttributes * out, const void *address),
      attributes_get(d, out, address))

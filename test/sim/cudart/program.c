@@ -130,19 +130,21 @@ static CUresult launch(const struct runtime_driver *d, const void *function, dim
 {
     if (!function || is_program_kernel(function))
         return (CUresult)cudaErrorInvalidDeviceFunction;
-    CUresult result = d->cuLaunchKernel((CUfunction)(uintptr_t)function, grid.x, grid.y, grid.z,
-                                        block.x, block.y, block.z, (unsigned)shared, stream,
-                                        arguments, NULL);
+    CUresult result =
+        d->cuLaunchKernel((CUfunction)(uintptr_t)function, grid.x, grid.y, grid.z, block.x, block.y,
+                          block.z, (unsigned)shared, stream, arguments, NULL);
     return result == CUDA_ERROR_INVALID_HANDLE ? (CUresult)cudaErrorInvalidDeviceFunction : result;
 }
 
-CALL_TWIN(cudaLaunchKernel, _ptsz, (const void *function, dim3 grid, dim3 block, void **arguments,
-                                    size_t shared, cudaStream_t stream),
+CALL_TWIN(cudaLaunchKernel, _ptsz,
+          (const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,
+           cudaStream_t stream),
           launch(d, function, grid, block, arguments, shared, stream))
-CALL_TWIN(cudaLaunchCooperativeKernel, _ptsz, (const void *function, dim3 grid, dim3 block,
-                                               void **arguments, size_t shared,
-                                               cudaStream_t stream),
+CALL_TWIN(cudaLaunchCooperativeKernel, _ptsz,
+          (const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,
+           cudaStream_t stream),
           launch(d, function, grid, block, arguments, shared, stream))
-CALL_TWIN(__cudaLaunchKernel, _ptsz, (cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments,
-                                      size_t shared, cudaStream_t stream),
+CALL_TWIN(__cudaLaunchKernel, _ptsz,
+          (cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments, size_t shared,
+           cudaStream_t stream),
           launch(d, (const void *)kernel, grid, block, arguments, shared, stream))

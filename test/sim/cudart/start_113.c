@@ -20,8 +20,7 @@ static void look_up(get_function *get, void *field, const char *name, int versio
 #define DRIVER(name, version, symbol) FIELD(name, version, CU_GET_PROC_ADDRESS_DEFAULT)
 #define TWIN(name, version, symbol, suffix) FIELD(name, version, flags)
 
-static void fill(get_function *get, struct runtime_driver *table, cuuint64_t flags)
-{
+static void fill(get_function *get, struct runtime_driver *table, cuuint64_t flags){
 #include "driver_functions.def"
 }
 

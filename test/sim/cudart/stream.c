@@ -3,10 +3,10 @@
  */
 #include "calls.h"
 
-CALL(cudaStreamCreate, (cudaStream_t *stream), d->cuStreamCreateWithPriority(stream, 0, 0))
-CALL(cudaStreamCreateWithFlags, (cudaStream_t *stream, unsigned flags),
+CALL(cudaStreamCreate, (cudaStream_t * stream), d->cuStreamCreateWithPriority(stream, 0, 0))
+CALL(cudaStreamCreateWithFlags, (cudaStream_t * stream, unsigned flags),
      d->cuStreamCreateWithPriority(stream, flags, 0))
-CALL(cudaStreamCreateWithPriority, (cudaStream_t *stream, unsigned flags, int priority),
+CALL(cudaStreamCreateWithPriority, (cudaStream_t * stream, unsigned flags, int priority),
      d->cuStreamCreateWithPriority(stream, flags, priority))
 CALL(cudaStreamDestroy, (cudaStream_t stream), d->cuStreamDestroy(stream))
 CALL_TWIN(cudaStreamSynchronize, _ptsz, (cudaStream_t stream), d->cuStreamSynchronize(stream))
@@ -38,11 +38,11 @@ CALL_TWIN(cudaStreamGetCaptureInfo, _ptsz,
            size_t *count),
           d->cuStreamGetCaptureInfo(stream, (CUstreamCaptureStatus *)status, (cuuint64_t *)id,
                                     graph, nodes, (const CUgraphEdgeData **)edges, count))
-CALL(cudaThreadExchangeStreamCaptureMode, (enum cudaStreamCaptureMode *mode),
+CALL(cudaThreadExchangeStreamCaptureMode, (enum cudaStreamCaptureMode * mode),
      d->cuThreadExchangeStreamCaptureMode((CUstreamCaptureMode *)mode))
 
-CALL(cudaEventCreate, (cudaEvent_t *event), d->cuEventCreate(event, 0))
-CALL(cudaEventCreateWithFlags, (cudaEvent_t *event, unsigned flags),
+CALL(cudaEventCreate, (cudaEvent_t * event), d->cuEventCreate(event, 0))
+CALL(cudaEventCreateWithFlags, (cudaEvent_t * event, unsigned flags),
      d->cuEventCreate(event, flags))
 CALL_TWIN(cudaEventRecord, _ptsz, (cudaEvent_t event, cudaStream_t stream),
           d->cuEventRecord(event, stream))
@@ -58,17 +58,16 @@ CALL(cudaEventDestroy, (cudaEvent_t event), d->cuEventDestroy(event))
 static CUresult instantiate(const struct runtime_driver *d, cudaGraphExec_t *executable,
                             cudaGraph_t graph, unsigned long long flags)
 {
-    return d->cuGraphInstantiateWithFlags
-               ? d->cuGraphInstantiateWithFlags(executable, graph, flags)
-               : CUDA_ERROR_NOT_SUPPORTED;
+    return d->cuGraphInstantiateWithFlags ? d->cuGraphInstantiateWithFlags(executable, graph, flags)
+                                          : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CALL(cudaGraphCreate, (cudaGraph_t *graph, unsigned flags), d->cuGraphCreate(graph, flags))
-CALL(cudaGraphInstantiate, (cudaGraphExec_t *executable, cudaGraph_t graph,
-                            unsigned long long flags),
+CALL(cudaGraphCreate, (cudaGraph_t * graph, unsigned flags), d->cuGraphCreate(graph, flags))
+CALL(cudaGraphInstantiate,
+     (cudaGraphExec_t * executable, cudaGraph_t graph, unsigned long long flags),
      instantiate(d, executable, graph, flags))
-CALL(cudaGraphInstantiateWithFlags, (cudaGraphExec_t *executable, cudaGraph_t graph,
-                                     unsigned long long flags),
+CALL(cudaGraphInstantiateWithFlags,
+     (cudaGraphExec_t * executable, cudaGraph_t graph, unsigned long long flags),
      instantiate(d, executable, graph, flags))
 CALL_TWIN(cudaGraphLaunch, _ptsz, (cudaGraphExec_t executable, cudaStream_t stream),
           d->cuGraphLaunch(executable, stream))
