@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "allocator/domain.h"
 #include "allocator/fence.h"
@@ -17,6 +18,7 @@ struct domain *domain_create(const struct options *options)
     if (domain == MAP_FAILED)
         return NULL;
     pthread_mutex_init(&domain->lock, NULL);
+    pthread_mutex_init(&domain->pressure, NULL);
     domain->options = *options;
     domain->dedicated = options->ipc == IPC_DEDICATED;
     domain->blocks.item_bytes = sizeof(struct block);
@@ -30,6 +32,18 @@ void allocator_enter(struct allocator *a)
 {
     pthread_mutex_lock(&a->domain->lock);
     stats_begin(a->stats);
+}
+
+void allocator_call(struct allocator *a)
+{
+    a->calls++;
+    allocator_leave(a);
+}
+
+void allocator_return(struct allocator *a)
+{
+    allocator_enter(a);
+    a->calls--;
 }
 
 void allocator_leave(struct allocator *a)
@@ -65,6 +79,8 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
     return a;
 }
 
+#define MOST_WAITS 2000 /* of 1 ms */
+
 uint64_t allocator_forget(struct allocator *a)
 {
     struct domain *domain = a->domain;
@@ -80,6 +96,12 @@ uint64_t allocator_forget(struct allocator *a)
             break;
         }
     live -= domain->live.count;
+    /* Calls of other threads into the dying context: no new one begins. */
+    for (int i = 0; a->calls && i < MOST_WAITS; i++) {
+        allocator_leave(a);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        allocator_enter(a);
+    }
     allocator_leave(a);
     return live;
 }
@@ -90,27 +112,6 @@ uint64_t allocator_forget(struct allocator *a)
 static uint64_t growth_price_ns(uint64_t bytes)
 {
     return 80000 + bytes / MIB * 900;
-}
-
-/* The ways to more memory, cheapest first. 0 and *taken (in no pool, cut to size), or what the
- * driver said. */
-static int look_further(struct allocator *a, uint64_t size, struct block **taken)
-{
-    segment_collect_garbage(a, size);
-    if ((*taken = fence_wait_for(a, size, growth_price_ns(size))))
-        return 0;
-    int code = segment_grow(a, size, GROW_SEGMENT, taken);
-    if (code != a->ops->out_of_memory)
-        return code;
-    fence_flush_deferred(a);
-    if ((*taken = fence_wait_for(a, size, DEVICE_FOREVER)))
-        return 0;
-    if (segment_release_idle(a, size) &&
-        (code = segment_grow(a, size, GROW_SEGMENT, taken)) != a->ops->out_of_memory)
-        return code;
-    segment_release_idle(a, UINT64_MAX);
-    stats_count(a->stats, COUNTER_num_alloc_retries, 1);
-    return segment_grow(a, size, GROW_LEAST, taken);
 }
 
 /* The cache: what is reusable, or became so since. */
@@ -124,6 +125,64 @@ static struct block *look(struct allocator *a, uint64_t size)
         block = pool_take(a, size);
     }
     return block;
+}
+
+/* Gives back what all contexts of this device have idle, at least `bytes` if there is so much. */
+static uint64_t release(struct allocator *a, uint64_t bytes)
+{
+    uint64_t released = 0;
+    for (struct allocator *other = a->domain->first; other && released < bytes; other = other->next)
+        if (other->stats == a->stats)
+            released += segment_release_idle(other, bytes - released, PRESSURE_WAIT_NS);
+    return released;
+}
+
+/* The device is full, or the limit reached. */
+static int make_room(struct allocator *a, uint64_t size, struct block **taken)
+{
+    int code;
+    fence_flush_deferred(a, 1);
+    if ((*taken = pool_take(a, size)) || (*taken = fence_wait_for(a, size, DEVICE_FOREVER)))
+        return 0;
+    if (release(a, size) &&
+        (code = segment_grow(a, size, GROW_SEGMENT, taken)) != a->ops->out_of_memory)
+        return code;
+    release(a, UINT64_MAX);
+    stats_count(a->stats, COUNTER_num_alloc_retries, 1);
+    return segment_grow(a, size, GROW_LEAST, taken);
+}
+
+/* One thread at a time, else what one gives back another takes; and again while others free. A
+ * thread that waits here too long goes on alone: it may be the one that the others wait for. */
+static int under_pressure(struct allocator *a, uint64_t size, struct block **taken)
+{
+    struct timespec limit;
+    int code;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += PRESSURE_WAIT_NS / 1000000000;
+    allocator_leave(a);
+    int alone = pthread_mutex_timedlock(&a->domain->pressure, &limit) == 0;
+    allocator_enter(a);
+    for (int round = 0;; round++) {
+        uint64_t frees = a->frees;
+        code = a->forgotten ? ALLOCATOR_PASS : make_room(a, size, taken);
+        if (code != a->ops->out_of_memory || frees == a->frees || round == 3)
+            break;
+    }
+    if (alone)
+        pthread_mutex_unlock(&a->domain->pressure);
+    return code;
+}
+
+/* The ways to more memory, cheapest first. 0 and *taken (in no pool, cut to size), or what the
+ * driver said. */
+static int look_further(struct allocator *a, uint64_t size, struct block **taken)
+{
+    segment_collect_garbage(a, size);
+    if ((*taken = fence_wait_for(a, size, growth_price_ns(size))))
+        return 0;
+    int code = segment_grow(a, size, GROW_SEGMENT, taken);
+    return code == a->ops->out_of_memory ? under_pressure(a, size, taken) : code;
 }
 
 static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, uint64_t *address)
@@ -252,7 +311,7 @@ uint64_t domain_empty_cache(struct domain *domain, int wait)
         if (wait)
             fence_wait_for(a, UINT64_MAX / 4, DEVICE_FOREVER);
         fence_poll(a, 1);
-        released += segment_release_idle(a, UINT64_MAX);
+        released += segment_release_idle(a, UINT64_MAX, wait ? PRESSURE_WAIT_NS : IDLE_WAIT_NS);
         next = a->next; /* allocators are never unmapped: a forgotten one still leads on */
         stats_end(a->stats);
     }
@@ -276,9 +335,14 @@ static void poll(struct allocator *a)
     fence_poll(a, 1);
 }
 
+static void flush(struct allocator *a)
+{
+    fence_flush_deferred(a, 0);
+}
+
 void domain_captures_ended(struct domain *domain)
 {
-    for_each(domain, fence_flush_deferred);
+    for_each(domain, flush);
 }
 
 void domain_poll(struct domain *domain)

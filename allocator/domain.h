@@ -24,15 +24,17 @@ struct allocator {
     struct fence *recording;
     struct fence *spare;        /* with events to use again */
     struct block_list deferred; /* freed during a capture: no fence yet */
-    uint64_t fence_number, growing_bytes, mallocs, poll_after;
-    int no_events; /* the driver cannot mark a context: free as in strict mode */
-    int error;     /* the context's own error: everything goes to the driver */
+    uint64_t fence_number, growing_bytes, mallocs, frees, poll_after;
+    unsigned calls; /* into the device, under way now */
+    int no_events;  /* the driver cannot mark a context: free as in strict mode */
+    int error;      /* the context's own error: everything goes to the driver */
     int forgotten;
     struct allocator *next;
 };
 
 struct domain {
     pthread_mutex_t lock;
+    pthread_mutex_t pressure; /* who makes room; taken without the lock */
     struct options options;
     struct map live;
     struct tree segments;
@@ -45,6 +47,10 @@ struct domain {
  * leaving. */
 void allocator_enter(struct allocator *allocator);
 void allocator_leave(struct allocator *allocator);
+
+/* The same around a call into the device, which the end of a context waits for. */
+void allocator_call(struct allocator *allocator);
+void allocator_return(struct allocator *allocator);
 
 /* Is everything true that its books say? Walks all blocks. */
 int allocator_is_valid(const struct allocator *allocator);

@@ -21,9 +21,6 @@
 #include "allocator/fence.h"
 #include "allocator/pool.h"
 
-/* If that work never ends, the program is out of memory natively too. */
-#define FOREIGN_WAIT_NS UINT64_C(10000000000)
-#define IDLE_WAIT_NS UINT64_C(2000000000)
 #define FOREIGN_PATIENCE_NS UINT64_C(2000000)
 #define POLL_AGAIN 8 /* mallocs after a poll in vain */
 
@@ -113,10 +110,10 @@ static void retire(struct allocator *a, struct fence *fence)
 static int ask(struct allocator *a, struct fence *fence, uint64_t timeout)
 {
     fence->users++;
-    allocator_leave(a);
+    allocator_call(a);
     int code = timeout ? a->ops->fence_wait(a->device, fence->event, timeout)
                        : a->ops->fence_query(a->device, fence->event);
-    allocator_enter(a);
+    allocator_return(a);
     fence->users--;
     if (fence->state == FENCE_GONE) {
         fence_spare(a, fence);
@@ -150,7 +147,7 @@ static uint64_t patience(const struct allocator *a, const struct fence *fence, u
     int behind = a->ops->now_ns() - fence->recorded_ns >= SLACK_NS;
     if (own && (behind || budget == DEVICE_FOREVER))
         return DEVICE_FOREVER;
-    uint64_t limit = budget == DEVICE_FOREVER ? FOREIGN_WAIT_NS : budget;
+    uint64_t limit = budget == DEVICE_FOREVER ? PRESSURE_WAIT_NS : budget;
     if (!own && behind && limit < FOREIGN_PATIENCE_NS)
         limit = FOREIGN_PATIENCE_NS;
     return spent < limit ? limit - spent : 0;
@@ -197,37 +194,17 @@ static void append(struct block_list *to, struct block_list *from)
 /* Waits as the native free does. The blocks are sealed in `fence`, if there was memory for one. */
 static int synchronize(struct allocator *a)
 {
-    allocator_leave(a);
+    allocator_call(a);
     int code = a->ops->synchronize(a->device);
-    allocator_enter(a);
+    allocator_return(a);
     return code;
 }
 
-/* Records or waits for a sealed fence and settles its blocks. */
-static int settle(struct allocator *a, struct fence *fence)
+/* Does what the native free does for a sealed fence. An error of earlier work shows, as natively.
+ */
+static int settle_by_waiting(struct allocator *a, struct fence *fence)
 {
-    int strict = a->no_events || a->domain->options.free_mode == FREE_STRICT,
-        code = DEVICE_UNSUPPORTED;
-    if (!strict) {
-        void *event = fence->event;
-        allocator_leave(a);
-        code = a->ops->fence_record(a->device, &event);
-        allocator_enter(a);
-        fence->event = event;
-        if (code == DEVICE_UNSUPPORTED)
-            a->no_events = 1;
-    }
-    if (fence->state == FENCE_GONE) { /* the context was forgotten meanwhile, blocks and all */
-        fence_spare(a, fence);
-        return 0;
-    }
-    if (code == 0) {
-        fence_recorded(a, fence);
-        return 0;
-    }
-    /* No event: do what the native free does. An error of earlier work shows, as natively. */
-    if (code != DEVICE_DEFERRED)
-        code = synchronize(a);
+    int code = synchronize(a);
     if (fence->state == FENCE_GONE) {
         fence_spare(a, fence);
         return code > 0 ? code : 0;
@@ -244,9 +221,41 @@ static int settle(struct allocator *a, struct fence *fence)
     return code > 0 ? code : 0;
 }
 
+/* Records or waits for a sealed fence and settles its blocks. */
+static int settle(struct allocator *a, struct fence *fence)
+{
+    int strict = a->no_events || a->domain->options.free_mode == FREE_STRICT,
+        code = DEVICE_UNSUPPORTED;
+    if (!strict) {
+        void *event = fence->event;
+        allocator_call(a);
+        code = a->ops->fence_record(a->device, &event);
+        allocator_return(a);
+        fence->event = event;
+        if (code == DEVICE_UNSUPPORTED)
+            a->no_events = 1;
+    }
+    if (fence->state == FENCE_GONE) { /* the context was forgotten meanwhile, blocks and all */
+        fence_spare(a, fence);
+        return 0;
+    }
+    if (code == 0) {
+        fence_recorded(a, fence);
+        return 0;
+    }
+    if (code == DEVICE_DEFERRED) {
+        unlink_recording(a, fence);
+        append(&a->deferred, &fence->blocks);
+        fence_spare(a, fence);
+        return 0;
+    }
+    return settle_by_waiting(a, fence);
+}
+
 int fence_free(struct allocator *a, struct block *block)
 {
     struct fence *fence = fence_make(a);
+    a->frees++;
     struct block_list freed = {block, block};
     block->link = NULL;
     append(&a->deferred, &freed); /* what a capture made wait is not younger */
@@ -256,31 +265,36 @@ int fence_free(struct allocator *a, struct block *block)
     return settle(a, fence);
 }
 
-void fence_flush_deferred(struct allocator *a)
+void fence_flush_deferred(struct allocator *a, int wait)
 {
     struct fence *fence;
     /* Without events only a native free may wait, so there the next free takes them along. */
-    if (!a->deferred.first || a->no_events || a->domain->options.free_mode == FREE_STRICT ||
-        !(fence = fence_make(a)))
+    int strict = a->no_events || a->domain->options.free_mode == FREE_STRICT;
+    if (!a->deferred.first || (strict && !wait) || !(fence = fence_make(a)))
         return;
     fence->late = 1;
     append(&fence->blocks, &a->deferred);
     settle(a, fence);
+    if (!wait || !a->deferred.first || !(fence = fence_make(a)))
+        return;
+    /* Still capturing, and out of memory: wait as the native frees of these blocks would have. */
+    append(&fence->blocks, &a->deferred);
+    settle_by_waiting(a, fence);
 }
 
 /* Has the context no work outstanding, or none after a short wait? A driver that cannot say counts
  * as idle, as it does natively. */
-int fence_is_idle(struct allocator *a)
+int fence_is_idle(struct allocator *a, uint64_t timeout_ns)
 {
     struct fence *fence = a->no_events ? NULL : fence_make(a);
     if (!fence)
         return 1;
     void *event = fence->event;
-    allocator_leave(a);
+    allocator_call(a);
     int code = a->ops->fence_record(a->device, &event);
     if (code == 0)
-        code = a->ops->fence_wait(a->device, event, IDLE_WAIT_NS);
-    allocator_enter(a);
+        code = a->ops->fence_wait(a->device, event, timeout_ns);
+    allocator_return(a);
     fence->event = event;
     if (fence->state == FENCE_RECORDING) {
         unlink_recording(a, fence);

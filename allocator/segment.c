@@ -104,9 +104,9 @@ int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct 
         return a->ops->out_of_memory;
 
     a->growing_bytes += bytes;
-    allocator_leave(a);
+    allocator_call(a);
     int code = a->ops->segment_alloc(a->device, bytes, &address);
-    allocator_enter(a);
+    allocator_return(a);
     a->growing_bytes -= bytes;
     if (code)
         return code;
@@ -116,9 +116,9 @@ int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct 
     struct segment *segment =
         segment_make(a, pool, size <= MIB ? SMALL_POOL : LARGE_POOL, address, bytes);
     if (!segment) {
-        allocator_leave(a);
+        allocator_call(a);
         a->ops->segment_free(a->device, address);
-        allocator_enter(a);
+        allocator_return(a);
         return a->ops->out_of_memory;
     }
     *block = segment->first;
@@ -149,16 +149,16 @@ int segment_release(struct segment *segment)
     slab_give(&a->domain->segment_slab, segment);
     stats_count(a->stats, COUNTER_num_device_free, 1);
 
-    allocator_leave(a);
+    allocator_call(a);
     int code = a->ops->segment_free(a->device, address);
-    allocator_enter(a);
+    allocator_return(a);
     return code;
 }
 
-uint64_t segment_release_idle(struct allocator *a, uint64_t bytes)
+uint64_t segment_release_idle(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
 {
     uint64_t released = 0;
-    if (!a->idle_oldest || !fence_is_idle(a))
+    if (!a->idle_oldest || !fence_is_idle(a, timeout_ns))
         return 0;
     while (a->idle_oldest && released < bytes) {
         uint64_t size = a->idle_oldest->size;
@@ -176,7 +176,7 @@ void segment_collect_garbage(struct allocator *a, uint64_t size)
         return;
     uint64_t keep = (uint64_t)((double)a->limit * threshold);
     uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes);
-    if (reserved + size <= keep || !a->idle_oldest || !fence_is_idle(a))
+    if (reserved + size <= keep || !a->idle_oldest || !fence_is_idle(a, IDLE_WAIT_NS))
         return;
     for (int freed = 1; freed;) {
         uint64_t age = 0, count = 0;

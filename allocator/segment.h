@@ -12,7 +12,7 @@ int segment_release(struct segment *segment);
 void segment_forget(struct segment *segment);
 void segment_pin(struct segment *segment);
 struct segment *segment_holding(const struct domain *domain, uint64_t address);
-uint64_t segment_release_idle(struct allocator *allocator, uint64_t bytes);
+uint64_t segment_release_idle(struct allocator *allocator, uint64_t bytes, uint64_t timeout_ns);
 void segment_collect_garbage(struct allocator *allocator, uint64_t size);
 void segment_becomes_idle(struct segment *segment);
 void segment_leaves_idle(struct segment *segment);

@@ -1,6 +1,7 @@
 #include "interpose/capture.h"
 
 #include <sched.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "interpose/process.h"
@@ -38,12 +39,19 @@ void capture_record_end(void)
     atomic_fetch_sub(&process->recordings, 1);
 }
 
-/* The count goes up first, so no new recording begins; those under way are waited for. */
+#define MOST_WAITS 1000 /* of 1 ms */
+
+/* The count goes up first, so no new recording begins; those under way are waited for. They are
+ * short, but for a free on a driver without context events, which waits for the device, and the
+ * device perhaps for us: then go on. */
 void capture_before_begin(void)
 {
     atomic_fetch_add(&process->captures, 1);
-    while (atomic_load(&process->recordings))
+    for (int i = 0; atomic_load(&process->recordings) && i < MOST_WAITS; i++) {
         sched_yield();
+        if (i > MOST_WAITS / 2)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
 }
 
 static void captures_less_one(void)

@@ -154,9 +154,9 @@ static void fence_destroy(void *device, void *event)
     leave(&visit);
 }
 
-/* The driver's own wait for a context invalidates every capture in it that is under way by then, in
- * any mode: none may begin before it is over. */
-static int synchronize_alone(void *device)
+/* Cheap, but it would invalidate every capture that is under way: DEVICE_DEFERRED if there is one.
+ */
+static int wait_for_context(void *device)
 {
     struct visit visit;
     if (!capture_record_begin())
@@ -170,7 +170,23 @@ static int synchronize_alone(void *device)
     return (int)result;
 }
 
-/* A wait for an event holds up nobody. */
+/* The wait of a native free, by a native free: legal while a capture is active, and invalidates
+ * none. */
+static int wait_as_free(void *device)
+{
+    struct visit visit;
+    CUdeviceptr pointer = 0;
+    CUresult result = enter(device, &visit);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = real()->cuMemAlloc_v2(&pointer, 1);
+    int full = result == CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS)
+        result = real()->cuMemFree_v2(pointer);
+    leave(&visit);
+    return full ? DEVICE_DEFERRED : (int)result;
+}
+
 static int synchronize(void *device)
 {
     static _Atomic int no_events;
@@ -181,7 +197,9 @@ static int synchronize(void *device)
     if (code == 0)
         code = wait_for_ever(device, event);
     else if (code != DEVICE_DEFERRED)
-        code = synchronize_alone(device);
+        code = wait_for_context(device);
+    if (code == DEVICE_DEFERRED)
+        code = wait_as_free(device);
     if (event)
         fence_destroy(device, event);
     return code;

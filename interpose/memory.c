@@ -75,7 +75,9 @@ CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
     uint64_t address = 0;
     if (!process_serving() || !pointer || !bytes || !(context = context_current()))
         return forward_alloc(pointer, bytes);
+    process_inside++;
     int code = allocator_malloc(context->allocator, bytes, &address);
+    process_inside--;
     if (code == ALLOCATOR_PASS)
         return forward_alloc(pointer, bytes);
     if (code == CUDA_ERROR_OUT_OF_MEMORY)
@@ -89,7 +91,12 @@ int memory_hit(CUdeviceptr *pointer, size_t bytes)
 {
     struct context *context = context_current();
     uint64_t address;
-    if (!context || allocator_hit(context->allocator, bytes, &address))
+    if (!context)
+        return 0;
+    process_inside++;
+    int code = allocator_hit(context->allocator, bytes, &address);
+    process_inside--;
+    if (code)
         return 0;
     *pointer = address;
     return 1;
@@ -125,6 +132,17 @@ CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, s
     return result;
 }
 
+static int free_block(CUdeviceptr pointer, int state)
+{
+    int late = state == PROCESS_EXITING;
+    if (late && process_inside) /* exit interrupted us: what this is cannot be looked up */
+        return CUDA_SUCCESS;
+    process_inside++;
+    int code = domain_free(process->domain, pointer, late);
+    process_inside--;
+    return code;
+}
+
 /* A free that went through cudart carries its answer from the early door to here. */
 static _Thread_local struct {
     CUdeviceptr pointer;
@@ -149,7 +167,7 @@ CUresult memory_free(CUdeviceptr pointer)
     int state = process_state();
     if (state == PROCESS_IDLE)
         return real()->cuMemFree_v2(pointer);
-    int code = domain_free(process->domain, pointer, state == PROCESS_EXITING);
+    int code = free_block(pointer, state);
     if (code == ALLOCATOR_UNKNOWN)
         return forward_free(pointer);
     return code == ALLOCATOR_INVALID ? CUDA_ERROR_INVALID_VALUE : (CUresult)code;
@@ -160,7 +178,7 @@ int memory_free_early(CUdeviceptr pointer)
     int state = process_state();
     if (state == PROCESS_IDLE || !pointer)
         return 1;
-    int code = domain_free(process->domain, pointer, state == PROCESS_EXITING);
+    int code = free_block(pointer, state);
     if (code && code != ALLOCATOR_UNKNOWN) {
         answered.pointer = pointer;
         answered.result = code == ALLOCATOR_INVALID ? CUDA_ERROR_INVALID_VALUE : (CUresult)code;
@@ -180,7 +198,7 @@ CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
     const struct real_driver *driver = real();
     int state = process_state(), code = ALLOCATOR_UNKNOWN, known;
     if (state != PROCESS_IDLE)
-        code = domain_free(process->domain, pointer, state == PROCESS_EXITING);
+        code = free_block(pointer, state);
     if (code == ALLOCATOR_INVALID)
         return CUDA_ERROR_INVALID_VALUE;
     if (code != ALLOCATOR_UNKNOWN)
@@ -206,7 +224,10 @@ int memory_retry(CUresult result, int *tries)
 {
     if (result != CUDA_ERROR_OUT_OF_MEMORY || (*tries)++ || !process_serving())
         return 0;
-    return domain_empty_cache(process->domain, 1) != 0;
+    process_inside++;
+    uint64_t released = domain_empty_cache(process->domain, 1);
+    process_inside--;
+    return released != 0;
 }
 
 CUresult memory_export(CUdeviceptr pointer)

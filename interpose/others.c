@@ -14,6 +14,7 @@ CUresult others_made(CUresult result, enum other_kind kind, uint64_t key, uint64
 {
     if (result != CUDA_SUCCESS || !process_serving())
         return result;
+    process_inside++;
     pthread_mutex_lock(&process->others_lock);
     struct page_other *row = &process->page->others[kind];
     process->other_nodes.item_bytes = sizeof(struct other);
@@ -28,6 +29,7 @@ CUresult others_made(CUresult result, enum other_kind kind, uint64_t key, uint64
     if (row->bytes > row->peak_bytes)
         row->peak_bytes = row->bytes;
     pthread_mutex_unlock(&process->others_lock);
+    process_inside--;
     return result;
 }
 
@@ -35,6 +37,7 @@ CUresult others_ended(CUresult result, uint64_t key, int *known)
 {
     if (result != CUDA_SUCCESS || !process_serving())
         return result;
+    process_inside++;
     pthread_mutex_lock(&process->others_lock);
     struct map_node *node = map_remove(&process->others, key);
     if (node) {
@@ -45,6 +48,7 @@ CUresult others_ended(CUresult result, uint64_t key, int *known)
         slab_give(&process->other_nodes, other);
     }
     pthread_mutex_unlock(&process->others_lock);
+    process_inside--;
     if (known)
         *known = node != NULL;
     return result;

@@ -15,9 +15,33 @@
 #define OLD_PAGE_SECONDS (7 * 24 * 3600)
 
 struct process *process;
+_Thread_local int process_inside;
 static _Atomic int enabled = -1;
 static _Atomic int
     reached; /* survives a fork: the child of a CUDA program has libcuda mapped, too */
+
+static void wipe(void)
+{
+    memset(process, 0, sizeof *process);
+}
+
+/* In the constructor, or before it, when the constructor of a library uses CUDA. */
+__attribute__((constructor)) static void load(void)
+{
+    struct process *none = NULL;
+    if (__atomic_load_n(&process, __ATOMIC_ACQUIRE))
+        return;
+    void *memory =
+        mmap(NULL, sizeof *process, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return;
+    int wiped = madvise(memory, sizeof *process, MADV_WIPEONFORK) == 0;
+    if (!__atomic_compare_exchange_n(&process, &none, memory, 0, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE))
+        munmap(memory, sizeof *process);
+    else if (!wiped)
+        pthread_atfork(NULL, NULL, wipe);
+}
 
 int process_enabled(void)
 {
@@ -26,23 +50,9 @@ int process_enabled(void)
         known = config_enabled();
         atomic_store(&enabled, known);
     }
+    if (known && !process)
+        load();
     return known && process;
-}
-
-static void wipe(void)
-{
-    memset(process, 0, sizeof *process);
-}
-
-__attribute__((constructor)) static void load(void)
-{
-    void *memory =
-        mmap(NULL, sizeof *process, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        return;
-    process = memory;
-    if (madvise(memory, sizeof *process, MADV_WIPEONFORK))
-        pthread_atfork(NULL, NULL, wipe);
 }
 
 void process_count(enum coverage_kind kind)
@@ -61,9 +71,12 @@ static void log_line(const char *text)
         return;
     int n = snprintf(line, sizeof line, "cachalot[%d]: %s\n", process->pid, text);
     size_t length = (size_t)n < sizeof line ? (size_t)n : sizeof line - 1;
-    int fd = strcmp(log, "stderr")
-                 ? open(log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)
-                 : 2;
+    int fd =
+        strcmp(log, "stderr")
+            ? open(log,
+                   O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY,
+                   0600)
+            : 2;
     if (fd < 0)
         return;
     ssize_t ignored = write(fd, line, length);
@@ -88,7 +101,8 @@ static void on_exit_begin(int status, void *unused)
     (void)unused;
     if (!process_serving() || getpid() != process->pid)
         return;
-    domain_poll(process->domain); /* the last legal moment for a call of ours */
+    if (!process_inside)
+        domain_poll(process->domain); /* the last legal moment for a call of ours */
     atomic_store(&process->page->exit_code, status & 0xff);
     atomic_store(&process->page->state, PAGE_EXITING);
     atomic_store(&process->state, PROCESS_EXITING);

@@ -44,6 +44,10 @@ struct process {
     struct slab capture_nodes, other_nodes;
 };
 
+/* How deep this thread is in the allocator: a signal handler that calls exit interrupts it there,
+ * and then the exit must take no lock of ours. */
+extern _Thread_local int process_inside;
+
 extern struct process *process; /* never NULL after the constructor */
 
 /* Is there anything to do here? 0 when disabled, in another program than CACHALOT_ONLY, or setuid.

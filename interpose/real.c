@@ -55,7 +55,7 @@ void *real_dlsym_call(void *handle, const char *name)
 void *real_beside(const void *caller, const char *name)
 {
     Dl_info info;
-    struct link_map *object = NULL;
+    struct link_map *object = NULL, *owner = NULL;
     void *handle = NULL, *function = NULL;
     if (dladdr1(caller, &info, (void **)&object, RTLD_DL_LINKMAP) && object && object->l_name[0])
         handle = dlopen(object->l_name, RTLD_NOLOAD | RTLD_LAZY);
@@ -63,6 +63,9 @@ void *real_beside(const void *caller, const char *name)
         function = real_dlsym_call(handle, name);
         dlclose(handle);
     }
+    /* Another interposer called us, and has a definition of its own: it would call us again. */
+    if (function && dladdr1(function, &info, (void **)&owner, RTLD_DL_LINKMAP) && owner == object)
+        return NULL;
     return function;
 }
 

@@ -41,6 +41,8 @@ static void take_row(void *context, const struct snapshot_block *block)
 static struct rows list_blocks(void)
 {
     struct rows rows = {0};
+    if (process_inside)
+        return rows;
     domain_walk(process->domain, count_row, &rows);
     rows.room = rows.count + 1024; /* some more may come between the two walks */
     void *memory = mmap(NULL, rows.room * sizeof *rows.row, PROT_READ | PROT_WRITE,
@@ -117,15 +119,19 @@ static void *serve(void *unused)
     return unused;
 }
 
+static struct sigaction replaced; /* what was there before ours */
+
 /* Async-signal-safe: an atomic and a system call. In a forked child `process` is wiped, and nothing
  * happens. */
 static void on_signal(int signal)
 {
     int error = errno;
-    (void)signal;
-    if (process_serving()) {
+    if (process_state() != PROCESS_IDLE) {
         atomic_fetch_or(&process->page->request, REQUEST_SIGNAL);
         futex(&process->page->request, FUTEX_WAKE, 1);
+    } else if (replaced.sa_handler == SIG_DFL) { /* a forked child: as natively */
+        sigaction(signal, &replaced, NULL);
+        raise(signal);
     }
     errno = error;
 }
@@ -141,6 +147,7 @@ static void take_signal(void)
                      process->pid);
         return;
     }
+    replaced = old;
     if (sigaction(number, &mine, NULL) == 0)
         atomic_store(&process->page->signal_installed, (uint32_t)number);
 }

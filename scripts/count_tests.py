@@ -15,8 +15,9 @@ def cases(test):
     """(verdict, name) of each case of one meson test."""
     found = []
     for bad, rest in CASE.findall(test.get("stdout") or ""):
-        name = re.sub(r"^[\s\d-]+", "", rest)
-        skipped = re.search(r"#\s*skip\b", name, re.IGNORECASE)
+        name, reason = (re.split(r"(?:^|\s)#\s", re.sub(r"^[\s\d-]+", "", rest), maxsplit=1) + [""])[:2]
+        skipped = re.match(r"skip\b", reason, re.IGNORECASE)
+        name = f"{name[:70]}… {reason}" if len(name) > 70 else f"{name} {reason}".strip()
         found.append(("skipped" if skipped else "failed" if bad else "passed", name))
     result = test["result"]
     if result == "SKIP":
