@@ -65,7 +65,7 @@ def original_environment():
 
 def preload(library, existing):
     """LD_PRELOAD with our library before all but sanitizers, which must come first."""
-    others = [name for name in re.split("[ :]+", existing) if name and name != library]
+    others = [name for name in re.split("[ :]+", existing) if name and os.path.basename(name) != os.path.basename(library)]
     first = [name for name in others if SANITIZER.search(os.path.basename(name))]
     return ":".join(first + [library] + [name for name in others if name not in first])
 
