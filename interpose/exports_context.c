@@ -1,64 +1,9 @@
-/* Exported: contexts, streams, captures, modules: what we react to, and what may fail because our
- * cache holds memory. */
+/* Exported: contexts, streams, captures: what we react to. */
 #include "interpose/capture.h"
 #include "interpose/context.h"
 #include "interpose/memory.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
-
-#define RETRIED(result, call)                                                                      \
-    do                                                                                             \
-        (result) = (call);                                                                         \
-    while (memory_retry((result), &tries))
-
-/* A function that only needs the second try. */
-#define RETRY(name, parameters, arguments)                                                         \
-    CUresult name parameters                                                                       \
-    {                                                                                              \
-        CUresult result;                                                                           \
-        int tries = 0;                                                                             \
-        RETRIED(result, real()->name arguments);                                                   \
-        return result;                                                                             \
-    }
-
-RETRY(cuCtxCreate, (CUcontext * context, unsigned int flags, CUdevice device),
-      (context, flags, device))
-RETRY(cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device),
-      (context, flags, device))
-RETRY(cuCtxCreate_v3,
-      (CUcontext * context, CUexecAffinityParam *affinity, int n, unsigned int flags,
-       CUdevice device),
-      (context, affinity, n, flags, device))
-RETRY(cuCtxCreate_v4,
-      (CUcontext * context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device),
-      (context, parameters, flags, device))
-RETRY(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device), (context, device))
-RETRY(cuModuleLoad, (CUmodule * module, const char *path), (module, path))
-RETRY(cuModuleLoadData, (CUmodule * module, const void *image), (module, image))
-RETRY(cuModuleLoadDataEx,
-      (CUmodule * module, const void *image, unsigned int n, CUjit_option *options, void **values),
-      (module, image, n, options, values))
-RETRY(cuModuleLoadFatBinary, (CUmodule * module, const void *image), (module, image))
-RETRY(cuLibraryLoadData,
-      (CUlibrary * library, const void *code, CUjit_option *jit, void **jit_values,
-       unsigned int jit_n, CUlibraryOption *options, void **values, unsigned int n),
-      (library, code, jit, jit_values, jit_n, options, values, n))
-RETRY(cuLibraryLoadFromFile,
-      (CUlibrary * library, const char *path, CUjit_option *jit, void **jit_values,
-       unsigned int jit_n, CUlibraryOption *options, void **values, unsigned int n),
-      (library, path, jit, jit_values, jit_n, options, values, n))
-RETRY(cuStreamCreate, (CUstream * stream, unsigned int flags), (stream, flags))
-RETRY(cuStreamCreateWithPriority, (CUstream * stream, unsigned int flags, int priority),
-      (stream, flags, priority))
-RETRY(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags),
-      (exec, graph, flags))
-RETRY(cuGraphInstantiateWithParams,
-      (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters),
-      (exec, graph, parameters))
-RETRY(cuGraphInstantiateWithParams_ptsz,
-      (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters),
-      (exec, graph, parameters))
-RETRY(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps *properties), (pool, properties))
 
 /* The driver refuses to destroy a primary context, whose blocks then live on. */
 static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)

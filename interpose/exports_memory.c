@@ -3,12 +3,7 @@
 #include "interpose/others.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
-
-/* Calls the real function again, once, if it failed while our cache held memory. */
-#define RETRIED(result, call)                                                                      \
-    do                                                                                             \
-        (result) = (call);                                                                         \
-    while (memory_retry((result), &tries))
+#include "interpose/retry.h"
 
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
@@ -173,7 +168,9 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
                                         CUmemAllocationHandleType type)
 {
-    CUresult result = real()->cuMemImportFromShareableHandle(handle, os_handle, type);
+    CUresult result;
+    int tries = 0;
+    RETRIED(result, real()->cuMemImportFromShareableHandle(handle, os_handle, type));
     return others_made(result, OTHER_imported, result ? 0 : *handle, 0);
 }
 
@@ -201,7 +198,9 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
 CUresult cuImportExternalMemory(CUexternalMemory *memory,
                                 const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle)
 {
-    CUresult result = real()->cuImportExternalMemory(memory, handle);
+    CUresult result;
+    int tries = 0;
+    RETRIED(result, real()->cuImportExternalMemory(memory, handle));
     return result ? result : others_made(result, OTHER_imported, (uintptr_t)*memory, handle->size);
 }
 
@@ -213,7 +212,9 @@ CUresult cuDestroyExternalMemory(CUexternalMemory memory)
 CUresult cuMemPoolImportPointer(CUdeviceptr *pointer, CUmemoryPool pool,
                                 CUmemPoolPtrExportData *data)
 {
-    CUresult result = real()->cuMemPoolImportPointer(pointer, pool, data);
+    CUresult result;
+    int tries = 0;
+    RETRIED(result, real()->cuMemPoolImportPointer(pointer, pool, data));
     return others_made(result, OTHER_imported, result ? 0 : *pointer, 0);
 }
 

@@ -58,6 +58,27 @@
     X(cuGraphInstantiateWithParams)                                                                \
     X(cuGraphInstantiateWithParams_ptsz)                                                           \
     X(cuMemPoolCreate)                                                                             \
+    X(cuLaunchKernel)                                                                              \
+    X(cuLaunchKernel_ptsz)                                                                         \
+    X(cuLaunchKernelEx)                                                                            \
+    X(cuLaunchKernelEx_ptsz)                                                                       \
+    X(cuLaunchCooperativeKernel)                                                                   \
+    X(cuLaunchCooperativeKernel_ptsz)                                                              \
+    X(cuGraphLaunch)                                                                               \
+    X(cuGraphLaunch_ptsz)                                                                          \
+    X(cuGraphUpload)                                                                               \
+    X(cuGraphUpload_ptsz)                                                                          \
+    X(cuModuleGetFunction)                                                                         \
+    X(cuLibraryGetKernel)                                                                          \
+    X(cuLibraryGetModule)                                                                          \
+    X(cuKernelGetFunction)                                                                         \
+    X(cuFuncLoad)                                                                                  \
+    X(cuCtxSetLimit)                                                                               \
+    X(cuMemAddressReserve)                                                                         \
+    X(cuMemMap)                                                                                    \
+    X(cuMemSetAccess)                                                                              \
+    X(cuMulticastCreate)                                                                           \
+    X(cuGreenCtxCreate)                                                                            \
     X(cuCtxDestroy) /* reacted to */                                                               \
     X(cuCtxDestroy_v2)                                                                             \
     X(cuDevicePrimaryCtxRelease)                                                                   \

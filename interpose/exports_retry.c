@@ -1,0 +1,96 @@
+/* Exported: what allocates on the way to something else, and so may fail because our cache holds
+ * memory. */
+#include "interpose/retry.h"
+
+RETRY(cuCtxCreate, (CUcontext * context, unsigned int flags, CUdevice device),
+      (context, flags, device))
+RETRY(cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device),
+      (context, flags, device))
+RETRY(cuCtxCreate_v3,
+      (CUcontext * context, CUexecAffinityParam *affinity, int n, unsigned int flags,
+       CUdevice device),
+      (context, affinity, n, flags, device))
+RETRY(cuCtxCreate_v4,
+      (CUcontext * context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device),
+      (context, parameters, flags, device))
+RETRY(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device), (context, device))
+RETRY(cuModuleLoad, (CUmodule * module, const char *path), (module, path))
+RETRY(cuModuleLoadData, (CUmodule * module, const void *image), (module, image))
+RETRY(cuModuleLoadDataEx,
+      (CUmodule * module, const void *image, unsigned int n, CUjit_option *options, void **values),
+      (module, image, n, options, values))
+RETRY(cuModuleLoadFatBinary, (CUmodule * module, const void *image), (module, image))
+RETRY(cuLibraryLoadData,
+      (CUlibrary * library, const void *code, CUjit_option *jit, void **jit_values,
+       unsigned int jit_n, CUlibraryOption *options, void **values, unsigned int n),
+      (library, code, jit, jit_values, jit_n, options, values, n))
+RETRY(cuLibraryLoadFromFile,
+      (CUlibrary * library, const char *path, CUjit_option *jit, void **jit_values,
+       unsigned int jit_n, CUlibraryOption *options, void **values, unsigned int n),
+      (library, path, jit, jit_values, jit_n, options, values, n))
+RETRY(cuStreamCreate, (CUstream * stream, unsigned int flags), (stream, flags))
+RETRY(cuStreamCreateWithPriority, (CUstream * stream, unsigned int flags, int priority),
+      (stream, flags, priority))
+RETRY(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags),
+      (exec, graph, flags))
+RETRY(cuGraphInstantiateWithParams,
+      (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters),
+      (exec, graph, parameters))
+RETRY(cuGraphInstantiateWithParams_ptsz,
+      (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters),
+      (exec, graph, parameters))
+RETRY(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps *properties), (pool, properties))
+
+RETRY(cuLaunchKernel,
+      (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+       unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **parameters,
+       void **extra),
+      (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra))
+RETRY(cuLaunchKernelEx,
+      (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra),
+      (config, function, parameters, extra))
+RETRY(cuLaunchCooperativeKernel,
+      (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+       unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **parameters),
+      (function, gx, gy, gz, bx, by, bz, shared, stream, parameters))
+RETRY(cuGraphLaunch, (CUgraphExec exec, CUstream stream), (exec, stream))
+RETRY(cuGraphUpload, (CUgraphExec exec, CUstream stream), (exec, stream))
+RETRY(cuLaunchKernel_ptsz,
+      (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+       unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **parameters,
+       void **extra),
+      (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra))
+RETRY(cuLaunchKernelEx_ptsz,
+      (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra),
+      (config, function, parameters, extra))
+RETRY(cuLaunchCooperativeKernel_ptsz,
+      (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+       unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **parameters),
+      (function, gx, gy, gz, bx, by, bz, shared, stream, parameters))
+RETRY(cuGraphLaunch_ptsz, (CUgraphExec exec, CUstream stream), (exec, stream))
+RETRY(cuGraphUpload_ptsz, (CUgraphExec exec, CUstream stream), (exec, stream))
+RETRY(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name),
+      (function, module, name))
+RETRY(cuLibraryGetKernel, (CUkernel * kernel, CUlibrary library, const char *name),
+      (kernel, library, name))
+RETRY(cuLibraryGetModule, (CUmodule * module, CUlibrary library), (module, library))
+RETRY(cuKernelGetFunction, (CUfunction * function, CUkernel kernel), (function, kernel))
+RETRY(cuFuncLoad, (CUfunction function), (function))
+RETRY(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value))
+RETRY(cuMemAddressReserve,
+      (CUdeviceptr * pointer, size_t size, size_t alignment, CUdeviceptr wanted,
+       unsigned long long flags),
+      (pointer, size, alignment, wanted, flags))
+RETRY(cuMemMap,
+      (CUdeviceptr pointer, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+       unsigned long long flags),
+      (pointer, size, offset, handle, flags))
+RETRY(cuMemSetAccess,
+      (CUdeviceptr pointer, size_t size, const CUmemAccessDesc *access, size_t count),
+      (pointer, size, access, count))
+RETRY(cuMulticastCreate,
+      (CUmemGenericAllocationHandle * handle, const CUmulticastObjectProp *properties),
+      (handle, properties))
+RETRY(cuGreenCtxCreate,
+      (CUgreenCtx * context, CUdevResourceDesc resources, CUdevice device, unsigned int flags),
+      (context, resources, device, flags))

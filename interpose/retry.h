@@ -1,0 +1,25 @@
+/* Once more after out of memory: whatever fails may have failed because our cache holds the memory.
+ */
+#ifndef CACHALOT_INTERPOSE_RETRY_H
+#define CACHALOT_INTERPOSE_RETRY_H
+
+#include "interpose/memory.h"
+#include "interpose/real.h"
+
+/* Calls the real function again, once, if it failed while our cache held memory. */
+#define RETRIED(result, call)                                                                      \
+    do                                                                                             \
+        (result) = (call);                                                                         \
+    while (memory_retry((result), &tries))
+
+/* An exported function that only needs the second try. */
+#define RETRY(name, parameters, arguments)                                                         \
+    CUresult name parameters                                                                       \
+    {                                                                                              \
+        CUresult result;                                                                           \
+        int tries = 0;                                                                             \
+        RETRIED(result, real()->name arguments);                                                   \
+        return result;                                                                             \
+    }
+
+#endif
