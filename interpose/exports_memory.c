@@ -4,6 +4,7 @@
 #include "interpose/process.h"
 #include "interpose/real.h"
 #include "interpose/retry.h"
+#include "interpose/submit.h"
 
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
@@ -26,39 +27,25 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
     return memory_info(available, total);
 }
 
-CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuMemAllocAsync(pointer, bytes, stream));
-    return others_made(result, OTHER_pool, result ? 0 : *pointer, bytes);
-}
+/* A function that allocates in a stream. */
+#define ALLOC_ASYNC(name, per_thread, parameters, arguments)                                       \
+    CUresult name parameters                                                                       \
+    {                                                                                              \
+        CUresult result;                                                                           \
+        int tries = 0;                                                                             \
+        submit_begin(SUBMISSION_pool_operations, stream, per_thread, IN_ORDER);                    \
+        RETRIED(result, real()->name arguments);                                                   \
+        submit_end(result, stream, per_thread, 0);                                                 \
+        return others_made(result, OTHER_pool, result ? 0 : *pointer, bytes);                      \
+    }
+#define FROM_POOL (CUdeviceptr * pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
 
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuMemAllocAsync_ptsz(pointer, bytes, stream));
-    return others_made(result, OTHER_pool, result ? 0 : *pointer, bytes);
-}
-
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
-                                 CUstream stream)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuMemAllocFromPoolAsync(pointer, bytes, pool, stream));
-    return others_made(result, OTHER_pool, result ? 0 : *pointer, bytes);
-}
-
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
-                                      CUstream stream)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuMemAllocFromPoolAsync_ptsz(pointer, bytes, pool, stream));
-    return others_made(result, OTHER_pool, result ? 0 : *pointer, bytes);
-}
+ALLOC_ASYNC(cuMemAllocAsync, 0, (CUdeviceptr * pointer, size_t bytes, CUstream stream),
+            (pointer, bytes, stream))
+ALLOC_ASYNC(cuMemAllocAsync_ptsz, 1, (CUdeviceptr * pointer, size_t bytes, CUstream stream),
+            (pointer, bytes, stream))
+ALLOC_ASYNC(cuMemAllocFromPoolAsync, 0, FROM_POOL, (pointer, bytes, pool, stream))
+ALLOC_ASYNC(cuMemAllocFromPoolAsync_ptsz, 1, FROM_POOL, (pointer, bytes, pool, stream))
 
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {

@@ -31,44 +31,7 @@ RETRY(cuLibraryLoadFromFile,
 RETRY(cuStreamCreate, (CUstream * stream, unsigned int flags), (stream, flags))
 RETRY(cuStreamCreateWithPriority, (CUstream * stream, unsigned int flags, int priority),
       (stream, flags, priority))
-RETRY(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags),
-      (exec, graph, flags))
-RETRY(cuGraphInstantiateWithParams,
-      (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters),
-      (exec, graph, parameters))
-RETRY(cuGraphInstantiateWithParams_ptsz,
-      (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters),
-      (exec, graph, parameters))
 RETRY(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps *properties), (pool, properties))
-
-RETRY(cuLaunchKernel,
-      (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
-       unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **parameters,
-       void **extra),
-      (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra))
-RETRY(cuLaunchKernelEx,
-      (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra),
-      (config, function, parameters, extra))
-RETRY(cuLaunchCooperativeKernel,
-      (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
-       unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **parameters),
-      (function, gx, gy, gz, bx, by, bz, shared, stream, parameters))
-RETRY(cuGraphLaunch, (CUgraphExec exec, CUstream stream), (exec, stream))
-RETRY(cuGraphUpload, (CUgraphExec exec, CUstream stream), (exec, stream))
-RETRY(cuLaunchKernel_ptsz,
-      (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
-       unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **parameters,
-       void **extra),
-      (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra))
-RETRY(cuLaunchKernelEx_ptsz,
-      (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra),
-      (config, function, parameters, extra))
-RETRY(cuLaunchCooperativeKernel_ptsz,
-      (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
-       unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **parameters),
-      (function, gx, gy, gz, bx, by, bz, shared, stream, parameters))
-RETRY(cuGraphLaunch_ptsz, (CUgraphExec exec, CUstream stream), (exec, stream))
-RETRY(cuGraphUpload_ptsz, (CUgraphExec exec, CUstream stream), (exec, stream))
 RETRY(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name),
       (function, module, name))
 RETRY(cuLibraryGetKernel, (CUkernel * kernel, CUlibrary library, const char *name),

@@ -8,6 +8,7 @@
 #include "interpose/driver.h"
 #include "interpose/others.h"
 #include "interpose/real.h"
+#include "interpose/submit.h"
 
 static uint64_t now_ns(void)
 {
@@ -203,8 +204,10 @@ CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
         return CUDA_ERROR_INVALID_VALUE;
     if (code != ALLOCATOR_UNKNOWN)
         return (CUresult)code;
+    submit_begin(SUBMISSION_pool_operations, stream, per_thread, IN_ORDER);
     CUresult result = per_thread ? driver->cuMemFreeAsync_ptsz(pointer, stream)
                                  : driver->cuMemFreeAsync(pointer, stream);
+    submit_end(result, stream, per_thread, 0);
     return others_ended(result, pointer, &known);
 }
 

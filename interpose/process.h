@@ -32,7 +32,7 @@ struct context {
 struct process {
     _Atomic int state; /* enum process_state */
     int pid;
-    pthread_mutex_t start_lock, context_lock, others_lock, capture_lock, report_lock;
+    pthread_mutex_t start_lock, context_lock, others_lock, capture_lock, graphs_lock, report_lock;
     struct page *page;
     struct domain *domain;
     struct config config;
@@ -40,8 +40,8 @@ struct process {
     _Atomic uint64_t generation;      /* changes when a context goes */
     stat_value early[COVERAGE_KINDS]; /* counted before there is a page */
     _Atomic int captures, recordings; /* capture.c */
-    struct map capturing, others;
-    struct slab capture_nodes, other_nodes;
+    struct map capturing, others, graphs;
+    struct slab capture_nodes, other_nodes, graph_nodes;
 };
 
 /* How deep this thread is in the allocator: a signal handler that calls exit interrupts it there,

@@ -4,7 +4,6 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <stdatomic.h>
 #include <stddef.h>
 
 /* Called from dlsym_*.S. */
@@ -17,8 +16,8 @@ static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", NULL};
 static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", NULL};
 #endif
 
-static struct real_driver table;
-static _Atomic int loaded;
+struct real_driver real_table;
+_Atomic int real_loaded;
 static _Atomic uintptr_t driver_begin, driver_end;
 
 static const struct hook {
@@ -78,7 +77,7 @@ static CUresult missing(void)
 
 static void **slot(const struct hook *hook)
 {
-    return (void **)((char *)&table + hook->offset);
+    return (void **)((char *)&real_table + hook->offset);
 }
 
 static int find_driver(struct dl_phdr_info *info, size_t size, void *data)
@@ -102,7 +101,7 @@ static int find_driver(struct dl_phdr_info *info, size_t size, void *data)
 
 int real_load(void)
 {
-    if (atomic_load_explicit(&loaded, memory_order_acquire))
+    if (atomic_load_explicit(&real_loaded, memory_order_acquire))
         return 1;
     void *driver =
         dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY); /* kept: the table points into it */
@@ -112,19 +111,19 @@ int real_load(void)
         void *function = real_dlsym_call(driver, hooks[i].name);
         __atomic_store_n(slot(&hooks[i]), function ? function : (void *)missing, __ATOMIC_RELAXED);
     }
-    dl_iterate_phdr(find_driver, (void *)table.cuInit);
-    atomic_store_explicit(&loaded, 1, memory_order_release);
+    dl_iterate_phdr(find_driver, (void *)real_table.cuInit);
+    atomic_store_explicit(&real_loaded, 1, memory_order_release);
     return 1;
 }
 
-const struct real_driver *real(void)
+const struct real_driver *real_first(void)
 {
     static const struct real_driver none = {
 #define X(name) .name = (__typeof__(&name))(void *)missing,
         HOOK_LIST(X) CALL_LIST(X)
 #undef X
     };
-    return real_load() ? &table : &none;
+    return real_load() ? &real_table : &none;
 }
 
 void *real_substitute(void *function)

@@ -2,6 +2,7 @@
 #ifndef CACHALOT_INTERPOSE_REAL_H
 #define CACHALOT_INTERPOSE_REAL_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "interpose/cuda_api.h"
@@ -14,10 +15,20 @@ struct real_driver {
 #undef X
 };
 
+/* The table, and whether it is filled. Only for real(). */
+extern struct real_driver real_table;
+extern _Atomic int real_loaded;
+const struct real_driver *real_first(void);
+
 /* The driver's own functions. Those that this driver lacks answer CUDA_ERROR_NOT_FOUND. Loads the
  * table from the libcuda.so.1 that the process has loaded; without one every function answers so.
  */
-const struct real_driver *real(void);
+static inline const struct real_driver *real(void)
+{
+    return __builtin_expect(atomic_load_explicit(&real_loaded, memory_order_acquire), 1)
+               ? &real_table
+               : real_first();
+}
 
 /* Fills the table if libcuda is loaded by now. Returns 1 when it is filled. Safe from any thread at
  * any time, also under the loader's lock. */

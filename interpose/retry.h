@@ -10,7 +10,7 @@
 #define RETRIED(result, call)                                                                      \
     do                                                                                             \
         (result) = (call);                                                                         \
-    while (memory_retry((result), &tries))
+    while ((result) == CUDA_ERROR_OUT_OF_MEMORY && memory_retry((result), &tries))
 
 /* An exported function that only needs the second try. */
 #define RETRY(name, parameters, arguments)                                                         \

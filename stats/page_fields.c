@@ -61,6 +61,11 @@ static void coverage_fields(struct field_writer *writer)
     field(writer, "coverage." #name, offsetof(struct page, coverage[COVERAGE_##name]), "count");
     COVERAGE_LIST(X)
 #undef X
+#define X(name, meaning)                                                                           \
+    field(writer, "submissions." #name, offsetof(struct page, submissions[SUBMISSION_##name]),     \
+          "count");
+    SUBMISSION_LIST(X)
+#undef X
 }
 
 static void other_fields(struct field_writer *writer)

@@ -42,4 +42,21 @@ enum coverage_kind {
         COVERAGE_KINDS
 };
 
+/* Calls that carried work to a stream, by what CUPTI records of them.  X(name, meaning) */
+#define SUBMISSION_LIST(X)                                                                         \
+    X(kernels, "launches of kernels")                                                              \
+    X(copies, "copies; a batch is one")                                                            \
+    X(sets, "sets")                                                                                \
+    X(graphs, "launches of graphs, whatever is in them")                                           \
+    X(host_functions, "functions of the host and callbacks")                                       \
+    X(memory_operations, "waits for values, writes of values, and batches of them")                \
+    X(pool_operations, "allocations and frees in a stream")                                        \
+    X(others, "prefetches, uploads of graphs, mapped arrays and graphics, semaphores")
+enum submission_kind {
+#define X(name, meaning) SUBMISSION_##name,
+    SUBMISSION_LIST(X)
+#undef X
+        SUBMISSION_KINDS
+};
+
 #endif

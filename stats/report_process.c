@@ -128,13 +128,18 @@ static json_t *coverage_reasons(const struct page *page)
 json_t *report_coverage(const struct report_source *source)
 {
     const struct page *page = source->page;
-    json_t *coverage = json_object(), *counters = json_object();
+    json_t *coverage = json_object(), *counters = json_object(), *submissions = json_object();
 #define X(name, meaning)                                                                           \
     report_put(counters, #name, report_number(page->coverage[COVERAGE_##name]));
     COVERAGE_LIST(X)
 #undef X
+#define X(name, meaning)                                                                           \
+    report_put(submissions, #name, report_number(page->submissions[SUBMISSION_##name]));
+    SUBMISSION_LIST(X)
+#undef X
     report_put(coverage, "status", json_string(coverage_status(page)));
     report_put(coverage, "reasons", coverage_reasons(page));
     report_put(coverage, "counters", counters);
+    report_put(coverage, "submissions", submissions);
     return coverage;
 }

@@ -1,0 +1,68 @@
+/* Exported: work in a stream that is no kernel, copy or set. */
+#include "interpose/submit.h"
+
+#define VALUE(name, type)                                                                          \
+    SUBMIT_TWINS(memory_operations, name,                                                          \
+                 (CUstream stream, CUdeviceptr address, type value, unsigned int flags),           \
+                 (stream, address, value, flags))
+#define VALUE_BATCH(name)                                                                          \
+    SUBMIT_TWINS(memory_operations, name,                                                          \
+                 (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations,       \
+                  unsigned int flags),                                                             \
+                 (stream, count, operations, flags))
+
+VALUE(cuStreamWaitValue32, cuuint32_t)
+VALUE(cuStreamWaitValue32_v2, cuuint32_t)
+VALUE(cuStreamWaitValue64, cuuint64_t)
+VALUE(cuStreamWaitValue64_v2, cuuint64_t)
+VALUE(cuStreamWriteValue32, cuuint32_t)
+VALUE(cuStreamWriteValue32_v2, cuuint32_t)
+VALUE(cuStreamWriteValue64, cuuint64_t)
+VALUE(cuStreamWriteValue64_v2, cuuint64_t)
+VALUE_BATCH(cuStreamBatchMemOp)
+VALUE_BATCH(cuStreamBatchMemOp_v2)
+
+SUBMIT_TWINS(others, cuMemPrefetchAsync,
+             (CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream stream),
+             (pointer, bytes, device, stream))
+SUBMIT_TWINS(others, cuMemPrefetchAsync_v2,
+             (CUdeviceptr pointer, size_t bytes, CUmemLocation place, unsigned int flags,
+              CUstream stream),
+             (pointer, bytes, place, flags, stream))
+SUBMIT_TWINS(others, cuMemPrefetchBatchAsync,
+             (CUdeviceptr * pointers, size_t *bytes, size_t count, CUmemLocation *places,
+              size_t *begins, size_t n, unsigned long long flags, CUstream stream),
+             (pointers, bytes, count, places, begins, n, flags, stream))
+SUBMIT_TWINS(others, cuMemDiscardBatchAsync,
+             (CUdeviceptr * pointers, size_t *bytes, size_t count, unsigned long long flags,
+              CUstream stream),
+             (pointers, bytes, count, flags, stream))
+SUBMIT_TWINS(others, cuMemDiscardAndPrefetchBatchAsync,
+             (CUdeviceptr * pointers, size_t *bytes, size_t count, CUmemLocation *places,
+              size_t *begins, size_t n, unsigned long long flags, CUstream stream),
+             (pointers, bytes, count, places, begins, n, flags, stream))
+SUBMIT_TWINS(others, cuMemBatchDecompressAsync,
+             (CUmemDecompressParams * operations, size_t count, unsigned int flags, size_t *failed,
+              CUstream stream),
+             (operations, count, flags, failed, stream))
+SUBMIT_TWINS(others, cuMemMapArrayAsync,
+             (CUarrayMapInfo * maps, unsigned int count, CUstream stream), (maps, count, stream))
+SUBMIT_TWINS(others, cuStreamAttachMemAsync,
+             (CUstream stream, CUdeviceptr pointer, size_t bytes, unsigned int flags),
+             (stream, pointer, bytes, flags))
+SUBMIT_TWINS(others, cuSignalExternalSemaphoresAsync,
+             (const CUexternalSemaphore *semaphores,
+              const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *parameters, unsigned int count,
+              CUstream stream),
+             (semaphores, parameters, count, stream))
+SUBMIT_TWINS(others, cuWaitExternalSemaphoresAsync,
+             (const CUexternalSemaphore *semaphores,
+              const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *parameters, unsigned int count,
+              CUstream stream),
+             (semaphores, parameters, count, stream))
+SUBMIT_TWINS(others, cuGraphicsMapResources,
+             (unsigned int count, CUgraphicsResource *resources, CUstream stream),
+             (count, resources, stream))
+SUBMIT_TWINS(others, cuGraphicsUnmapResources,
+             (unsigned int count, CUgraphicsResource *resources, CUstream stream),
+             (count, resources, stream))
