@@ -7,5 +7,6 @@
 #pragma GCC visibility push(default) /* what we define of these is exported */
 #include <cuda.h>
 #pragma GCC visibility pop
+#include "interpose/cuda_newer.h"
 
 #endif

@@ -95,6 +95,9 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 #define TO_GRAPH                                                                                   \
     (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges,       \
      size_t n, CUstreamCaptureMode mode)
+#define TO_GRAPH_AGAIN                                                                             \
+    (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, CUgraphRecaptureCallback changed,   \
+     void *data)
 
 BEGIN(cuStreamBeginCapture, 0, (CUstream stream), (stream))
 BEGIN(cuStreamBeginCapture_ptsz, 1, (CUstream stream), (stream))
@@ -102,6 +105,8 @@ BEGIN(cuStreamBeginCapture_v2, 0, (CUstream stream, CUstreamCaptureMode mode), (
 BEGIN(cuStreamBeginCapture_v2_ptsz, 1, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
 BEGIN(cuStreamBeginCaptureToGraph, 0, TO_GRAPH, (stream, graph, nodes, edges, n, mode))
 BEGIN(cuStreamBeginCaptureToGraph_ptsz, 1, TO_GRAPH, (stream, graph, nodes, edges, n, mode))
+BEGIN(cuStreamBeginRecaptureToGraph, 0, TO_GRAPH_AGAIN, (stream, mode, graph, changed, data))
+BEGIN(cuStreamBeginRecaptureToGraph_ptsz, 1, TO_GRAPH_AGAIN, (stream, mode, graph, changed, data))
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
@@ -119,10 +124,20 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
     return result;
 }
 
-CUresult cuStreamDestroy_v2(CUstream stream)
+static CUresult destroy_stream(CUresult (*call)(CUstream), CUstream stream)
 {
-    CUresult result = real()->cuStreamDestroy_v2(stream);
+    CUresult result = call(stream);
     if (process_serving() && result == CUDA_SUCCESS)
         capture_after_end(stream, 0, 1);
     return result;
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+    return destroy_stream(real()->cuStreamDestroy, stream);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    return destroy_stream(real()->cuStreamDestroy_v2, stream);
 }

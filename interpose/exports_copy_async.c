@@ -47,3 +47,15 @@ SUBMIT_TWINS_TO_HOST(copies, cuMemcpy3DBatchAsync_v2, destination_3d_batch(copie
                      (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags,
                       CUstream stream),
                      (count, copies, flags, stream))
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpyWithAttributesAsync, destination_is_host(to),
+                     (CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                      CUmemcpyAttributes *attributes, CUstream stream),
+                     (to, from, bytes, attributes, stream))
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpy3DWithAttributesAsync, destination_3d_batch(copy, 1),
+                     (CUDA_MEMCPY3D_BATCH_OP * copy, unsigned long long flags, CUstream stream),
+                     (copy, flags, stream))
+/* What its operations are, our toolkit may not know. */
+SUBMIT_TWINS_TO_HOST(copies, cuFabricCpyBatchAsync, 1,
+                     (size_t count, CUDA_FABRIC_COPY_BATCH_OP *copies, unsigned long long flags,
+                      CUstream stream),
+                     (count, copies, flags, stream))

@@ -72,6 +72,9 @@ SUBMIT_TWINS(others, cuGraphUpload, (CUgraphExec exec, CUstream stream), (exec, 
 
 SUBMIT_TWINS_TO_HOST(host_functions, cuLaunchHostFunc, 1,
                      (CUstream stream, CUhostFn function, void *data), (stream, function, data))
+SUBMIT_TWINS_TO_HOST(host_functions, cuLaunchHostFunc_v2, 1,
+                     (CUstream stream, CUhostFn function, void *data, unsigned int mode),
+                     (stream, function, data, mode))
 SUBMIT_TWINS_TO_HOST(host_functions, cuStreamAddCallback, 1,
                      (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags),
                      (stream, callback, data, flags))

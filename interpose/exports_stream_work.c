@@ -50,19 +50,3 @@ SUBMIT_TWINS(others, cuMemMapArrayAsync,
 SUBMIT_TWINS(others, cuStreamAttachMemAsync,
              (CUstream stream, CUdeviceptr pointer, size_t bytes, unsigned int flags),
              (stream, pointer, bytes, flags))
-SUBMIT_TWINS(others, cuSignalExternalSemaphoresAsync,
-             (const CUexternalSemaphore *semaphores,
-              const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *parameters, unsigned int count,
-              CUstream stream),
-             (semaphores, parameters, count, stream))
-SUBMIT_TWINS(others, cuWaitExternalSemaphoresAsync,
-             (const CUexternalSemaphore *semaphores,
-              const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *parameters, unsigned int count,
-              CUstream stream),
-             (semaphores, parameters, count, stream))
-SUBMIT_TWINS(others, cuGraphicsMapResources,
-             (unsigned int count, CUgraphicsResource *resources, CUstream stream),
-             (count, resources, stream))
-SUBMIT_TWINS(others, cuGraphicsUnmapResources,
-             (unsigned int count, CUgraphicsResource *resources, CUstream stream),
-             (count, resources, stream))

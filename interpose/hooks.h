@@ -80,8 +80,11 @@
     X(cuStreamBeginCapture_v2_ptsz)                                                                \
     X(cuStreamBeginCaptureToGraph)                                                                 \
     X(cuStreamBeginCaptureToGraph_ptsz)                                                            \
+    X(cuStreamBeginRecaptureToGraph)                                                               \
+    X(cuStreamBeginRecaptureToGraph_ptsz)                                                          \
     X(cuStreamEndCapture)                                                                          \
     X(cuStreamEndCapture_ptsz)                                                                     \
+    X(cuStreamDestroy)                                                                             \
     X(cuStreamDestroy_v2)                                                                          \
     X(cuIpcGetMemHandle)                                                                           \
     X(cuMemGetHandleForAddressRange)                                                               \
@@ -102,6 +105,8 @@
     X(cuGraphUpload_ptsz)                                                                          \
     X(cuLaunchHostFunc)                                                                            \
     X(cuLaunchHostFunc_ptsz)                                                                       \
+    X(cuLaunchHostFunc_v2)                                                                         \
+    X(cuLaunchHostFunc_v2_ptsz)                                                                    \
     X(cuStreamAddCallback)                                                                         \
     X(cuStreamAddCallback_ptsz)                                                                    \
     X(cuMemcpy) /* copies */                                                                       \
@@ -160,6 +165,12 @@
     X(cuMemcpy3DBatchAsync_ptsz)                                                                   \
     X(cuMemcpy3DBatchAsync_v2)                                                                     \
     X(cuMemcpy3DBatchAsync_v2_ptsz)                                                                \
+    X(cuMemcpyWithAttributesAsync)                                                                 \
+    X(cuMemcpyWithAttributesAsync_ptsz)                                                            \
+    X(cuMemcpy3DWithAttributesAsync)                                                               \
+    X(cuMemcpy3DWithAttributesAsync_ptsz)                                                          \
+    X(cuFabricCpyBatchAsync)                                                                       \
+    X(cuFabricCpyBatchAsync_ptsz)                                                                  \
     X(cuMemsetD8_v2) /* sets */                                                                    \
     X(cuMemsetD8_v2_ptds)                                                                          \
     X(cuMemsetD16_v2)                                                                              \
@@ -252,6 +263,14 @@
     X(cuGraphicsMapResources_ptsz)                                                                 \
     X(cuGraphicsUnmapResources)                                                                    \
     X(cuGraphicsUnmapResources_ptsz)                                                               \
+    X(cuGLMapBufferObjectAsync)                                                                    \
+    X(cuGLMapBufferObjectAsync_v2)                                                                 \
+    X(cuGLMapBufferObjectAsync_v2_ptsz)                                                            \
+    X(cuGLUnmapBufferObjectAsync)                                                                  \
+    X(cuEGLStreamConsumerAcquireFrame)                                                             \
+    X(cuEGLStreamConsumerReleaseFrame)                                                             \
+    X(cuEGLStreamProducerPresentFrame)                                                             \
+    X(cuEGLStreamProducerReturnFrame)                                                              \
     X(cuGraphInstantiate) /* graphs: what a launch of them does */                                 \
     X(cuGraphInstantiate_v2)                                                                       \
     X(cuGraphInstantiateWithFlags)                                                                 \
