@@ -55,8 +55,8 @@ void allocator_leave(struct allocator *a)
 }
 
 struct allocator *allocator_create(struct domain *domain, const struct device_ops *ops,
-                                   void *device, unsigned ordinal, struct device_stats *stats,
-                                   uint64_t limit)
+                                   void *device, uint64_t context, unsigned ordinal,
+                                   struct device_stats *stats, uint64_t limit)
 {
     pthread_mutex_lock(&domain->lock);
     struct allocator *a = slab_take(&domain->allocators);
@@ -64,6 +64,7 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
         a->domain = domain;
         a->ops = ops;
         a->device = device;
+        a->context = context;
         a->ordinal = ordinal;
         a->stats = stats;
         a->limit = limit;
@@ -87,6 +88,7 @@ uint64_t allocator_forget(struct allocator *a)
     allocator_enter(a);
     uint64_t live = domain->live.count;
     a->forgotten = 1;
+    lane_forget(a);
     fence_forget_all(a);
     while (a->segments)
         segment_forget(a->segments);
@@ -194,6 +196,7 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
         return a->ops->out_of_memory;
     }
     block->state = BLOCK_ALLOCATED;
+    block->shared = 0;
     block->requested = bytes;
     stats_add(a->stats, STAT_active_bytes, stat, block_size(block));
     stats_add(a->stats, STAT_active, stat, 1);
@@ -270,10 +273,23 @@ static int unknown_or_invalid(struct domain *domain, uint64_t address)
 
 static int settle(struct allocator *a, struct block *block)
 {
-    if (a->domain->options.cache)
-        return fence_free(a, block);
+    int code = a->host_work || a->host_work_unmarked ? fence_wait_for_host_work(a) : 0;
+    if (a->forgotten)
+        return code; /* and the block with it */
+    if (a->domain->options.cache) {
+        int error = fence_free(a, block);
+        return code ? code : error;
+    }
     block_becomes_reusable(block); /* whole, so now idle */
     return segment_release(block->segment);
+}
+
+void allocator_note_host_work(struct allocator *a)
+{
+    allocator_enter(a);
+    if (!a->forgotten)
+        fence_note_host_work(a);
+    allocator_leave(a);
 }
 
 int domain_free(struct domain *domain, uint64_t address, int late)
@@ -353,6 +369,7 @@ void domain_poll(struct domain *domain)
 int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
                 struct block_place *place)
 {
+    lane_finish(domain);
     pthread_mutex_lock(&domain->lock);
     struct segment *segment = segment_holding(domain, address);
     struct block *block = segment ? segment->first : NULL;
@@ -373,6 +390,7 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
             stats_count(stats, COUNTER_num_exports, 1);
             stats_count(stats, COUNTER_num_offset_exports, place->offset != 0);
             domain->dedicated = 1;
+            block->shared = 1;
         }
         stats_end(stats);
     }

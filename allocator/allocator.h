@@ -26,12 +26,12 @@ struct allocator;
 /* NULL when the host is out of memory. `options` is copied. */
 struct domain *domain_create(const struct options *options);
 
-/* An allocator for the context `device`, device `ordinal`, booking into `stats` (one row per
- * device, which may serve several contexts), reserving at most `limit` bytes. NULL when the host is
- * out of memory. */
+/* An allocator for the context `device`, named `context` in lanes (lane.h), device `ordinal`,
+ * booking into `stats` (one row per device, which may serve several contexts), reserving at most
+ * `limit` bytes. NULL when the host is out of memory. */
 struct allocator *allocator_create(struct domain *domain, const struct device_ops *ops,
-                                   void *device, unsigned ordinal, struct device_stats *stats,
-                                   uint64_t limit);
+                                   void *device, uint64_t context, unsigned ordinal,
+                                   struct device_stats *stats, uint64_t limit);
 
 /* Forgets all blocks of a context that is going; calls no driver. Returns how many the program
  * still held. */
@@ -40,6 +40,10 @@ uint64_t allocator_forget(struct allocator *allocator);
 /* A block of at least `bytes`. allocator_hit never grows nor waits: 0 or ALLOCATOR_MISS. */
 int allocator_malloc(struct allocator *allocator, uint64_t bytes, uint64_t *address);
 int allocator_hit(struct allocator *allocator, uint64_t bytes, uint64_t *address);
+
+/* Work that the host may see (a copy to its memory, a function of its own) was submitted to the
+ * context: the next free waits for what was submitted until now, as natively. */
+void allocator_note_host_work(struct allocator *allocator);
 
 /* Takes back the block at `address`, whoever allocated it. An error of the device that shows here
  * is returned; the block is then gone, as natively. `late`: the process is ending, touch nothing

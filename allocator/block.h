@@ -21,6 +21,7 @@ struct block {
     struct block *link;            /* next block of the same fence */
     uint64_t requested;
     enum block_state state;
+    int shared; /* other processes may use it: only a fence makes it reusable */
 };
 
 /* Blocks that become reusable together, joined by `link`. */

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "allocator/block.h"
+#include "allocator/lane_books.h"
 #include "allocator/slab.h"
 
 struct fence;
@@ -14,6 +15,7 @@ struct allocator {
     struct domain *domain;
     const struct device_ops *ops;
     void *device;
+    uint64_t context; /* its name in lanes */
     unsigned ordinal;
     struct device_stats *stats;
     uint64_t limit;
@@ -23,6 +25,8 @@ struct allocator {
     struct fence *pending, *pending_last; /* by number */
     struct fence *recording;
     struct fence *spare;        /* with events to use again */
+    struct fence *host_work;    /* what a free must still wait for; on no list */
+    int host_work_unmarked;     /* it could not be marked: the next free waits for everything */
     struct block_list deferred; /* freed during a capture: no fence yet */
     uint64_t fence_number, growing_bytes, mallocs, frees, poll_after;
     unsigned calls; /* into the device, under way now */
@@ -40,6 +44,7 @@ struct domain {
     struct tree segments;
     struct slab blocks, segment_slab, fences, allocators;
     struct allocator *first;
+    struct lane lane;
     int dedicated; /* blocks >= 2 MiB get segments of their own */
 };
 

@@ -13,7 +13,7 @@
  * frees, A allocates, A sets the flag): it is waited for with a limit. One recorded later than its
  * frees (captures) likewise.
  *
- * Where lanes come in (R1): at the head of fence_free, a block freed on a lane is reusable then.
+ * Lanes (R1, lane.c) come first: a block freed on a lane is reusable at once.
  */
 #include <assert.h>
 #include <stddef.h>
@@ -29,8 +29,7 @@
  * (test/gpu/RECORD.md): below it steps get slower, above it the cache gets fat. */
 #define SLACK_NS UINT64_C(300000)
 
-/* A fence with no blocks yet, in the list of those being recorded; NULL without host memory. */
-static struct fence *fence_make(struct allocator *a)
+struct fence *fence_make(struct allocator *a)
 {
     struct fence *fence = a->spare;
     if (fence)
@@ -48,16 +47,16 @@ static struct fence *fence_make(struct allocator *a)
     return fence;
 }
 
-static void unlink_recording(struct allocator *a, struct fence *fence)
+void fence_unlink_recording(struct allocator *a, struct fence *fence)
 {
     *(fence->previous ? &fence->previous->next : &a->recording) = fence->next;
     if (fence->next)
         fence->next->previous = fence->previous;
 }
 
-/* The fence is done with: its event may be marked anew, unless somebody still asks about it. */
-static void fence_spare(struct allocator *a, struct fence *fence)
+void fence_drop(struct allocator *a, struct fence *fence)
 {
+    lane_fence_ended(a, fence, 0);
     fence->state = FENCE_GONE;
     fence->blocks = (struct block_list){0};
     if (fence->users)
@@ -70,10 +69,11 @@ static void fence_spare(struct allocator *a, struct fence *fence)
     a->spare = fence;
 }
 
-static void blocks_become_reusable(struct block_list blocks)
+static void blocks_become_reusable(struct block_list blocks, enum counter_kind rule)
 {
     for (struct block *block = blocks.first, *next; block; block = next) {
         next = block->link;
+        stats_count(block->segment->allocator->stats, rule, 1);
         block_becomes_reusable(block);
     }
 }
@@ -86,8 +86,9 @@ static void retire_up_to(struct allocator *a, uint64_t number)
         if (!a->pending)
             a->pending_last = NULL;
         struct block_list blocks = fence->blocks;
-        fence_spare(a, fence);
-        blocks_become_reusable(blocks);
+        lane_fence_ended(a, fence, 1);
+        fence_drop(a, fence);
+        blocks_become_reusable(blocks, COUNTER_num_fence_frees);
     }
 }
 
@@ -101,7 +102,7 @@ static void retire(struct allocator *a, struct fence *fence)
         /* Others stand before it, recorded at the same time: it stays in line, empty. */
         struct block_list blocks = fence->blocks;
         fence->blocks = (struct block_list){0};
-        blocks_become_reusable(blocks);
+        blocks_become_reusable(blocks, COUNTER_num_fence_frees);
     }
 }
 
@@ -116,7 +117,7 @@ static int ask(struct allocator *a, struct fence *fence, uint64_t timeout)
     allocator_return(a);
     fence->users--;
     if (fence->state == FENCE_GONE) {
-        fence_spare(a, fence);
+        fence_drop(a, fence);
         return 0;
     }
     if (code == 0)
@@ -171,7 +172,7 @@ struct block *fence_wait_for(struct allocator *a, uint64_t size, uint64_t budget
 /* The recording of a sealed fence came back with `code`. */
 static void fence_recorded(struct allocator *a, struct fence *fence)
 {
-    unlink_recording(a, fence);
+    fence_unlink_recording(a, fence);
     fence->state = FENCE_PENDING;
     fence->number = ++a->fence_number;
     fence->recorded_ns = a->ops->now_ns();
@@ -191,8 +192,7 @@ static void append(struct block_list *to, struct block_list *from)
     *from = (struct block_list){0};
 }
 
-/* Waits as the native free does. The blocks are sealed in `fence`, if there was memory for one. */
-static int synchronize(struct allocator *a)
+int fence_synchronize(struct allocator *a)
 {
     allocator_call(a);
     int code = a->ops->synchronize(a->device);
@@ -204,18 +204,20 @@ static int synchronize(struct allocator *a)
  */
 static int settle_by_waiting(struct allocator *a, struct fence *fence)
 {
-    int code = synchronize(a);
+    int code = fence_synchronize(a);
     if (fence->state == FENCE_GONE) {
-        fence_spare(a, fence);
+        fence_drop(a, fence);
         return code > 0 ? code : 0;
     }
-    unlink_recording(a, fence);
+    fence_unlink_recording(a, fence);
     if (code == DEVICE_DEFERRED)
         append(&a->deferred, &fence->blocks);
     struct block_list blocks = fence->blocks;
-    fence_spare(a, fence);
     if (code == 0)
-        blocks_become_reusable(blocks);
+        lane_fence_ended(a, fence, 1);
+    fence_drop(a, fence);
+    if (code == 0)
+        blocks_become_reusable(blocks, COUNTER_num_wait_frees);
     if (code > 0)
         a->error = code; /* its blocks are never reusable */
     return code > 0 ? code : 0;
@@ -236,7 +238,7 @@ static int settle(struct allocator *a, struct fence *fence)
             a->no_events = 1;
     }
     if (fence->state == FENCE_GONE) { /* the context was forgotten meanwhile, blocks and all */
-        fence_spare(a, fence);
+        fence_drop(a, fence);
         return 0;
     }
     if (code == 0) {
@@ -244,9 +246,9 @@ static int settle(struct allocator *a, struct fence *fence)
         return 0;
     }
     if (code == DEVICE_DEFERRED) {
-        unlink_recording(a, fence);
+        fence_unlink_recording(a, fence);
         append(&a->deferred, &fence->blocks);
-        fence_spare(a, fence);
+        fence_drop(a, fence);
         return 0;
     }
     return settle_by_waiting(a, fence);
@@ -254,14 +256,19 @@ static int settle(struct allocator *a, struct fence *fence)
 
 int fence_free(struct allocator *a, struct block *block)
 {
-    struct fence *fence = fence_make(a);
     a->frees++;
+    if (!block->shared && lane_free(a)) {
+        blocks_become_reusable((struct block_list){block, block}, COUNTER_num_lane_frees);
+        return 0;
+    }
+    struct fence *fence = fence_make(a);
     struct block_list freed = {block, block};
     block->link = NULL;
     append(&a->deferred, &freed); /* what a capture made wait is not younger */
     if (!fence)
         return 0; /* no memory of the host: the next free's fence will stand for it too */
     append(&fence->blocks, &a->deferred); /* seal: from here on nothing joins */
+    lane_sealed(a, fence);
     return settle(a, fence);
 }
 
@@ -297,11 +304,11 @@ int fence_is_idle(struct allocator *a, uint64_t timeout_ns)
     allocator_return(a);
     fence->event = event;
     if (fence->state == FENCE_RECORDING) {
-        unlink_recording(a, fence);
+        fence_unlink_recording(a, fence);
         if (code == 0)
             retire_up_to(a, fence->covers);
     }
-    fence_spare(a, fence);
+    fence_drop(a, fence);
     return code != DEVICE_NOT_READY;
 }
 
@@ -309,12 +316,15 @@ void fence_forget_all(struct allocator *a)
 {
     for (struct fence *fence = a->pending, *next; fence; fence = next) {
         next = fence->next;
-        fence_spare(a, fence);
+        fence_drop(a, fence);
     }
     for (struct fence *fence = a->recording; fence; fence = fence->next) {
         fence->state = FENCE_GONE;
         fence->blocks = (struct block_list){0};
     }
+    if (a->host_work)
+        fence_drop(a, a->host_work);
+    a->host_work = NULL;
     for (struct fence *fence = a->spare, *next; fence; fence = next) {
         next = fence->next;
         slab_give(&a->domain->fences, fence);

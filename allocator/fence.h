@@ -19,6 +19,24 @@ struct fence {
     int late; /* recorded after its frees: only query, or wait with a limit */
 };
 
+/* A fence with no blocks yet, in the list of those being recorded; NULL without host memory. Made
+ * under the lock, it is recorded outside it, and then taken from that list. */
+struct fence *fence_make(struct allocator *allocator);
+void fence_unlink_recording(struct allocator *allocator, struct fence *fence);
+
+/* Waits as the native free does. */
+int fence_synchronize(struct allocator *allocator);
+
+/* A mark for a lane: an event of all work submitted to the context by now, on no list. NULL if none
+ * could be made: then the host has waited for that work. The lock is dropped meanwhile. */
+struct fence *fence_mark(struct allocator *allocator);
+void fence_drop(struct allocator *allocator, struct fence *fence); /* nobody needs it any more */
+
+/* Work that the host may see: its mark, and the wait for it, which returns an error of the device.
+ */
+void fence_note_host_work(struct allocator *allocator);
+int fence_wait_for_host_work(struct allocator *allocator);
+
 int fence_free(struct allocator *allocator, struct block *block);
 void fence_poll(struct allocator *allocator, int needed);
 struct block *fence_wait_for(struct allocator *allocator, uint64_t size, uint64_t budget_ns);

@@ -155,7 +155,7 @@ static int set_limit(struct options *o, const char *text)
     return read_megabytes(text, 2, &o->memory_limit);
 }
 
-static const char *const free_modes[] = {"fence", "strict", NULL};
+static const char *const free_modes[] = {"async", "fence", "strict", NULL};
 static const char *const ipc_modes[] = {"auto", "dedicated", "error", NULL};
 static const char *const switches[] = {"off", "on", NULL};
 
@@ -204,7 +204,7 @@ static const struct key {
     {"expandable_segments", set_expandable, "False (mapped memory is not in this version)", 0},
     {"per_process_memory_fraction", set_memory_fraction, "a number above 0, at most 1", 0},
     {"memory_limit_mb", set_limit, "a whole number of MiB, at least 2", 0},
-    {"free_mode", set_free_mode, "fence or strict", 0},
+    {"free_mode", set_free_mode, "async, fence or strict", 0},
     {"thread_cache", set_thread_cache, "off (thread caches are not in this version)", 0},
     {"cache", set_cache, "on or off", 0},
     {"ipc", set_ipc, "auto, dedicated or error", 0},

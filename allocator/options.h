@@ -10,7 +10,7 @@
 #define ROUNDUP_INTERVALS                                                                          \
     16 /* powers of two from 1 MiB to 64 GiB (PyTorch: kRoundUpPowerOfTwoIntervals) */
 
-enum free_mode { FREE_FENCE, FREE_STRICT };
+enum free_mode { FREE_ASYNC, FREE_FENCE, FREE_STRICT };
 enum ipc_mode { IPC_AUTO, IPC_DEDICATED, IPC_ERROR };
 
 struct options {

@@ -2,10 +2,11 @@
 
 #include <sched.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "interpose/process.h"
 #include "interpose/real.h"
+#include "interpose/submit.h"
+#include "interpose/thread.h"
 
 struct capture {
     struct map_node node; /* key: the stream, and the thread for a per-thread stream */
@@ -14,10 +15,7 @@ struct capture {
 
 static uint64_t key_of(CUstream stream, int per_thread)
 {
-    uint64_t handle = (uint64_t)(uintptr_t)stream;
-    if (stream == CU_STREAM_PER_THREAD || (per_thread && !stream))
-        return (uint64_t)gettid() << 8 | (uint64_t)(uintptr_t)CU_STREAM_PER_THREAD;
-    return handle;
+    return submit_key(stream, per_thread);
 }
 
 int capture_active(void)
@@ -46,6 +44,7 @@ void capture_record_end(void)
  * device perhaps for us: then go on. */
 void capture_before_begin(void)
 {
+    lane_capture_begins(process->domain); /* its mark is recorded while that is allowed */
     atomic_fetch_add(&process->captures, 1);
     for (int i = 0; atomic_load(&process->recordings) && i < MOST_WAITS; i++) {
         sched_yield();
@@ -56,6 +55,7 @@ void capture_before_begin(void)
 
 static void captures_less_one(void)
 {
+    lane_capture_ended(process->domain);
     if (atomic_fetch_sub(&process->captures, 1) == 1 && process_serving())
         domain_captures_ended(process->domain);
 }
@@ -87,25 +87,12 @@ static int add_capture(uint64_t key)
 
 /* A per-thread stream ends with its thread, and a capture on it too. Nothing is asked of the driver
  * in a thread that is going: what waited for the capture's end goes along with the next free. */
-static void thread_ends(void *unused)
+void capture_thread_ends(void)
 {
-    (void)unused;
-    if (process_serving() && remove_capture(key_of(CU_STREAM_PER_THREAD, 1)))
-        atomic_fetch_sub(&process->captures, 1);
-}
-
-static pthread_key_t thread_key;
-
-static void make_thread_key(void)
-{
-    pthread_key_create(&thread_key, thread_ends);
-}
-
-static void watch_thread(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, make_thread_key);
-    pthread_setspecific(thread_key, process);
+    if (!process_serving() || !capture_active() || !remove_capture(key_of(CU_STREAM_PER_THREAD, 1)))
+        return;
+    lane_capture_ended(process->domain);
+    atomic_fetch_sub(&process->captures, 1);
 }
 
 void capture_after_begin(CUstream stream, int per_thread, CUresult result)
@@ -117,7 +104,7 @@ void capture_after_begin(CUstream stream, int per_thread, CUresult result)
     if (!began || !add_capture(key))
         captures_less_one();
     else if (key != (uint64_t)(uintptr_t)stream)
-        watch_thread();
+        thread_watch();
 }
 
 static CUresult is_capturing(CUstream stream, int per_thread, CUstreamCaptureStatus *status)
@@ -126,13 +113,18 @@ static CUresult is_capturing(CUstream stream, int per_thread, CUstreamCaptureSta
                       : real()->cuStreamIsCapturing(stream, status);
 }
 
-void capture_after_end(CUstream stream, int per_thread, int gone)
+int capture_is_on(CUstream stream, int per_thread)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return is_capturing(stream, per_thread, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void capture_after_end(CUstream stream, int per_thread, int gone)
+{
     if (!capture_active())
         return;
-    if (!gone && is_capturing(stream, per_thread, &status) == CUDA_SUCCESS &&
-        status != CU_STREAM_CAPTURE_STATUS_NONE)
+    if (!gone && capture_is_on(stream, per_thread))
         return; /* called on the wrong stream or thread: it goes on */
     if (remove_capture(key_of(stream, per_thread)))
         captures_less_one();

@@ -23,4 +23,10 @@ void capture_record_end(void);
 
 int capture_active(void);
 
+/* Is this stream capturing? Asks the driver. */
+int capture_is_on(CUstream stream, int per_thread);
+
+/* The calling thread's own default stream ends with it. */
+void capture_thread_ends(void);
+
 #endif

@@ -64,9 +64,9 @@ static struct context *make(CUcontext handle)
     real()->cuDeviceTotalMem_v2(&total, device);
     struct page_device *row = page_device(process->page, (unsigned)device);
     describe(row, device, total);
-    struct allocator *allocator =
-        allocator_create(process->domain, &driver_ops, context, (unsigned)device, &row->stats,
-                         options_limit(&process->config.options, total));
+    struct allocator *allocator = allocator_create(
+        process->domain, &driver_ops, context, (uint64_t)(uintptr_t)handle, (unsigned)device,
+        &row->stats, options_limit(&process->config.options, total));
     if (!allocator)
         return NULL;
     context->device = device;
@@ -97,6 +97,17 @@ struct context *context_current(void)
     return last.context && !atomic_load_explicit(&last.context->suspended, memory_order_relaxed)
                ? last.context
                : NULL;
+}
+
+struct context *context_with(CUcontext handle)
+{
+    struct context *context = context_current();
+    if (!handle || (context && context->handle == handle))
+        return handle ? context : NULL;
+    pthread_mutex_lock(&process->context_lock);
+    context = slot_of(handle);
+    pthread_mutex_unlock(&process->context_lock);
+    return context && !atomic_load(&context->suspended) ? context : NULL;
 }
 
 /* Caller holds the context lock. */

@@ -8,6 +8,9 @@
  * driver. */
 struct context *context_current(void);
 
+/* The context of this handle; NULL also if nothing was ever asked for in it. */
+struct context *context_with(CUcontext handle);
+
 /* Never serve this context: an event of a green context covers only its own work, but its memory is
  * reachable from the primary context it belongs to. */
 void context_refuse(CUcontext handle);

@@ -1,9 +1,34 @@
 /* Exported: contexts, streams, captures: what we react to. */
 #include "interpose/capture.h"
 #include "interpose/context.h"
-#include "interpose/memory.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
+#include "interpose/submit.h"
+
+/* A function that makes a context, or finds a primary one. */
+#define MAKES_CONTEXT(name, parameters, arguments)                                                 \
+    CUresult name parameters                                                                       \
+    {                                                                                              \
+        CUresult result;                                                                           \
+        int tries = 0;                                                                             \
+        RETRIED(result, real()->name arguments);                                                   \
+        if (result == CUDA_SUCCESS && process_serving())                                           \
+            submit_context_made(*context);                                                         \
+        return result;                                                                             \
+    }
+MAKES_CONTEXT(cuCtxCreate, (CUcontext * context, unsigned int flags, CUdevice device),
+              (context, flags, device))
+MAKES_CONTEXT(cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device),
+              (context, flags, device))
+MAKES_CONTEXT(cuCtxCreate_v3,
+              (CUcontext * context, CUexecAffinityParam *affinity, int n, unsigned int flags,
+               CUdevice device),
+              (context, affinity, n, flags, device))
+MAKES_CONTEXT(cuCtxCreate_v4,
+              (CUcontext * context, CUctxCreateParams *parameters, unsigned int flags,
+               CUdevice device),
+              (context, parameters, flags, device))
+MAKES_CONTEXT(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device), (context, device))
 
 /* The driver refuses to destroy a primary context, whose blocks then live on. */
 static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
@@ -30,8 +55,10 @@ CUresult cuCtxDestroy_v2(CUcontext context)
 CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
 {
     CUresult result = real()->cuCtxFromGreenCtx(context, green);
-    if (process_serving() && result == CUDA_SUCCESS)
+    if (process_serving() && result == CUDA_SUCCESS) {
         context_refuse(*context);
+        submit_context_made(*context);
+    }
     return result;
 }
 
@@ -126,6 +153,8 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 
 static CUresult destroy_stream(CUresult (*call)(CUstream), CUstream stream)
 {
+    if (process_serving())
+        submit_stream_ends(stream);
     CUresult result = call(stream);
     if (process_serving() && result == CUDA_SUCCESS)
         capture_after_end(stream, 0, 1);

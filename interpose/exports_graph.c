@@ -28,7 +28,7 @@ INSTANTIATE(cuGraphInstantiateWithFlags,
         int uploads = parameters && (parameters->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);      \
         CUstream stream = uploads ? parameters->hUploadStream : NULL;                              \
         if (uploads)                                                                               \
-            submit_begin(SUBMISSION_others, stream, per_thread, IN_ORDER);                         \
+            submit_begin(SUBMISSION_others, stream, per_thread);                                   \
         RETRIED(result, real()->name(exec, graph, parameters));                                    \
         if (uploads)                                                                               \
             submit_end(result, stream, per_thread, 0);                                             \

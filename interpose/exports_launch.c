@@ -19,36 +19,62 @@ SUBMIT(kernels, cuLaunchGridAsync, 0, stream,
        (CUfunction function, int width, int height, CUstream stream),
        (function, width, height, stream))
 
-/* May the kernel, or what follows it, begin before what it follows has ended? */
-static enum submission_order order_of(const CUlaunchConfig *config)
+static int is_programmatic(const CUlaunchAttribute *attribute)
 {
-    if (!config->attrs)
-        return IN_ORDER;
-    for (unsigned i = 0; i < config->numAttrs; i++) {
-        const CUlaunchAttribute *attribute = &config->attrs[i];
-        if (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
-            (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
-             attribute->value.programmaticStreamSerializationAllowed))
-            return PROGRAMMATIC;
-    }
-    return IN_ORDER;
+    return attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+           attribute->value.programmaticStreamSerializationAllowed;
 }
 
-#define LAUNCH_EX(name, per_thread)                                                                \
-    CUresult name(const CUlaunchConfig *config, CUfunction function, void **parameters,            \
-                  void **extra)                                                                    \
-    {                                                                                              \
-        CUresult result;                                                                           \
-        int tries = 0;                                                                             \
-        if (!config) /* the driver says what it says */                                            \
-            return real()->name(config, function, parameters, extra);                              \
-        submit_begin(SUBMISSION_kernels, config->hStream, per_thread, order_of(config));           \
-        RETRIED(result, real()->name(config, function, parameters, extra));                        \
-        submit_end(result, config->hStream, per_thread, 0);                                        \
-        return result;                                                                             \
+#define MOST_ATTRIBUTES 64 /* several times as many as there are kinds */
+
+/* How many attributes must be copied so that the kernel may not overtake what it follows: 0 if it
+ * may not anyway. */
+static unsigned attributes_to_copy(const CUlaunchConfig *config)
+{
+    if (!config->attrs || config->numAttrs > MOST_ATTRIBUTES)
+        return 0;
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        if (is_programmatic(&config->attrs[i]))
+            return config->numAttrs;
+    return 0;
+}
+
+typedef CUresult launch_ex(const CUlaunchConfig *config, CUfunction function, void **parameters,
+                           void **extra);
+
+static CUresult launch(launch_ex *call, int per_thread, const CUlaunchConfig *config,
+                       CUfunction function, void **parameters, void **extra)
+{
+    CUresult result;
+    int tries = 0;
+    if (!config) /* the driver says what it says */
+        return call(config, function, parameters, extra);
+    int in_order = submit_begin(SUBMISSION_kernels, config->hStream, per_thread);
+    unsigned copied = in_order ? attributes_to_copy(config) : 0;
+    CUlaunchAttribute attributes[MOST_ATTRIBUTES];
+    CUlaunchConfig changed = *config;
+    for (unsigned i = 0; i < copied; i++) {
+        attributes[i] = config->attrs[i];
+        if (is_programmatic(&attributes[i]))
+            attributes[i].value.programmaticStreamSerializationAllowed = 0;
     }
-LAUNCH_EX(cuLaunchKernelEx, 0)
-LAUNCH_EX(cuLaunchKernelEx_ptsz, 1)
+    changed.attrs = attributes;
+    RETRIED(result, call(copied ? &changed : config, function, parameters, extra));
+    submit_end(result, config->hStream, per_thread, 0);
+    return result;
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters,
+                          void **extra)
+{
+    return launch(real()->cuLaunchKernelEx, 0, config, function, parameters, extra);
+}
+
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **parameters,
+                               void **extra)
+{
+    return launch(real()->cuLaunchKernelEx_ptsz, 1, config, function, parameters, extra);
+}
 
 /* One kernel on each of several devices, each in its own stream. */
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned int count,
@@ -59,7 +85,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsi
     if (!launches)
         return real()->cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
     for (unsigned i = 0; i < count; i++)
-        submit_begin(SUBMISSION_kernels, launches[i].hStream, 0, IN_ORDER);
+        submit_begin(SUBMISSION_kernels, launches[i].hStream, 0);
     RETRIED(result, real()->cuLaunchCooperativeKernelMultiDevice(launches, count, flags));
     for (unsigned i = 0; i < count; i++)
         submit_end(result, launches[i].hStream, 0, 0);

@@ -33,7 +33,7 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
     {                                                                                              \
         CUresult result;                                                                           \
         int tries = 0;                                                                             \
-        submit_begin(SUBMISSION_pool_operations, stream, per_thread, IN_ORDER);                    \
+        submit_begin(SUBMISSION_pool_operations, stream, per_thread);                              \
         RETRIED(result, real()->name arguments);                                                   \
         submit_end(result, stream, per_thread, 0);                                                 \
         return others_made(result, OTHER_pool, result ? 0 : *pointer, bytes);                      \

@@ -2,18 +2,6 @@
  * memory. */
 #include "interpose/retry.h"
 
-RETRY(cuCtxCreate, (CUcontext * context, unsigned int flags, CUdevice device),
-      (context, flags, device))
-RETRY(cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device),
-      (context, flags, device))
-RETRY(cuCtxCreate_v3,
-      (CUcontext * context, CUexecAffinityParam *affinity, int n, unsigned int flags,
-       CUdevice device),
-      (context, affinity, n, flags, device))
-RETRY(cuCtxCreate_v4,
-      (CUcontext * context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device),
-      (context, parameters, flags, device))
-RETRY(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device), (context, device))
 RETRY(cuModuleLoad, (CUmodule * module, const char *path), (module, path))
 RETRY(cuModuleLoadData, (CUmodule * module, const void *image), (module, image))
 RETRY(cuModuleLoadDataEx,

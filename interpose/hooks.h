@@ -298,6 +298,9 @@
     X(cuThreadExchangeStreamCaptureMode)                                                           \
     X(cuStreamIsCapturing)                                                                         \
     X(cuStreamIsCapturing_ptsz)                                                                    \
+    X(cuStreamGetCtx)                                                                              \
+    X(cuStreamWaitEvent)                                                                           \
+    X(cuStreamWaitEvent_ptsz)                                                                      \
     X(cuDeviceGetCount)                                                                            \
     X(cuDeviceGetName)                                                                             \
     X(cuDeviceGetUuid)                                                                             \

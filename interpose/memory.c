@@ -204,7 +204,7 @@ CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
         return CUDA_ERROR_INVALID_VALUE;
     if (code != ALLOCATOR_UNKNOWN)
         return (CUresult)code;
-    submit_begin(SUBMISSION_pool_operations, stream, per_thread, IN_ORDER);
+    submit_begin(SUBMISSION_pool_operations, stream, per_thread);
     CUresult result = per_thread ? driver->cuMemFreeAsync_ptsz(pointer, stream)
                                  : driver->cuMemFreeAsync(pointer, stream);
     submit_end(result, stream, per_thread, 0);

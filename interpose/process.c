@@ -11,6 +11,7 @@
 
 #include "interpose/real.h"
 #include "interpose/service.h"
+#include "interpose/submit.h"
 
 #define OLD_PAGE_SECONDS (7 * 24 * 3600)
 
@@ -138,6 +139,7 @@ static int begin(void)
     process->domain = domain_create(&process->config.options);
     if (!process->domain)
         return -1;
+    submit_start();
     for (enum coverage_kind kind = 0; kind < COVERAGE_KINDS; kind++)
         atomic_fetch_add(&process->page->coverage[kind], atomic_exchange(&process->early[kind], 0));
     atomic_store(&process->page->state, PAGE_RUNNING);

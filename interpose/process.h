@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "allocator/allocator.h"
+#include "allocator/lane.h"
 #include "allocator/map.h"
 #include "allocator/slab.h"
 #include "interpose/config.h"
@@ -37,6 +38,9 @@ struct process {
     struct domain *domain;
     struct config config;
     struct context contexts[MOST_CONTEXTS];
+    const struct lane_state *lanes; /* NULL: free_mode is not async */
+    _Atomic uintptr_t first_context;
+    _Atomic int several_contexts;
     _Atomic uint64_t generation;      /* changes when a context goes */
     stat_value early[COVERAGE_KINDS]; /* counted before there is a page */
     _Atomic int captures, recordings; /* capture.c */

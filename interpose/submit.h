@@ -1,17 +1,27 @@
 /* Submissions: every call that carries work to a stream passes here, before and after the driver's
- * own function. */
+ * own function. What is done with them: allocator/lane.h. */
 #ifndef CACHALOT_INTERPOSE_SUBMIT_H
 #define CACHALOT_INTERPOSE_SUBMIT_H
 
 #include "interpose/retry.h"
 #include "stats/page.h"
 
-enum submission_order { IN_ORDER, PROGRAMMATIC };
+void submit_start(void); /* when serving begins */
+void submit_thread_ends(void);
+
+/* After the driver made or found a context: the default streams of several are told apart. */
+void submit_context_made(CUcontext context);
+
+/* Before the driver destroys a stream. */
+void submit_stream_ends(CUstream stream);
+
+/* A name for the stream: no other has it, as long as this one lives. */
+uint64_t submit_key(CUstream stream, int per_thread);
 
 /* Before the driver's call: puts the work on the books of its lane, joining where it must.
- * `per_thread`: the function's 0 is the per-thread default stream. */
-void submit_begin(enum submission_kind kind, CUstream stream, int per_thread,
-                  enum submission_order order);
+ * `per_thread`: the function's 0 is the per-thread default stream. Returns 1 if this work must not
+ * overtake what its stream had before, whatever its launch permits. */
+int submit_begin(enum submission_kind kind, CUstream stream, int per_thread);
 
 /* After the driver's call. `to_host`: the work writes memory that the host may look at, or runs on
  * the host: a later free waits for it, as natively. */
@@ -24,7 +34,7 @@ void submit_end(CUresult result, CUstream stream, int per_thread, int to_host);
     {                                                                                              \
         CUresult result;                                                                           \
         int tries = 0;                                                                             \
-        submit_begin(SUBMISSION_##kind, stream, per_thread, IN_ORDER);                             \
+        submit_begin(SUBMISSION_##kind, stream, per_thread);                                       \
         RETRIED(result, real()->name arguments);                                                   \
         submit_end(result, stream, per_thread, to_host);                                           \
         return result;                                                                             \

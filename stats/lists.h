@@ -28,8 +28,12 @@
     X(num_fences, "count", "fences recorded")                                                      \
     X(num_fence_waits, "count", "waits of the host for a fence")                                   \
     X(fence_wait_ns, "ns", "time spent in those waits")                                            \
+    X(num_fence_frees, "count", "freed blocks that were reusable when a fence had passed")         \
+    X(num_wait_frees, "count", "freed blocks that were reusable after a wait in the free")         \
+    X(num_lane_frees, "count", "freed blocks that were reusable at once, on a lane")               \
     X(num_lane_marks, "count", "lane marks recorded")                                              \
-    X(num_lane_joins, "count", "streams that joined a lane's mark")                                \
+    X(num_lane_joins, "count", "times that a stream waited for a lane's mark")                     \
+    X(num_lane_leaves, "count", "times that a lane was left for work on another stream")           \
     X(num_late_frees, "count", "frees of our blocks after exit began")                             \
     X(num_double_frees, "count", "frees of a block that was free already")                         \
     X(num_pinned_blocks, "count", "blocks never recycled (SYNC_MEMOPS)")                           \

@@ -70,9 +70,12 @@ def test_a_spinning_kernel_is_not_waited_for_when_memory_is_short(place, spin, w
 
 
 def test_another_threads_free_while_a_kernel_spins_and_memory_is_short(place):
-    """Natively there is no memory; we wait a while for what that thread frees, but not for ever."""
+    """Natively there is no memory; with fences we wait a while for what that thread frees, but not for ever. On a lane it
+    is reused at once."""
     short = {"CACHALOT_SIM_CAPACITY": "63M"}
     ours = place.run("spin", "another", timeout=40, **short)
+    assert (ours.code, ours.err) == (0, "") and "cuMemAlloc(&again, BLOCK): 0" in ours.out
+    ours = place.run("spin", "another", timeout=40, CACHALOT_CONF="free_mode:fence", **short)
     native = place.native("spin", "another", timeout=15, **short)
     assert (native.code, ours.code, ours.out, ours.err) == (0, 0, native.out, "")
 
@@ -89,10 +92,11 @@ def test_a_fence_that_cannot_be_recorded_loses_nothing(place):
 
 
 def test_an_error_of_the_program_shows_in_its_free(place):
-    """Work that failed: natively the free returns its error, as does every call from then on."""
+    """Work that failed: natively the free returns its error, as does every call from then on. On a lane, where a free asks
+    the driver nothing, the next call of the program's own says it."""
     failing = {"CACHALOT_SIM_FAIL": "cuCtxRecordEvent:3+:700,cuCtxSynchronize:1+:700,"
                "cuMemFree_v2:1+:700,cuMemAlloc_v2:2+:700"}
-    ours = place.run("driver_errors", 5, **failing)
+    ours = place.run("driver_errors", 5, CACHALOT_CONF="free_mode:fence", **failing)
     lines = [line for line in ours.out.splitlines() if "cuMem" in line]
     assert lines[5] == "cuMemFree(block): 700"
     assert lines[6] == "cuMemAlloc(&block, 3 * MIB): 700"

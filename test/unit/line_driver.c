@@ -79,7 +79,7 @@ int main(void)
         } else {
             if (!a) {
                 domain = domain_create(&options);
-                a = allocator_create(domain, &fake_ops, &device, 0, &stats,
+                a = allocator_create(domain, &fake_ops, &device, 1, 0, &stats,
                                      options_limit(&options, device.capacity));
             }
             n = 0;

@@ -25,7 +25,7 @@ int main(int argc, char **argv)
     if (argc > 1 && options_parse(&options, argv[1], OPTIONS_ALL, complain, NULL))
         return 2;
     struct domain *domain = domain_create(&options);
-    struct allocator *a = allocator_create(domain, &fake_ops, &device, 0, stats,
+    struct allocator *a = allocator_create(domain, &fake_ops, &device, 1, 0, stats,
                                            options_limit(&options, device.capacity));
     char line[256];
     while (fgets(line, sizeof line, stdin)) {

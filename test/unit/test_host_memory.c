@@ -33,7 +33,7 @@ static void nothing_can_be_made(void **state)
     no_memory = 0;
     struct domain *fresh = domain_create(&w.options);
     no_memory = 1;
-    assert_null(allocator_create(fresh, &fake_ops, &w.device, 0, &w.stats, UINT64_MAX));
+    assert_null(allocator_create(fresh, &fake_ops, &w.device, 1, 0, &w.stats, UINT64_MAX));
 }
 
 /* From the first block on: whatever struct is missing, the answer is out of memory and the driver's

@@ -58,6 +58,7 @@ static void every_good_value_reads_back(void **state)
         {"memory_limit_mb", "4096", "4096"},
         {"free_mode", "strict", "strict"},
         {"free_mode", "fence", "fence"},
+        {"free_mode", "async", "async"},
         {"thread_cache", "off", "off"},
         {"cache", "off", "off"},
         {"cache", "on", "on"},
@@ -206,7 +207,7 @@ static void pytorchs_variable_sets_only_the_shared_keys(void **state)
     assert_int_equal(o.roundup_power2_divisions[3], 8);
     assert_true(o.garbage_collection_threshold == 0.7);
     assert_true(o.large_segment_bytes == 20 * MIB);
-    assert_int_equal(o.free_mode, FREE_FENCE);
+    assert_int_equal(o.free_mode, FREE_ASYNC);
     assert_int_equal(o.cache, 1);
     assert_int_equal(parse(&o, "max_split_size_mb:1", keys), 1);
 }
@@ -222,7 +223,7 @@ static void the_defaults_are_the_published_ones(void **state)
         {"expandable_segments", "False"},
         {"per_process_memory_fraction", "1"},
         {"memory_limit_mb", "off"},
-        {"free_mode", "fence"},
+        {"free_mode", "async"},
         {"thread_cache", "off"},
         {"cache", "on"},
         {"ipc", "auto"},

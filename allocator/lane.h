@@ -1,0 +1,80 @@
+/* Lanes: a freed block is reusable at once while all outstanding work is on one stream (R1).
+ *
+ * The rule is at the head of lane.c. Every submission of work passes lane_enter before the driver's
+ * call and lane_leave after it, in the thread that makes it. All functions but these two may call
+ * the driver, and hold no lock while they do. */
+#ifndef CACHALOT_ALLOCATOR_LANE_H
+#define CACHALOT_ALLOCATOR_LANE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct domain;
+
+/* Where work goes. `key` names the stream: equal keys are surely the same stream, and a key never
+ * becomes another stream's before lane_stream_ends. */
+struct lane_stream {
+    uint64_t key;
+    void *handle;
+    int per_thread; /* handle 0 is the thread's own default stream */
+};
+
+/* What is asked of the driver about streams; in the thread that submits, with its context current.
+ */
+struct lane_ops {
+    uint64_t (*context)(const struct lane_stream *stream); /* as in allocator_create; 0: unknown */
+    int (*is_capturing)(const struct lane_stream *stream);
+    int (*join)(const struct lane_stream *stream, void *event); /* later work waits for `event` */
+    int (*barrier)(void); /* every thread's earlier stores are seen from here on: 0, or -1 */
+};
+
+/* One per thread that submits. */
+struct lane_thread {
+    _Atomic uint64_t epoch;       /* when the submission under way began; 0: none is */
+    uint64_t note_word, note_key; /* what this thread last put on the books, and under which word */
+    struct lane_thread *next, *previous;
+};
+
+struct lane_state {
+    _Atomic uint64_t word, epoch;
+};
+
+/* From now on frees look at lanes. Before it, and with free_mode other than async, they never do.
+ */
+void lane_start(struct domain *domain, const struct lane_ops *ops);
+const struct lane_state *lane_state(const struct domain *domain);
+
+/* A record for the calling thread; NULL without host memory: then nothing is ever a lane again. */
+struct lane_thread *lane_thread_begin(struct domain *domain);
+void lane_thread_end(struct domain *domain, struct lane_thread *self);
+
+/* Puts a submission on the books: what lane_enter could not see at a glance. Returns 0 if it is no
+ * work, since the stream is capturing. Else it may use memory that earlier work of its own stream
+ * still uses: it must not overtake that. */
+int lane_submit(struct domain *domain, struct lane_thread *self, const struct lane_stream *stream);
+
+/* Is this submission on the books already? If not, lane_submit must be called. Either way
+ * lane_leave follows the driver's call. No fence is needed between the store and the load: who
+ * reads the epochs has made every thread pass a barrier first. */
+static inline int lane_enter(const struct lane_state *state, struct lane_thread *self, uint64_t key)
+{
+    uint64_t epoch = atomic_load_explicit(&state->epoch, memory_order_acquire);
+    atomic_store_explicit(&self->epoch, epoch, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    uint64_t word = atomic_load_explicit(&state->word, memory_order_acquire);
+    return word == self->note_word && key == self->note_key;
+}
+
+static inline void lane_leave(struct lane_thread *self)
+{
+    atomic_store_explicit(&self->epoch, 0, memory_order_release);
+}
+
+/* Around each stream capture, process-wide: before the driver begins it, and after it ended. */
+void lane_capture_begins(struct domain *domain);
+void lane_capture_ended(struct domain *domain);
+
+/* Before the driver destroys a stream: its key may be another's from now on. */
+void lane_stream_ends(struct domain *domain, uint64_t key);
+
+#endif

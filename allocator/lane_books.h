@@ -1,0 +1,60 @@
+/* The books of all submissions, for the allocator's own files (lane.c); guarded by the domain's
+ * lock.
+ */
+#ifndef CACHALOT_ALLOCATOR_LANE_BOOKS_H
+#define CACHALOT_ALLOCATOR_LANE_BOOKS_H
+
+#include "allocator/lane.h"
+#include "allocator/slab.h"
+
+struct allocator;
+struct fence;
+
+/* The word: how things stand, in the low bits, and a generation that no two of its lives share. */
+enum { LANE_NONE = 1, LANE_SINGLE = 2, LANE_MANY = 3, LANE_MODE = 3 };
+enum { LANE_EARLY = 4, LANE_DIRTY = 8, LANE_MARKING = 16, LANE_GENERATION = 32 };
+
+struct lane {
+    struct lane_state state;    /* the word also changes without the lock, by frees */
+    const struct lane_ops *ops; /* NULL: there are no lanes */
+    struct lane_thread *threads;
+    struct slab thread_slab;
+    uint64_t key;      /* SINGLE: the lane */
+    uint64_t context;  /* of all that is outstanding; 0: nothing is */
+    uint64_t used_key; /* used == 1 */
+    int used;          /* streams since `counting`: none, one, or (2) several */
+    int mixed;         /* work of several contexts, or unseen work: nothing is restored */
+    unsigned capturing;
+    struct fence *mark, *owed; /* of `marked`; owed: MANY, and to be joined */
+    struct allocator *marked;
+    const struct fence *candidate;
+    uint64_t counting; /* the epoch since which `used` counts; 0: it is of no use */
+    uint64_t era;      /* lanes left so far */
+    unsigned seals, patience;
+};
+
+/* Is a block freed now reusable at once? Then it is booked as such. */
+int lane_free(struct allocator *allocator);
+
+/* A fence was sealed: its frees are done, its event not recorded yet. And its end. */
+void lane_sealed(struct allocator *allocator, const struct fence *fence);
+void lane_fence_ended(struct allocator *allocator, const struct fence *fence, int passed);
+
+/* The context is going. */
+void lane_forget(struct allocator *allocator);
+
+/* Waits for work that a lane's reuse has overtaken; without the lock. */
+void lane_finish(struct domain *domain);
+
+/* For lane.c and lane_ends.c. settled: nobody records a mark now, and the lane, if there is one,
+ * has its mark; returns the word. leave_for_good: until there is no lane. Both drop the lock
+ * meanwhile. next: the word of the next generation. spoil: the books cannot lead back to a lane. */
+uint64_t lane_settled(struct domain *domain);
+void lane_leave_for_good(struct domain *domain);
+void lane_spoil(struct lane *lane);
+static inline uint64_t lane_next(uint64_t word, int mode)
+{
+    return (word / LANE_GENERATION + 1) * LANE_GENERATION + (unsigned)mode;
+}
+
+#endif

@@ -1,0 +1,113 @@
+/* What begins and ends beside the work itself: threads, captures, streams, contexts. The rule is in
+ * lane.c. */
+#include "allocator/domain.h"
+#include "allocator/fence.h"
+
+static uint64_t load(const struct lane *lane)
+{
+    return atomic_load(&lane->state.word);
+}
+
+void lane_forget(struct allocator *a)
+{
+    struct lane *lane = &a->domain->lane;
+    if (!lane->ops)
+        return;
+    if (lane->marked == a) {
+        if (lane->mark)
+            fence_drop(a, lane->mark);
+        lane->mark = lane->owed = NULL;
+    }
+    if (lane->context != a->context)
+        return;
+    lane_spoil(lane);
+    lane->used = 2;
+    if (!lane->mixed) {
+        lane->used = 0;
+        lane->context = 0;
+    }
+    int alone = !lane->mixed && !lane->capturing;
+    atomic_store(&lane->state.word, lane_next(load(lane), alone ? LANE_NONE : LANE_MANY));
+}
+
+void lane_start(struct domain *domain, const struct lane_ops *ops)
+{
+    domain->lane.thread_slab.item_bytes = sizeof(struct lane_thread);
+    atomic_store(&domain->lane.state.epoch, 1);
+    atomic_store(&domain->lane.state.word, lane_next(0, LANE_NONE));
+    domain->lane.ops = ops;
+}
+
+const struct lane_state *lane_state(const struct domain *domain)
+{
+    return &domain->lane.state;
+}
+
+struct lane_thread *lane_thread_begin(struct domain *domain)
+{
+    pthread_mutex_lock(&domain->lock);
+    struct lane_thread *self = slab_take(&domain->lane.thread_slab);
+    if (self) {
+        self->next = domain->lane.threads;
+        if (self->next)
+            self->next->previous = self;
+        domain->lane.threads = self;
+    }
+    pthread_mutex_unlock(&domain->lock);
+    return self;
+}
+
+void lane_thread_end(struct domain *domain, struct lane_thread *self)
+{
+    pthread_mutex_lock(&domain->lock);
+    *(self->previous ? &self->previous->next : &domain->lane.threads) = self->next;
+    if (self->next)
+        self->next->previous = self->previous;
+    slab_give(&domain->lane.thread_slab, self);
+    pthread_mutex_unlock(&domain->lock);
+}
+
+void lane_capture_begins(struct domain *domain)
+{
+    struct lane *lane = &domain->lane;
+    if (!lane->ops)
+        return;
+    pthread_mutex_lock(&domain->lock);
+    lane->capturing++; /* nothing is restored from here on */
+    lane_leave_for_good(domain);
+    uint64_t word = load(lane);
+    if ((word & LANE_MODE) == LANE_NONE) {
+        lane->context = 0;
+        lane->used = 0;
+        atomic_store(&lane->state.word, lane_next(word, LANE_MANY));
+    }
+    lane_spoil(lane);
+    pthread_mutex_unlock(&domain->lock);
+}
+
+void lane_capture_ended(struct domain *domain)
+{
+    if (!domain->lane.ops)
+        return;
+    pthread_mutex_lock(&domain->lock);
+    domain->lane.capturing--;
+    pthread_mutex_unlock(&domain->lock);
+}
+
+void lane_stream_ends(struct domain *domain, uint64_t key)
+{
+    struct lane *lane = &domain->lane;
+    if (!lane->ops)
+        return;
+    pthread_mutex_lock(&domain->lock);
+    uint64_t word = lane_settled(domain);
+    if ((word & LANE_MODE) == LANE_SINGLE && lane->key == key)
+        lane_leave_for_good(domain);
+    word = load(lane);
+    if ((word & LANE_MODE) == LANE_MANY) {
+        lane->used = 2;
+        lane_spoil(lane);
+        atomic_store(&lane->state.word, lane_next(word, LANE_MANY));
+    }
+    pthread_mutex_unlock(&domain->lock);
+}

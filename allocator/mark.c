@@ -1,0 +1,75 @@
+/* Marks: events of all work submitted to a context by now that hold no blocks. For lanes, and for
+ * what the host may see. */
+#include <stddef.h>
+
+#include "allocator/fence.h"
+
+/* A fence without blocks, recorded now and on no list; NULL with a code if that could not be. */
+static struct fence *record_alone(struct allocator *a, int *code)
+{
+    struct fence *fence = a->no_events ? NULL : fence_make(a);
+    *code = DEVICE_UNSUPPORTED;
+    if (!fence)
+        return NULL;
+    void *event = fence->event;
+    allocator_call(a);
+    *code = a->ops->fence_record(a->device, &event);
+    allocator_return(a);
+    fence->event = event;
+    if (fence->state == FENCE_RECORDING) {
+        fence_unlink_recording(a, fence);
+        fence->state = FENCE_PENDING;
+        if (*code == 0)
+            return fence;
+    }
+    fence_drop(a, fence);
+    return NULL;
+}
+
+struct fence *fence_mark(struct allocator *a)
+{
+    int code;
+    struct fence *fence = record_alone(a, &code);
+    if (!fence && !a->forgotten)
+        fence_synchronize(a);
+    return fence;
+}
+
+void fence_note_host_work(struct allocator *a)
+{
+    int code;
+    struct fence *fence = record_alone(a, &code);
+    if (a->forgotten) {
+        if (fence)
+            fence_drop(a, fence);
+        return;
+    }
+    a->host_work_unmarked |= !fence;
+    if (!fence)
+        return;
+    if (a->host_work)
+        fence_drop(a, a->host_work); /* the newer one covers it */
+    a->host_work = fence;
+}
+
+int fence_wait_for_host_work(struct allocator *a)
+{
+    int code = 0;
+    struct fence *fence = a->host_work;
+    if (a->host_work_unmarked) {
+        a->host_work_unmarked = 0;
+        code = fence_synchronize(a);
+    } else if (fence) {
+        fence->users++;
+        allocator_call(a);
+        code = a->ops->fence_query(a->device, fence->event);
+        if (code == DEVICE_NOT_READY)
+            code = a->ops->fence_wait(a->device, fence->event, DEVICE_FOREVER);
+        allocator_return(a);
+        fence->users--;
+        if (a->host_work == fence && fence->state != FENCE_GONE)
+            a->host_work = NULL;
+        fence_drop(a, fence);
+    }
+    return code > 0 ? code : 0;
+}

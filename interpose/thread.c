@@ -1,0 +1,28 @@
+#include "interpose/thread.h"
+
+#include <pthread.h>
+
+#include "interpose/capture.h"
+#include "interpose/process.h"
+#include "interpose/submit.h"
+
+static void ends(void *unused)
+{
+    (void)unused;
+    capture_thread_ends();
+    submit_thread_ends();
+}
+
+static pthread_key_t key;
+
+static void make_key(void)
+{
+    pthread_key_create(&key, ends);
+}
+
+void thread_watch(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_key);
+    pthread_setspecific(key, process);
+}
