@@ -1,7 +1,7 @@
 /* Exported: copies and sets of the 32-bit era. Drivers still export them and cuGetProcAddress hands
  * them out for versions before 3.2; they have no twins. */
 #include "interpose/destination.h"
-#include "interpose/submit.h"
+#include "interpose/exports_submit.h"
 
 #define OLD(kind, name, parameters, arguments) SUBMIT(kind, name, 0, NULL, parameters, arguments)
 #define OLD_ASYNC(name, to_host, parameters, arguments)                                            \

@@ -3,6 +3,7 @@
 #include "interpose/context.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
+#include "interpose/retry.h"
 #include "interpose/submit.h"
 
 /* A function that makes a context, or finds a primary one. */

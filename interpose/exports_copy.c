@@ -1,5 +1,5 @@
 /* Exported: copies in the default stream. What they bring to the host is there when they return. */
-#include "interpose/submit.h"
+#include "interpose/exports_submit.h"
 
 SUBMIT_DEFAULT(copies, cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes),
                (to, from, bytes))

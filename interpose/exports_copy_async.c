@@ -1,6 +1,6 @@
 /* Exported: copies in a stream. */
 #include "interpose/destination.h"
-#include "interpose/submit.h"
+#include "interpose/exports_submit.h"
 
 SUBMIT_TWINS_TO_HOST(copies, cuMemcpyAsync, destination_is_host(to),
                      (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream),

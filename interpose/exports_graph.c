@@ -1,6 +1,6 @@
 /* Exported: how executable graphs come about, change and end. */
 #include "interpose/graphs.h"
-#include "interpose/submit.h"
+#include "interpose/exports_submit.h"
 
 /* A function that makes `exec` of `graph`. */
 #define INSTANTIATE(name, parameters, arguments)                                                   \

@@ -1,5 +1,5 @@
 /* Exported: work in a stream for other interfaces: semaphores and resources shared with them. */
-#include "interpose/submit.h"
+#include "interpose/exports_submit.h"
 
 SUBMIT_TWINS(others, cuSignalExternalSemaphoresAsync,
              (const CUexternalSemaphore *semaphores,

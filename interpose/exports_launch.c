@@ -1,6 +1,6 @@
 /* Exported: kernels, graphs and functions of the host, put into a stream. */
 #include "interpose/graphs.h"
-#include "interpose/submit.h"
+#include "interpose/exports_submit.h"
 
 SUBMIT_TWINS(kernels, cuLaunchKernel,
              (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz,

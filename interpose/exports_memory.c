@@ -3,8 +3,7 @@
 #include "interpose/others.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
-#include "interpose/retry.h"
-#include "interpose/submit.h"
+#include "interpose/exports_submit.h"
 
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {

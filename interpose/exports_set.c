@@ -1,5 +1,5 @@
 /* Exported: sets, with the default stream and with one. */
-#include "interpose/submit.h"
+#include "interpose/exports_submit.h"
 
 #define SET(name, value_type)                                                                      \
     SUBMIT_DEFAULT(sets, name, (CUdeviceptr to, value_type value, size_t n), (to, value, n))

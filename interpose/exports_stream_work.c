@@ -1,5 +1,5 @@
 /* Exported: work in a stream that is no kernel, copy or set. */
-#include "interpose/submit.h"
+#include "interpose/exports_submit.h"
 
 #define VALUE(name, type)                                                                          \
     SUBMIT_TWINS(memory_operations, name,                                                          \

@@ -39,6 +39,7 @@ struct process {
     struct config config;
     struct context contexts[MOST_CONTEXTS];
     const struct lane_state *lanes; /* NULL: free_mode is not async */
+    _Atomic uint64_t thread_rows;   /* bit i: a thread has row i of the page */
     _Atomic uintptr_t first_context;
     _Atomic int several_contexts;
     _Atomic uint64_t generation;      /* changes when a context goes */

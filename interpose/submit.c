@@ -9,45 +9,21 @@
 #include "interpose/process.h"
 #include "interpose/thread.h"
 
-/* This thread's share; in a forked child what it holds is never looked at, since nothing is served.
- */
-static _Thread_local struct {
-    int begun;
-    struct lane_thread *lane;
-    CUcontext context; /* which `key` is for */
-    uint64_t key;      /* of the thread's own default stream */
-} self;
+_Thread_local struct submitter submitter;
 
-/* Keys: a handle is even; the legacy stream's is odd; those of threads are beyond any address. */
-#define THREAD_KEYS ((uint64_t)1 << 62)
+#define THREAD_KEYS ((uint64_t)1 << 62) /* beyond any address */
 
-/* Handles are the driver's addresses; the contexts' are told apart only once there are several. */
-static CUcontext distinct_context(void)
-{
-    CUcontext context = NULL;
-    if (atomic_load_explicit(&process->several_contexts, memory_order_relaxed))
-        real()->cuCtxGetCurrent(&context);
-    return context;
-}
-
-static uint64_t thread_key(void)
+uint64_t submit_thread_key(void)
 {
     static _Atomic uint64_t last;
-    CUcontext context = distinct_context();
-    if (!self.key || self.context != context) {
-        self.key = THREAD_KEYS | ++last;
-        self.context = context;
+    static _Thread_local uint64_t key;
+    static _Thread_local CUcontext of;
+    CUcontext context = submit_distinct_context();
+    if (!key || of != context) {
+        key = THREAD_KEYS | ++last;
+        of = context;
     }
-    return self.key;
-}
-
-uint64_t submit_key(CUstream stream, int per_thread)
-{
-    if (stream == CU_STREAM_PER_THREAD || (per_thread && !stream))
-        return thread_key();
-    if (!stream || stream == CU_STREAM_LEGACY)
-        return (uint64_t)(uintptr_t)distinct_context() | 1;
-    return (uint64_t)(uintptr_t)stream;
+    return key;
 }
 
 static int is_default(const struct lane_stream *stream)
@@ -99,36 +75,52 @@ void submit_context_made(CUcontext context)
         atomic_store(&process->several_contexts, 1);
 }
 
+/* A row of the page for this thread alone, or the shared one. */
+static unsigned take_row(void)
+{
+    uint64_t taken = atomic_load(&process->thread_rows);
+    for (;;) {
+        uint64_t free = ~(taken | 1);
+        if (!free)
+            return 0;
+        if (atomic_compare_exchange_weak(&process->thread_rows, &taken, taken | (free & -free)))
+            return (unsigned)__builtin_ctzll(free);
+    }
+}
+
 static void thread_begins(void)
 {
-    self.begun = 1;
-    self.lane = lane_thread_begin(process->domain);
+    if (process->lanes && (submitter.lane = lane_thread_begin(process->domain)))
+        submitter.row = take_row();
+    submitter.submissions = process->page->thread[submitter.row].submissions;
     thread_watch();
 }
 
 void submit_thread_ends(void)
 {
-    if (self.lane && process_serving())
-        lane_thread_end(process->domain, self.lane);
-    self.lane = NULL;
-    self.begun = 0;
+    if (!submitter.submissions || !process_serving())
+        return;
+    if (submitter.lane)
+        lane_thread_end(process->domain, submitter.lane);
+    atomic_fetch_and(&process->thread_rows, ~(submitter.row ? UINT64_C(1) << submitter.row : 0));
+    submitter = (struct submitter){0};
 }
 
-int submit_begin(enum submission_kind kind, CUstream stream, int per_thread)
+int submit_put(enum submission_kind kind, CUstream stream, int per_thread)
 {
-    if (!process_serving())
-        return 0;
-    atomic_fetch_add_explicit(&process->page->submissions[kind], 1, memory_order_relaxed);
-    if (!process->lanes)
-        return 0;
-    if (!self.begun)
-        thread_begins();
-    uint64_t key = submit_key(stream, per_thread);
-    if (self.lane && lane_enter(process->lanes, self.lane, key))
-        return 0;
-    const struct lane_stream where = {key, stream, per_thread};
+    int in_order = 0;
     process_inside++;
-    int in_order = lane_submit(process->domain, self.lane, &where);
+    if (!submitter.submissions)
+        thread_begins();
+    if (submitter.row)
+        stat_count_alone(&submitter.submissions[kind]);
+    else
+        atomic_fetch_add_explicit(&submitter.submissions[kind], 1, memory_order_relaxed);
+    if (process->lanes) {
+        const struct lane_stream where = {submit_key(stream, per_thread), stream, per_thread};
+        if (!submitter.lane || !lane_enter(process->lanes, submitter.lane, where.key))
+            in_order = lane_submit(process->domain, submitter.lane, &where);
+    }
     process_inside--;
     return in_order;
 }
@@ -143,12 +135,9 @@ static void note_host_work(const struct lane_stream *stream)
     process_inside--;
 }
 
-void submit_end(CUresult result, CUstream stream, int per_thread, int to_host)
+void submit_to_host(CUstream stream, int per_thread)
 {
-    if (self.lane)
-        lane_leave(self.lane);
-    if (to_host && result == CUDA_SUCCESS && process_serving() &&
-        process->config.options.free_mode != FREE_STRICT)
+    if (process_serving() && process->config.options.free_mode != FREE_STRICT)
         note_host_work(&(struct lane_stream){0, stream, per_thread});
 }
 

@@ -3,7 +3,8 @@
 #ifndef CACHALOT_INTERPOSE_SUBMIT_H
 #define CACHALOT_INTERPOSE_SUBMIT_H
 
-#include "interpose/retry.h"
+#include "interpose/process.h"
+#include "interpose/real.h"
 #include "stats/page.h"
 
 void submit_start(void); /* when serving begins */
@@ -15,44 +16,61 @@ void submit_context_made(CUcontext context);
 /* Before the driver destroys a stream. */
 void submit_stream_ends(CUstream stream);
 
-/* A name for the stream: no other has it, as long as this one lives. */
-uint64_t submit_key(CUstream stream, int per_thread);
+/* The current context; NULL as long as there is but one, since then it need not be told apart. */
+static inline CUcontext submit_distinct_context(void)
+{
+    CUcontext context = NULL;
+    if (atomic_load_explicit(&process->several_contexts, memory_order_relaxed))
+        real()->cuCtxGetCurrent(&context);
+    return context;
+}
+
+/* A name for the stream: no other has it, as long as this one lives. Handles are even. */
+uint64_t submit_thread_key(void);
+static inline uint64_t submit_key(CUstream stream, int per_thread)
+{
+    if ((uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD)
+        return (uint64_t)(uintptr_t)stream;
+    if (stream == CU_STREAM_PER_THREAD || (per_thread && !stream))
+        return submit_thread_key();
+    return (uint64_t)(uintptr_t)submit_distinct_context() | 1;
+}
+
+/* The calling thread's share. In a forked child it is never looked at, since nothing is served. */
+struct submitter {
+    struct lane_thread *lane;
+    stat_value *submissions; /* its row in the page; NULL: not begun */
+    unsigned row;            /* 0: shared with others, or without a lane: the long way */
+};
+extern _Thread_local struct submitter submitter;
+
+/* The long ways of the two below. */
+int submit_put(enum submission_kind kind, CUstream stream, int per_thread);
+void submit_to_host(CUstream stream, int per_thread);
 
 /* Before the driver's call: puts the work on the books of its lane, joining where it must.
  * `per_thread`: the function's 0 is the per-thread default stream. Returns 1 if this work must not
  * overtake what its stream had before, whatever its launch permits. */
-int submit_begin(enum submission_kind kind, CUstream stream, int per_thread);
+static inline __attribute__((always_inline)) int submit_begin(enum submission_kind kind,
+                                                              CUstream stream, int per_thread)
+{
+    if (!process_serving())
+        return 0;
+    if (!submitter.row ||
+        !lane_enter(process->lanes, submitter.lane, submit_key(stream, per_thread)))
+        return submit_put(kind, stream, per_thread);
+    stat_count_alone(&submitter.submissions[kind]);
+    return 0;
+}
 
 /* After the driver's call. `to_host`: the work writes memory that the host may look at, or runs on
  * the host: a later free waits for it, as natively. */
-void submit_end(CUresult result, CUstream stream, int per_thread, int to_host);
-
-/* The exported function `name`. `stream` and `to_host` are expressions of its parameters; to_host
- * is evaluated after the call. */
-#define SUBMIT_TO_HOST(kind, name, per_thread, stream, to_host, parameters, arguments)             \
-    CUresult name parameters                                                                       \
-    {                                                                                              \
-        CUresult result;                                                                           \
-        int tries = 0;                                                                             \
-        submit_begin(SUBMISSION_##kind, stream, per_thread);                                       \
-        RETRIED(result, real()->name arguments);                                                   \
-        submit_end(result, stream, per_thread, to_host);                                           \
-        return result;                                                                             \
-    }
-#define SUBMIT(kind, name, per_thread, stream, parameters, arguments)                              \
-    SUBMIT_TO_HOST(kind, name, per_thread, stream, 0, parameters, arguments)
-
-/* The function and its twin, where `stream` is a parameter. */
-#define SUBMIT_TWINS_TO_HOST(kind, name, to_host, parameters, arguments)                           \
-    SUBMIT_TO_HOST(kind, name, 0, stream, to_host, parameters, arguments)                          \
-    SUBMIT_TO_HOST(kind, name##_ptsz, 1, stream, to_host, parameters, arguments)
-#define SUBMIT_TWINS(kind, name, parameters, arguments)                                            \
-    SUBMIT_TWINS_TO_HOST(kind, name, 0, parameters, arguments)
-
-/* The function and its twin without a stream: the default stream, which the call waits for where
- * the host might see what it did. */
-#define SUBMIT_DEFAULT(kind, name, parameters, arguments)                                          \
-    SUBMIT(kind, name, 0, NULL, parameters, arguments)                                             \
-    SUBMIT(kind, name##_ptds, 1, NULL, parameters, arguments)
+static inline void submit_end(CUresult result, CUstream stream, int per_thread, int to_host)
+{
+    if (submitter.lane)
+        lane_leave(submitter.lane);
+    if (to_host && result == CUDA_SUCCESS)
+        submit_to_host(stream, per_thread);
+}
 
 #endif

@@ -21,6 +21,19 @@ static void field(struct field_writer *writer, const char *name, size_t offset, 
     snprintf(to->unit, sizeof to->unit, "%s", unit);
     to->offset = (uint32_t)offset;
     to->stride = 0;
+    to->parts = 0;
+    to->part_stride = 0;
+}
+
+/* The sum over all threads' rows. */
+static void thread_field(struct field_writer *writer, const char *name, size_t offset,
+                         const char *unit)
+{
+    field(writer, name, offset, unit);
+    if (writer->table == NULL)
+        return;
+    writer->table[writer->count - 1].parts = PAGE_THREADS;
+    writer->table[writer->count - 1].part_stride = sizeof(struct page_thread);
 }
 
 static void row_field(struct field_writer *writer, const char *name, size_t offset,
@@ -62,8 +75,8 @@ static void coverage_fields(struct field_writer *writer)
     COVERAGE_LIST(X)
 #undef X
 #define X(name, meaning)                                                                           \
-    field(writer, "submissions." #name, offsetof(struct page, submissions[SUBMISSION_##name]),     \
-          "count");
+    thread_field(writer, "submissions." #name,                                                     \
+                 offsetof(struct page, thread[0].submissions[SUBMISSION_##name]), "count");
     SUBMISSION_LIST(X)
 #undef X
 }

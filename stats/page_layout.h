@@ -33,7 +33,7 @@ struct page {
     _Atomic uint32_t signal_installed; /* the signal that we took; 0: none */
 
     stat_value coverage[COVERAGE_KINDS];
-    stat_value submissions[SUBMISSION_KINDS];
+    struct page_thread thread[PAGE_THREADS];
     struct page_other others[OTHER_KINDS];
     stat_value oom_count, warnings_lost;
     struct page_oom oom[PAGE_OOMS]; /* the last ones; event n is at n % PAGE_OOMS */

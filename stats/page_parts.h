@@ -26,13 +26,20 @@ struct page_config {
 };
 
 /* One number, found from the page's begin. With a stride it is one of each device's row, that
- * far apart. */
+ * far apart. With parts it is the sum of that many numbers, part_stride apart. */
 struct page_field {
     char name[56]; /* dotted, e.g. "device.allocated_bytes.allocated.small_pool" */
-    uint32_t offset, stride;
+    uint32_t offset, stride, parts, part_stride;
     char unit[8]; /* count, bytes, ns, text, bool */
 };
 
+/* What a thread counts alone, without an atomic operation. Row 0 is shared by all that have none of
+ * their own, with one. */
+struct page_thread {
+    _Alignas(64) stat_value submissions[SUBMISSION_KINDS];
+};
+
+#define PAGE_THREADS 64
 #define PAGE_WARNINGS 32
 #define WARNING_BEGUN (UINT64_C(1) << 63)
 #define PAGE_OOMS 16

@@ -125,6 +125,14 @@ static json_t *coverage_reasons(const struct page *page)
     return reasons;
 }
 
+static uint64_t submissions_of(const struct page *page, enum submission_kind kind)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < PAGE_THREADS; i++)
+        sum += page->thread[i].submissions[kind];
+    return sum;
+}
+
 json_t *report_coverage(const struct report_source *source)
 {
     const struct page *page = source->page;
@@ -134,7 +142,7 @@ json_t *report_coverage(const struct report_source *source)
     COVERAGE_LIST(X)
 #undef X
 #define X(name, meaning)                                                                           \
-    report_put(submissions, #name, report_number(page->submissions[SUBMISSION_##name]));
+    report_put(submissions, #name, report_number(submissions_of(page, SUBMISSION_##name)));
     SUBMISSION_LIST(X)
 #undef X
     report_put(coverage, "status", json_string(coverage_status(page)));

@@ -11,6 +11,13 @@
 
 #include "stats/stats_layout.h"
 
+/* One more of what only the calling thread counts. */
+static inline void stat_count_alone(stat_value *value)
+{
+    uint64_t now = atomic_load_explicit(value, memory_order_relaxed);
+    atomic_store_explicit(value, now + 1, memory_order_relaxed);
+}
+
 /* All writers hold the allocator's lock. */
 void stats_begin(struct device_stats *stats);
 void stats_end(struct device_stats *stats);
