@@ -13,9 +13,10 @@ import tempfile
 import jsonschema
 import pytest
 
+import sanitizer
+
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
+ROOT, BUILD = sanitizer.ROOT, sanitizer.BUILD
 LIBRARY = BUILD / "libcachalot.so"
 PROGRAMS = BUILD / "test/preload"
 SIM = BUILD / "test/sim"
@@ -78,11 +79,18 @@ class Place:
         self.base.update(LD_LIBRARY_PATH=str(SIM), CACHALOT_PAGE_DIR=str(self.pages),
                          CACHALOT_LIBRARY=str(LIBRARY), CACHALOT_SIM_LATENCY_NS="1000")
         self.running = []
+        self.findings = sanitizer.Findings()
 
-    def environment(self, preload, more):
-        environment = {**self.base, **{k: str(v) for k, v in more.items() if v is not None}}
+    @staticmethod
+    def preload(*libraries):
+        """Their LD_PRELOAD."""
+        return ":".join(dict.fromkeys(map(str, [*sanitizer.PRELOAD, *libraries])))
+
+    def environment(self, preload, more, leaks=False):
+        environment = {**self.base, **self.findings.environment(leaks),
+                       **{k: str(v) for k, v in more.items() if v is not None}}
         if preload:
-            environment["LD_PRELOAD"] = ":".join(str(library) for library in preload)
+            environment["LD_PRELOAD"] = self.preload(*preload)
         return environment
 
     def words(self, program, arguments):
@@ -101,7 +109,10 @@ class Place:
     def start(self, program, *arguments, preload=(LIBRARY,), prepare=None, **environment):
         """Starts a program with pipes; `prepare` is called in it before."""
         words = self.words(program, arguments)
-        environment = self.environment(preload, environment)
+        if words[0] == sys.executable and not preload:
+            preload = sanitizer.PRELOAD  # for the libraries that it loads
+        environment = self.environment(preload, environment,
+                                       leaks=words[0].startswith(str(BUILD)))
         if EMULATOR:
             words = self.emulated(words, environment)
         process = subprocess.Popen(words, cwd=self.work, text=True, env=environment,
@@ -113,7 +124,7 @@ class Place:
     def run(self, program, *arguments, preload=(LIBRARY,), timeout=60, **environment):
         process = self.start(program, *arguments, preload=preload, **environment)
         try:
-            out, err = process.communicate(timeout=timeout)
+            out, err = process.communicate(timeout=timeout * sanitizer.SLOWER)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGABRT)
             raise
@@ -150,9 +161,10 @@ class Place:
 
     def cachalot(self, *arguments, **environment):
         """The command, on this test's pages."""
+        preload = sanitizer.PRELOAD if arguments[0] == "run" else ()
         done = subprocess.run([*COMMAND, *map(str, arguments)], cwd=self.work, capture_output=True,
-                              text=True,
-                              env=self.environment((), environment), timeout=60, check=False)
+                              text=True, env=self.environment(preload, environment),
+                              timeout=60 * sanitizer.SLOWER, check=False)
         return Done(done.returncode, done.stdout, done.stderr)
 
     def harvest(self):
@@ -166,6 +178,7 @@ class Place:
             process.kill()
             process.communicate()
         shutil.rmtree(self.pages)
+        self.findings.close()
 
 
 @pytest.fixture

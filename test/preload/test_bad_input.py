@@ -113,7 +113,7 @@ def test_output_that_cannot_be_written(place, output):
 def test_full_disk(place):
     """RLIMIT_FSIZE: no part of a report is left, no signal kills, no page has a file."""
     native = place.native("allocate_130")
-    limited = f"ulimit -f 4; LD_PRELOAD={LIBRARY} {PROGRAMS}/allocate_130"
+    limited = f"ulimit -f 4; LD_PRELOAD={place.preload(LIBRARY)} {PROGRAMS}/allocate_130"
     ours = place.run("/bin/bash", "-c", limited, preload=())
     assert (ours.code, ours.out, ours.err) == (0, native.out, "")
     assert list(place.work.iterdir()) == [] and place.left_pages() == []

@@ -13,8 +13,9 @@ import tempfile
 import jsonschema
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
+import sanitizer
+from sanitizer import BUILD, ROOT
+
 SCHEMA = json.loads((ROOT / "stats/report.schema.json").read_text())
 COMMAND = [sys.executable, str(ROOT / "scripts/cachalot")]
 MIB = 1 << 20
@@ -58,13 +59,16 @@ class Program:
     def __init__(self, place, name, arguments, environment):
         self.output = place / "report.json"
         self.pages = tempfile.mkdtemp(prefix="cachalot-seeds-", dir="/dev/shm")
+        self.findings = sanitizer.Findings()
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("CACHALOT_", "PYTORCH_"))}
-        self.environment = {**clean, "CACHALOT_PAGE_DIR": self.pages,
+        self.environment = {**clean, **self.findings.environment(leaks=True),
+                            "CACHALOT_PAGE_DIR": self.pages,
                             "CACHALOT_LIBRARY": str(BUILD / "libcachalot.so")}
         self.process = subprocess.Popen(
             [BUILD / "test/workloads" / name, *arguments], cwd=place, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            env={**self.environment, "LD_PRELOAD": str(BUILD / "libcachalot.so"),
+            env={**self.environment,
+                 "LD_PRELOAD": ":".join([*sanitizer.PRELOAD, str(BUILD / "libcachalot.so")]),
                  "LD_LIBRARY_PATH": str(BUILD / "test/sim"), "CACHALOT_OUTPUT": str(self.output),
                  "CACHALOT_SIM_CAPACITY": "64G", **environment})
 
@@ -105,6 +109,7 @@ class Program:
             except BrokenPipeError:
                 pass
         shutil.rmtree(self.pages)
+        self.findings.close()
 
 
 @pytest.fixture
