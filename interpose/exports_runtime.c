@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "interpose/memory.h"
+#include "interpose/objects.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
 
@@ -28,7 +29,9 @@ static _Thread_local int bound;
  * its own one. */
 static void *real_runtime(const char *name, const void *caller)
 {
-    void *function = real_beside(caller, name);
+    void *function = objects_beside(caller, name);
+    if (!function)
+        function = real_beside(caller, name);
     return function ? function : real_dlsym_call(RTLD_NEXT, name);
 }
 

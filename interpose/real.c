@@ -6,6 +6,8 @@
 #include <link.h>
 #include <stddef.h>
 
+#include "interpose/objects.h"
+
 /* Called from dlsym_*.S. */
 void *real_dlsym __attribute__((visibility("hidden")));
 void *real_dlsym_find(void) __attribute__((visibility("hidden")));
@@ -110,6 +112,7 @@ int real_load(void)
         dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY); /* kept: the table points into it */
     if (!driver)
         return 0;
+    objects_prepare();
     for (size_t i = 0; i < HOOKS; i++) {
         void *function = real_dlsym_call(driver, hooks[i].name);
         __atomic_store_n(slot(&hooks[i]), function ? function : (void *)missing, __ATOMIC_RELAXED);

@@ -1,16 +1,25 @@
-/* Runs `run` of each plugin named, loaded with RTLD_LOCAL. */
+/* Runs `run` of each plugin named, loaded with RTLD_LOCAL. After the word `close` each is closed
+ * again. */
 #include <dlfcn.h>
+#include <string.h>
 
 #include "case.h"
 
 int main(int count, char **argument)
 {
+    int closing = 0;
     for (int i = 1; i < count; i++) {
+        if (strcmp(argument[i], "close") == 0) {
+            closing = 1;
+            continue;
+        }
         void *plugin = dlopen(argument[i], RTLD_NOW | RTLD_LOCAL);
         if (!plugin)
             fprintf(stderr, "%s\n", dlerror());
         CHECK(plugin);
         OK(((int (*)(void))dlsym(plugin, "run"))());
+        if (closing)
+            OK(dlclose(plugin));
     }
     return 0;
 }

@@ -84,6 +84,20 @@ def test_two_cudarts_in_one_process(place):
     check(place.report("load_plugins", *plugins), 18, 15)
 
 
+@pytest.mark.parametrize("stays", [(), ("130",), ("113",), ("130", "113")])
+def test_plugins_come_and_go(place, stays):
+    """Of the same layout, in the same place: each calls its own run-time all the same."""
+    staying = [PROGRAMS / f"liballocate_plugin_{cudart}.so" for cudart in stays]
+    turns = [PROGRAMS / f"liblast_error_{cudart}.so" for cudart in ("130", "113", "113", "130")]
+    place.same("load_plugins", *staying, "close", *turns, *turns)
+
+
+def test_a_plugin_whose_constructor_waits_for_a_thread(place):
+    """Which holds the loader's lock: what the thread calls may not need it."""
+    report = place.report("load_in_thread", PROGRAMS / "libload_in_thread_plugin.so")
+    check(report, 1, 1)
+
+
 def test_a_plugin_finds_the_driver_in_its_own_scope(place):
     check(place.report("load_plugins", PROGRAMS / "liblook_up_plugin.so"), 1, 0)
 
