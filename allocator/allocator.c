@@ -366,18 +366,35 @@ void domain_poll(struct domain *domain)
     for_each(domain, poll);
 }
 
+/* The live block that holds `address`, or NULL. Nearly always it begins there. In a segment for
+ * small blocks there are many, but no begin of one is far; in others there are few. */
+static struct block *live_block_holding(struct domain *domain, struct segment *segment,
+                                        uint64_t address)
+{
+    struct block *block = block_of_live(map_find(&domain->live, address));
+    uint64_t begin = segment->node.minor;
+    if (!block && segment->stat == SMALL_POOL) {
+        uint64_t at = address - (address - begin) % BLOCK_GRAIN;
+        while (!(block = block_of_live(map_find(&domain->live, at))) && at > begin)
+            at -= BLOCK_GRAIN;
+    } else if (!block) {
+        for (block = segment->first; block && address >= block_address(block) + block_size(block);)
+            block = block->next;
+    }
+    return block && block->state == BLOCK_ALLOCATED &&
+                   address - block_address(block) < block_size(block)
+               ? block
+               : NULL;
+}
+
 int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
                 struct block_place *place)
 {
     lane_finish(domain);
     pthread_mutex_lock(&domain->lock);
     struct segment *segment = segment_holding(domain, address);
-    struct block *block = segment ? segment->first : NULL;
-    while (block && address - block_address(block) >= block_size(block))
-        block = block->next;
-    int condition = !segment                          ? ALLOCATOR_UNKNOWN
-                    : block->state != BLOCK_ALLOCATED ? ALLOCATOR_INVALID
-                                                      : 0;
+    struct block *block = segment ? live_block_holding(domain, segment, address) : NULL;
+    int condition = block ? 0 : segment ? ALLOCATOR_INVALID : ALLOCATOR_UNKNOWN;
     if (!condition) {
         struct device_stats *stats = segment->allocator->stats;
         *place = (struct block_place){

@@ -13,6 +13,8 @@ enum block_state { BLOCK_ALLOCATED, BLOCK_PENDING, BLOCK_REUSABLE };
  * it. */
 enum pool { POOL_SMALL, POOL_LARGE, POOL_DEDICATED, POOL_PINNED, POOLS };
 
+#define BLOCK_GRAIN 512 /* kMinBlockSize: blocks begin at multiples of it in their segment */
+
 struct block {
     struct tree_node node; /* in its pool while reusable; major: size, minor: address */
     struct map_node live;  /* in the domain's map while allocated; key: address */

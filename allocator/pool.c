@@ -7,7 +7,7 @@
 #include "allocator/segment.h"
 
 #define SMALL_MOST MIB /* kSmallSize */
-#define SMALL_REST 512 /* kMinBlockSize */
+#define SMALL_REST BLOCK_GRAIN
 #define DEDICATED_LEAST (2 * MIB)
 
 enum pool pool_for(const struct allocator *a, uint64_t size)

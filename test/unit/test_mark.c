@@ -1,4 +1,5 @@
 /* Blocks that leave the process (exported) or keep a setting of the program's (pinned). */
+#include "allocator/segment.h"
 #include "world.h"
 
 static struct block_place place;
@@ -88,6 +89,29 @@ static void what_the_program_does_not_hold_is_refused(void **state)
     assert_int_equal(COUNTER(num_exports) + COUNTER(num_pinned_blocks), 0);
 }
 
+/* However many blocks the segment has: found without its list, which is taken away here. */
+static void a_block_is_found_without_a_walk(void **state)
+{
+    (void)state;
+    take(5 * MIB);
+    uint64_t large = take(5 * MIB), small = take(512);
+    for (int i = 0; i < 100; i++)
+        take(512);
+    uint64_t last = take(300 * KIB), freed = take(512),
+             address[] = {large, small, last, last + 299 * KIB};
+    give(freed);
+    for (unsigned i = 0; i < sizeof address / sizeof *address; i++) {
+        struct segment *segment = segment_holding(w.domain, address[i]);
+        struct block *first = segment->first;
+        segment->first = NULL;
+        assert_int_equal(mark(address[i], BLOCK_EXPORTED), 0);
+        segment->first = first;
+        assert_true(place.segment_address + place.offset == (i < 3 ? address[i] : last));
+    }
+    assert_int_equal(mark(freed, BLOCK_EXPORTED), ALLOCATOR_INVALID);
+    assert_int_equal(mark(freed + 511, BLOCK_EXPORTED), ALLOCATOR_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -97,6 +121,7 @@ int main(void)
         RULE(from_then_on_large_blocks_are_whole_segments),
         RULE(dedicated_blocks_are_used_again_whole),
         RULE(what_the_program_does_not_hold_is_refused),
+        RULE(a_block_is_found_without_a_walk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
