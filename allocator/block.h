@@ -38,7 +38,7 @@ struct segment {
     struct block *first;
     struct segment *previous, *next;         /* all of the allocator */
     struct segment *idle_older, *idle_newer; /* while it is one reusable block */
-    uint64_t idle_since;                     /* in mallocs of the allocator */
+    uint64_t idle_since;                     /* order of becoming idle */
     enum pool pool;
     enum stat_pool stat; /* what its bytes are booked as */
     int idle;            /* in the idle list */

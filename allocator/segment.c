@@ -34,23 +34,21 @@ static uint64_t segment_bytes(const struct allocator *a, enum pool pool, uint64_
 
 void segment_becomes_idle(struct segment *segment)
 {
-    struct allocator *a = segment->allocator;
+    struct idle_list *list = &segment->allocator->idle[segment->stat];
     segment->idle = 1;
-    segment->idle_since = a->mallocs;
+    segment->idle_since = ++segment->allocator->idle_clock;
     segment->idle_newer = NULL;
-    segment->idle_older = a->idle_newest;
-    *(a->idle_newest ? &a->idle_newest->idle_newer : &a->idle_oldest) = segment;
-    a->idle_newest = segment;
+    segment->idle_older = list->newest;
+    *(list->newest ? &list->newest->idle_newer : &list->oldest) = segment;
+    list->newest = segment;
 }
 
 void segment_leaves_idle(struct segment *segment)
 {
-    struct allocator *a = segment->allocator;
+    struct idle_list *list = &segment->allocator->idle[segment->stat];
     segment->idle = 0;
-    *(segment->idle_older ? &segment->idle_older->idle_newer : &a->idle_oldest) =
-        segment->idle_newer;
-    *(segment->idle_newer ? &segment->idle_newer->idle_older : &a->idle_newest) =
-        segment->idle_older;
+    *(segment->idle_older ? &segment->idle_older->idle_newer : &list->oldest) = segment->idle_newer;
+    *(segment->idle_newer ? &segment->idle_newer->idle_older : &list->newest) = segment->idle_older;
 }
 
 struct segment *segment_holding(const struct domain *domain, uint64_t address)
@@ -155,47 +153,40 @@ int segment_release(struct segment *segment)
     return code;
 }
 
+static struct segment *oldest_idle(const struct allocator *a)
+{
+    struct segment *small = a->idle[SMALL_POOL].oldest, *large = a->idle[LARGE_POOL].oldest;
+    return !large || (small && small->idle_since < large->idle_since) ? small : large;
+}
+
 uint64_t segment_release_idle(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
 {
     uint64_t released = 0;
-    if (!a->idle_oldest || !fence_is_idle(a, timeout_ns))
+    if (!oldest_idle(a) || !fence_is_idle(a, timeout_ns))
         return 0;
-    while (a->idle_oldest && released < bytes) {
-        uint64_t size = a->idle_oldest->size;
-        released += segment_release(a->idle_oldest) ? 0 : size;
+    for (struct segment *segment; released < bytes && (segment = oldest_idle(a));) {
+        uint64_t size = segment->size;
+        released += segment_release(segment) ? 0 : size;
     }
     return released;
 }
 
 /* PyTorch's rule (garbage_collect_cached_blocks): as long as more than the threshold is reserved,
- * give back whole large segments that have been idle for longer than the average idle one. */
+ * give back whole large segments that have been idle for longer than the average idle one. The
+ * oldest always has been. */
 void segment_collect_garbage(struct allocator *a, uint64_t size)
 {
     double threshold = a->domain->options.garbage_collection_threshold;
+    const struct idle_list *large = &a->idle[LARGE_POOL];
     if (threshold <= 0 || a->limit == UINT64_MAX)
         return;
     uint64_t keep = (uint64_t)((double)a->limit * threshold);
     uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes);
-    if (reserved + size <= keep || !a->idle_oldest || !fence_is_idle(a, IDLE_WAIT_NS))
+    if (reserved + size <= keep || !large->oldest || !fence_is_idle(a, IDLE_WAIT_NS))
         return;
-    for (int freed = 1; freed;) {
-        uint64_t age = 0, count = 0;
-        for (struct segment *s = a->idle_oldest; s; s = s->idle_newer)
-            if (s->stat == LARGE_POOL) {
-                age += a->mallocs - s->idle_since;
-                count++;
-            }
-        freed = 0;
-        for (struct segment *s = a->idle_oldest, *newer; s && count; s = newer) {
-            newer = s->idle_newer;
-            if (stats_current_all(a->stats, STAT_reserved_bytes) <= keep)
-                return;
-            if (s->stat != LARGE_POOL || (a->mallocs - s->idle_since) * count < age)
-                continue;
-            freed = segment_release(s) == 0;
-            break; /* the lock was dropped: the list may have changed */
-        }
-    }
+    while (large->oldest && stats_current_all(a->stats, STAT_reserved_bytes) > keep)
+        if (segment_release(large->oldest))
+            return;
 }
 
 void segment_forget(struct segment *segment)

@@ -158,6 +158,22 @@ static void garbage_is_collected_by_age(void **state)
     assert_int_equal(CURRENT_IN(segment, SMALL_POOL), 1);
 }
 
+/* The device is not asked whether it is idle if there is nothing to collect. */
+static void small_segments_are_no_garbage(void **state)
+{
+    uint64_t block[10];
+    (void)state;
+    world_remake("garbage_collection_threshold:0.1,memory_limit_mb:204", GIB);
+    for (int i = 0; i < 10; i++)
+        block[i] = take(MIB); /* two to a segment */
+    for (int i = 0; i < 10; i++)
+        give(block[i]);
+    uint64_t records = w.device.calls[FAKE_RECORD];
+    take(20 * MIB);
+    assert_int_equal(w.device.calls[FAKE_RECORD], records);
+    assert_int_equal(CURRENT_IN(segment, SMALL_POOL), 5);
+}
+
 static void below_the_threshold_nothing_is_collected(void **state)
 {
     (void)state;
@@ -244,6 +260,7 @@ int main(void)
         RULE(a_fraction_is_a_limit),
         RULE(contexts_of_one_device_share_its_limit),
         RULE(garbage_is_collected_by_age),
+        RULE(small_segments_are_no_garbage),
         RULE(below_the_threshold_nothing_is_collected),
         RULE(emptying_gives_back_whole_segments_only),
         RULE(emptying_waits_if_asked),
