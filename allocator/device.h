@@ -37,6 +37,10 @@ struct device_ops {
     /* Waits until all work submitted to the context is finished. */
     int (*synchronize)(void *device);
 
+    /* A query or wait gave the driver's error `code`: notes it for whoever reads the report. Is it
+     * one that the context never gets over? */
+    int (*failed)(void *device, int code);
+
     /* Bytes free on the device now, for all processes. */
     int (*memory_free)(void *device, uint64_t *bytes);
 

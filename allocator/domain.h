@@ -33,7 +33,7 @@ struct allocator {
     uint64_t idle_clock, fence_number, growing_bytes, mallocs, frees, poll_after;
     unsigned calls; /* into the device, under way now */
     int no_events;  /* the driver cannot mark a context: free as in strict mode */
-    int error;      /* the context's own error: everything goes to the driver */
+    int error;      /* of the context, for good: everything goes to the driver */
     int forgotten;
     struct allocator *next;
 };

@@ -114,7 +114,10 @@ static int ask(struct allocator *a, struct fence *fence, uint64_t timeout)
     allocator_call(a);
     int code = timeout ? a->ops->fence_wait(a->device, fence->event, timeout)
                        : a->ops->fence_query(a->device, fence->event);
+    int lasting = code > 0 && a->ops->failed(a->device, code);
     allocator_return(a);
+    if (lasting)
+        a->error = code;
     fence->users--;
     if (fence->state == FENCE_GONE) {
         fence_drop(a, fence);
@@ -196,6 +199,8 @@ int fence_synchronize(struct allocator *a)
 {
     allocator_call(a);
     int code = a->ops->synchronize(a->device);
+    if (code > 0 && !a->ops->failed(a->device, code))
+        code = DEVICE_DEFERRED;
     allocator_return(a);
     return code;
 }

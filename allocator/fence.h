@@ -24,7 +24,7 @@ struct fence {
 struct fence *fence_make(struct allocator *allocator);
 void fence_unlink_recording(struct allocator *allocator, struct fence *fence);
 
-/* Waits as the native free does. */
+/* Waits as the native free does. A passing error is none of the program's: DEVICE_DEFERRED. */
 int fence_synchronize(struct allocator *allocator);
 
 /* A mark for a lane: an event of all work submitted to the context by now, on no list. NULL if none

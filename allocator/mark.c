@@ -26,12 +26,15 @@ static struct fence *record_alone(struct allocator *a, int *code)
     return NULL;
 }
 
+#define MOST_TRIES 1000 /* errors of the driver that pass */
+
 struct fence *fence_mark(struct allocator *a)
 {
-    int code;
+    int code, tries = 0;
     struct fence *fence = record_alone(a, &code);
-    if (!fence && !a->forgotten)
-        fence_synchronize(a);
+    while (!fence && !a->forgotten && fence_synchronize(a) == DEVICE_DEFERRED &&
+           ++tries < MOST_TRIES)
+        ;
     return fence;
 }
 

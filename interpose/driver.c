@@ -205,6 +205,52 @@ static int synchronize(void *device)
     return code;
 }
 
+/* Errors that cuda.h says leave the process or the context unusable, and those of broken hardware.
+ */
+static int is_lasting(int code)
+{
+    switch (code) {
+    case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case 226: /* CUDA_ERROR_CONTAINED, since 12.8 */
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case 721: /* CUDA_ERROR_TENSOR_MEMORY_LEAK, since 12.9 */
+    case CUDA_ERROR_MPS_RPC_FAILURE:
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED:
+    case CUDA_ERROR_EXTERNAL_DEVICE:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+static int failed(void *device, int code)
+{
+    static _Atomic int last; /* said once, not at each query */
+    const struct context *context = device;
+    if (last == code)
+        return is_lasting(code);
+    last = code;
+    if (is_lasting(code))
+        process_warn("device %d: the context is broken (error %d): from now on its memory is the "
+                     "driver's",
+                     context->device, code);
+    else
+        process_warn("device %d: waiting failed (error %d): what was freed stays pending for now",
+                     context->device, code);
+    return is_lasting(code);
+}
+
 static int memory_free(void *device, uint64_t *bytes)
 {
     struct visit visit;
@@ -236,6 +282,7 @@ const struct device_ops driver_ops = {
     .fence_wait = fence_wait,
     .fence_destroy = fence_destroy,
     .synchronize = synchronize,
+    .failed = failed,
     .memory_free = memory_free,
     .now_ns = now_ns,
     .thread_id = thread_id,

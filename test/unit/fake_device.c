@@ -205,6 +205,12 @@ static int fake_synchronize(void *context)
     return end(device, FAKE_SYNC, code);
 }
 
+static int fake_failed(void *context, int code)
+{
+    begin(context, FAKE_FAILED);
+    return end(context, FAKE_FAILED, code == FAKE_BROKEN);
+}
+
 static int fake_memory_free(void *context, uint64_t *bytes)
 {
     struct fake_device *device = context;
@@ -235,6 +241,7 @@ const struct device_ops fake_ops = {
     .fence_wait = fake_wait,
     .fence_destroy = fake_destroy,
     .synchronize = fake_synchronize,
+    .failed = fake_failed,
     .memory_free = fake_memory_free,
     .now_ns = fake_now,
     .thread_id = fake_thread,

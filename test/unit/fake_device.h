@@ -9,8 +9,18 @@
 
 #define FAKE_OOM 2 /* the codes of this driver */
 #define FAKE_INVALID 1
+#define FAKE_BROKEN 700 /* the context never gets over it */
 
-enum fake_call { FAKE_ALLOC, FAKE_FREE, FAKE_RECORD, FAKE_QUERY, FAKE_WAIT, FAKE_SYNC, FAKE_CALLS };
+enum fake_call {
+    FAKE_ALLOC,
+    FAKE_FREE,
+    FAKE_RECORD,
+    FAKE_QUERY,
+    FAKE_WAIT,
+    FAKE_SYNC,
+    FAKE_FAILED,
+    FAKE_CALLS
+};
 
 struct fake_device {
     uint64_t capacity, used;    /* bytes */

@@ -260,12 +260,50 @@ static void an_error_shows_at_the_free_and_the_block_is_gone(void **state)
 {
     (void)state;
     uint64_t block = take(BLOCK), second = take(BLOCK);
-    w.device.code[FAKE_RECORD] = w.device.code[FAKE_SYNC] = 700;
+    w.device.code[FAKE_RECORD] = w.device.code[FAKE_SYNC] = FAKE_BROKEN;
     assert_int_equal(try_give(block), 700);
     assert_int_equal(CURRENT(allocation), 1);
     assert_int_equal(try_give(block), ALLOCATOR_INVALID);
     assert_int_equal(try_take(BLOCK), ALLOCATOR_PASS); /* the driver answers for a broken context */
     assert_int_equal(try_give(second), 700);
+}
+
+/* The next free's fence stands for what this one could not get a fence for. */
+static void a_passing_error_loses_nothing(void **state)
+{
+    (void)state;
+    uint64_t block = take(BLOCK), second = take(BLOCK);
+    w.device.code[FAKE_RECORD] = w.device.code[FAKE_SYNC] = 999;
+    give(block);
+    assert_int_equal(w.device.calls[FAKE_FAILED], 1);
+    assert_int_equal(CURRENT(allocation), 1);
+    assert_int_equal(CURRENT(active), 2);
+    w.device.code[FAKE_RECORD] = w.device.code[FAKE_SYNC] = 0;
+    give(second);
+    assert_int_equal(CURRENT(active), 0);
+    assert_int_equal(take(BLOCK), block);
+    assert_int_equal(take(BLOCK), second);
+}
+
+static void nor_does_one_of_a_query(void **state)
+{
+    (void)state;
+    uint64_t block = take(BLOCK);
+    w.device.code[FAKE_QUERY] = 999;
+    give(block);
+    assert_int_equal(CURRENT(active), 1);
+    w.device.code[FAKE_QUERY] = 0;
+    assert_int_equal(take(BLOCK), block);
+}
+
+static void a_query_shows_that_the_context_is_broken(void **state)
+{
+    (void)state;
+    uint64_t cached = take(BLOCK), pending = take(BLOCK);
+    give(cached);
+    w.device.code[FAKE_QUERY] = FAKE_BROKEN;
+    give(pending);
+    assert_int_equal(try_take(BLOCK), ALLOCATOR_PASS);
 }
 
 static void a_mark_that_fails_alone_is_a_wait(void **state)
@@ -309,6 +347,9 @@ int main(void)
         RULE(strict_waits_like_the_native_call),
         RULE(strict_waits_before_anybody_gets_the_block),
         RULE(an_error_shows_at_the_free_and_the_block_is_gone),
+        RULE(a_passing_error_loses_nothing),
+        RULE(nor_does_one_of_a_query),
+        RULE(a_query_shows_that_the_context_is_broken),
         RULE(a_mark_that_fails_alone_is_a_wait),
         RULE(a_late_free_touches_nothing),
     };
