@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "interpose/process.h"
 #include "stats/report.h"
 
 static const char *value_of(const char *name)
@@ -27,8 +28,9 @@ int config_enabled(void)
 static void complain(void *context, const char *message)
 {
     struct config *config = context;
-    if (config->problems < sizeof config->problem / sizeof *config->problem)
-        snprintf(config->problem[config->problems++], sizeof *config->problem, "%s", message);
+    if (config->problems < MOST_PROBLEMS)
+        snprintf(config->problem[config->problems], sizeof *config->problem, "%s", message);
+    config->problems++;
 }
 
 static const struct {
@@ -115,8 +117,8 @@ static void publish_output(struct page *page)
     const char *pattern = value_of("CACHALOT_OUTPUT"), *problem = NULL;
     if (pattern &&
         report_expand(page, pattern, lookup, page->output, sizeof page->output, &problem)) {
-        page_warn(page, "CACHALOT_OUTPUT is not usable: %s; %s stands", problem ? problem : "?",
-                  standard);
+        process_warn("CACHALOT_OUTPUT is not usable: %s; %s stands", problem ? problem : "?",
+                     standard);
         pattern = NULL;
     }
     if (!pattern)
@@ -143,6 +145,8 @@ void config_publish(const struct config *config, struct page *page)
     }
     publish_rank(page);
     publish_output(page);
-    for (unsigned i = 0; i < config->problems; i++)
-        page_warn(page, "%s", config->problem[i]);
+    for (unsigned i = 0; i < config->problems && i < MOST_PROBLEMS; i++)
+        process_warn("%s", config->problem[i]);
+    if (config->problems > MOST_PROBLEMS)
+        process_warn("%u more settings are not understood", config->problems - MOST_PROBLEMS);
 }

@@ -5,14 +5,16 @@
 #include "allocator/options.h"
 #include "stats/page.h"
 
+#define MOST_PROBLEMS 8
+
 struct config {
     struct options options;
     const char *page_dir; /* NULL: the default */
     const char *log;      /* CACHALOT_LOG: "stderr" or a file; NULL: none */
     int signal;           /* 0: none */
     int redact_argv;
-    char problem[4][256]; /* what was wrong, to be said once there is a page */
-    unsigned problems;
+    char problem[MOST_PROBLEMS][256]; /* what was wrong, to be said once there is a page */
+    unsigned problems;                /* also those for which there was no room */
 };
 
 /* Is this program meant at all (CACHALOT_DISABLE, CACHALOT_ONLY, AT_SECURE)? Needs nothing but the
@@ -21,7 +23,8 @@ int config_enabled(void);
 
 void config_read(struct config *config);
 
-/* Writes options with their sources, session, rank and the report's path into the page. */
+/* Writes options with their sources, session, rank and the report's path into the page, which is
+ * the process's, and gives the warnings about them. */
 void config_publish(const struct config *config, struct page *page);
 
 #endif

@@ -134,7 +134,7 @@ static int begin(void)
     if (!process->page)
         return -1;
     if (problem)
-        page_warn(process->page, "the live page is not in its place: %s", problem);
+        process_warn("the live page is not in its place: %s", problem);
     config_publish(&process->config, process->page);
     process->domain = domain_create(&process->config.options);
     if (!process->domain)
@@ -158,8 +158,6 @@ void process_start(void)
         if (!atomic_load(&process->page->coverage[COVERAGE_dlsym_lookups]) &&
             !atomic_load(&process->page->coverage[COVERAGE_proc_address_lookups]))
             process_count(COVERAGE_linked_calls);
-        for (unsigned i = 0; i < process->config.problems; i++)
-            log_line(process->config.problem[i]);
         on_exit(on_exit_begin, NULL);
         atomic_store(&process->state, PROCESS_SERVING);
         service_start();

@@ -177,7 +177,7 @@ static void check_signal(void)
     struct sigaction now;
     uint32_t number = atomic_load(&process->page->signal_installed);
     if (number && sigaction((int)number, NULL, &now) == 0 && now.sa_handler != on_signal)
-        page_warn(process->page, "the program took signal %u for itself later", number);
+        process_warn("the program took signal %u for itself later", number);
 }
 
 void service_report_exit(void)

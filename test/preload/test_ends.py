@@ -131,6 +131,20 @@ def test_log_to_a_file(place):
     assert (place.work / "log").stat().st_mode & 0o777 == 0o600
 
 
+def test_all_warnings_reach_the_log(place):
+    """Also those made before service begins and after it has ended."""
+    bad = ",".join(f"nonsense{i}:1" for i in range(12))
+    place.same("own_handler", "after", "plain", CACHALOT_LOG="log", CACHALOT_CONF=bad,
+               CACHALOT_OUTPUT="x-%Q.json", CACHALOT_PAGE_DIR="/proc/nothing",
+               CACHALOT_SIGNAL="NONSENSE")
+    warnings, log = place.only_report().warnings, (place.work / "log").read_text()
+    assert len(warnings) == 8 + 1 + 3, warnings
+    assert [warning for warning in warnings if warning not in log] == []
+    assert log.count("\n") == len(warnings)
+    assert "CACHALOT_OUTPUT is not usable" in log and "5 more settings" in log
+    assert "took signal" in log and "not in its place" in log
+
+
 def test_redacted_arguments(place):
     place.same("end", "kill", code=-signal.SIGKILL, CACHALOT_REDACT="argv")
     (page,) = place.left_pages()
