@@ -274,8 +274,7 @@ int options_parse(struct options *options, const char *text, uint32_t allowed,
         const char *wants = *item || value ? take(options, item, value, allowed) : NULL;
         if (wants) {
             complaints++;
-            snprintf(message, sizeof message,
-                     "option %.60s:%.60s is not understood: %s; the default stands", item,
+            snprintf(message, sizeof message, "option %.60s:%.60s is not understood: %s", item,
                      value ? value : "", wants);
             complain(context, message);
         }

@@ -33,6 +33,13 @@ static void complain(void *context, const char *message)
     config->problems++;
 }
 
+static void complain_of_option(void *context, const char *message)
+{
+    char text[sizeof((struct config *)NULL)->problem[0]];
+    snprintf(text, sizeof text, "%.220s; the default stands", message);
+    complain(context, text);
+}
+
 static const struct {
     const char *variable;
     int pytorch;
@@ -84,8 +91,8 @@ void config_read(struct config *config)
     options_default(&config->options);
     if (from >= 0)
         options_parse(&config->options, getenv(sources[from].variable),
-                      sources[from].pytorch ? options_pytorch_keys() : OPTIONS_ALL, complain,
-                      config);
+                      sources[from].pytorch ? options_pytorch_keys() : OPTIONS_ALL,
+                      complain_of_option, config);
     config->page_dir = value_of("CACHALOT_PAGE_DIR");
     config->log = value_of("CACHALOT_LOG");
     config->redact_argv = redact && strstr(redact, "argv");

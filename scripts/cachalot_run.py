@@ -85,11 +85,11 @@ def report_signal():
 
 
 def check_conf(conf):
-    """Refuses options that the library would only warn of, where the tool can say so."""
-    checked = tool("conf", conf)
-    if checked.returncode == 1:
-        text = checked.stderr.strip().replace("cachalot-page: ", "")
-        raise Failure(125, f"CACHALOT_CONF: {text}")
+    """Refuses options that the library would only warn of."""
+    checked = tool("conf", "--", conf)
+    if checked.returncode:
+        lines = checked.stderr.replace("cachalot-page: ", "").splitlines()
+        raise Failure(125, f"--conf: {'; '.join(lines)}")
 
 
 def environment_for(options, library):
@@ -100,13 +100,11 @@ def environment_for(options, library):
     if "--output" in options:
         ours["CACHALOT_OUTPUT"] = options["--output"]
     if "--conf" in options:
+        check_conf(options["--conf"])
         ours["CACHALOT_CONF"] = options["--conf"]
     if not environment.get(b"CACHALOT_SESSION"):
         ours["CACHALOT_SESSION"] = f"{os.getpid()}-{int(time.time())}-{secrets.token_hex(8)}"
     environment.update({os.fsencode(k): os.fsencode(v) for k, v in ours.items()})
-    conf = environment.get(b"CACHALOT_CONF")
-    if conf:
-        check_conf(os.fsdecode(conf))
     return environment
 
 

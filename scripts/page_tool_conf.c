@@ -13,6 +13,11 @@ int tool_conf(const struct tool_options *conf)
 {
     struct options options;
     options_default(&options);
-    return options_parse(&options, conf->path, OPTIONS_ALL, complain, NULL) ? TOOL_FAILED
-                                                                            : TOOL_DONE;
+    if (!options_parse(&options, conf->path, OPTIONS_ALL, complain, NULL))
+        return TOOL_DONE;
+    fprintf(stderr, "cachalot-page: the options are");
+    for (unsigned i = 0; options_name(i); i++)
+        fprintf(stderr, "%s %s", i ? "," : "", options_name(i));
+    fprintf(stderr, "\n");
+    return TOOL_FAILED;
 }

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import MIB, PROGRAMS, Report, load
+from conftest import MIB, PROGRAMS, SIM, Report, load
 
 
 def ready(place, program="allocate_on", **more):
@@ -173,7 +173,22 @@ def test_run_refuses_setuid(place):
     assert done.code == 125 and "setuid" in done.err
 
 
-def test_run_refuses_bad_options(place):
-    done = place.cachalot("run", "--conf", "nonsense:1", PROGRAMS / "allocate_130")
-    assert done.code == 125 and "nonsense" in done.err and done.out == ""
+@pytest.mark.parametrize("conf, wrong", [
+    ("nonsense:1", "option nonsense:1 is not understood: no such option; the options are"),
+    ("free_mode:never", "option free_mode:never is not understood: fence or strict; the"),
+    ("x:1,cache:off,ipc:no", "option x:1 is not understood: no such option; option ipc:no is"),
+    ("--version", "option --version: is not understood: no such option"),
+])
+def test_run_refuses_bad_options(place, conf, wrong):
+    done = place.cachalot("run", f"--conf={conf}", PROGRAMS / "allocate_130")
+    assert (done.code, done.out) == (125, "") and done.err.startswith(f"cachalot: --conf: {wrong}")
+    assert "max_split_size_mb, max_non_split_rounding_mb" in done.err
+    assert "stands" not in done.err and done.err.count("\n") == 1
     assert place.reports() == []
+
+
+def test_run_leaves_bad_options_of_the_environment_to_the_report(place):
+    done = place.cachalot("run", PROGRAMS / "allocate_130", CACHALOT_CONF="nonsense:1",
+                          LD_LIBRARY_PATH=SIM)
+    assert (done.code, done.err) == (0, "")
+    assert place.only_report().warned("no such option; the default stands") == 1
