@@ -1,6 +1,7 @@
 """cachalot show: a report as a table laid out like torch.cuda.memory_summary()."""
 
 import json
+import textwrap
 
 from cachalot_tools import Failure, printable
 
@@ -164,9 +165,12 @@ def fragmentation(device):
 
 
 def device_table(device):
-    name = get(device, "name") or "unknown device"
-    title = f"Cachalot memory summary, device ID {get(device, 'index')}: {name}"
-    lines = [rule("="), centred(title), rule()]
+    name = printable(get(device, "name") or "unknown device")
+    title = f"Cachalot memory summary, device ID {get(device, 'index')}"
+    titles = [f"{title}: {name}"]
+    if len(titles[0]) > WIDTH - 4:
+        titles = [title, *textwrap.wrap(name, WIDTH - 4)]
+    lines = [rule("="), *map(centred, titles), rule()]
     lines += pairs(("CUDA OOMs", count_text(number(device, "counters", "num_ooms")).strip()),
                    ("cudaMalloc retries",
                     count_text(number(device, "counters", "num_alloc_retries")).strip()))

@@ -57,6 +57,13 @@ def reports_of(session, paths, started):
     return reports
 
 
+def reports_of_run(started, environment=os.environb, paths=()):
+    """The reports of the run that `environment` names, and what of `paths` belongs to it."""
+    session = os.fsdecode(environment[b"CACHALOT_SESSION"])
+    pattern = os.fsdecode(environment.get(b"CACHALOT_OUTPUT", b"")) or "cachalot.%e.%p.json"
+    return reports_of(session, [*paths, *written_reports(pattern)], started)
+
+
 def row(report):
     ratio = report.number("totals", "hit_ratio")
     return ROW.format(
@@ -71,10 +78,8 @@ def row(report):
 
 def print_summary(child, environment, started):
     """Harvests the run's dead pages and prints a line for every report of the run."""
-    session = os.fsdecode(environment[b"CACHALOT_SESSION"])
-    paths = harvest_session(child, session)
-    pattern = os.fsdecode(environment.get(b"CACHALOT_OUTPUT", b"")) or "cachalot.%e.%p.json"
-    reports = reports_of(session, paths + written_reports(pattern), started)
+    harvested = harvest_session(child, os.fsdecode(environment[b"CACHALOT_SESSION"]))
+    reports = reports_of_run(started, environment, harvested)
     if not reports:
         print("cachalot: no report: no process of this run initialised CUDA through the cache",
               file=sys.stderr)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import MIB, PROGRAMS, SIM, Report, load
+from conftest import BUILD, MIB, PROGRAMS, ROOT, SIM, Report, load
 
 
 def ready(place, program="allocate_on", **more):
@@ -185,6 +185,28 @@ def test_run_refuses_bad_options(place, conf, wrong):
     assert "max_split_size_mb, max_non_split_rounding_mb" in done.err
     assert "stands" not in done.err and done.err.count("\n") == 1
     assert place.reports() == []
+
+
+@pytest.mark.parametrize("output, name", [
+    (None, "cachalot.allocate_130.*.json"), ("there/%e.json", "there/allocate_130.json")])
+def test_try_says_where_the_report_is(place, output, name):
+    """scripts/try, as if everything were built."""
+    scripts = place.work / "scripts"
+    scripts.mkdir()
+    for path in (ROOT / "scripts").iterdir():
+        (scripts / path.name).symlink_to(path)
+    (scripts / "setup.sh").unlink()
+    (scripts / "setup.sh").write_text(f"""build={BUILD}
+        gpu_name() {{ false; }}
+        say() {{ :; }}
+        need_packages() {{ :; }}
+        find_meson() {{ :; }}
+        need_toolkit() {{ :; }}
+        build_tree() {{ :; }}
+        """)
+    done = place.run(scripts / "try", PROGRAMS / "allocate_130", preload=(), CACHALOT_OUTPUT=output)
+    (path,) = place.work.glob(name)
+    assert (done.code, done.out.splitlines()[-1]) == (0, f"Report: {path}"), done.err
 
 
 def test_run_leaves_bad_options_of_the_environment_to_the_report(place):

@@ -1,5 +1,6 @@
 """The command scripts/cachalot: run, show, dump, empty-cache, harvest."""
 
+import json
 import os
 import re
 import shutil
@@ -232,6 +233,20 @@ def test_show(place):
     assert done.returncode == 0 and {len(line) for line in table} == {77}
     assert "\x1b" not in done.stdout and "Leaked: 3073 KiB in 2 blocks" in done.stdout
     assert "a warning with" in done.stdout
+
+
+@pytest.mark.parametrize("name, lines", [
+    ("NVIDIA H200", 1), ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", 2),
+    ("word " * 40, 4), ("x" * 200, 4)])
+def test_show_cuts_no_name(place, name, lines):
+    (place.work / "x.json").write_text(json.dumps(
+        {"schema_version": "1.0.0", "devices": [{"index": 0, "name": name}]}))
+    out = place.cachalot("show", "x.json").stdout
+    table = [line for line in out.splitlines() if line.startswith("|")]
+    assert {len(line) for line in table} == {77}
+    titles = [line[1:-1].strip() for line in table[1:1 + lines]]
+    assert table[1 + lines] == "|" + "-" * 75 + "|"
+    assert "".join(titles).replace(" ", "").endswith(name.replace(" ", ""))
 
 
 @pytest.mark.parametrize("content", [
