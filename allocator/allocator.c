@@ -11,23 +11,6 @@
 #include "allocator/pool.h"
 #include "allocator/segment.h"
 
-struct domain *domain_create(const struct options *options)
-{
-    struct domain *domain =
-        mmap(NULL, sizeof *domain, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (domain == MAP_FAILED)
-        return NULL;
-    pthread_mutex_init(&domain->lock, NULL);
-    pthread_mutex_init(&domain->pressure, NULL);
-    domain->options = *options;
-    domain->dedicated = options->ipc == IPC_DEDICATED;
-    domain->blocks.item_bytes = sizeof(struct block);
-    domain->segment_slab.item_bytes = sizeof(struct segment);
-    domain->fences.item_bytes = sizeof(struct fence);
-    domain->allocators.item_bytes = sizeof(struct allocator);
-    return domain;
-}
-
 void allocator_enter(struct allocator *a)
 {
     pthread_mutex_lock(&a->domain->lock);
@@ -256,11 +239,6 @@ int allocator_hit(struct allocator *a, uint64_t bytes, uint64_t *address)
     return allocate(a, bytes, address, 0);
 }
 
-static struct block *block_of_live(struct map_node *node)
-{
-    return node ? (struct block *)((char *)node - offsetof(struct block, live)) : NULL;
-}
-
 /* Is `address` in memory of ours that the program does not hold? The lock is held. */
 static int unknown_or_invalid(struct domain *domain, uint64_t address)
 {
@@ -271,17 +249,22 @@ static int unknown_or_invalid(struct domain *domain, uint64_t address)
     return ALLOCATOR_INVALID;
 }
 
-static int settle(struct allocator *a, struct block *block)
+static int settle(struct allocator *a, struct block *block, enum free_kind kind)
 {
-    int code = a->host_work || a->host_work_unmarked ? fence_wait_for_host_work(a) : 0;
+    int code = 0;
+    if (kind == FREED_NATIVE && (a->host_work || a->host_work_unmarked))
+        code = fence_wait_for_host_work(a);
     if (a->forgotten)
         return code; /* and the block with it */
     if (a->domain->options.cache) {
-        int error = fence_free(a, block);
+        int error = fence_free(a, block, kind == FREED_ASYNC);
         return code ? code : error;
     }
     block_becomes_reusable(block); /* whole, so now idle */
-    return segment_release(block->segment);
+    if (kind == FREED_NATIVE)
+        return segment_release(block->segment);
+    segment_hand_over(block->segment);
+    return ALLOCATOR_PASS;
 }
 
 void allocator_note_host_work(struct allocator *a)
@@ -292,7 +275,7 @@ void allocator_note_host_work(struct allocator *a)
     allocator_leave(a);
 }
 
-int domain_free(struct domain *domain, uint64_t address, int late)
+int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
 {
     pthread_mutex_lock(&domain->lock);
     struct block *block = block_of_live(map_remove(&domain->live, address));
@@ -310,107 +293,10 @@ int domain_free(struct domain *domain, uint64_t address, int late)
     block->state = BLOCK_PENDING;
     block->link = NULL;
     int code = 0;
-    if (late)
+    if (kind == FREED_LATE)
         stats_count(a->stats, COUNTER_num_late_frees, 1);
     else
-        code = settle(a, block);
+        code = settle(a, block, kind);
     allocator_leave(a);
     return code;
-}
-
-uint64_t domain_empty_cache(struct domain *domain, int wait)
-{
-    uint64_t released = 0;
-    pthread_mutex_lock(&domain->lock);
-    for (struct allocator *a = domain->first, *next; a; a = next) {
-        stats_begin(a->stats);
-        if (wait)
-            fence_wait_for(a, UINT64_MAX / 4, DEVICE_FOREVER);
-        fence_poll(a, 1);
-        released += segment_release_idle(a, UINT64_MAX, wait ? PRESSURE_WAIT_NS : IDLE_WAIT_NS);
-        next = a->next; /* allocators are never unmapped: a forgotten one still leads on */
-        stats_end(a->stats);
-    }
-    pthread_mutex_unlock(&domain->lock);
-    return released;
-}
-
-static void for_each(struct domain *domain, void (*act)(struct allocator *))
-{
-    pthread_mutex_lock(&domain->lock);
-    for (struct allocator *a = domain->first; a; a = a->next) {
-        stats_begin(a->stats);
-        act(a);
-        stats_end(a->stats);
-    }
-    pthread_mutex_unlock(&domain->lock);
-}
-
-static void poll(struct allocator *a)
-{
-    fence_poll(a, 1);
-}
-
-static void flush(struct allocator *a)
-{
-    fence_flush_deferred(a, 0);
-}
-
-void domain_captures_ended(struct domain *domain)
-{
-    for_each(domain, flush);
-}
-
-void domain_poll(struct domain *domain)
-{
-    for_each(domain, poll);
-}
-
-/* The live block that holds `address`, or NULL. Nearly always it begins there. In a segment for
- * small blocks there are many, but no begin of one is far; in others there are few. */
-static struct block *live_block_holding(struct domain *domain, struct segment *segment,
-                                        uint64_t address)
-{
-    struct block *block = block_of_live(map_find(&domain->live, address));
-    uint64_t begin = segment->node.minor;
-    if (!block && segment->stat == SMALL_POOL) {
-        uint64_t at = address - (address - begin) % BLOCK_GRAIN;
-        while (!(block = block_of_live(map_find(&domain->live, at))) && at > begin)
-            at -= BLOCK_GRAIN;
-    } else if (!block) {
-        for (block = segment->first; block && address >= block_address(block) + block_size(block);)
-            block = block->next;
-    }
-    return block && block->state == BLOCK_ALLOCATED &&
-                   address - block_address(block) < block_size(block)
-               ? block
-               : NULL;
-}
-
-int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
-                struct block_place *place)
-{
-    lane_finish(domain);
-    pthread_mutex_lock(&domain->lock);
-    struct segment *segment = segment_holding(domain, address);
-    struct block *block = segment ? live_block_holding(domain, segment, address) : NULL;
-    int condition = block ? 0 : segment ? ALLOCATOR_INVALID : ALLOCATOR_UNKNOWN;
-    if (!condition) {
-        struct device_stats *stats = segment->allocator->stats;
-        *place = (struct block_place){
-            segment->node.minor, block_address(block) - segment->node.minor, block_size(block)};
-        stats_begin(stats);
-        if (mark == BLOCK_PINNED && segment->pool != POOL_PINNED) {
-            stats_count(stats, COUNTER_num_pinned_blocks, 1);
-            segment_pin(segment);
-        } else if (mark == BLOCK_EXPORTED) {
-            stats_count(stats, COUNTER_num_exports, 1);
-            stats_count(stats, COUNTER_num_offset_exports, place->offset != 0);
-            domain->dedicated = 1;
-            block->shared = 1;
-        }
-        stats_end(stats);
-    }
-    pthread_mutex_unlock(&domain->lock);
-    return condition;
 }

@@ -45,10 +45,15 @@ int allocator_hit(struct allocator *allocator, uint64_t bytes, uint64_t *address
  * context: the next free waits for what was submitted until now, as natively. */
 void allocator_note_host_work(struct allocator *allocator);
 
+enum free_kind {
+    FREED_NATIVE, /* natively this free waits for all work of the context */
+    FREED_ASYNC,  /* natively it waits for nothing: nor do we, here or later, without limit */
+    FREED_LATE,   /* the process is ending: touch nothing, only count */
+};
 /* Takes back the block at `address`, whoever allocated it. An error of the device that shows here
- * is returned; the block is then gone, as natively. `late`: the process is ending, touch nothing
- * and only count. */
-int domain_free(struct domain *domain, uint64_t address, int late);
+ * is returned; the block is then gone, as natively. ALLOCATOR_PASS (FREED_ASYNC only): the block is
+ * off the books, the driver is to free it. */
+int domain_free(struct domain *domain, uint64_t address, enum free_kind kind);
 
 /* Gives all reusable memory back to the driver, after waiting for what is pending if `wait`.
  * Returns bytes. */

@@ -2,6 +2,8 @@
 #ifndef CACHALOT_ALLOCATOR_BLOCK_H
 #define CACHALOT_ALLOCATOR_BLOCK_H
 
+#include <stddef.h>
+
 #include "allocator/allocator.h"
 #include "allocator/map.h"
 #include "allocator/tree.h"
@@ -47,6 +49,11 @@ struct segment {
 static inline struct block *block_of_node(struct tree_node *node)
 {
     return (struct block *)node; /* the node is first */
+}
+
+static inline struct block *block_of_live(struct map_node *node)
+{
+    return node ? (struct block *)((char *)node - offsetof(struct block, live)) : NULL;
 }
 
 static inline uint64_t block_size(const struct block *block)

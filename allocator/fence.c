@@ -11,7 +11,7 @@
  * natively that thread would have waited for, so it may be waited for without limit. A fence of
  * another thread may stand for work that waits for us (A launches a kernel that spins on a flag, B
  * frees, A allocates, A sets the flag): it is waited for with a limit. One recorded later than its
- * frees (captures) likewise.
+ * frees (captures) likewise, and that of a free that natively waits for nothing (cuMemFreeAsync).
  *
  * Lanes (R1, lane.c) come first: a block freed on a lane is reusable at once.
  */
@@ -231,12 +231,13 @@ static int settle_by_waiting(struct allocator *a, struct fence *fence)
 /* Records or waits for a sealed fence and settles its blocks. */
 static int settle(struct allocator *a, struct fence *fence)
 {
-    int strict = a->no_events || a->domain->options.free_mode == FREE_STRICT,
-        code = DEVICE_UNSUPPORTED;
-    if (!strict) {
+    int wait = a->no_events || (a->domain->options.free_mode == FREE_STRICT && !fence->late),
+        code = DEVICE_UNSUPPORTED, lasting = 0;
+    if (!wait) {
         void *event = fence->event;
         allocator_call(a);
         code = a->ops->fence_record(a->device, &event);
+        lasting = code > 0 && fence->late && a->ops->failed(a->device, code);
         allocator_return(a);
         fence->event = event;
         if (code == DEVICE_UNSUPPORTED)
@@ -250,7 +251,7 @@ static int settle(struct allocator *a, struct fence *fence)
         fence_recorded(a, fence);
         return 0;
     }
-    if (code == DEVICE_DEFERRED) {
+    if (code == DEVICE_DEFERRED || (fence->late && !lasting)) {
         fence_unlink_recording(a, fence);
         append(&a->deferred, &fence->blocks);
         fence_drop(a, fence);
@@ -259,10 +260,10 @@ static int settle(struct allocator *a, struct fence *fence)
     return settle_by_waiting(a, fence);
 }
 
-int fence_free(struct allocator *a, struct block *block)
+int fence_free(struct allocator *a, struct block *block, int async)
 {
     a->frees++;
-    if (!block->shared && lane_free(a)) {
+    if (!block->shared && !async && lane_free(a)) {
         blocks_become_reusable((struct block_list){block, block}, COUNTER_num_lane_frees);
         return 0;
     }
@@ -272,6 +273,7 @@ int fence_free(struct allocator *a, struct block *block)
     append(&a->deferred, &freed); /* what a capture made wait is not younger */
     if (!fence)
         return 0; /* no memory of the host: the next free's fence will stand for it too */
+    fence->late = async;
     append(&fence->blocks, &a->deferred); /* seal: from here on nothing joins */
     lane_sealed(a, fence);
     return settle(a, fence);

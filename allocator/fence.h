@@ -16,7 +16,8 @@ struct fence {
     struct fence *next, *previous;
     unsigned users; /* threads asking about the event now: it must not be marked anew */
     enum fence_state state;
-    int late; /* recorded after its frees: only query, or wait with a limit */
+    int late; /* recorded after its frees, or for one that does not wait natively: only query, or
+                 wait with a limit */
 };
 
 /* A fence with no blocks yet, in the list of those being recorded; NULL without host memory. Made
@@ -37,7 +38,7 @@ void fence_drop(struct allocator *allocator, struct fence *fence); /* nobody nee
 void fence_note_host_work(struct allocator *allocator);
 int fence_wait_for_host_work(struct allocator *allocator);
 
-int fence_free(struct allocator *allocator, struct block *block);
+int fence_free(struct allocator *allocator, struct block *block, int async);
 void fence_poll(struct allocator *allocator, int needed);
 struct block *fence_wait_for(struct allocator *allocator, uint64_t size, uint64_t budget_ns);
 #define IDLE_WAIT_NS UINT64_C(2000000000)      /* for what can wait until another time */

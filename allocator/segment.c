@@ -135,18 +135,24 @@ static void segment_unlink(struct segment *segment)
     stats_subtract(a->stats, STAT_reserved_bytes, segment->stat, segment->size);
 }
 
-/* Gives one idle segment back; the lock is dropped meanwhile. */
-int segment_release(struct segment *segment)
+/* Forgets one idle segment: whoever calls has the driver free it. */
+void segment_hand_over(struct segment *segment)
 {
     struct allocator *a = segment->allocator;
-    uint64_t address = segment->node.minor;
     assert(segment->idle);
     pool_remove(a, segment->first);
     slab_give(&a->domain->blocks, segment->first);
     segment_unlink(segment);
     slab_give(&a->domain->segment_slab, segment);
     stats_count(a->stats, COUNTER_num_device_free, 1);
+}
 
+/* Gives one idle segment back; the lock is dropped meanwhile. */
+int segment_release(struct segment *segment)
+{
+    struct allocator *a = segment->allocator;
+    uint64_t address = segment->node.minor;
+    segment_hand_over(segment);
     allocator_call(a);
     int code = a->ops->segment_free(a->device, address);
     allocator_return(a);

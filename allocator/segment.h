@@ -9,6 +9,7 @@ enum growth { GROW_SEGMENT, GROW_LEAST, GROW_NATIVE };
 int segment_grow(struct allocator *allocator, uint64_t size, enum growth growth,
                  struct block **block);
 int segment_release(struct segment *segment);
+void segment_hand_over(struct segment *segment);
 void segment_forget(struct segment *segment);
 void segment_pin(struct segment *segment);
 struct segment *segment_holding(const struct domain *domain, uint64_t address);

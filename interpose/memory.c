@@ -133,13 +133,13 @@ CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, s
     return result;
 }
 
-static int free_block(CUdeviceptr pointer, int state)
+static int free_block(CUdeviceptr pointer, int state, enum free_kind kind)
 {
     int late = state == PROCESS_EXITING;
     if (late && process_inside) /* exit interrupted us: what this is cannot be looked up */
         return CUDA_SUCCESS;
     process_inside++;
-    int code = domain_free(process->domain, pointer, late);
+    int code = domain_free(process->domain, pointer, late ? FREED_LATE : kind);
     process_inside--;
     return code;
 }
@@ -168,7 +168,7 @@ CUresult memory_free(CUdeviceptr pointer)
     int state = process_state();
     if (state == PROCESS_IDLE)
         return real()->cuMemFree_v2(pointer);
-    int code = free_block(pointer, state);
+    int code = free_block(pointer, state, FREED_NATIVE);
     if (code == ALLOCATOR_UNKNOWN)
         return forward_free(pointer);
     return code == ALLOCATOR_INVALID ? CUDA_ERROR_INVALID_VALUE : (CUresult)code;
@@ -179,7 +179,7 @@ int memory_free_early(CUdeviceptr pointer)
     int state = process_state();
     if (state == PROCESS_IDLE || !pointer)
         return 1;
-    int code = free_block(pointer, state);
+    int code = free_block(pointer, state, FREED_NATIVE);
     if (code && code != ALLOCATOR_UNKNOWN) {
         answered.pointer = pointer;
         answered.result = code == ALLOCATOR_INVALID ? CUDA_ERROR_INVALID_VALUE : (CUresult)code;
@@ -199,10 +199,10 @@ CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
     const struct real_driver *driver = real();
     int state = process_state(), code = ALLOCATOR_UNKNOWN, known;
     if (state != PROCESS_IDLE)
-        code = free_block(pointer, state);
+        code = free_block(pointer, state, FREED_ASYNC);
     if (code == ALLOCATOR_INVALID)
         return CUDA_ERROR_INVALID_VALUE;
-    if (code != ALLOCATOR_UNKNOWN)
+    if (code != ALLOCATOR_UNKNOWN && code != ALLOCATOR_PASS)
         return (CUresult)code;
     submit_begin(SUBMISSION_pool_operations, stream, per_thread);
     CUresult result = per_thread ? driver->cuMemFreeAsync_ptsz(pointer, stream)

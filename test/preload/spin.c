@@ -32,6 +32,7 @@ int main(int count, char **argument)
     context = begin();
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     int another = strcmp(argument[1], "another") == 0, used = strcmp(argument[1], "used") == 0;
+    int async = strcmp(argument[1], "async") == 0;
     touched = make(1000);
     block = make(BLOCK);
     struct cachalot_sim_range range = {touched, 1000, 1};
@@ -39,9 +40,13 @@ int main(int count, char **argument)
         theirs = make(BLOCK);
     if (used)
         write_all(NULL, 3000000, block, BLOCK);
-    if (!another)
+    if (!another && !async)
         OK(cuMemFree(block));
     OK(cachalot_sim_launch_spin(stream, &flag, &range, 1));
+    if (async) {
+        OK(cuMemFreeAsync(block, stream)); /* natively this waits for nothing */
+        usleep(20000);
+    }
     if (another) {
         OK(pthread_create(&thread, NULL, free_theirs, NULL));
         usleep(20000);

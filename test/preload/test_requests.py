@@ -175,7 +175,7 @@ def test_run_refuses_setuid(place):
 
 @pytest.mark.parametrize("conf, wrong", [
     ("nonsense:1", "option nonsense:1 is not understood: no such option; the options are"),
-    ("free_mode:never", "option free_mode:never is not understood: fence or strict; the"),
+    ("free_mode:never", "option free_mode:never is not understood: async, fence or strict; the"),
     ("x:1,cache:off,ipc:no", "option x:1 is not understood: no such option; option ipc:no is"),
     ("--version", "option --version: is not understood: no such option"),
 ])

@@ -7,7 +7,7 @@ from conftest import BUILD, LIBRARY, MIB
 
 MANUAL = {"CACHALOT_SIM_CLOCK": "manual", "CACHALOT_SIM_LATENCY_NS": "1000"}
 UNSAFE = BUILD / "test/preload/libcachalot_unsafe.so"
-SPINS = ["free", "used", "another"]
+SPINS = ["free", "used", "another", "async"]
 
 
 @pytest.mark.parametrize("seed, threads, operations", [(1, 1, 60000), (2, 1, 60000), (3, 3, 30000),
@@ -52,7 +52,7 @@ def test_stress_is_right_natively(place):
 
 
 @pytest.mark.parametrize("way", [{}, {"CACHALOT_CONF": "free_mode:strict"},
-                                 {"CACHALOT_SIM_DRIVER": "12040"}])
+                                 {"CACHALOT_CONF": "cache:off"}, {"CACHALOT_SIM_DRIVER": "12040"}])
 @pytest.mark.parametrize("spin", SPINS)
 def test_a_spinning_kernel_is_not_waited_for(place, spin, way):
     ours = place.run("spin", spin, timeout=15, **way)

@@ -54,7 +54,7 @@ static void step(char op, uint64_t n)
         code = allocator_malloc(a, n, &address);
         addresses[mallocs++] = address;
     } else if (op == 'f') {
-        code = domain_free(domain, addresses[n], 0);
+        code = domain_free(domain, addresses[n], FREED_NATIVE);
         if (device.instant)
             domain_poll(domain);
     } else if (op == 'e') {

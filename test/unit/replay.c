@@ -34,7 +34,7 @@ int main(int argc, char **argv)
             if (allocator_malloc(a, bytes, &addresses[id]))
                 addresses[id] = 0;
         } else if (sscanf(line, "f,%llu", &id) == 1 && addresses[id]) {
-            if (domain_free(domain, addresses[id], 0)) {
+            if (domain_free(domain, addresses[id], FREED_NATIVE)) {
                 fprintf(stderr, "free of %llu failed\n", id);
                 return 1;
             }

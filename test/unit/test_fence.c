@@ -48,7 +48,7 @@ static void free_the_other(struct fake_device *device, enum fake_call call, int 
     uint64_t address = other;
     other = 0;
     device->code[FAKE_RECORD] = deferred ? DEVICE_DEFERRED : 0;
-    assert_int_equal(domain_free(w.domain, address, 0), 0);
+    assert_int_equal(domain_free(w.domain, address, FREED_NATIVE), 0);
     device->code[FAKE_RECORD] = 0;
 }
 
@@ -148,7 +148,7 @@ static void retire_and_free(struct fake_device *device, enum fake_call call, int
     other = 0;
     pass_all();
     domain_poll(w.domain);
-    assert_int_equal(domain_free(w.domain, address, 0), 0);
+    assert_int_equal(domain_free(w.domain, address, FREED_NATIVE), 0);
     device->passed = 1;
 }
 
@@ -320,7 +320,7 @@ static void a_late_free_touches_nothing(void **state)
 {
     (void)state;
     uint64_t block = take(BLOCK);
-    assert_int_equal(domain_free(w.domain, block, 1), 0);
+    assert_int_equal(domain_free(w.domain, block, FREED_LATE), FREED_NATIVE);
     for (int call = FAKE_FREE; call < FAKE_CALLS; call++)
         assert_int_equal(w.device.calls[call], 0);
     assert_int_equal(COUNTER(num_late_frees), 1);

@@ -112,8 +112,8 @@ static void a_context_that_goes_takes_its_blocks_along(void **state)
         assert_int_equal(stats_current_all(&w.stats, kinds[i]), 0);
     assert_int_equal(COUNTER(reusable_bytes), 0);
     assert_int_equal(COUNTER(largest_allocatable_bytes), 0);
-    assert_int_equal(domain_free(w.domain, live, 0), ALLOCATOR_UNKNOWN);
-    assert_int_equal(domain_free(w.domain, second, 0), ALLOCATOR_UNKNOWN);
+    assert_int_equal(domain_free(w.domain, live, FREED_NATIVE), ALLOCATOR_UNKNOWN);
+    assert_int_equal(domain_free(w.domain, second, FREED_NATIVE), ALLOCATOR_UNKNOWN);
     uint64_t address;
     assert_int_equal(allocator_malloc(w.a, 512, &address), ALLOCATOR_PASS);
     assert_int_equal(allocator_hit(w.a, 512, &address), ALLOCATOR_PASS);

@@ -94,7 +94,7 @@ static void frees_wait_for_a_later_fence(void **state)
         assert_int_equal(allocator_malloc(w.a, 512, &block[i]), 0);
     no_memory = 1;
     for (uint64_t i = 0; i + 1 < count; i++)
-        assert_int_equal(domain_free(w.domain, block[i], 0), 0);
+        assert_int_equal(domain_free(w.domain, block[i], FREED_NATIVE), 0);
     assert_true(w.device.recorded < count / 2); /* most found no fence */
     no_memory = 0;
     pass_all();

@@ -220,7 +220,7 @@ static void free_meanwhile(struct fake_device *device, enum fake_call call, int 
     uint64_t block = freed_meanwhile;
     freed_meanwhile = 0;
     device->meanwhile = NULL;
-    assert_int_equal(domain_free(w.domain, block, 0), 0);
+    assert_int_equal(domain_free(w.domain, block, FREED_NATIVE), 0);
 }
 
 static void a_free_while_the_mark_is_recorded_is_not_covered_by_it(void **state)

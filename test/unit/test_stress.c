@@ -48,8 +48,8 @@ static void *run(void *argument)
         uint64_t i = random_below(&seed, HELD), dice = random_below(&seed, 1000);
         if (address[i]) {
             claim(address[i], bytes[i], self, 0);
-            if (domain_free(w.domain, address[i], 0))
-                atomic_fetch_add(&failures, 1);
+            if (domain_free(w.domain, address[i], FREED_NATIVE))
+                atomic_fetch_add(&failures, FREED_LATE);
             address[i] = 0;
         } else if (dice < 5) {
             domain_empty_cache(w.domain, dice & 1);
@@ -73,7 +73,7 @@ static void *run(void *argument)
     for (int i = 0; i < HELD; i++)
         if (address[i]) {
             claim(address[i], bytes[i], self, 0);
-            domain_free(w.domain, address[i], 0);
+            domain_free(w.domain, address[i], FREED_NATIVE);
         }
     return NULL;
 }

@@ -73,7 +73,7 @@ int hit(uint64_t bytes, uint64_t *address)
 
 int try_give(uint64_t address)
 {
-    int code = domain_free(w.domain, address, 0);
+    int code = domain_free(w.domain, address, FREED_NATIVE);
     if (w.device.instant)
         domain_poll(w.domain);
     check();

@@ -1,0 +1,120 @@
+/* What concerns all allocators of a process at once. */
+#include <stddef.h>
+#include <sys/mman.h>
+
+#include "allocator/domain.h"
+#include "allocator/fence.h"
+#include "allocator/segment.h"
+
+struct domain *domain_create(const struct options *options)
+{
+    struct domain *domain =
+        mmap(NULL, sizeof *domain, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (domain == MAP_FAILED)
+        return NULL;
+    pthread_mutex_init(&domain->lock, NULL);
+    pthread_mutex_init(&domain->pressure, NULL);
+    domain->options = *options;
+    domain->dedicated = options->ipc == IPC_DEDICATED;
+    domain->blocks.item_bytes = sizeof(struct block);
+    domain->segment_slab.item_bytes = sizeof(struct segment);
+    domain->fences.item_bytes = sizeof(struct fence);
+    domain->allocators.item_bytes = sizeof(struct allocator);
+    return domain;
+}
+
+uint64_t domain_empty_cache(struct domain *domain, int wait)
+{
+    uint64_t released = 0;
+    pthread_mutex_lock(&domain->lock);
+    for (struct allocator *a = domain->first, *next; a; a = next) {
+        stats_begin(a->stats);
+        if (wait)
+            fence_wait_for(a, UINT64_MAX / 4, DEVICE_FOREVER);
+        fence_poll(a, 1);
+        released += segment_release_idle(a, UINT64_MAX, wait ? PRESSURE_WAIT_NS : IDLE_WAIT_NS);
+        next = a->next; /* allocators are never unmapped: a forgotten one still leads on */
+        stats_end(a->stats);
+    }
+    pthread_mutex_unlock(&domain->lock);
+    return released;
+}
+
+static void for_each(struct domain *domain, void (*act)(struct allocator *))
+{
+    pthread_mutex_lock(&domain->lock);
+    for (struct allocator *a = domain->first; a; a = a->next) {
+        stats_begin(a->stats);
+        act(a);
+        stats_end(a->stats);
+    }
+    pthread_mutex_unlock(&domain->lock);
+}
+
+static void poll(struct allocator *a)
+{
+    fence_poll(a, 1);
+}
+
+static void flush(struct allocator *a)
+{
+    fence_flush_deferred(a, 0);
+}
+
+void domain_captures_ended(struct domain *domain)
+{
+    for_each(domain, flush);
+}
+
+void domain_poll(struct domain *domain)
+{
+    for_each(domain, poll);
+}
+
+/* The live block that holds `address`, or NULL. Nearly always it begins there. In a segment for
+ * small blocks there are many, but no begin of one is far; in others there are few. */
+static struct block *live_block_holding(struct domain *domain, struct segment *segment,
+                                        uint64_t address)
+{
+    struct block *block = block_of_live(map_find(&domain->live, address));
+    if (!block && segment->stat == SMALL_POOL) {
+        uint64_t begin = segment->node.minor, at = address - (address - begin) % BLOCK_GRAIN;
+        while (!(block = block_of_live(map_find(&domain->live, at))) && at > begin)
+            at -= BLOCK_GRAIN;
+    } else if (!block) {
+        for (block = segment->first; block && address >= block_address(block) + block_size(block);)
+            block = block->next;
+    }
+    return block && block->state == BLOCK_ALLOCATED &&
+                   address - block_address(block) < block_size(block)
+               ? block
+               : NULL;
+}
+
+int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
+                struct block_place *place)
+{
+    lane_finish(domain);
+    pthread_mutex_lock(&domain->lock);
+    struct segment *segment = segment_holding(domain, address);
+    struct block *block = segment ? live_block_holding(domain, segment, address) : NULL;
+    int condition = block ? 0 : segment ? ALLOCATOR_INVALID : ALLOCATOR_UNKNOWN;
+    if (!condition) {
+        struct device_stats *stats = segment->allocator->stats;
+        *place = (struct block_place){
+            segment->node.minor, block_address(block) - segment->node.minor, block_size(block)};
+        stats_begin(stats);
+        if (mark == BLOCK_PINNED && segment->pool != POOL_PINNED) {
+            stats_count(stats, COUNTER_num_pinned_blocks, 1);
+            segment_pin(segment);
+        } else if (mark == BLOCK_EXPORTED) {
+            stats_count(stats, COUNTER_num_exports, 1);
+            stats_count(stats, COUNTER_num_offset_exports, place->offset != 0);
+            domain->dedicated = 1;
+            block->shared = 1;
+        }
+        stats_end(stats);
+    }
+    pthread_mutex_unlock(&domain->lock);
+    return condition;
+}
