@@ -9,7 +9,7 @@
 #include <cuda.h>
 
 struct sim_graph {
-    struct sim_work *nodes;
+    struct sim_work **nodes; /* each is its own handle */
     size_t count;
 };
 

@@ -36,9 +36,19 @@ static _Noreturn void report(const char *what, const struct sim_item *item,
     abort();
 }
 
+/* Values are there to be waited for and written from anywhere: only a write that meets a copy or a
+ * set is nobody's signal. */
+static int is_signal(const struct sim_work *work, const struct sim_work *other)
+{
+    return work->kind == WORK_VALUE &&
+           (!work->value_writes || (other->kind != WORK_COPY && other->kind != WORK_SET));
+}
+
 static int items_meet(const struct sim_item *item, const struct sim_item *other)
 {
     const struct sim_range *mine = work_ranges(&item->work), *theirs = work_ranges(&other->work);
+    if (is_signal(&item->work, &other->work) || is_signal(&other->work, &item->work))
+        return 0;
     for (size_t i = 0; i < item->work.range_count; i++)
         for (size_t j = 0; j < other->work.range_count; j++)
             if ((mine[i].writes || theirs[j].writes) && range_meets(&mine[i], &theirs[j]))

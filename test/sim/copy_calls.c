@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-static CUresult copy_line(CUstream stream, uintptr_t to, uintptr_t from, size_t bytes,
-                          enum copy_wait wait, const char *call)
+CUresult copy_line(CUstream stream, uintptr_t to, uintptr_t from, size_t bytes, enum copy_wait wait,
+                   const char *call)
 {
     struct sim_transfer box = {.to = to, .from = from, .width = bytes, .height = 1, .depth = 1};
     return transfer_submit(stream, &box, wait, call);
@@ -70,17 +70,8 @@ CUresult do_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr 
     return copy_line(stream, to, from, bytes, COPY_ASYNC, "cuMemcpyPeerAsync");
 }
 
-/* One end of a 2D or 3D copy. */
-struct place {
-    CUmemorytype type;
-    const void *host;
-    CUdeviceptr device;
-    CUarray array;
-    size_t x, y, z, pitch, height;
-};
-
-static int place_resolve(const struct place *place, const struct sim_transfer *box, uintptr_t *at,
-                         size_t *pitch, size_t *slice)
+static int place_resolve(const struct sim_place *place, const struct sim_transfer *box,
+                         uintptr_t *at, size_t *pitch, size_t *slice)
 {
     size_t height = place->height ? place->height : place->y + box->height;
     *pitch = place->pitch ? place->pitch : place->x + box->width;
@@ -107,8 +98,8 @@ static int place_resolve(const struct place *place, const struct sim_transfer *b
     return *pitch >= box->width;
 }
 
-static CUresult copy_box(CUstream stream, const struct place *to, const struct place *from,
-                         struct sim_transfer box, enum copy_wait wait, const char *call)
+CUresult copy_box(CUstream stream, const struct sim_place *to, const struct sim_place *from,
+                  struct sim_transfer box, enum copy_wait wait, const char *call)
 {
     if (!place_resolve(to, &box, &box.to, &box.to_pitch, &box.to_slice) ||
         !place_resolve(from, &box, &box.from, &box.from_pitch, &box.from_slice))
@@ -121,24 +112,24 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *copy, CUstream stream, enum copy_wa
 {
     if (!copy)
         return CUDA_ERROR_INVALID_VALUE;
-    struct place to = {copy->dstMemoryType,
-                       copy->dstHost,
-                       copy->dstDevice,
-                       copy->dstArray,
-                       copy->dstXInBytes,
-                       copy->dstY,
-                       0,
-                       copy->dstPitch,
-                       0};
-    struct place from = {copy->srcMemoryType,
-                         copy->srcHost,
-                         copy->srcDevice,
-                         copy->srcArray,
-                         copy->srcXInBytes,
-                         copy->srcY,
-                         0,
-                         copy->srcPitch,
-                         0};
+    struct sim_place to = {copy->dstMemoryType,
+                           copy->dstHost,
+                           copy->dstDevice,
+                           copy->dstArray,
+                           copy->dstXInBytes,
+                           copy->dstY,
+                           0,
+                           copy->dstPitch,
+                           0};
+    struct sim_place from = {copy->srcMemoryType,
+                             copy->srcHost,
+                             copy->srcDevice,
+                             copy->srcArray,
+                             copy->srcXInBytes,
+                             copy->srcY,
+                             0,
+                             copy->srcPitch,
+                             0};
     struct sim_transfer box = {.width = copy->WidthInBytes, .height = copy->Height, .depth = 1};
     return copy_box(stream, &to, &from, box, wait, call);
 }
@@ -163,12 +154,12 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream, enum copy_wa
 {
     if (!copy)
         return CUDA_ERROR_INVALID_VALUE;
-    struct place to = {copy->dstMemoryType, copy->dstHost,     copy->dstDevice,
-                       copy->dstArray,      copy->dstXInBytes, copy->dstY,
-                       copy->dstZ,          copy->dstPitch,    copy->dstHeight};
-    struct place from = {copy->srcMemoryType, copy->srcHost,     copy->srcDevice,
-                         copy->srcArray,      copy->srcXInBytes, copy->srcY,
-                         copy->srcZ,          copy->srcPitch,    copy->srcHeight};
+    struct sim_place to = {copy->dstMemoryType, copy->dstHost,     copy->dstDevice,
+                           copy->dstArray,      copy->dstXInBytes, copy->dstY,
+                           copy->dstZ,          copy->dstPitch,    copy->dstHeight};
+    struct sim_place from = {copy->srcMemoryType, copy->srcHost,     copy->srcDevice,
+                             copy->srcArray,      copy->srcXInBytes, copy->srcY,
+                             copy->srcZ,          copy->srcPitch,    copy->srcHeight};
     struct sim_transfer box = {
         .width = copy->WidthInBytes, .height = copy->Height, .depth = copy->Depth};
     return copy_box(stream, &to, &from, box, wait, call);
@@ -222,31 +213,4 @@ CUresult do_cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy)
 CUresult do_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
 {
     return copy_3d_peer(copy, stream, COPY_ASYNC, "cuMemcpy3DPeerAsync");
-}
-
-static CUresult copy_batch(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count,
-                           CUstream stream)
-{
-    CUresult result = CUDA_SUCCESS;
-    for (size_t i = 0; i < count && !result; i++)
-        result = copy_line(stream, to[i], from[i], sizes[i], COPY_ASYNC, "cuMemcpyBatchAsync");
-    return result;
-}
-
-CUresult do_cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count,
-                               CUmemcpyAttributes *attributes, size_t *indices, size_t n,
-                               size_t *failed, CUstream stream)
-{
-    (void)attributes, (void)indices, (void)n;
-    if (failed)
-        *failed = (size_t)-1;
-    return copy_batch(to, from, sizes, count, stream);
-}
-
-CUresult do_cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count,
-                                  CUmemcpyAttributes *attributes, size_t *indices, size_t n,
-                                  CUstream stream)
-{
-    (void)attributes, (void)indices, (void)n;
-    return copy_batch(to, from, sizes, count, stream);
 }

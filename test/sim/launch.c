@@ -1,5 +1,5 @@
 /*
- * Work that is not a copy: the stand-in kernel, host functions, stream memory operations.
+ * The stand-in kernel by every way to launch it, and functions of the host.
  */
 #include "call.h"
 #include "capture.h"
@@ -66,6 +66,21 @@ CUresult do_cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, un
     return kernel_submit(stream, f, parameters, "cuLaunchCooperativeKernel");
 }
 
+/* All streams are looked at before any gets work. */
+CUresult do_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned count,
+                                                 unsigned flags)
+{
+    (void)flags;
+    CUresult result = launches && count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count && !result; i++)
+        if (!launches[i].hStream || !stream_from(launches[i].hStream, &result))
+            result = CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count && !result; i++)
+        result = kernel_submit(launches[i].hStream, launches[i].function, launches[i].kernelParams,
+                               "cuLaunchCooperativeKernelMultiDevice");
+    return result;
+}
+
 static int launch_is_programmatic(const CUlaunchConfig *config)
 {
     for (unsigned i = 0; i < config->numAttrs; i++)
@@ -75,23 +90,32 @@ static int launch_is_programmatic(const CUlaunchConfig *config)
     return 0;
 }
 
+/* Behind what is before the last piece of its own stream. Where that is such a launch too, behind
+ * what that one is behind: nobody says that it waited for more. */
+static void find_beside(struct sim_stream *stream)
+{
+    const struct sim_queue *own = stream->queue;
+    if (own->head && own->tail->number == stream->beside_number)
+        return;
+    stream->beside_clock.count = 0;
+    clock_merge(&stream->beside_clock, &own->clock);
+    stream->beside_point = (struct sim_point){0, 0};
+    if (own->head) {
+        stream->beside_point = (struct sim_point){own->slot, own->tail->number - 1};
+        stream->beside_clock.at[own->slot] = own->tail->number - 1;
+    }
+}
+
 /* Starts beside the last piece of its own stream; what follows on the stream waits for both. */
 static CUresult launch_beside(struct sim_stream *stream, struct sim_work *work)
 {
-    const struct sim_queue *own = stream->queue;
     struct sim_queue *beside = queue_new(QUEUE_FREE, stream->context, stream);
-    struct sim_point before = {0, 0};
-    struct sim_clock clock = {NULL, 0};
-    clock_merge(&clock, &own->clock);
-    if (own->head) {
-        before = (struct sim_point){own->slot, own->tail->number - 1};
-        clock.at[own->slot] = before.number;
-    }
-    struct sim_point point = engine_submit(beside, work, &before, &clock);
+    find_beside(stream);
+    struct sim_point point =
+        engine_submit(beside, work, &stream->beside_point, &stream->beside_clock);
     struct sim_work join = {.kind = WORK_WAIT, .call = "programmatic launch"};
-    engine_submit(stream->queue, &join, &point, &beside->clock);
+    stream->beside_number = engine_submit(stream->queue, &join, &point, &beside->clock).number;
     queue_drop(beside);
-    free(clock.at);
     return CUDA_SUCCESS;
 }
 
@@ -130,102 +154,44 @@ CUresult do_cuLaunchHostFunc(CUstream handle, CUhostFn function, void *data)
     return stream_submit(stream, &work, NULL);
 }
 
-CUresult do_cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *data,
+struct callback {
+    CUstreamCallback function;
+    CUstream stream;
+    void *data;
+};
+
+static void callback_run(void *data)
+{
+    struct callback callback = *(struct callback *)data;
+    free(data);
+    callback.function(callback.stream, CUDA_SUCCESS, callback.data);
+}
+
+/* Unlike a host function it cannot be captured. */
+CUresult do_cuStreamAddCallback(CUstream handle, CUstreamCallback function, void *data,
                                 unsigned flags)
 {
-    (void)stream, (void)callback, (void)data, (void)flags;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-static CUresult value_submit(CUstream handle, CUdeviceptr address, uint64_t value, unsigned bytes,
-                             unsigned flags, int writes, const char *call)
-{
     CUresult result = CUDA_SUCCESS;
     struct sim_stream *stream = stream_from(handle, &result);
     if (!stream)
         return result;
-    if (address % bytes || !memory_find(address, bytes))
+    if (!function || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_work work = {.kind = WORK_VALUE,
-                            .call = call,
-                            .value_address = address,
-                            .value = value,
-                            .value_bytes = bytes,
-                            .value_flags = flags,
-                            .value_writes = writes,
+    if (stream->capture) {
+        stream->capture->invalid = 1;
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    struct callback *callback = malloc(sizeof(*callback));
+    if (!callback)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *callback = (struct callback){function, handle, data};
+    struct sim_work work = {.kind = WORK_HOST,
+                            .call = "cuStreamAddCallback",
+                            .host = callback_run,
+                            .host_data = callback,
                             .visible = 1};
-    return stream_submit(stream, &work, NULL);
-}
-
-#define VALUE(name, type, writes)                                                                  \
-    CUresult do_##name(CUstream stream, CUdeviceptr address, type value, unsigned flags)           \
-    {                                                                                              \
-        return value_submit(stream, address, value, sizeof(type), flags, writes, #name);           \
-    }
-VALUE(cuStreamWaitValue32_v2, cuuint32_t, 0)
-VALUE(cuStreamWriteValue32_v2, cuuint32_t, 1)
-VALUE(cuStreamWaitValue64_v2, cuuint64_t, 0)
-VALUE(cuStreamWriteValue64_v2, cuuint64_t, 1)
-
-static CUresult batch_one(CUstream stream, const CUstreamBatchMemOpParams *op)
-{
-    const char *call = "cuStreamBatchMemOp";
-    switch (op->operation) {
-    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-        return value_submit(stream, op->waitValue.address, op->waitValue.value, 4,
-                            op->waitValue.flags, 0, call);
-    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-        return value_submit(stream, op->writeValue.address, op->writeValue.value, 4, 0, 1, call);
-    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-        return value_submit(stream, op->waitValue.address, op->waitValue.value64, 8,
-                            op->waitValue.flags, 0, call);
-    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        return value_submit(stream, op->writeValue.address, op->writeValue.value64, 8, 0, 1, call);
-    default:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-}
-
-CUresult do_cuStreamBatchMemOp_v2(CUstream stream, unsigned count, CUstreamBatchMemOpParams *ops,
-                                  unsigned flags)
-{
-    (void)flags;
-    CUresult result = count && !ops ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    for (unsigned i = 0; i < count && !result; i++)
-        result = batch_one(stream, &ops[i]);
+    result = stream_submit(stream, &work, NULL);
+    if (result)
+        free(callback);
     return result;
-}
-
-static CUresult touch_submit(CUstream handle, CUdeviceptr address, size_t bytes, const char *call)
-{
-    CUresult result = CUDA_SUCCESS;
-    struct sim_stream *stream = stream_from(handle, &result);
-    if (!stream)
-        return result;
-    struct sim_memory *memory = memory_find(address, 1);
-    if (!memory || memory->kind != MEMORY_MANAGED)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct sim_work work = {.kind = WORK_COPY, .call = call, .ns = config()->latency_ns};
-    work_add_range(&work, (struct sim_range){address, bytes, 0, 1, 0});
-    return stream_submit(stream, &work, NULL);
-}
-
-CUresult do_cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream)
-{
-    (void)device;
-    return touch_submit(stream, address, bytes, "cuMemPrefetchAsync");
-}
-
-CUresult do_cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation location,
-                                  unsigned flags, CUstream stream)
-{
-    (void)location, (void)flags;
-    return touch_submit(stream, address, bytes, "cuMemPrefetchAsync");
-}
-
-CUresult do_cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t bytes,
-                                   unsigned flags)
-{
-    (void)flags;
-    return touch_submit(stream, address, bytes ? bytes : 1, "cuStreamAttachMemAsync");
 }

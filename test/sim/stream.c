@@ -37,6 +37,7 @@ void stream_end(struct sim_stream *stream)
     *link = stream->next;
     capture_leave(stream);
     queue_drop(stream->queue);
+    free(stream->beside_clock.at);
     stream->alive = 0;
     stream->next = spare;
     spare = stream;

@@ -30,6 +30,9 @@ struct sim_stream {
     struct sim_capture *capture;
     int capture_index;
     struct capture_clock seen;
+    struct sim_clock beside_clock; /* what the last programmatic launch was behind, */
+    struct sim_point beside_point; /* and the number of the piece that joined it */
+    uint64_t beside_number;
 };
 
 struct sim_event {

@@ -49,8 +49,8 @@ void work_dispose(struct sim_work *work)
 
 const char *work_kind_name(const struct sim_work *work)
 {
-    static const char *const names[] = {"copy", "set",   "kernel",     "host function", "mark",
-                                        "wait", "value", "allocation", "free"};
+    static const char *const names[] = {"copy", "set",   "kernel", "host function", "mark",
+                                        "wait", "value", "touch",  "allocation",    "free"};
     return names[work->kind];
 }
 

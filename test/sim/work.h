@@ -14,6 +14,7 @@ enum sim_kind {
     WORK_MARK,
     WORK_WAIT,
     WORK_VALUE,
+    WORK_TOUCH,
     WORK_ALLOC,
     WORK_FREE
 };
