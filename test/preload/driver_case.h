@@ -18,7 +18,7 @@ static inline CUcontext begin(void)
 static inline CUdeviceptr make(size_t bytes)
 {
     CUdeviceptr pointer;
-    OK(cuMemAlloc(&pointer, bytes));
+    OK(cuMemAlloc_v2(&pointer, bytes));
     return pointer;
 }
 
