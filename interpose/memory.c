@@ -8,6 +8,7 @@
 #include "interpose/driver.h"
 #include "interpose/others.h"
 #include "interpose/real.h"
+#include "interpose/retry.h"
 #include "interpose/submit.h"
 
 static uint64_t now_ns(void)
@@ -64,9 +65,7 @@ static CUresult forward_alloc(CUdeviceptr *pointer, size_t bytes)
 {
     CUresult result;
     int tries = 0;
-    do
-        result = real()->cuMemAlloc_v2(pointer, bytes);
-    while (memory_retry(result, &tries));
+    RETRIED(result, real()->cuMemAlloc_v2(pointer, bytes));
     return forwarded(result, pointer, bytes);
 }
 
@@ -223,9 +222,9 @@ CUresult memory_info(size_t *available, size_t *total)
     return result;
 }
 
-int memory_retry(CUresult result, int *tries)
+int memory_retry(void)
 {
-    if (result != CUDA_ERROR_OUT_OF_MEMORY || (*tries)++ || !process_serving())
+    if (!process_serving())
         return 0;
     process_inside++;
     uint64_t released = domain_empty_cache(process->domain, 1);

@@ -22,8 +22,8 @@ int memory_free_early(CUdeviceptr pointer);
 void memory_free_answered(void); /* cudart has returned */
 
 /* After the first try of some allocation failed for want of memory: gives our cache back, and says
- * whether to try once more. `tries` starts at 0. */
-int memory_retry(CUresult result, int *tries);
+ * whether to try once more. */
+int memory_retry(void);
 
 CUresult memory_export(CUdeviceptr pointer); /* before an IPC handle is made */
 void memory_pin(CUdeviceptr pointer);        /* after SYNC_MEMOPS was set */

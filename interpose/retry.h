@@ -6,11 +6,11 @@
 #include "interpose/memory.h"
 #include "interpose/real.h"
 
-/* Calls the real function again, once, if it failed while our cache held memory. */
+/* Calls the real function again, once, if it failed while our cache held memory. `tries` is 0. */
 #define RETRIED(result, call)                                                                      \
     do                                                                                             \
         (result) = (call);                                                                         \
-    while ((result) == CUDA_ERROR_OUT_OF_MEMORY && memory_retry((result), &tries))
+    while (__builtin_expect((result) == CUDA_ERROR_OUT_OF_MEMORY, 0) && !tries++ && memory_retry())
 
 /* An exported function that only needs the second try. */
 #define RETRY(name, parameters, arguments)                                                         \
