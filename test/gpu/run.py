@@ -21,6 +21,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
 import cases_programs  # noqa: E402
+import cases_reuse  # noqa: E402
 import cases_seeds  # noqa: E402
 import cases_work  # noqa: E402
 import kit  # noqa: E402
@@ -45,8 +46,10 @@ CASES = {
     "signal": cases_work.signals,
     "killed-training": cases_work.killed_training,
     "timing": cases_work.timing,
+    "facts": cases_reuse.facts,
+    "hunter": cases_reuse.hunter,
 }
-ALONE = {"timing"}  # nothing else may run meanwhile
+ALONE = {"timing", "facts", "hunter"}  # nothing else may run meanwhile
 
 
 def parse(arguments):
@@ -66,6 +69,13 @@ def parse(arguments):
     parser.add_argument("--work", nargs="+", default=["gptfix"], metavar="NAME",
                         help="its workloads (gptfix)")
     parser.add_argument("--repeat", type=int, default=3, help="rounds of `timing` (3)")
+    parser.add_argument("--seconds", type=int, default=20, help="of each run of `hunter` (20)")
+    parser.add_argument("--seed", type=int, default=1, help="of `hunter` (1)")
+    parser.add_argument("--styles", default="aba", help="of `hunter`, a run for each (aba)")
+    parser.add_argument("--modes", nargs="+", default=["async", "fence", "strict"], metavar="MODE",
+                        help="free_mode of `hunter`, `hang` (async fence strict)")
+    parser.add_argument("--unsafe", nargs="+", default=[], metavar="LIBRARY",
+                        help="with a planted bug, for `hunter` to find")
     parser.add_argument("--arch", default="sm_90", help="what nvcc compiles for (sm_90)")
     options = parser.parse_args(arguments)
     options.build = pathlib.Path(options.build).resolve()

@@ -1,0 +1,113 @@
+"""When is a freed block handed out again: facts about the driver, the corruption hunter, hangs."""
+
+import json
+import pathlib
+import subprocess
+
+from cases_programs import driver_library, nvcc
+from kit import HERE, find_cudart
+
+LANES = ("num_lane_joins", "num_lane_marks", "num_fences", "num_fence_waits", "fences", "fence_waits")
+
+
+def compile_cuda(kit, name, sources, *more):
+    """A program of nvcc, linked to the driver too; its path."""
+    program = kit.work / name
+    linked = []
+    for word in driver_library():
+        linked += [word] if word.startswith(("-L", "-l")) else ["-Xlinker", word.removeprefix("-Wl,")]
+    kit.build([nvcc(), "-O1", "-std=c++17", f"-arch={kit.options.arch}", *more, "-o", program,
+               *(HERE / source for source in sources), *linked])
+    return program
+
+
+def shared_cudart():
+    """Options of nvcc."""
+    folder = pathlib.Path(find_cudart()).parent
+    return ["-cudart", "shared", "-L", folder, "-Xlinker", f"-rpath={folder}"]
+
+
+def gpus():
+    """How many there are."""
+    try:
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30,
+                              check=False)
+    except OSError:
+        return 1
+    return max(1, done.stdout.count("GPU "))
+
+
+def facts(kit):
+    """What the rule leans on, and what its calls cost. Natively; nothing is compared."""
+    program = compile_cuda(kit, "facts", ["facts.cu", "facts_costs.cu", "facts_contexts.cu"])
+    run = kit.run([program], kit.native(), timeout=150)
+    for said in run.results():
+        if "fact" in said:
+            kit.note(said["fact"], said["says"])
+        else:
+            kit.check("facts", False, said)
+    kit.check("facts: all found", run.code == 0, f"exit code {run.code} {run.errors.strip()[-200:]}")
+
+
+def lane_figures(figures):
+    """What the report says of fences and lanes, under whatever name it has."""
+    totals = figures.totals
+    return " ".join(f"{name} {totals[name]}" for name in LANES if name in totals)
+
+
+def hunted(kit, what, program, environment, arguments, seconds, corrupted=False):
+    """One hunt: is nothing corrupted, nothing wrong, nothing hung? Or (planted) is something?"""
+    run = kit.run([program, "--seconds", seconds, *arguments], environment, timeout=seconds + 75)
+    said = run.results()[-1] if run.results() else None
+    if said is None:
+        kit.check(what, False, run.complaint())
+        return 0
+    shown = {name: said[name] for name in
+             ("reuses", "same", "switches", "corrupted", "early", "errors", "seconds")}
+    more = lane_figures(run.exit) if run.exit else ""
+    if said["first_error"] or said["hung"]:
+        more += f" {said['first_error']} {said['last']}"
+    sound = not (said["errors"] or said["hung"])
+    good = (said["corrupted"] > 0 if corrupted else run.code == 0 and not said["corrupted"]) and sound
+    kit.check(what, good, json.dumps(shown) + " " + more)
+    return said["reuses"]
+
+
+def planted(kit):
+    """Libraries with a bug in them, which a hunt must find."""
+    named = [pathlib.Path(path) for path in kit.options.unsafe]
+    found = [kit.options.build / "libcachalot_unsafe.so",
+             kit.options.build / "test/preload/libcachalot_unsafe.so"]
+    return named or [path for path in found if path.is_file()][:1]
+
+
+def hunter(kit):
+    """Corruption hunter in every mode and style; where a bug is planted it must find it."""
+    sources = ["hunter.cu", "hunter_worker.cu", "hunter_kernels.cu"]
+    programs = [compile_cuda(kit, "hunter", sources),
+                compile_cuda(kit, "hunter_per_thread", sources, "-default-stream", "per-thread",
+                             *shared_cudart())]
+    seconds, sees = kit.options.seconds, {"async": ["--host"], "strict": ["--host"]}
+    for program in programs:
+        for style in "ab":
+            hunted(kit, f"hunter, natively, {program.name}, style {style}", program, kit.native(),
+                   ["--style", style, "--host", "--reuses", 3000], 6)
+    for library in planted(kit):
+        for style in "ab":
+            environment = kit.front(kit.native())
+            environment["LD_PRELOAD"] = str(library.resolve())
+            hunted(kit, f"hunter, planted {library.name}, style {style}", programs[0], environment,
+                   ["--style", style, "--threads", 4], 8, corrupted=True)
+    for mode in kit.options.modes:
+        reuses = 0
+        for number, style in enumerate(kit.options.styles):
+            for devices in sorted({1, min(2, gpus())}):
+                threads = (8, 4, 1)[number % 3]
+                arguments = ["--style", style, "--threads", threads, "--devices", devices, "--seed",
+                             kit.options.seed + number, *sees.get(mode, ()),
+                             *(["--often", 3000, "--long-ns", 1000000] if mode == "strict" else [])]
+                program = programs[number % 2]
+                reuses += hunted(kit, f"hunter, {mode}, {program.name}, style {style}, {threads} "
+                                 f"threads, {devices} GPU", program,
+                                 kit.front(kit.native(), f"free_mode:{mode}"), arguments, seconds)
+        kit.note(f"hunter, {mode}: reuses", reuses)
