@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 
 from cases_programs import driver_library, nvcc
-from kit import HERE, find_cudart
+from kit import HERE, cuda_home, find_cudart
 
 LANES = ("num_lane_joins", "num_lane_marks", "num_fences", "num_fence_waits", "fences", "fence_waits")
 
@@ -111,3 +111,23 @@ def hunter(kit):
                                  f"threads, {devices} GPU", program,
                                  kit.front(kit.native(), f"free_mode:{mode}"), arguments, seconds)
         kit.note(f"hunter, {mode}: reuses", reuses)
+
+
+def hang(kit):
+    """Orders of frees, mallocs and a spinning kernel that end natively end in front too."""
+    program, noted = kit.work / "hang", kit.work / "orders"
+    include = f"-I{cuda_home() / 'include'}"
+    kit.build(["gcc", "-std=c17", "-D_GNU_SOURCE", "-O1", "-o", program, HERE / "hang.c",
+               HERE / "hang_orders.c", HERE / "hang_gpu.c", include, *driver_library(), "-lpthread"])
+    more = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}
+    native = kit.natively([program, "note", noted, kit.options.every], kit.native(**more), timeout=280)
+    (said,) = native.results()
+    kit.check("hang: orders natively", said["end"] > 0, json.dumps(said))
+    for mode in kit.options.modes:
+        run = kit.run([program, "check", noted, kit.options.every],
+                      kit.front(kit.native(**more), f"free_mode:{mode}"), timeout=200)
+        said = run.results()
+        figures = json.dumps(said[-1]) if said else run.complaint()
+        hung = " | ".join(line for line in run.lines if not line.startswith("{"))
+        more_figures = lane_figures(run.exit) if run.exit else ""
+        kit.check(f"hang: {mode}", run.code == 0, f"{figures} {hung[:600]} {more_figures}")

@@ -48,8 +48,9 @@ CASES = {
     "timing": cases_work.timing,
     "facts": cases_reuse.facts,
     "hunter": cases_reuse.hunter,
+    "hang": cases_reuse.hang,
 }
-ALONE = {"timing", "facts", "hunter"}  # nothing else may run meanwhile
+ALONE = {"timing", "facts", "hunter", "hang"}  # nothing else may run meanwhile
 
 
 def parse(arguments):
@@ -74,6 +75,7 @@ def parse(arguments):
     parser.add_argument("--styles", default="aba", help="of `hunter`, a run for each (aba)")
     parser.add_argument("--modes", nargs="+", default=["async", "fence", "strict"], metavar="MODE",
                         help="free_mode of `hunter`, `hang` (async fence strict)")
+    parser.add_argument("--every", type=int, default=4, help="N-th order only of `hang` (4)")
     parser.add_argument("--unsafe", nargs="+", default=[], metavar="LIBRARY",
                         help="with a planted bug, for `hunter` to find")
     parser.add_argument("--arch", default="sm_90", help="what nvcc compiles for (sm_90)")

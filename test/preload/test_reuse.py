@@ -80,6 +80,15 @@ def test_another_threads_free_while_a_kernel_spins_and_memory_is_short(place):
     assert (native.code, ours.code, ours.out, ours.err) == (0, 0, native.out, "")
 
 
+@pytest.mark.parametrize("mode", ["free_mode:fence", "free_mode:strict"])
+def test_orders_that_end_natively_end(place, tmp_path, mode):
+    """Frees, mallocs and a spinning kernel that the host or another stream feeds, in every order."""
+    native = place.native("hang", "note", tmp_path / "orders", 9, timeout=60)
+    assert native.code == 0 and '"hang_natively": 0,' in native.out
+    ours = place.run("hang", "check", tmp_path / "orders", 9, timeout=120, CACHALOT_CONF=mode)
+    assert (ours.code, ours.err) == (0, ""), ours.out
+
+
 def test_a_fence_that_cannot_be_recorded_loses_nothing(place):
     for failing in ("cuCtxRecordEvent:3", "cuCtxRecordEvent:1+:999", "cuEventCreate:1",
                     "cuEventCreate:2+", "cuEventQuery:1",
