@@ -1,11 +1,7 @@
-"""Real work natively and in front: training, graphs, CuPy, JAX, modes, a limit, signals, timing."""
+"""Real work natively and in front: training, graphs, CuPy, JAX, modes, a limit, signals."""
 
 import os
-import pathlib
-import re
 import signal
-import statistics
-import sys
 import time
 
 from cases_programs import harvest
@@ -181,38 +177,3 @@ def killed_training(kit):
               and after.report["kind"] == "harvest" and after.peak >= before.peak,
               f"{before.requests} requests seen before, {after.requests} harvested, "
               f"{mib(after.allocated)} live")
-
-
-MEDIAN = re.compile(r"median ([0-9.]+) ms")
-
-
-def step_ms(kit, command, environment):
-    run = kit.good(command, environment, timeout=150)
-    found = MEDIAN.search("\n".join(run.lines))
-    if not found:
-        raise Failed(f"no median in: {' '.join(run.lines)[-200:]}")
-    return float(found.group(1)), run
-
-
-def timing(kit):
-    """Step times of torch_work.py, three ways interleaved; ratios of their medians."""
-    path = kit.options.torch_work and os.path.abspath(kit.options.torch_work)
-    if not path or not pathlib.Path(path).is_file():
-        raise Skip("no torch_work.py: give --torch-work or CACHALOT_TORCH_WORK")
-    for name in kit.options.work:
-        command = [sys.executable, path, name]
-        ways = {"own cache": kit.native(), "no cache": kit.no_cache(), "no cache + us": kit.front()}
-        times = {way: [] for way in ways}
-        for _ in range(kit.options.repeat):
-            for way, environment in ways.items():
-                milliseconds, run = step_ms(kit, command, environment)
-                times[way].append(milliseconds)
-        median = {way: statistics.median(values) for way, values in times.items()}
-        for way, values in times.items():
-            kit.note(f"{name}: {way}", f"{median[way]:.2f} ms of "
-                     + " ".join(f"{value:.2f}" for value in values))
-        ours = median["no cache + us"]
-        kit.check(f"{name}: faster than no cache", ours < median["no cache"],
-                  f"{median['no cache'] / ours:.2f} times as fast")
-        kit.note(f"{name}: against PyTorch's own cache", f"{ours / median['own cache']:.3f} of its "
-                 f"time{summary(run)}")

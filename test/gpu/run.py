@@ -23,6 +23,7 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 import cases_programs  # noqa: E402
 import cases_reuse  # noqa: E402
 import cases_seeds  # noqa: E402
+import cases_timing  # noqa: E402
 import cases_work  # noqa: E402
 import kit  # noqa: E402
 
@@ -45,7 +46,7 @@ CASES = {
     "limit": cases_work.limit,
     "signal": cases_work.signals,
     "killed-training": cases_work.killed_training,
-    "timing": cases_work.timing,
+    "timing": cases_timing.timing,
     "facts": cases_reuse.facts,
     "hunter": cases_reuse.hunter,
     "hang": cases_reuse.hang,
@@ -68,8 +69,9 @@ def parse(arguments):
     parser.add_argument("--torch-work", default=os.environ.get("CACHALOT_TORCH_WORK"),
                         help="path of torch_work.py, for `timing` (CACHALOT_TORCH_WORK)")
     parser.add_argument("--work", nargs="+", default=["gptfix"], metavar="NAME",
-                        help="its workloads (gptfix)")
-    parser.add_argument("--repeat", type=int, default=3, help="rounds of `timing` (3)")
+                        help="workloads of it, or of torch_more.py: decode unet-train unet-sample lstm "
+                        "(gptfix)")
+    parser.add_argument("--repeat", type=int, default=3, help="rounds of `timing` (3); without any cache only the first")
     parser.add_argument("--seconds", type=int, default=20, help="of each run of `hunter` (20)")
     parser.add_argument("--seed", type=int, default=1, help="of `hunter` (1)")
     parser.add_argument("--styles", default="aba", help="of `hunter`, a run for each (aba)")
