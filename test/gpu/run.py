@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
+import cases_coverage  # noqa: E402
 import cases_programs  # noqa: E402
 import cases_reuse  # noqa: E402
 import cases_seeds  # noqa: E402
@@ -50,6 +51,7 @@ CASES = {
     "facts": cases_reuse.facts,
     "hunter": cases_reuse.hunter,
     "hang": cases_reuse.hang,
+    "coverage": cases_coverage.coverage,
 }
 ALONE = {"timing", "facts", "hunter", "hang"}  # nothing else may run meanwhile
 
