@@ -22,6 +22,7 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
 import cases_coverage  # noqa: E402
 import cases_programs  # noqa: E402
+import cases_rates  # noqa: E402
 import cases_reuse  # noqa: E402
 import cases_seeds  # noqa: E402
 import cases_timing  # noqa: E402
@@ -52,8 +53,10 @@ CASES = {
     "hunter": cases_reuse.hunter,
     "hang": cases_reuse.hang,
     "coverage": cases_coverage.coverage,
+    "launch-rate": cases_rates.launch_rate,
+    "streams16": cases_rates.streams16,
 }
-ALONE = {"timing", "facts", "hunter", "hang"}  # nothing else may run meanwhile
+ALONE = {"timing", "facts", "hunter", "hang", "launch-rate", "streams16"}  # nothing else may run meanwhile
 
 
 def parse(arguments):
