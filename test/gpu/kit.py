@@ -124,6 +124,8 @@ class Program:
         if line.startswith('{"point"'):
             own = json.loads(line)
             self.run.points[own.pop("point")] = own
+        elif line.startswith("point "):  # of the programs in test/workloads
+            self.run.points[line[6:]] = {}
         else:
             self.run.lines.append(line)
         return line
@@ -131,7 +133,7 @@ class Program:
     def next_point(self):
         """The name of the next point; None at the end of the program's output."""
         while (line := self.next_line()) is not None:
-            if line.startswith('{"point"'):
+            if line.startswith(('{"point"', "point ")):
                 return list(self.run.points)[-1]
         return None
 

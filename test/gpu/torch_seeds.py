@@ -1,4 +1,4 @@
-"""Published experiments 1 to 4 in PyTorch. usage: torch_seeds.py 1|2|2-held|3|3-one|4a|4b"""
+"""Published experiments 1 to 5 and 7 in PyTorch. usage: torch_seeds.py 1|2|2-held|3|3-one|4a|4b|5|7"""
 
 import gc
 import sys
@@ -104,6 +104,56 @@ def seed4b():
     say(served=served, tenant=tenant.numel())
 
 
+def vgg16():
+    """The network without torchvision: its formula."""
+    layers, depth = [], 3
+    for width in (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0):
+        layers += [torch.nn.Conv2d(depth, width, 3, padding=1, device="cuda"), torch.nn.ReLU(True)] \
+            if width else [torch.nn.MaxPool2d(2)]
+        depth = width or depth
+    layers.append(torch.nn.Flatten())
+    for before, after in ((512 * 7 * 7, 4096), (4096, 4096), (4096, 1000)):
+        layers += [torch.nn.Linear(before, after, device="cuda"), torch.nn.ReLU(True)]
+    return torch.nn.Sequential(*layers[:-1])
+
+
+def seed5():
+    """VGG16: parameters, activations, gradients, momentum."""
+    torch.nn.Linear(64, 64, device="cuda")(torch.ones(64, 64, device="cuda")).sum().backward()
+    gc.collect()
+    at("before")
+    net = vgg16()
+    at("parameters")
+    optimizer = torch.optim.SGD(net.parameters(), 1e-6, momentum=0.9)
+    x = torch.ones(1, 3, 224, 224, device="cuda")
+    at("image")
+    y = net(x)
+    at("forward")
+    y.sum().backward()
+    del y
+    at("backward")
+    optimizer.step()
+    at("momentum")
+    say(parameters=sum(p.numel() for p in net.parameters()), image=x.numel())
+
+
+def seed7():
+    """Growth that is not cache: what is kept stays when the cache is emptied."""
+    kept = []
+    at("before")
+    for number in range(1, 41):
+        scratch = room(8 * MIB)
+        kept.append(room(3000001))
+        if number % 5 == 0:
+            kept.append(room(4096))
+        del scratch
+        if number % 20 == 0:
+            torch.cuda.empty_cache()  # in front of us it is emptied from outside
+            at(f"{number} steps")
+    say(kept=len(kept))
+
+
 RUNS = {"1": seed1, "2": lambda: seed2(False), "2-held": lambda: seed2(True),
-        "3": lambda: seed3(False), "3-one": lambda: seed3(True), "4a": seed4a, "4b": seed4b}
+        "3": lambda: seed3(False), "3-one": lambda: seed3(True), "4a": seed4a, "4b": seed4b,
+        "5": seed5, "7": seed7}
 RUNS[sys.argv[1]]()
