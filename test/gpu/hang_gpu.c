@@ -5,7 +5,7 @@
 static CUfunction spin_kernel, feed_kernel, write_kernel;
 
 static const char ptx[] =
-    ".version 6.0\n.target sm_60\n.address_size 64\n"
+    ".version 6.3\n.target sm_75\n.address_size 64\n"
     ".visible .entry spin(.param .u64 flag, .param .u64 block)\n{\n"
     ".reg .u64 %f, %b; .reg .u32 %v; .reg .pred %p;\n"
     "ld.param.u64 %f, [flag]; ld.param.u64 %b, [block];\n"
