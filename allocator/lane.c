@@ -92,12 +92,13 @@ static struct allocator *allocator_of(const struct domain *domain, uint64_t cont
 }
 
 /* Records the mark of a dirty lane; the lock is dropped meanwhile. `dirty` goes first: a free from
- * here on is not covered. */
+ * here on is not covered. It is a new generation: whoever shares the lane comes through
+ * lane_submit once more, and there may not overtake. */
 static void mark(struct domain *domain, uint64_t word)
 {
     struct lane *lane = &domain->lane;
     struct allocator *a = allocator_of(domain, lane->context);
-    if (!change(lane, word, (word & ~(uint64_t)LANE_DIRTY) | LANE_MARKING))
+    if (!change(lane, word, lane_next(word, LANE_SINGLE) | LANE_EARLY | LANE_MARKING))
         return;
     stats_begin(a->stats);
     struct fence *fence = fence_mark(a);

@@ -108,7 +108,6 @@ void submit_thread_ends(void)
 
 int submit_put(enum submission_kind kind, CUstream stream, int per_thread)
 {
-    int in_order = 0;
     process_inside++;
     if (!submitter.submissions)
         thread_begins();
@@ -119,10 +118,16 @@ int submit_put(enum submission_kind kind, CUstream stream, int per_thread)
     if (process->lanes) {
         const struct lane_stream where = {submit_key(stream, per_thread), stream, per_thread};
         if (!submitter.lane || !lane_enter(process->lanes, submitter.lane, where.key))
-            in_order = lane_submit(process->domain, submitter.lane, &where);
+            submitter.in_order |= lane_submit(process->domain, submitter.lane, &where);
     }
     process_inside--;
-    return in_order;
+    return submitter.in_order;
+}
+
+void submit_was_in_order(void)
+{
+    if (!capture_active()) /* else it may be in a graph only */
+        submitter.in_order = 0;
 }
 
 static void note_host_work(const struct lane_stream *stream)

@@ -41,6 +41,7 @@ struct submitter {
     struct lane_thread *lane;
     stat_value *submissions; /* its row in the page; NULL: not begun */
     unsigned row;            /* 0: shared with others, or without a lane: the long way */
+    int in_order;            /* since the long way no launch of ours was put in order for certain */
 };
 extern _Thread_local struct submitter submitter;
 
@@ -50,7 +51,8 @@ void submit_to_host(CUstream stream, int per_thread);
 
 /* Before the driver's call: puts the work on the books of its lane, joining where it must.
  * `per_thread`: the function's 0 is the per-thread default stream. Returns 1 if this work must not
- * overtake what its stream had before, whatever its launch permits. */
+ * overtake what its stream had before, whatever its launch permits: until submit_was_in_order,
+ * since what is submitted may come to nothing (it fails, or is empty). */
 static inline __attribute__((always_inline)) int submit_begin(enum submission_kind kind,
                                                               CUstream stream, int per_thread)
 {
@@ -60,8 +62,9 @@ static inline __attribute__((always_inline)) int submit_begin(enum submission_ki
         !lane_enter(process->lanes, submitter.lane, submit_key(stream, per_thread)))
         return submit_put(kind, stream, per_thread);
     stat_count_alone(&submitter.submissions[kind]);
-    return 0;
+    return submitter.in_order;
 }
+void submit_was_in_order(void); /* a launch that was told so is on its stream */
 
 /* After the driver's call. `to_host`: the work writes memory that the host may look at, or runs on
  * the host: a later free waits for it, as natively. */
