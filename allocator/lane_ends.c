@@ -18,8 +18,12 @@ void lane_forget(struct allocator *a)
             fence_drop(a, lane->mark);
         lane->mark = lane->owed = NULL;
     }
-    if (lane->context != a->context)
+    if (lane->context != a->context) {
+        /* Its streams' handles may come back: they have joined nothing then. */
+        if ((load(lane) & LANE_MODE) == LANE_MANY)
+            atomic_store(&lane->state.word, lane_next(load(lane), LANE_MANY));
         return;
+    }
     lane_spoil(lane);
     lane->used = 2;
     if (!lane->mixed) {

@@ -237,6 +237,43 @@ static void a_free_while_the_mark_is_recorded_is_not_covered_by_it(void **state)
     assert_true(joins == 1 && joined_mark == 2);
 }
 
+/* The submission that cleared `dirty` may come to nothing: then another thread's may not overtake.
+ */
+static void a_mark_is_news_to_every_thread(void **state)
+{
+    (void)state;
+    struct lane_thread *other = lane_thread_begin(w.domain);
+    submit(L);
+    for (int i = 0; i < 2; i++) {
+        give(take(512));
+        assert_int_equal(submit(L), 1);
+        assert_int_equal(enter(other, L), 1);
+        lane_leave(other);
+        assert_int_equal(enter(other, L), -1);
+        lane_leave(other);
+    }
+    assert_true(marks() == 2);
+    lane_thread_end(w.domain, other);
+}
+
+/* It waits for nothing natively; its mark could be a wait for what comes later. */
+static void a_free_in_a_stream_takes_a_fence_that_may_be_waited_for_a_while(void **state)
+{
+    (void)state;
+    submit(L);
+    allocator_note_host_work(w.a);
+    uint64_t block = take(4 * MIB), fences = COUNTER(num_fences);
+    assert_int_equal(domain_free(w.domain, block, FREE_IN_STREAM), 0);
+    assert_true(COUNTER(num_fences) == fences + 1 && w.device.calls[FAKE_WAIT] == 0);
+    submit(L);
+    submit(K);
+    assert_true(marks() == 0 && joins == 0);
+    fake_advance(1000000);
+    w.device.stuck = 1;
+    take(4 * MIB);
+    w.device.stuck = 0;
+}
+
 static void captures_end_the_lane_and_keep_it_away(void **state)
 {
     (void)state;
@@ -286,6 +323,22 @@ static void another_context_joins_and_keeps_the_lane_away(void **state)
     pass_candidate();
     assert_true(mode() == LANE_MANY);
     assert_not_reused();
+}
+
+/* Its streams' handles may come back. */
+static void the_end_of_another_context_makes_its_streams_join_again(void **state)
+{
+    (void)state;
+    struct fake_device second;
+    fake_init(&second, UINT64_MAX);
+    struct allocator *other = world_add(&second, NULL);
+    contexts[K] = (uint64_t)(uintptr_t)&second;
+    submit(L);
+    assert_reused_at_once();
+    submit(K);
+    assert_true(joins == 1 && submit(K) == -1);
+    allocator_forget(other);
+    assert_true(submit(K) == 1 && joins == 2);
 }
 
 static void on_a_lane_of_another_context_a_free_takes_a_fence(void **state)
@@ -375,9 +428,12 @@ int main(void)
         LANE(two_streams_used_since_are_no_lane),
         LANE(nothing_is_restored_over_a_submission_in_flight),
         LANE(a_free_while_the_mark_is_recorded_is_not_covered_by_it),
+        LANE(a_mark_is_news_to_every_thread),
+        LANE(a_free_in_a_stream_takes_a_fence_that_may_be_waited_for_a_while),
         LANE(captures_end_the_lane_and_keep_it_away),
         LANE(a_stream_that_ends_leaves_its_lane),
         LANE(another_context_joins_and_keeps_the_lane_away),
+        LANE(the_end_of_another_context_makes_its_streams_join_again),
         LANE(on_a_lane_of_another_context_a_free_takes_a_fence),
         LANE(the_end_of_its_context_ends_the_lane),
         LANE(what_was_exported_goes_through_a_fence),
