@@ -26,10 +26,11 @@ struct allocator {
     } idle[STAT_POOLS];                   /* by what they are booked as */
     struct fence *pending, *pending_last; /* by number */
     struct fence *recording;
-    struct fence *spare;        /* with events to use again */
-    struct fence *host_work;    /* what a free must still wait for; on no list */
-    int host_work_unmarked;     /* it could not be marked: the next free waits for everything */
-    struct block_list deferred; /* freed during a capture: no fence yet */
+    struct fence *spare;         /* with events to use again */
+    struct fence *host_work;     /* what a free must still wait for; on no list */
+    uint64_t host_works;         /* marked so far */
+    uint64_t host_work_unmarked; /* not 0: it could not be marked, a free waits for everything */
+    struct block_list deferred;  /* freed during a capture: no fence yet */
     uint64_t idle_clock, fence_number, growing_bytes, mallocs, frees, poll_after;
     unsigned calls; /* into the device, under way now */
     int no_events;  /* the driver cannot mark a context: free as in strict mode */

@@ -41,27 +41,32 @@ struct fence *fence_mark(struct allocator *a)
 void fence_note_host_work(struct allocator *a)
 {
     int code;
+    uint64_t before = a->host_works;
     struct fence *fence = record_alone(a, &code);
-    if (a->forgotten) {
+    /* Of two recorded at the same time, none is known to be the newer one. */
+    int newest = fence && a->host_works == before;
+    if (!a->forgotten && !newest)
+        a->host_work_unmarked++;
+    if (a->forgotten || !newest) {
         if (fence)
             fence_drop(a, fence);
         return;
     }
-    a->host_work_unmarked |= !fence;
-    if (!fence)
-        return;
     if (a->host_work)
         fence_drop(a, a->host_work); /* the newer one covers it */
     a->host_work = fence;
+    a->host_works++;
 }
 
 int fence_wait_for_host_work(struct allocator *a)
 {
     int code = 0;
     struct fence *fence = a->host_work;
-    if (a->host_work_unmarked) {
-        a->host_work_unmarked = 0;
+    uint64_t unmarked = a->host_work_unmarked;
+    if (unmarked) {
         code = fence_synchronize(a);
+        if (a->host_work_unmarked == unmarked) /* else there is more since */
+            a->host_work_unmarked = 0;
     } else if (fence) {
         fence->users++;
         allocator_call(a);

@@ -413,6 +413,27 @@ static void host_work_is_waited_for_by_the_next_free(void **state)
     assert_true(w.device.calls[FAKE_SYNC] == 1);
 }
 
+static void note_meanwhile(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != FAKE_RECORD || !after)
+        return;
+    device->meanwhile = NULL;
+    allocator_note_host_work(w.a);
+}
+
+static void of_two_marks_of_host_work_at_once_neither_is_the_newer(void **state)
+{
+    (void)state;
+    submit(L);
+    uint64_t one = take(512), two = take(512);
+    w.device.meanwhile = note_meanwhile;
+    allocator_note_host_work(w.a);
+    give(one);
+    assert_true(w.device.calls[FAKE_SYNC] == 1);
+    give(two); /* the mark that was kept */
+    assert_true(w.device.calls[FAKE_SYNC] == 1 && w.device.calls[FAKE_WAIT] <= 1);
+}
+
 #define LANE(test) cmocka_unit_test_setup(test, setup)
 
 int main(void)
@@ -440,6 +461,7 @@ int main(void)
         LANE(a_mark_that_cannot_be_recorded_is_a_wait),
         LANE(without_a_record_for_the_thread_no_lane_comes_back),
         LANE(host_work_is_waited_for_by_the_next_free),
+        LANE(of_two_marks_of_host_work_at_once_neither_is_the_newer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
