@@ -1,0 +1,181 @@
+/* Lanes and what begins and ends beside the work: captures, streams, contexts, exports, threads;
+ * and what the host may see. */
+#include "lane_world.h"
+
+static void captures_end_the_lane_and_keep_it_away(void **state)
+{
+    (void)state;
+    submit(L);
+    assert_reused_at_once();
+    lane_capture_begins(w.domain);
+    assert_true(marks() == 1 && mode() == LANE_MANY);
+    capturing[K] = 1;
+    assert_int_equal(submit(K), 0);
+    assert_true(joins == 0);
+    submit(M);
+    assert_true(joins == 1);
+    pass_candidate();
+    assert_true(mode() == LANE_MANY);
+    capturing[K] = 0;
+    lane_capture_ended(w.domain);
+    pass_candidate();
+    assert_true(mode() == LANE_NONE);
+}
+
+static void a_stream_that_ends_leaves_its_lane(void **state)
+{
+    (void)state;
+    submit(L);
+    assert_reused_at_once();
+    lane_stream_ends(w.domain, K);
+    assert_true(mode() == LANE_SINGLE);
+    lane_stream_ends(w.domain, L);
+    assert_true(mode() == LANE_MANY && marks() == 1);
+    assert_int_equal(submit(L), 1); /* another stream now */
+    assert_true(joins == 1);
+    lane_stream_ends(w.domain, L);
+    submit(L);
+    assert_true(joins == 2);
+    pass_candidate();
+    assert_true(mode() == LANE_NONE);
+}
+
+static void another_context_joins_and_keeps_the_lane_away(void **state)
+{
+    (void)state;
+    contexts[K] = 77;
+    submit(L);
+    assert_reused_at_once();
+    submit(K);
+    assert_true(joins == 1);
+    pass_candidate();
+    assert_true(mode() == LANE_MANY);
+    assert_not_reused();
+}
+
+/* Its streams' handles may come back. */
+static void the_end_of_another_context_makes_its_streams_join_again(void **state)
+{
+    (void)state;
+    struct fake_device second;
+    fake_init(&second, UINT64_MAX);
+    struct allocator *other = world_add(&second, NULL);
+    contexts[K] = (uint64_t)(uintptr_t)&second;
+    submit(L);
+    assert_reused_at_once();
+    submit(K);
+    assert_true(joins == 1 && submit(K) == -1);
+    allocator_forget(other);
+    assert_true(submit(K) == 1 && joins == 2);
+}
+
+static void on_a_lane_of_another_context_a_free_takes_a_fence(void **state)
+{
+    (void)state;
+    contexts[K] = 77;
+    submit(K);
+    assert_not_reused();
+    submit(K);
+    assert_true(marks() == 0);
+}
+
+static void the_end_of_its_context_ends_the_lane(void **state)
+{
+    (void)state;
+    submit(L);
+    assert_reused_at_once();
+    submit(L);
+    allocator_forget(w.a);
+    assert_true(mode() == LANE_NONE && submit(K) == 1 && joins == 0);
+}
+
+static void what_was_exported_goes_through_a_fence(void **state)
+{
+    (void)state;
+    struct block_place place;
+    submit(L);
+    uint64_t block = take(4 * MIB);
+    assert_reused_at_once();
+    assert_int_equal(domain_mark(w.domain, block, BLOCK_EXPORTED, &place), 0);
+    assert_true(w.device.calls[FAKE_WAIT] == 1 && w.device.last_timeout == DEVICE_FOREVER);
+    uint64_t fences = COUNTER(num_fences);
+    give(block);
+    assert_true(COUNTER(num_fences) == fences + 1);
+}
+
+static void a_mark_that_cannot_be_recorded_is_a_wait(void **state)
+{
+    (void)state;
+    submit(L);
+    assert_reused_at_once();
+    w.device.code[FAKE_RECORD] = 999;
+    submit(K);
+    assert_true(w.device.calls[FAKE_SYNC] == 1 && joins == 0 && mode() == LANE_MANY);
+}
+
+static void without_a_record_for_the_thread_no_lane_comes_back(void **state)
+{
+    (void)state;
+    const struct lane_stream stream = {.key = L};
+    assert_int_equal(lane_submit(w.domain, NULL, &stream), 1);
+    submit(K);
+    pass_candidate();
+    assert_true(mode() == LANE_MANY);
+}
+
+/* A free waits for what the host may see, and only for that. */
+static void host_work_is_waited_for_by_the_next_free(void **state)
+{
+    (void)state;
+    submit(L);
+    uint64_t one = take(512), two = take(512);
+    allocator_note_host_work(w.a);
+    submit(L);
+    give(one);
+    assert_true(w.device.calls[FAKE_WAIT] == 1 && w.device.passed == 1);
+    give(two);
+    assert_true(w.device.calls[FAKE_WAIT] == 1);
+    w.device.code[FAKE_RECORD] = 900;
+    allocator_note_host_work(w.a);
+    give(take(512));
+    assert_true(w.device.calls[FAKE_SYNC] == 1);
+}
+
+static void note_meanwhile(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != FAKE_RECORD || !after)
+        return;
+    device->meanwhile = NULL;
+    allocator_note_host_work(w.a);
+}
+
+static void of_two_marks_of_host_work_at_once_neither_is_the_newer(void **state)
+{
+    (void)state;
+    submit(L);
+    uint64_t one = take(512), two = take(512);
+    w.device.meanwhile = note_meanwhile;
+    allocator_note_host_work(w.a);
+    give(one);
+    assert_true(w.device.calls[FAKE_SYNC] == 1);
+    give(two); /* the mark that was kept */
+    assert_true(w.device.calls[FAKE_SYNC] == 1 && w.device.calls[FAKE_WAIT] <= 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        LANE(captures_end_the_lane_and_keep_it_away),
+        LANE(a_stream_that_ends_leaves_its_lane),
+        LANE(another_context_joins_and_keeps_the_lane_away),
+        LANE(the_end_of_another_context_makes_its_streams_join_again),
+        LANE(on_a_lane_of_another_context_a_free_takes_a_fence),
+        LANE(the_end_of_its_context_ends_the_lane),
+        LANE(what_was_exported_goes_through_a_fence),
+        LANE(a_mark_that_cannot_be_recorded_is_a_wait),
+        LANE(without_a_record_for_the_thread_no_lane_comes_back),
+        LANE(host_work_is_waited_for_by_the_next_free),
+        LANE(of_two_marks_of_host_work_at_once_neither_is_the_newer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
