@@ -7,7 +7,8 @@ import subprocess
 from cases_programs import driver_library, nvcc
 from kit import HERE, cuda_home, find_cudart
 
-LANES = ("num_lane_joins", "num_lane_marks", "num_fences", "num_fence_waits", "fences", "fence_waits")
+LANES = ("num_lane_frees", "num_fence_frees", "num_wait_frees", "num_lane_marks", "num_lane_joins",
+         "num_lane_leaves", "num_fences", "num_fence_waits", "fence_wait_ns")
 
 
 def compile_cuda(kit, name, sources, *more):
@@ -50,9 +51,10 @@ def facts(kit):
 
 
 def lane_figures(figures):
-    """What the report says of fences and lanes, under whatever name it has."""
-    totals = figures.totals
-    return " ".join(f"{name} {totals[name]}" for name in LANES if name in totals)
+    """What the report says of lanes and fences."""
+    counters = [device["counters"] for device in figures.report["devices"]]
+    sums = {name: sum(row.get(name, 0) for row in counters) for name in LANES}
+    return " ".join(f"{name} {value}" for name, value in sums.items() if value)
 
 
 def hunted(kit, what, program, environment, arguments, seconds, corrupted=False):

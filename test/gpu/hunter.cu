@@ -88,7 +88,7 @@ static void change_phase(u64 &state)
     static const int alone[] = {LEGACY, SHARED_FREE, SHARED_BLOCKING, DEFAULT, PER_THREAD, FREE, BLOCKING};
     state = state * 6364136223846793005u + 1442695040888963407u;
     common.lane = common.want.threads == 1 ? alone[(state >> 33) % 7] : lanes[(state >> 33) % 4];
-    common.one_in = 4u << (state >> 50) % 10;
+    common.one_in = 8u << (state >> 50) % 10;
 }
 
 // A worker after the other: threads, and their per-thread streams, end with work under way.

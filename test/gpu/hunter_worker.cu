@@ -71,7 +71,7 @@ size_t worker::some_bytes()
 
 unsigned worker::some_ns(bool pointed)
 {
-    if (below(pointed ? 8 : common.want.often) == 0)
+    if (below(pointed ? (common.want.mostly_one ? 4 : 8) : common.want.often) == 0)
         return common.want.long_ns / 2 + below(common.want.long_ns);
     return below(2 * common.want.ns);
 }
@@ -226,12 +226,13 @@ void worker::pointed()
     doing = "pointed";
     size_t bytes = some_bytes();
     int lane = common.want.mostly_one ? common.lane.load() : some_stream();
+    int next = some_stream();
     block first = make(bytes);
-    use(first, lane, true);
+    use(first, lane, next != lane); // a lane that is not left is kept short, or it would never be seen idle
     end(first);
     block second = make(bytes);
     common.same.fetch_add(second.at == first.at, std::memory_order_relaxed);
-    use(second, some_stream(), false);
+    use(second, next, false);
     held.push_back(second);
     end_some(8);
 }

@@ -80,7 +80,7 @@ def test_another_threads_free_while_a_kernel_spins_and_memory_is_short(place):
     assert (native.code, ours.code, ours.out, ours.err) == (0, 0, native.out, "")
 
 
-@pytest.mark.parametrize("mode", ["free_mode:fence", "free_mode:strict"])
+@pytest.mark.parametrize("mode", ["free_mode:async", "free_mode:fence", "free_mode:strict"])
 def test_orders_that_end_natively_end(place, tmp_path, mode):
     """Frees, mallocs and a spinning kernel that the host or another stream feeds, in every order."""
     native = place.native("hang", "note", tmp_path / "orders", 9, timeout=60)
