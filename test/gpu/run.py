@@ -58,14 +58,15 @@ CASES = {
     "launch-rate": cases_rates.launch_rate,
     "streams16": cases_rates.streams16,
 }
-ALONE = {"timing", "facts", "hunter", "hang", "launch-rate", "streams16"}  # nothing else may run meanwhile
+LONG = {"facts", "hunter", "hang", "coverage", "launch-rate", "streams16"}  # only where they are named
+ALONE = {"timing", *LONG} - {"coverage"}  # nothing else may run meanwhile
 
 
 def parse(arguments):
     parser = argparse.ArgumentParser(
         description="Programs on a real GPU, natively and with us in front.",
         epilog="cases: " + " ".join(CASES))
-    parser.add_argument("cases", nargs="*", metavar="CASE", help="default: all")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="default: all but " + " ".join(sorted(LONG)))
     parser.add_argument("--build", type=pathlib.Path,
                         default=os.environ.get("CACHALOT_BUILD", kit.ROOT / "build"),
                         help="folder of libcachalot.so and cachalot-page (CACHALOT_BUILD)")
@@ -96,7 +97,8 @@ def parse(arguments):
     for name in ("libcachalot.so", "cachalot-page"):
         if not (options.build / name).is_file():
             parser.error(f"no {name} in {options.build}; set CACHALOT_BUILD")
-    options.cases = [name for name in options.cases or CASES if name not in options.without]
+    options.cases = [name for name in options.cases or CASES if name not in options.without
+                     and (options.cases or name not in LONG)]
     return options
 
 
