@@ -29,6 +29,11 @@
  * (test/gpu/RECORD.md): below it steps get slower, above it the cache gets fat. */
 #define SLACK_NS UINT64_C(300000)
 
+/* Sooner than that when a quarter as much as is in use waits for fences: many streams that free all
+ * the time would each grow the cache by what is under way. Natively each free waits. */
+#define FAT_PART 4
+#define FAT_LEAST (32 * MIB)
+
 struct fence *fence_make(struct allocator *a)
 {
     struct fence *fence = a->spare;
@@ -143,12 +148,20 @@ void fence_poll(struct allocator *a, int needed)
         ;
 }
 
+/* Is much of the memory neither in use nor reusable, but waiting for fences? */
+static int is_fat(const struct allocator *a)
+{
+    uint64_t allocated = stats_current_all(a->stats, STAT_allocated_bytes);
+    uint64_t pending = stats_current_all(a->stats, STAT_active_bytes) - allocated;
+    return pending > FAT_LEAST && pending > allocated / FAT_PART;
+}
+
 /* How long to wait for `fence` when `spent` of `budget` is gone. */
 static uint64_t patience(const struct allocator *a, const struct fence *fence, uint64_t spent,
                          uint64_t budget)
 {
     int own = fence->owner == a->ops->thread_id() && !fence->late;
-    int behind = a->ops->now_ns() - fence->recorded_ns >= SLACK_NS;
+    int behind = is_fat(a) || a->ops->now_ns() - fence->recorded_ns >= SLACK_NS;
     if (own && (behind || budget == DEVICE_FOREVER))
         return DEVICE_FOREVER;
     uint64_t limit = budget == DEVICE_FOREVER ? PRESSURE_WAIT_NS : budget;

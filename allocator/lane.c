@@ -235,10 +235,9 @@ int lane_submit(struct domain *domain, struct lane_thread *self, const struct la
         ;
     if (!self)
         lane->mixed = 1; /* a submission that nobody sees in flight */
-    if (self) {
-        self->note_word = load(lane) & ~(uint64_t)(LANE_DIRTY | LANE_MARKING);
-        self->note_key = stream->key;
-    }
+    if (self)
+        *lane_note(self, stream->key) = (struct lane_note){
+            .word = load(lane) & ~(uint64_t)(LANE_DIRTY | LANE_MARKING), .key = stream->key};
     pthread_mutex_unlock(&domain->lock);
     return 1;
 }

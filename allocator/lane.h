@@ -28,12 +28,21 @@ struct lane_ops {
     int (*barrier)(void); /* every thread's earlier stores are seen from here on: 0, or -1 */
 };
 
-/* One per thread that submits. */
+/* One per thread that submits. A note: this thread put that stream on the books under that word. */
+#define LANE_NOTES 8
 struct lane_thread {
-    _Atomic uint64_t epoch;       /* when the submission under way began; 0: none is */
-    uint64_t note_word, note_key; /* what this thread last put on the books, and under which word */
+    _Atomic uint64_t epoch; /* when the submission under way began; 0: none is */
+    struct lane_note {
+        uint64_t word, key;
+    } note[LANE_NOTES];
     struct lane_thread *next, *previous;
 };
+
+/* Where the note of a stream is, if there is one. */
+static inline struct lane_note *lane_note(struct lane_thread *self, uint64_t key)
+{
+    return &self->note[(key ^ key >> 8 ^ key >> 16) / 16 % LANE_NOTES];
+}
 
 struct lane_state {
     _Atomic uint64_t word, epoch;
@@ -62,7 +71,8 @@ static inline int lane_enter(const struct lane_state *state, struct lane_thread 
     atomic_store_explicit(&self->epoch, epoch, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
     uint64_t word = atomic_load_explicit(&state->word, memory_order_acquire);
-    return word == self->note_word && key == self->note_key;
+    const struct lane_note *note = lane_note(self, key);
+    return word == note->word && key == note->key;
 }
 
 static inline void lane_leave(struct lane_thread *self)

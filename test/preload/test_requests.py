@@ -6,6 +6,7 @@ import signal
 import time
 
 import pytest
+import sanitizer
 
 from conftest import BUILD, MIB, PROGRAMS, ROOT, SIM, Report, load
 
@@ -187,6 +188,7 @@ def test_run_refuses_bad_options(place, conf, wrong):
     assert place.reports() == []
 
 
+@sanitizer.unless_sanitized("scripts/try builds without one, and puts no run-time of it first")
 @pytest.mark.parametrize("output, name", [
     (None, "cachalot.allocate_130.*.json"), ("there/%e.json", "there/allocate_130.json")])
 def test_try_says_where_the_report_is(place, output, name):
