@@ -79,8 +79,11 @@ static const struct step *expand(struct exploration *exploration, struct space *
     for (int i = 0; i < steps->number; i++)
         if (steps->step[i].broken)
             return &steps->step[i];
+    uint64_t hashes[MOST_STEPS];
+    for (int i = 0; i < steps->number; i++)
+        hashes[i] = space_prepare(space, &steps->step[i].state);
     for (int i = 0; i < steps->number && exploration->complete; i++)
-        exploration->complete = space_add(space, &steps->step[i].state, index);
+        exploration->complete = space_add(space, &steps->step[i].state, hashes[i], index);
     return NULL;
 }
 
@@ -102,7 +105,7 @@ void explore(struct exploration *exploration, const struct config *config)
                 config->strict ? 0 : config->threads);
     steps.config = config;
     model_begin(&first, config);
-    exploration->complete = space_add(&space, &first, 0);
+    exploration->complete = space_add(&space, &first, space_prepare(&space, &first), 0);
     for (size_t i = 0; i < space.number && !broken && exploration->complete; i++) {
         space.expanded = i;
         broken = expand(exploration, &space, &steps, i);

@@ -18,6 +18,7 @@
     X(NOTE_KEPT, "core", "notes outlive their generation")                                             \
     X(NOTE_OF_DESTROYED, "destroys", "a stream's end does not make notes void")                        \
     X(EARLY_APART, "core", "early and dirty in a word of their own")                                   \
+    X(LEFT_BY_STORE, "core", "the lane is left by a store, over what a free has set meanwhile")        \
     X(RECORD_THEN_SEAL, "two-blocks", "a batch of frees is sealed after its fence was recorded")       \
     X(CANDIDATE_SHARED, "two-blocks", "a second fence begins `used` anew, the candidate stays the first")    \
     X(USED_RESET_LATE, "two-blocks", "`used` begins anew when the candidate is recorded, not when it is sealed") \

@@ -66,7 +66,7 @@ static void grow(struct space *space)
 void space_begin(struct space *space, size_t most, int fingerprints, int threads)
 {
     *space =
-        (struct space){.most = most, .room = fingerprints ? most / 4 : most, .threads = threads};
+        (struct space){.most = most, .room = fingerprints ? most / 8 : most, .threads = threads};
     space->states = reserve(space->room * sizeof(*space->states));
     if (!fingerprints)
         space->parents = reserve(space->room * sizeof(*space->parents));
@@ -106,11 +106,17 @@ static int seen(const struct space *space, const struct state *state, uint64_t h
     return 0;
 }
 
-int space_add(struct space *space, struct state *state, size_t parent)
+uint64_t space_prepare(const struct space *space, struct state *state)
 {
     int from[THREADS];
     space_canonical(space, state, from);
     uint64_t h = hash(state);
+    __builtin_prefetch(&space->table[h & (space->table_size - 1)]);
+    return h;
+}
+
+int space_add(struct space *space, const struct state *state, uint64_t h, size_t parent)
+{
     if (seen(space, state, h))
         return 1;
     if (space->number == space->most || space->number - space->expanded >= space->room)

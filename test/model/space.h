@@ -22,8 +22,11 @@ void space_end(struct space *space);
 size_t space_bytes(const struct space *space);
 const struct state *space_at(const struct space *space, size_t index);
 
+/* Makes the state canonical, returns its hash, and has memory get ready for it. */
+uint64_t space_prepare(const struct space *space, struct state *state);
+
 /* Returns 0 when there is no room for it. */
-int space_add(struct space *space, struct state *state, size_t parent);
+int space_add(struct space *space, const struct state *state, uint64_t h, size_t parent);
 
 /* Threads have the same programs: of the states that differ in their names alone, one stands for
  * all. from[i]: where the i-th thread of it was. */

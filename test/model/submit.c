@@ -42,6 +42,11 @@ static void in_single(struct step *step, const struct config *config, int t)
     } else if (same) {
         is_booked(thread);
         step->words = "is on the lane";
+    } else if (PLANTED(LEFT_BY_STORE)) {
+        s->lock = t + 1;
+        thread->after = s->bits;
+        thread->pc = SUBMIT_STORE;
+        step->words = "sees a clean lane";
     } else {
         if (config->stream_context[thread->stream] != s->context)
             s->mixed = 1;
@@ -133,6 +138,12 @@ void submit_steps(struct steps *steps, int t)
         break;
     case SUBMIT_LOCK:
         slow(steps, t);
+        break;
+    case SUBMIT_STORE:
+        step = step_to(steps, t, "stores MANY", SUBMIT_LOCK);
+        step->state.bits = thread->after;
+        step->state.threads[t].after = step->state.lock = 0;
+        lane_leave(&step->state, SEVERAL);
         break;
     case SUBMIT_JOIN:
         device_join(step_to(steps, t, "the stream waits for E", SUBMIT_JOINED), steps->config, t);
