@@ -20,6 +20,8 @@ static void on_the_lane(struct steps *steps, int t)
         s->threads[t].pc = FREE_FLAG;
         step->words = "loads the word: SINGLE";
     } else {
+        for (int u = 0; u < THREADS && !(s->bits & EARLY); u++)
+            s->threads[u].note = 0; /* made under another word */
         s->bits |= EARLY | DIRTY;
         is_reusable(step, t, "SINGLE, early and dirty: reusable");
     }

@@ -43,7 +43,7 @@ void lane_mark(struct step *step, int t, enum pc after)
         s->bits &= ~DIRTY;
     if (!PLANTED(NO_MARKING))
         s->bits |= MARKING;
-    for (int u = 0; u < THREADS; u++)
+    for (int u = 0; u < THREADS && !PLANTED(NOTE_OUTLIVES_MARK); u++)
         s->threads[u].note = 0;
     s->threads[t].pc = MARK_RECORD;
     s->threads[t].after = after;

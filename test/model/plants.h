@@ -36,6 +36,7 @@
     X(GONE_MARK_USED, "context-ends", "E of a destroyed context is used")                              \
     X(PROGRAMMATIC_KEPT, "programmatic", "a programmatic launch keeps its attribute on the slow path") \
     X(PROGRAMMATIC_BY_WORD, "programmatic", "a programmatic launch keeps its attribute on a clean lane, without a note") \
+    X(NOTE_OUTLIVES_MARK, "programmatic", "a mark leaves the word as it was before the free, and notes valid")\
     X(ASYNC_ON_LANE, "async-frees", "cuMemFreeAsync frees on the lane")                                \
     X(GIVEN_AT_ONCE, "gives", "a block is exported or unmapped without a wait for E")                  \
     X(EXPORTED_ON_LANE, "gives", "an exported block is freed on the lane")
