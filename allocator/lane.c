@@ -34,13 +34,16 @@
  * so when they are the first on it since a free, or since the lane was left: whatever comes through
  *    lane_submit is put in order. What follows it on its stream may overtake it, but nothing before
  *    it, and ordinary work waits for all (measured: test/gpu/RECORD.md).
- * 9. What another process may touch (exported blocks) goes through R0, and an export waits for the
+ * 9. Work that waits for a value (cuStreamWaitValue) is never a lane: a mark that stood for it
+ * could be joined by whoever is to write the value.
+ * 10. What another process may touch (exported blocks) goes through R0, and an export waits for the
  *    mark.
  *
- * Known limit. Thread A frees a block while work on L waits for what thread B will submit
- * elsewhere: natively A is held in its free until then. Here A goes on, and B's submission joins a
- * mark that stands for the waiting work: neither ends. Whether B holds memory that A freed (then it
- * must wait) or not (then it must not) cannot be seen from outside; free_mode:fence never joins.
+ * Known limit. Thread A frees a block while a kernel on L waits for what thread B will submit
+ * elsewhere (it spins, or is a collective of two ranks): natively A is held in its free until then.
+ * Here A goes on, and B's submission joins a mark that stands for the waiting kernel: neither ends.
+ * Whether B holds memory that A freed (then it must wait) or not (then it must not) cannot be seen
+ * from outside; free_mode:fence never joins.
  */
 #include "allocator/lane.h"
 

@@ -80,6 +80,10 @@ static inline void lane_leave(struct lane_thread *self)
     atomic_store_explicit(&self->epoch, 0, memory_order_release);
 }
 
+/* Between lane_submit and lane_leave, for work that waits until somebody writes a value: no lane
+ * while it may be outstanding, else who is to write might join what waits. */
+void lane_waits(struct domain *domain);
+
 /* Around each stream capture, process-wide: before the driver begins it, and after it ended. */
 void lane_capture_begins(struct domain *domain);
 void lane_capture_ended(struct domain *domain);

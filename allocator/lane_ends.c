@@ -98,6 +98,28 @@ void lane_capture_ended(struct domain *domain)
     pthread_mutex_unlock(&domain->lock);
 }
 
+/* What is outstanding counts as work of several streams until a fence sealed from here on passes.
+ */
+static void count_as_many(struct lane *lane)
+{
+    uint64_t word = load(lane);
+    if ((word & LANE_MODE) != LANE_MANY)
+        return;
+    lane->used = 2;
+    lane_spoil(lane);
+    atomic_store(&lane->state.word, lane_next(word, LANE_MANY));
+}
+
+void lane_waits(struct domain *domain)
+{
+    if (!domain->lane.ops)
+        return;
+    pthread_mutex_lock(&domain->lock);
+    lane_leave_for_good(domain);
+    count_as_many(&domain->lane);
+    pthread_mutex_unlock(&domain->lock);
+}
+
 void lane_stream_ends(struct domain *domain, uint64_t key)
 {
     struct lane *lane = &domain->lane;
@@ -107,11 +129,6 @@ void lane_stream_ends(struct domain *domain, uint64_t key)
     uint64_t word = lane_settled(domain);
     if ((word & LANE_MODE) == LANE_SINGLE && lane->key == key)
         lane_leave_for_good(domain);
-    word = load(lane);
-    if ((word & LANE_MODE) == LANE_MANY) {
-        lane->used = 2;
-        lane_spoil(lane);
-        atomic_store(&lane->state.word, lane_next(word, LANE_MANY));
-    }
+    count_as_many(lane);
     pthread_mutex_unlock(&domain->lock);
 }

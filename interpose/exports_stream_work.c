@@ -1,26 +1,31 @@
 /* Exported: work in a stream that is no kernel, copy or set. */
 #include "interpose/exports_submit.h"
 
-#define VALUE(name, type)                                                                          \
-    SUBMIT_TWINS(memory_operations, name,                                                          \
+#define VALUE(name, type, begun)                                                                   \
+    VALUE_TWIN(name, 0, type, begun)                                                               \
+    VALUE_TWIN(name##_ptsz, 1, type, begun)
+#define VALUE_TWIN(name, per_thread, type, begun)                                                  \
+    SUBMIT_BEGUN(memory_operations, name, per_thread, stream, begun, 0,                            \
                  (CUstream stream, CUdeviceptr address, type value, unsigned int flags),           \
                  (stream, address, value, flags))
-#define VALUE_BATCH(name)                                                                          \
-    SUBMIT_TWINS(memory_operations, name,                                                          \
+#define BATCH(name, per_thread)                                                                    \
+    SUBMIT_BEGUN(memory_operations, name, per_thread, stream, submit_waits(), 0,                   \
                  (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations,       \
                   unsigned int flags),                                                             \
                  (stream, count, operations, flags))
 
-VALUE(cuStreamWaitValue32, cuuint32_t)
-VALUE(cuStreamWaitValue32_v2, cuuint32_t)
-VALUE(cuStreamWaitValue64, cuuint64_t)
-VALUE(cuStreamWaitValue64_v2, cuuint64_t)
-VALUE(cuStreamWriteValue32, cuuint32_t)
-VALUE(cuStreamWriteValue32_v2, cuuint32_t)
-VALUE(cuStreamWriteValue64, cuuint64_t)
-VALUE(cuStreamWriteValue64_v2, cuuint64_t)
-VALUE_BATCH(cuStreamBatchMemOp)
-VALUE_BATCH(cuStreamBatchMemOp_v2)
+VALUE(cuStreamWaitValue32, cuuint32_t, submit_waits())
+VALUE(cuStreamWaitValue32_v2, cuuint32_t, submit_waits())
+VALUE(cuStreamWaitValue64, cuuint64_t, submit_waits())
+VALUE(cuStreamWaitValue64_v2, cuuint64_t, submit_waits())
+VALUE(cuStreamWriteValue32, cuuint32_t, (void)0)
+VALUE(cuStreamWriteValue32_v2, cuuint32_t, (void)0)
+VALUE(cuStreamWriteValue64, cuuint64_t, (void)0)
+VALUE(cuStreamWriteValue64_v2, cuuint64_t, (void)0)
+BATCH(cuStreamBatchMemOp, 0)
+BATCH(cuStreamBatchMemOp_ptsz, 1)
+BATCH(cuStreamBatchMemOp_v2, 0)
+BATCH(cuStreamBatchMemOp_v2_ptsz, 1)
 
 SUBMIT_TWINS(others, cuMemPrefetchAsync,
              (CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream stream),

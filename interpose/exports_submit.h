@@ -6,17 +6,20 @@
 #include "interpose/submit.h"
 
 /* The exported function `name`. `stream` and `to_host` are expressions of its parameters; to_host
- * is evaluated after the call. */
-#define SUBMIT_TO_HOST(kind, name, per_thread, stream, to_host, parameters, arguments)             \
+ * is evaluated after the call. `begun`: what is done after submit_begin. */
+#define SUBMIT_BEGUN(kind, name, per_thread, stream, begun, to_host, parameters, arguments)        \
     CUresult name parameters                                                                       \
     {                                                                                              \
         CUresult result;                                                                           \
         int tries = 0;                                                                             \
         submit_begin(SUBMISSION_##kind, stream, per_thread);                                       \
+        begun;                                                                                     \
         RETRIED(result, real()->name arguments);                                                   \
         submit_end(result, stream, per_thread, to_host);                                           \
         return result;                                                                             \
     }
+#define SUBMIT_TO_HOST(kind, name, per_thread, stream, to_host, parameters, arguments)             \
+    SUBMIT_BEGUN(kind, name, per_thread, stream, (void)0, to_host, parameters, arguments)
 #define SUBMIT(kind, name, per_thread, stream, parameters, arguments)                              \
     SUBMIT_TO_HOST(kind, name, per_thread, stream, 0, parameters, arguments)
 

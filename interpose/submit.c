@@ -146,6 +146,15 @@ void submit_to_host(CUstream stream, int per_thread)
         note_host_work(&(struct lane_stream){0, stream, per_thread});
 }
 
+void submit_waits(void)
+{
+    if (!process_serving())
+        return;
+    process_inside++;
+    lane_waits(process->domain);
+    process_inside--;
+}
+
 void submit_stream_ends(CUstream stream)
 {
     if (process_serving())

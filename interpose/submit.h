@@ -49,6 +49,9 @@ extern _Thread_local struct submitter submitter;
 int submit_put(enum submission_kind kind, CUstream stream, int per_thread);
 void submit_to_host(CUstream stream, int per_thread);
 
+/* After submit_begin of work that waits until somebody writes a value. */
+void submit_waits(void);
+
 /* Before the driver's call: puts the work on the books of its lane, joining where it must.
  * `per_thread`: the function's 0 is the per-thread default stream. Returns 1 if this work must not
  * overtake what its stream had before, whatever its launch permits: until submit_was_in_order,

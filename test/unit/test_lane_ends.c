@@ -40,6 +40,19 @@ static void a_stream_that_ends_leaves_its_lane(void **state)
     assert_true(mode() == LANE_NONE);
 }
 
+static void work_that_waits_for_a_value_is_no_lane(void **state)
+{
+    (void)state;
+    submit(L);
+    assert_reused_at_once();
+    submit(L);
+    lane_waits(w.domain);
+    assert_true(mode() == LANE_MANY && marks() == 1);
+    assert_not_reused();
+    pass_candidate();
+    assert_true(mode() == LANE_NONE);
+}
+
 static void another_context_joins_and_keeps_the_lane_away(void **state)
 {
     (void)state;
@@ -167,6 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         LANE(captures_end_the_lane_and_keep_it_away),
         LANE(a_stream_that_ends_leaves_its_lane),
+        LANE(work_that_waits_for_a_value_is_no_lane),
         LANE(another_context_joins_and_keeps_the_lane_away),
         LANE(the_end_of_another_context_makes_its_streams_join_again),
         LANE(on_a_lane_of_another_context_a_free_takes_a_fence),
