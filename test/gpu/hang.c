@@ -54,7 +54,7 @@ static void *watch(void *unused)
     for (;;) {
         usleep(20000);
         pthread_mutex_lock(&lock);
-        double late = deadline ? now() - deadline : -1;
+        double late = deadline > 0 ? now() - deadline : -1;
         if (late > 0 && !hung) {
             hung = 1;
             release(NULL);
@@ -158,8 +158,8 @@ static void settle(void)
 static void set_watch(double seconds)
 {
     pthread_mutex_lock(&lock);
-    deadline = seconds ? now() + seconds : 0;
-    if (seconds) /* left set at the end, for the order's result */
+    deadline = seconds > 0 ? now() + seconds : 0;
+    if (seconds > 0) /* left set at the end, for the order's result */
         hung = posted = finished = 0;
     pthread_mutex_unlock(&lock);
 }
