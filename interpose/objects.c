@@ -9,7 +9,8 @@
  *
  * What was found is remembered for each thread, as a claim that is checked each time: the caller is
  * in the same place, and where the definition was there is an object of a name that it wants, which
- * defines the function. So it does no harm when objects go and others take their place. */
+ * defines the function. So it does no harm when objects go and others take their place. A claim
+ * that rests on there being no other definition holds until anything is loaded or unloaded. */
 #include "interpose/objects.h"
 
 #include <dlfcn.h>
@@ -140,6 +141,8 @@ static int needs(const struct object *object, const char *soname)
     return 0;
 }
 
+enum choice { CHOSEN_NONE, CHOSEN_NAMED, CHOSEN_FIRST, CHOSEN_ONLY };
+
 /* One walk over all objects, in the order of loading. */
 struct search {
     const char *name;
@@ -151,8 +154,9 @@ struct search {
         void *function;
     } definer[MOST_DEFINERS];
     unsigned count;
-    void *function; /* what was chosen */
-    int named;      /* for the caller names its library */
+    void *function; /* what was chosen, and why */
+    enum choice choice;
+    uint64_t changes;
 };
 
 static int holds(const struct dl_phdr_info *info, uintptr_t address)
@@ -200,8 +204,10 @@ static void choose(struct search *search)
 {
     if (!search->count || search->count > MOST_DEFINERS)
         return;
-    if (search->before_us || search->count == 1)
+    if (search->before_us || search->count == 1) {
         search->function = search->definer[0].function;
+        search->choice = search->before_us ? CHOSEN_FIRST : CHOSEN_ONLY;
+    }
     struct tables tables = search->from.dynamic ? tables_of(&search->from) : (struct tables){0};
     for (const ElfW(Dyn) *entry = search->from.dynamic;
          tables.strings && !search->before_us && entry->d_tag != DT_NULL; entry++)
@@ -210,18 +216,25 @@ static void choose(struct search *search)
             if (!soname || strcmp(soname, tables.strings + entry->d_un.d_val))
                 continue;
             search->function = search->definer[i].function;
-            search->named = 1;
+            search->choice = CHOSEN_NAMED;
             return;
         }
+}
+
+/* How often objects came or went until now. */
+static int count_changes(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    *(uint64_t *)data = info->dlpi_adds + info->dlpi_subs;
+    return 1;
 }
 
 /* While a walk is under way nothing is unloaded: so the walk is made inside another. */
 static int walk(struct dl_phdr_info *info, size_t size, void *data)
 {
-    (void)info, (void)size;
     dl_iterate_phdr(visit, data);
     choose(data);
-    return 1;
+    return count_changes(info, size, &((struct search *)data)->changes);
 }
 
 static int (*find_object)(void *address, struct found *found);
@@ -241,7 +254,8 @@ static int object_at(const void *address, struct found *found)
 static _Thread_local struct claim {
     const void *map, *begin; /* of the caller's object; NULL: no claim */
     const void *function;    /* some function of the object found */
-    int named; /* the caller names that object; else it is before us, and never unloaded */
+    enum choice choice;      /* CHOSEN_FIRST: the caller is never unloaded */
+    uint64_t changes;
 } claims[REMEMBERED];
 static _Thread_local unsigned claimed;
 
@@ -249,12 +263,17 @@ static _Thread_local unsigned claimed;
 static void *recall(const struct claim *claim, const struct found *caller, const char *name)
 {
     struct found found;
+    uint64_t changes = claim->changes;
     if (!claim->map || !object_at(claim->function, &found))
+        return NULL;
+    if (claim->choice == CHOSEN_ONLY)
+        dl_iterate_phdr(count_changes, &changes);
+    if (changes != claim->changes)
         return NULL;
     const struct object object = {found.map->l_addr, found.map->l_ld};
     const struct object from = {caller->map->l_addr, caller->map->l_ld};
     const struct tables tables = tables_of(&object);
-    if (claim->named && (!tables.soname || !needs(&from, tables.soname)))
+    if (claim->choice == CHOSEN_NAMED && (!tables.soname || !needs(&from, tables.soname)))
         return NULL;
     return find(&object, &tables, name);
 }
@@ -279,10 +298,8 @@ void *objects_beside(const void *caller, const char *name)
         return function;
     struct search search = {.name = name, .caller = (uintptr_t)caller};
     dl_iterate_phdr(walk, &search);
-    if (claim) {
-        int keep = search.function && (search.named || search.before_us);
-        *claim =
-            (struct claim){keep ? object.map : NULL, object.begin, search.function, search.named};
-    }
+    if (claim)
+        *claim = (struct claim){search.function ? object.map : NULL, object.begin, search.function,
+                                search.choice, search.changes};
     return search.function;
 }

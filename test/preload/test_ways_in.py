@@ -92,9 +92,10 @@ def test_plugins_come_and_go(place, stays):
     place.same("load_plugins", *staying, "close", *turns, *turns)
 
 
-def test_a_plugin_whose_constructor_waits_for_a_thread(place):
+@pytest.mark.parametrize("plugin", ["plugin", "unlinked"])
+def test_a_plugin_whose_constructor_waits_for_a_thread(place, plugin):
     """Which holds the loader's lock: what the thread calls may not need it."""
-    report = place.report("load_in_thread", PROGRAMS / "libload_in_thread_plugin.so")
+    report = place.report("load_in_thread", PROGRAMS / f"libload_in_thread_{plugin}.so")
     check(report, 1, 1)
 
 
