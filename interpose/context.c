@@ -75,6 +75,8 @@ static struct context *make(CUcontext handle)
     context->primary = is_primary(handle, device);
     atomic_store(&context->suspended, 0);
     context->handle = handle;
+    if (context->primary)
+        atomic_store(&process->sole, context);
     return context;
 }
 
@@ -115,6 +117,7 @@ static void forget(struct context *context)
 {
     CUcontext handle = context->handle;
     atomic_fetch_add(&process->generation, 1);
+    atomic_store(&process->sole, NULL);
     if (context->allocator && allocator_forget(context->allocator))
         process_count(COVERAGE_context_losses);
     context->handle = NULL;

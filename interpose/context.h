@@ -8,6 +8,17 @@
  * driver. */
 struct context *context_current(void);
 
+/* The same for a thread whose cudart has bound itself: with one context in the process, a primary
+ * one, there is no other that its calls could mean, and the driver need not be asked. */
+static inline struct context *context_bound(void)
+{
+    struct context *sole = atomic_load_explicit(&process->sole, memory_order_acquire);
+    if (!sole || atomic_load_explicit(&process->several_contexts, memory_order_relaxed) ||
+        atomic_load_explicit(&sole->suspended, memory_order_relaxed))
+        return context_current();
+    return sole;
+}
+
 /* The context of this handle; NULL also if nothing was ever asked for in it. */
 struct context *context_with(CUcontext handle);
 

@@ -89,7 +89,7 @@ CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
 
 int memory_hit(CUdeviceptr *pointer, size_t bytes)
 {
-    struct context *context = context_current();
+    struct context *context = context_bound();
     uint64_t address;
     if (!context)
         return 0;

@@ -42,6 +42,7 @@ struct process {
     _Atomic uint64_t thread_rows;   /* bit i: a thread has row i of the page */
     _Atomic uintptr_t first_context;
     _Atomic int several_contexts;
+    struct context *_Atomic sole;     /* the only context, if it is a primary one */
     _Atomic uint64_t generation;      /* changes when a context goes */
     stat_value early[COVERAGE_KINDS]; /* counted before there is a page */
     _Atomic int captures, recordings; /* capture.c */

@@ -112,7 +112,7 @@ int submit_put(enum submission_kind kind, CUstream stream, int per_thread)
     if (!submitter.submissions)
         thread_begins();
     if (submitter.row)
-        stat_count_alone(&submitter.submissions[kind]);
+        stat_increase(&submitter.submissions[kind], 1);
     else
         atomic_fetch_add_explicit(&submitter.submissions[kind], 1, memory_order_relaxed);
     if (process->lanes) {

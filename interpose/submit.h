@@ -64,7 +64,7 @@ static inline __attribute__((always_inline)) int submit_begin(enum submission_ki
     if (!submitter.row ||
         !lane_enter(process->lanes, submitter.lane, submit_key(stream, per_thread)))
         return submit_put(kind, stream, per_thread);
-    stat_count_alone(&submitter.submissions[kind]);
+    stat_increase(&submitter.submissions[kind], 1);
     return submitter.in_order;
 }
 void submit_was_in_order(void); /* a launch that was told so is on its stream */

@@ -2,14 +2,10 @@
 #ifndef CACHALOT_STATS_STATS_LAYOUT_H
 #define CACHALOT_STATS_STATS_LAYOUT_H
 
-#include <stdatomic.h>
-#include <stdint.h>
-
 #include "stats/lists.h"
+#include "stats/stat_value.h"
 
 enum stat_pool { SMALL_POOL, LARGE_POOL, STAT_POOLS };
-
-typedef _Atomic uint64_t stat_value; /* the one typedef: an attribute, not a struct */
 
 /* One line of STAT_LIST: monotonic sums per pool; current is their difference. */
 struct pool_stat {

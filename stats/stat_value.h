@@ -1,0 +1,32 @@
+/* A number that one thread at a time changes and any may read: a relaxed atomic. */
+#ifndef CACHALOT_STATS_STAT_VALUE_H
+#define CACHALOT_STATS_STAT_VALUE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+typedef _Atomic uint64_t stat_value; /* the one typedef: an attribute, not a struct */
+
+static inline uint64_t stat_get(const stat_value *value)
+{
+    return atomic_load_explicit(value, memory_order_relaxed);
+}
+
+static inline void stat_set(stat_value *value, uint64_t to)
+{
+    atomic_store_explicit(value, to, memory_order_relaxed);
+}
+
+/* One writer at a time: no read-modify-write instruction is needed. */
+static inline void stat_increase(stat_value *value, uint64_t n)
+{
+    stat_set(value, stat_get(value) + n);
+}
+
+static inline void stat_raise_to(stat_value *peak, uint64_t n)
+{
+    if (n > stat_get(peak))
+        stat_set(peak, n);
+}
+
+#endif
