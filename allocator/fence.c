@@ -264,7 +264,9 @@ static int settle(struct allocator *a, struct fence *fence)
         fence_recorded(a, fence);
         return 0;
     }
-    if (code == DEVICE_DEFERRED || (fence->late && !lasting)) {
+    /* During captures frees pile up; when that is much, they wait as natively. */
+    int later = fence->late ? !lasting : code == DEVICE_DEFERRED && !is_fat(a);
+    if (later) {
         fence_unlink_recording(a, fence);
         append(&a->deferred, &fence->blocks);
         fence_drop(a, fence);

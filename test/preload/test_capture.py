@@ -15,10 +15,10 @@ def test_capture(place, mode, begin, end):
     requests = 7 + (mode == "relaxed")
     assert (report.totals["requests"], report.totals["frees"]) == (requests,
                                                                    3 + 2 * (mode == "relaxed"))
-    # 1 small, 3 blocks, and one (relaxed: two) while nothing freed could be had; after the
-    # capture all are hits.
-    assert report.totals["device_alloc"] == 5 + (mode == "relaxed")
-    assert report.totals["hits"] == 2
+    # 1 small, 3 blocks, and one while nothing freed could be had (relaxed: a second free was so much that it waited, and
+    # its block is had again); after the capture all are hits.
+    assert report.totals["device_alloc"] == 5
+    assert report.totals["hits"] == 2 + (mode == "relaxed")
     assert report.totals["active_bytes"] == report.totals["allocated_bytes"]
 
 

@@ -329,6 +329,24 @@ static void a_late_free_touches_nothing(void **state)
     assert_int_equal(try_give(block), ALLOCATOR_INVALID);
 }
 
+/* A program that captures without a pause would else hold all it ever freed. */
+static void frees_that_pile_up_during_captures_wait_as_natively(void **state)
+{
+    (void)state;
+    w.device.instant = 0;
+    w.device.code[FAKE_RECORD] = DEVICE_DEFERRED;
+    uint64_t block[3];
+    for (int i = 0; i < 3; i++)
+        block[i] = take(20 * MIB);
+    give(block[0]);
+    assert_int_equal(w.device.calls[FAKE_SYNC], 0);
+    give(block[1]);
+    assert_int_equal(w.device.calls[FAKE_SYNC], 1);
+    assert_true(CURRENT(active_bytes) == 20 * MIB && COUNTER(num_wait_frees) == 2);
+    give(block[2]);
+    assert_int_equal(w.device.calls[FAKE_SYNC], 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -352,6 +370,7 @@ int main(void)
         RULE(a_query_shows_that_the_context_is_broken),
         RULE(a_mark_that_fails_alone_is_a_wait),
         RULE(a_late_free_touches_nothing),
+        RULE(frees_that_pile_up_during_captures_wait_as_natively),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
