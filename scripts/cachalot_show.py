@@ -143,6 +143,10 @@ def counters(device):
                  ("Hits", count("num_hits") + ratio),
                  ("Driver allocations", count("num_device_alloc")),
                  ("Driver frees", count("num_device_free")),
+                 ("Reusable at once", count("num_lane_frees")),
+                 ("Behind fences", f"{count('num_fence_frees')}, after waits: {count('num_wait_frees')}"),
+                 ("Lane marks", f"{count('num_lane_marks')}, joins: {count('num_lane_joins')}"),
+                 ("Lane left", f"{count('num_lane_leaves')} times"),
                  ("Fences", count("num_fences")),
                  ("Waits for fences", f"{count('num_fence_waits')}, "
                                       f"{'-' if wait is None else format(wait / 1e6, '.1f')} ms"))
