@@ -120,13 +120,24 @@ int capture_is_on(CUstream stream, int per_thread)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-void capture_after_end(CUstream stream, int per_thread, int gone)
+void capture_after_end(CUstream stream, int per_thread)
 {
-    if (!capture_active())
-        return;
-    if (!gone && capture_is_on(stream, per_thread))
+    if (!capture_active() || capture_is_on(stream, per_thread))
         return; /* called on the wrong stream or thread: it goes on */
     if (remove_capture(key_of(stream, per_thread)))
+        captures_less_one();
+}
+
+/* Off the list before: the handle may be another thread's stream, and capturing, before the
+ * driver's call has come back. It counts until then. */
+int capture_before_destroy(CUstream stream)
+{
+    return capture_active() && remove_capture(key_of(stream, 0));
+}
+
+void capture_after_destroy(CUstream stream, int was, CUresult result)
+{
+    if (was && (result == CUDA_SUCCESS || !add_capture(key_of(stream, 0))))
         captures_less_one();
 }
 

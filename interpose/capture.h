@@ -10,9 +10,13 @@
 void capture_before_begin(void);
 void capture_after_begin(CUstream stream, int per_thread, CUresult result);
 
-/* After the driver's call that may have ended the capture that began on `stream`; `gone`: the
- * stream is no more. */
-void capture_after_end(CUstream stream, int per_thread, int gone);
+/* After the driver's call that may have ended the capture that began on `stream`. */
+void capture_after_end(CUstream stream, int per_thread);
+
+/* Around the driver's call that destroys `stream`, and with it a capture that began there: `was` is
+ * what the first returned. */
+int capture_before_destroy(CUstream stream);
+void capture_after_destroy(CUstream stream, int was, CUresult result);
 
 /* The captures of a context that is gone ended with it. */
 void capture_forget_context(CUcontext context);

@@ -140,7 +140,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
     CUresult result = real()->cuStreamEndCapture(stream, graph);
     if (process_serving())
-        capture_after_end(stream, 0, 0);
+        capture_after_end(stream, 0);
     return result;
 }
 
@@ -148,17 +148,18 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 {
     CUresult result = real()->cuStreamEndCapture_ptsz(stream, graph);
     if (process_serving())
-        capture_after_end(stream, 1, 0);
+        capture_after_end(stream, 1);
     return result;
 }
 
 static CUresult destroy_stream(CUresult (*call)(CUstream), CUstream stream)
 {
-    if (process_serving())
-        submit_stream_ends(stream);
+    if (!process_serving())
+        return call(stream);
+    submit_stream_ends(stream);
+    int capturing = capture_before_destroy(stream);
     CUresult result = call(stream);
-    if (process_serving() && result == CUDA_SUCCESS)
-        capture_after_end(stream, 0, 1);
+    capture_after_destroy(stream, capturing, result);
     return result;
 }
 
