@@ -239,8 +239,10 @@ int lane_submit(struct domain *domain, struct lane_thread *self, const struct la
     if (!self)
         lane->mixed = 1; /* a submission that nobody sees in flight */
     if (self)
-        *lane_note(self, stream->key) = (struct lane_note){
-            .word = load(lane) & ~(uint64_t)(LANE_DIRTY | LANE_MARKING), .key = stream->key};
+        *lane_note(self, stream->key) =
+            (struct lane_note){.word = load(lane) & ~(uint64_t)(LANE_DIRTY | LANE_MARKING),
+                               .key = stream->key,
+                               .in_order = 1};
     pthread_mutex_unlock(&domain->lock);
     return 1;
 }

@@ -7,6 +7,7 @@
 #define CACHALOT_ALLOCATOR_LANE_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct domain;
@@ -28,12 +29,15 @@ struct lane_ops {
     int (*barrier)(void); /* every thread's earlier stores are seen from here on: 0, or -1 */
 };
 
-/* One per thread that submits. A note: this thread put that stream on the books under that word. */
+/* One per thread that submits. A note: this thread put that stream on the books under that word.
+ * `in_order`: and nothing of its own is surely on the stream since, so a launch must not overtake.
+ */
 #define LANE_NOTES 8
 struct lane_thread {
     _Atomic uint64_t epoch; /* when the submission under way began; 0: none is */
     struct lane_note {
         uint64_t word, key;
+        int in_order;
     } note[LANE_NOTES];
     struct lane_thread *next, *previous;
 };
@@ -62,17 +66,18 @@ void lane_thread_end(struct domain *domain, struct lane_thread *self);
  * still uses: it must not overtake that. */
 int lane_submit(struct domain *domain, struct lane_thread *self, const struct lane_stream *stream);
 
-/* Is this submission on the books already? If not, lane_submit must be called. Either way
- * lane_leave follows the driver's call. No fence is needed between the store and the load: who
+/* The note of a submission that is on the books already. NULL: lane_submit must be called. Either
+ * way lane_leave follows the driver's call. No fence is needed between the store and the load: who
  * reads the epochs has made every thread pass a barrier first. */
-static inline int lane_enter(const struct lane_state *state, struct lane_thread *self, uint64_t key)
+static inline struct lane_note *lane_enter(const struct lane_state *state, struct lane_thread *self,
+                                           uint64_t key)
 {
     uint64_t epoch = atomic_load_explicit(&state->epoch, memory_order_acquire);
     atomic_store_explicit(&self->epoch, epoch, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
     uint64_t word = atomic_load_explicit(&state->word, memory_order_acquire);
-    const struct lane_note *note = lane_note(self, key);
-    return word == note->word && key == note->key;
+    struct lane_note *note = lane_note(self, key);
+    return word == note->word && key == note->key ? note : NULL;
 }
 
 static inline void lane_leave(struct lane_thread *self)

@@ -61,7 +61,7 @@ static CUresult launch(launch_ex *call, int per_thread, const CUlaunchConfig *co
     changed.attrs = attributes;
     RETRIED(result, call(copied ? &changed : config, function, parameters, extra));
     if (in_order && result == CUDA_SUCCESS)
-        submit_was_in_order();
+        submit_was_in_order(config->hStream, per_thread);
     submit_end(result, config->hStream, per_thread, 0);
     return result;
 }

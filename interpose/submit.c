@@ -108,6 +108,7 @@ void submit_thread_ends(void)
 
 int submit_put(enum submission_kind kind, CUstream stream, int per_thread)
 {
+    int in_order = 0;
     process_inside++;
     if (!submitter.submissions)
         thread_begins();
@@ -117,17 +118,23 @@ int submit_put(enum submission_kind kind, CUstream stream, int per_thread)
         atomic_fetch_add_explicit(&submitter.submissions[kind], 1, memory_order_relaxed);
     if (process->lanes) {
         const struct lane_stream where = {submit_key(stream, per_thread), stream, per_thread};
-        if (!submitter.lane || !lane_enter(process->lanes, submitter.lane, where.key))
-            submitter.in_order |= lane_submit(process->domain, submitter.lane, &where);
+        const struct lane_note *note = NULL;
+        if (submitter.lane)
+            note = lane_enter(process->lanes, submitter.lane, where.key);
+        in_order = note ? note->in_order : lane_submit(process->domain, submitter.lane, &where);
     }
     process_inside--;
-    return submitter.in_order;
+    return in_order;
 }
 
-void submit_was_in_order(void)
+void submit_was_in_order(CUstream stream, int per_thread)
 {
-    if (!capture_active()) /* else it may be in a graph only */
-        submitter.in_order = 0;
+    uint64_t key = submit_key(stream, per_thread);
+    if (capture_active() || !submitter.lane) /* it may be in a graph only */
+        return;
+    struct lane_note *note = lane_note(submitter.lane, key);
+    if (note->key == key)
+        note->in_order = 0;
 }
 
 static void note_host_work(const struct lane_stream *stream)

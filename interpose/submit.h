@@ -41,7 +41,6 @@ struct submitter {
     struct lane_thread *lane;
     stat_value *submissions; /* its row in the page; NULL: not begun */
     unsigned row;            /* 0: shared with others, or without a lane: the long way */
-    int in_order;            /* since the long way no launch of ours was put in order for certain */
 };
 extern _Thread_local struct submitter submitter;
 
@@ -61,13 +60,17 @@ static inline __attribute__((always_inline)) int submit_begin(enum submission_ki
 {
     if (!process_serving())
         return 0;
-    if (!submitter.row ||
-        !lane_enter(process->lanes, submitter.lane, submit_key(stream, per_thread)))
+    const struct lane_note *note = NULL;
+    if (submitter.row)
+        note = lane_enter(process->lanes, submitter.lane, submit_key(stream, per_thread));
+    if (!note)
         return submit_put(kind, stream, per_thread);
     stat_increase(&submitter.submissions[kind], 1);
-    return submitter.in_order;
+    return note->in_order;
 }
-void submit_was_in_order(void); /* a launch that was told so is on its stream */
+
+/* A launch that was told so is on its stream. */
+void submit_was_in_order(CUstream stream, int per_thread);
 
 /* After the driver's call. `to_host`: the work writes memory that the host may look at, or runs on
  * the host: a later free waits for it, as natively. */
