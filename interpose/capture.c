@@ -3,9 +3,9 @@
 #include <sched.h>
 #include <time.h>
 
+#include "interpose/driver.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
-#include "interpose/submit.h"
 #include "interpose/thread.h"
 
 struct capture {
@@ -13,9 +13,14 @@ struct capture {
     CUcontext context;
 };
 
+#define THREAD_KEYS ((uint64_t)1 << 62) /* beyond any address */
+
+/* A thread captures on its own default stream in one context at a time. */
 static uint64_t key_of(CUstream stream, int per_thread)
 {
-    return submit_key(stream, per_thread);
+    if (stream == CU_STREAM_PER_THREAD || (per_thread && !stream))
+        return THREAD_KEYS | driver_ops.thread_id();
+    return (uint64_t)(uintptr_t)stream;
 }
 
 int capture_active(void)
