@@ -46,7 +46,7 @@ def test_captures_while_threads_allocate(place, local, way):
 
 
 def test_captures_while_the_cache_is_emptied_from_outside(place):
-    process = place.start("capture_race", 20000, 0)
+    process = place.start("capture_race", 60000, 0)
     assert process.stdout.readline() == "running\n"
     end, asked = time.monotonic() + 3, 0
     while process.poll() is None and time.monotonic() < end:
