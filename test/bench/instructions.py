@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Instructions per hit, counted by callgrind on the simulated device, against what instructions.json records.
+
+Counted is what runs in libcachalot.so and in the libc functions that it calls; the difference of two counts of
+operations, so that the program's start cancels. Fails when an operation grew by more than 10 %.
+--record writes the figures of this build into instructions.json."""
+
+import argparse
+import json
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from kit import BUILD, HERE, Failed, environment
+
+RECORD = HERE / "instructions.json"
+FEW, MANY = 1000, 3000
+MOST = 0.10
+LIMIT = 300  # per pair through the hook of a shared cudart
+OPERATIONS = {
+    "small": "cudaMalloc + cudaFree, 4 KiB",
+    "large": "cudaMalloc + cudaFree, 20 MiB",
+    "driver": "cuMemAlloc + cuMemFree, 4 KiB (as from a static cudart)",
+    "set": "cuMemsetD8Async",
+    "launch": "cuLaunchKernel",
+}
+NOT_OURS = re.compile(r"/lib(cuda|cudart)\.so|/instructions$")
+
+
+def ours(lines):
+    """Instructions in libcachalot.so, and in what it calls outside of CUDA, of a callgrind file."""
+    total, own, callee, expect = 0, False, "", False
+    for line in lines:
+        line = line.rstrip("\n")
+        if line.startswith("ob="):
+            own = "/libcachalot" in line
+        elif line.startswith("cob="):
+            callee = line[4:]
+        elif line.startswith("calls="):
+            expect = True
+        elif line[:1].isdigit():
+            counts = own and not (expect and ("/libcachalot" in callee or not callee or NOT_OURS.search(callee)))
+            total += int((line.split() + ["0"])[1]) if counts else 0  # a cost of 0 may be left out
+            if expect:
+                expect, callee = False, ""
+    return total
+
+
+def count(what, times, library):
+    with tempfile.NamedTemporaryFile("r", prefix="cachalot-") as out:
+        done = subprocess.run(
+            ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out.name}", "--compress-strings=no",
+             "--compress-pos=no", str(BUILD / "test/bench/instructions"), what, str(times)],
+            env=environment(library, capacity="1G"), capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode:
+            raise Failed(f"{what}: exit code {done.returncode}: {done.stderr[-300:]}")
+        return ours(out)
+
+
+def measure(library):
+    return {what: round((count(what, MANY, library) - count(what, FEW, library)) / (MANY - FEW), 1)
+            for what in OPERATIONS}
+
+
+def compiler():
+    for line in subprocess.run(["readelf", "-p", ".comment", str(BUILD / "libcachalot.so")],
+                               capture_output=True, text=True, check=False).stdout.splitlines():
+        if "]" in line:
+            return line.split("]", 1)[1].strip()
+    return "unknown"
+
+
+def judge(found, recorded):
+    """(line, good) for each operation."""
+    for what, now in found.items():
+        was = recorded["instructions"].get(what)
+        said = f"{OPERATIONS[what]}: {now:g} instructions, recorded {was}"
+        if was is None:
+            yield f"{said}; record it: test/bench/instructions.py --record", False
+            continue
+        change = now / was - 1
+        if change < -MOST:
+            said += f"; {-change:.0%} fewer: please record, test/bench/instructions.py --record"
+        elif change > MOST:
+            said += f"; {change:.0%} more, at most {MOST:.0%} are allowed"
+        if what == "small" and now > LIMIT:
+            said += f" (goal: {LIMIT})"
+        yield said, change <= MOST
+
+
+def reason_to_skip(options):
+    if platform.machine() != "x86_64":
+        return "the recorded figures are for x86-64"
+    if options.buildtype != "release":
+        return f"this is a {options.buildtype} build"
+    if not shutil.which("valgrind"):
+        return "no valgrind"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", action="store_true", help="write what this build needs into instructions.json")
+    parser.add_argument("--buildtype", default="release")
+    parser.add_argument("--library", default=BUILD / "libcachalot.so")
+    options = parser.parse_args()
+    if reason := reason_to_skip(options):
+        print(f"1..0 # SKIP {reason}")
+        return 0
+    found = measure(options.library)
+    if options.record:
+        new = {"compiler": compiler(), "instructions": found}
+        RECORD.write_text(json.dumps(new, indent=2) + "\n")
+        print(RECORD.read_text(), end="")
+        return 0
+    recorded = json.loads(RECORD.read_text())
+    print(f"1..{len(found)}\n# recorded with {recorded['compiler']}; this is {compiler()}")
+    bad = 0
+    for number, (line, good) in enumerate(judge(found, recorded), 1):
+        print(f"{'ok' if good else 'not ok'} {number} - {line}")
+        bad |= not good
+    return bad
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""What the benchmark and the gate share: where things lie, and the environment of a measured program."""
+
+import ctypes
+import json
+import os
+import pathlib
+import subprocess
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
+OURS = ("CACHALOT_", "PYTORCH_", "LD_PRELOAD")
+ADDR_NO_RANDOMIZE = 0x0040000
+
+
+class Failed(Exception):
+    """A program did not do what it should."""
+
+
+def environment(library=None, simulated=True, capacity="64G"):
+    """For a program with `library` in front, or nothing."""
+    found = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    if simulated:
+        found["LD_LIBRARY_PATH"] = str(BUILD / "test/sim")
+        found["CACHALOT_SIM_CAPACITY"] = capacity
+    if library:
+        found["LD_PRELOAD"] = str(library)
+        found["CACHALOT_OUTPUT"] = "/dev/null"
+    return found
+
+
+def fixed_addresses():
+    """In the child: the same addresses in every run, where that is allowed."""
+    ctypes.CDLL(None).personality(ADDR_NO_RANDOMIZE)
+
+
+def run(command, env, timeout=300, **more):
+    """The lines of JSON that a program prints."""
+    done = subprocess.run([str(word) for word in command], env=env, capture_output=True, text=True,
+                          timeout=timeout, check=False, **more)
+    if done.returncode:
+        raise Failed(f"{' '.join(map(str, command[:4]))}: exit code {done.returncode}: {done.stderr[-300:].strip()}")
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
