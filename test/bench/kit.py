@@ -5,11 +5,13 @@ import json
 import os
 import pathlib
 import subprocess
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
 OURS = ("CACHALOT_", "PYTORCH_", "LD_PRELOAD")
+PAGES = tempfile.TemporaryDirectory(prefix="cachalot-bench-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
 ADDR_NO_RANDOMIZE = 0x0040000
 
 
@@ -26,6 +28,7 @@ def environment(library=None, simulated=True, capacity="64G"):
     if library:
         found["LD_PRELOAD"] = str(library)
         found["CACHALOT_OUTPUT"] = "/dev/null"
+        found["CACHALOT_PAGE_DIR"] = PAGES.name  # none of the pages that others left
     return found
 
 
