@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define FAILURES_MAX 64
 
@@ -25,6 +26,8 @@ static struct failure failures[FAILURES_MAX];
 static int failure_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_int initialised;
+static unsigned delays[CALL_COUNT]; /* one call in so many is held up; 0: none */
+static _Thread_local enum sim_call current;
 
 static int call_by_name(const char *name, size_t length)
 {
@@ -67,9 +70,35 @@ static void failures_read(void)
     }
 }
 
+static void delays_read(void)
+{
+    const char *text = config()->delay;
+    int plain = text && *text >= '0' && *text <= '9';
+    unsigned all = plain ? (unsigned)strtoul(text, NULL, 10) : 0;
+    for (int call = 0; call < CALL_COUNT; call++)
+        delays[call] = all;
+    while (text && *text && !plain) {
+        size_t length = strcspn(text, ":");
+        int call = call_by_name(text, length);
+        if (call < 0 || text[length] != ':') {
+            fprintf(stderr, "cachalot-sim: CACHALOT_SIM_DELAY=%s is not N or FUNCTION:N[,...]\n",
+                    config()->delay);
+            abort();
+        }
+        delays[call] = (unsigned)strtoul(text + length + 1, (char **)&text, 10);
+        text += *text == ',';
+    }
+}
+
+static void environment_read(void)
+{
+    failures_read();
+    delays_read();
+}
+
 CUresult call_begin_early(enum sim_call call)
 {
-    pthread_once(&once, failures_read);
+    pthread_once(&once, environment_read);
     unsigned long long number = atomic_fetch_add(&counts[call], 1) + 1;
     if (sim_symbols[call].since > config()->driver)
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -81,6 +110,20 @@ CUresult call_begin_early(enum sim_call call)
     return CUDA_SUCCESS;
 }
 
+/* Holds up some calls, so that threads meet in ways that are rare. */
+static void call_delay(enum sim_call call)
+{
+    static _Thread_local uint64_t random;
+    if (!delays[call])
+        return;
+    if (!random)
+        random = (uint64_t)(uintptr_t)&random;
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    uint64_t drawn = random >> 33;
+    if (drawn % delays[call] == 0)
+        nanosleep(&(struct timespec){.tv_nsec = (long)(drawn / delays[call] % 150000)}, NULL);
+}
+
 CUresult call_begin(enum sim_call call, int per_thread)
 {
     CUresult result = call_begin_early(call);
@@ -89,6 +132,8 @@ CUresult call_begin(enum sim_call call, int per_thread)
     if (!atomic_load(&initialised) || engine_forked())
         return CUDA_ERROR_NOT_INITIALIZED;
     thread_self()->per_thread = per_thread;
+    current = call;
+    call_delay(call);
     engine_lock();
     return CUDA_SUCCESS;
 }
@@ -96,6 +141,7 @@ CUresult call_begin(enum sim_call call, int per_thread)
 CUresult call_end(CUresult result)
 {
     engine_unlock();
+    call_delay(current);
     return result;
 }
 

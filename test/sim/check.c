@@ -88,20 +88,27 @@ void check_submission(const struct sim_item *item)
     }
 }
 
+const struct sim_item *check_busy(const struct sim_range *range, const struct sim_memory *memory)
+{
+    for (struct sim_queue *queue = engine_active(); queue; queue = queue->next)
+        for (const struct sim_item *item = queue->head; item; item = item->next) {
+            if (memory && item->work.memory == memory)
+                continue;
+            const struct sim_range *ranges = work_ranges(&item->work);
+            for (size_t i = 0; i < item->work.range_count; i++)
+                if (range_meets(range, &ranges[i]))
+                    return item;
+        }
+    return NULL;
+}
+
 void check_release(const struct sim_memory *memory)
 {
     struct sim_range gone = {memory->start, memory->bytes, 0, 1, 1};
-    for (struct sim_queue *queue = engine_active(); queue; queue = queue->next)
-        for (const struct sim_item *item = queue->head; item; item = item->next) {
-            if (item->work.memory == memory)
-                continue;
-            const struct sim_range *ranges = work_ranges(&item->work);
-            for (size_t i = 0; i < item->work.range_count; i++) {
-                if (!range_meets(&gone, &ranges[i]))
-                    continue;
-                dprintf(STDERR_FILENO, "cachalot-sim: free of 0x%" PRIxPTR "+%zu\n", memory->start,
-                        memory->bytes);
-                report("memory is freed under unfinished work", NULL, item);
-            }
-        }
+    const struct sim_item *item = check_busy(&gone, memory);
+    if (!item)
+        return;
+    dprintf(STDERR_FILENO, "cachalot-sim: free of 0x%" PRIxPTR "+%zu\n", memory->start,
+            memory->bytes);
+    report("memory is freed under unfinished work", NULL, item);
 }

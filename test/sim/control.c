@@ -2,6 +2,7 @@
  * The simulator's own exported functions: launching through whatever the program would reach, and
  * the clock.
  */
+#include "check.h"
 #include "config.h"
 #include "engine.h"
 #include "sim.h"
@@ -69,4 +70,14 @@ size_t cachalot_sim_unfinished(void)
     size_t count = engine_unfinished();
     engine_unlock();
     return count;
+}
+
+int cachalot_sim_is_busy(CUdeviceptr address, size_t bytes)
+{
+    struct sim_range range = {address, bytes, 0, 1, 1};
+    engine_lock();
+    engine_run();
+    int busy = check_busy(&range, NULL) != NULL;
+    engine_unlock();
+    return busy;
 }

@@ -51,6 +51,8 @@ unsigned long long cachalot_sim_calls(const char *function);
 /* Pieces of work not yet finished, and captures under way, in the whole process. */
 size_t cachalot_sim_unfinished(void);
 size_t cachalot_sim_captures(void);
+/* Does unfinished work touch any of these bytes? */
+int cachalot_sim_is_busy(CUdeviceptr address, size_t bytes);
 
 #ifdef __cplusplus
 }
