@@ -111,6 +111,59 @@ static void nothing_is_restored_over_a_submission_in_flight(void **state)
     lane_thread_end(w.domain, other);
 }
 
+/* So it may when it has returned before the fence passes: it counts when that is recorded. */
+static void nothing_is_restored_over_a_submission_that_was_in_flight(void **state)
+{
+    (void)state;
+    struct lane_thread *other = lane_thread_begin(w.domain);
+    submit(L);
+    submit(K);
+    enter(other, K);
+    give(take(512));
+    lane_leave(other);
+    pass_all();
+    domain_poll(w.domain);
+    assert_true(mode() == LANE_MANY);
+    lane_thread_end(w.domain, other);
+}
+
+static void submit_meanwhile(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != FAKE_RECORD || !after)
+        return;
+    device->meanwhile = NULL;
+    submit(K);
+}
+
+static void what_is_submitted_while_the_candidate_is_recorded_counts(void **state)
+{
+    (void)state;
+    submit(L);
+    submit(M);
+    w.device.meanwhile = submit_meanwhile;
+    give(take(512));
+    pass_all();
+    domain_poll(w.domain);
+    assert_true(mode() == LANE_SINGLE && submit(K) == 1 && mode() == LANE_SINGLE);
+}
+
+static void a_fence_of_another_context_leads_to_no_lane(void **state)
+{
+    (void)state;
+    struct fake_device second;
+    fake_init(&second, UINT64_MAX);
+    struct allocator *other = world_add(&second, NULL);
+    uint64_t block;
+    second.instant = 0;
+    assert_int_equal(allocator_malloc(other, 512, &block), 0);
+    submit(L);
+    submit(K);
+    give(block);
+    second.passed = second.recorded;
+    domain_poll(w.domain);
+    assert_true(mode() == LANE_MANY);
+}
+
 static uint64_t freed_meanwhile;
 
 static void free_meanwhile(struct fake_device *device, enum fake_call call, int after)
@@ -186,6 +239,9 @@ int main(void)
         LANE(back_to_nothing_outstanding),
         LANE(two_streams_used_since_are_no_lane),
         LANE(nothing_is_restored_over_a_submission_in_flight),
+        LANE(nothing_is_restored_over_a_submission_that_was_in_flight),
+        LANE(what_is_submitted_while_the_candidate_is_recorded_counts),
+        LANE(a_fence_of_another_context_leads_to_no_lane),
         LANE(a_free_while_the_mark_is_recorded_is_not_covered_by_it),
         LANE(a_mark_is_news_to_every_thread),
         LANE(a_free_in_a_stream_takes_a_fence_that_may_be_waited_for_a_while),

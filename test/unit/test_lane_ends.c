@@ -22,6 +22,19 @@ static void captures_end_the_lane_and_keep_it_away(void **state)
     assert_true(mode() == LANE_NONE);
 }
 
+static void a_candidate_does_not_outlive_the_beginning_of_a_capture(void **state)
+{
+    (void)state;
+    submit(L);
+    submit(K);
+    give(take(512));
+    lane_capture_begins(w.domain);
+    pass_all();
+    domain_poll(w.domain);
+    assert_true(mode() == LANE_MANY);
+    lane_capture_ended(w.domain);
+}
+
 static void a_stream_that_ends_leaves_its_lane(void **state)
 {
     (void)state;
@@ -179,6 +192,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         LANE(captures_end_the_lane_and_keep_it_away),
+        LANE(a_candidate_does_not_outlive_the_beginning_of_a_capture),
         LANE(a_stream_that_ends_leaves_its_lane),
         LANE(work_that_waits_for_a_value_is_no_lane),
         LANE(another_context_joins_and_keeps_the_lane_away),
