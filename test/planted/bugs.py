@@ -1,0 +1,125 @@
+"""Bugs to plant, one line or so each, and what must find them. `changes`: texts of the file and what stands there instead; each
+must be there exactly once. `found` by: "stress" (random work: an abort, or an error that the program does not expect), "hang" and
+"spin_in_stream" (an order of calls that ends natively does not), "stream_race", or "unit" (test_lane): what random work cannot
+see, or meets too rarely."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Bug:
+    name: str
+    what: str
+    file: str
+    found: str
+    changes: tuple
+    runs: tuple = ("1 1 200000", "2 1 200000", "3 3 60000", "4 1 500000", "5 1 500000")  # of the stress, until one finds it
+    delay: str = ""  # CACHALOT_SIM_DELAY: threads meet in rare ways
+
+
+LANE, ENDS, FENCE, MARK = (f"allocator/{name}.c" for name in ("lane", "lane_ends", "fence", "mark"))
+SUBMIT, CAPTURE, CONTEXT, LAUNCH = (f"interpose/{name}.c" for name in ("submit", "capture", "exports_context", "exports_launch"))
+MEMORY, DOMAIN = "interpose/memory.c", "allocator/domain.c"
+LAUNCHES = "cuLaunchKernel:20,cuMemsetD8Async:20,cuLaunchKernelEx:20"
+THREADS = ("1 3 200000", "2 8 60000", "3 3 400000", "4 8 100000", "5 3 400000", "6 4 400000")
+
+BUGS = (
+    Bug("no_join", "no stream waits for the mark", LANE, "stress",
+        (("lane->owed && asked->joined != lane->era", "0"),)),
+    Bug("join_lost", "the mark is forgotten when a candidate is made, not when it has passed", LANE, "stress",
+        (("        lane->candidate = fence;\n}", "        lane->candidate = fence;\n    lane->owed = NULL;\n}"),)),
+    Bug("mark_at_join", "the mark is recorded at the join, and stands for later work", LANE, "hang",
+        (("uint64_t word = lane_settled(domain), key", "uint64_t word = load(lane), key"),
+         ("        leave(domain, word);\n        return 0;", "        lane_leave_for_good(domain);\n        return 0;"))),
+    Bug("first_only", "only the first stream joins", LANE, "stress",
+        (("await(domain, lane->owed, stream);", "await(domain, lane->owed, stream);\n        lane->owed = NULL;"),)),
+    Bug("many_without_mark", "the lane is left before the newest frees have their mark", LANE, "stress",
+        (("uint64_t word = lane_settled(domain), key",
+          "uint64_t word = load(lane), key"),
+         ("    if (mode == LANE_SINGLE && key == lane->key)\n        return 1;",
+          "    if (mode != LANE_SINGLE || key == lane->key)\n        word = lane_settled(domain);\n"
+          "    if (mode == LANE_SINGLE && key == lane->key)\n        return 1;"))),
+    Bug("dirty_until_marked", "a free while the mark is recorded counts as covered", LANE, "unit",
+        (("lane_next(word, LANE_SINGLE) | LANE_EARLY | LANE_MARKING",
+          "lane_next(word, LANE_SINGLE) | LANE_EARLY | LANE_DIRTY | LANE_MARKING"),
+         ("~(uint64_t)LANE_MARKING)", "~(uint64_t)(LANE_MARKING | LANE_DIRTY))"))),
+    Bug("mark_no_news", "a mark is no new generation: other threads of the lane may overtake", LANE, "unit",
+        (("lane_next(word, LANE_SINGLE) | LANE_EARLY | LANE_MARKING",
+          "(word & ~(uint64_t)LANE_DIRTY) | LANE_MARKING"),)),
+    Bug("no_epochs", "no look for submissions in flight", LANE, "unit",
+        (("if (epoch && epoch < lane->counting)", "if (epoch && epoch < lane->counting && 0)"),), THREADS, LAUNCHES),
+    Bug("epochs_at_passing", "they are looked for when the candidate has passed", LANE, "unit",
+        (("if (!is_outrun(lane) && !lane->mixed)", "if (!lane->mixed)"),
+         ("    if (!passed)\n        return;", "    if (!passed)\n        return;\n    lane->counting = atomic_load(&lane->state.epoch);\n"
+          "    if (is_outrun(lane))\n        return;\n    lane->counting = 0;"))),
+    Bug("any_fence", "any fence counts as the candidate", LANE, "stress",
+        (("if (lane->candidate != fence)", "if (!lane->candidate)"),)),
+    Bug("candidate_shared", "the books begin anew with another fence, and the candidate stays", LANE, "stress",
+        (("lane->candidate || lane->capturing", "lane->capturing"), ("    if (!lane->counting) {\n", "    {\n"),
+         ("        lane->candidate = fence;\n}", "        lane->candidate = lane->candidate ? lane->candidate : fence;\n}"))),
+    Bug("used_not_emptied", "streams used before the candidate still count: no lane comes back", LANE, "unit",
+        (("        lane->used = 0;\n        lane->used_key = 0;\n        /* The word", "        /* The word"),)),
+    Bug("used_emptied_late", "they are emptied when the candidate is recorded", FENCE, "unit",
+        (("    fence->state = FENCE_PENDING;\n    fence->number", "    if (a->domain->lane.candidate == fence)\n        a->domain->lane.used = 0;\n"
+          "    fence->state = FENCE_PENDING;\n    fence->number"),), THREADS, "cuCtxRecordEvent:10"),
+    Bug("seal_late", "frees join a fence until its record has come back", FENCE, "stress",
+        (("    append(&fence->blocks, &a->deferred); /* seal: from here on nothing joins */\n", ""),
+         ("        fence_recorded(a, fence);\n", "        append(&fence->blocks, &a->deferred);\n        fence_recorded(a, fence);\n")),
+        THREADS, "cuCtxRecordEvent:10"),
+    Bug("fence_unasked", "a block is reusable once its fence is recorded", FENCE, "stress",
+        (("        fence_recorded(a, fence);\n", "        fence_recorded(a, fence);\n        retire(a, fence);\n"),)),
+    Bug("shared_on_lane", "what another process may touch is reusable at once", FENCE, "unit",
+        (("!block->shared && !async && lane_free(a)", "!async && lane_free(a)"),)),
+    Bug("destroy_unseen", "a stream's end is not noticed: its handle comes back", SUBMIT, "stress",
+        (("    if (process_serving())\n        lane_stream_ends(process->domain, (uint64_t)(uintptr_t)stream);",
+          "    (void)stream;"),)),
+    Bug("destroy_late", "it is noticed after the driver has destroyed it", CONTEXT, "stream_race",
+        (("    submit_stream_ends(stream);\n    int capturing", "    int capturing"),
+         ("    CUresult result = call(stream);\n    capture_after_destroy", "    CUresult result = call(stream);\n    submit_stream_ends(stream);\n    capture_after_destroy"))),
+    Bug("capture_of_another", "a destroyed stream's capture is looked for when its handle may be another's", CONTEXT, "stream_race",
+        (("    int capturing = capture_before_destroy(stream);\n    CUresult result = call(stream);",
+          "    CUresult result = call(stream);\n    int capturing = capture_before_destroy(stream);"),)),
+    Bug("capture_uncounted", "a capture has begun before it is counted", CONTEXT, "stress",
+        (("        capture_before_begin();                                                                    \\\n"
+          "        CUresult result = real()->name arguments;                                                  \\\n",
+          "        CUresult result = real()->name arguments;                                                  \\\n"
+          "        capture_before_begin();                                                                    \\\n"),)),
+    Bug("capture_joined", "a stream that captures joins like any other", LANE, "stress",
+        (("lane->ops->is_capturing(stream)", "0"),)),
+    Bug("graph_uncounted", "launching a graph is no submission", LAUNCH, "stress",
+        (("SUBMIT_TWINS_TO_HOST(graphs, cuGraphLaunch, graphs_to_host(exec),\n"
+          "                     (CUgraphExec exec, CUstream stream), (exec, stream))\n",
+          "CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)\n{\n    return real()->cuGraphLaunch(exec, stream);\n}\n"
+          "CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)\n{\n    return real()->cuGraphLaunch_ptsz(exec, stream);\n}\n"),)),
+    Bug("restored_in_capture", "a lane comes back while a capture is active", LANE, "unit",
+        (("lane->candidate || lane->capturing ||", "lane->candidate ||"),)),
+    Bug("candidate_in_capture", "a candidate is kept when a capture begins", ENDS, "unit",
+        (("    }\n    lane_spoil(lane);\n    pthread_mutex_unlock", "    }\n    pthread_mutex_unlock"),)),
+    Bug("thread_is_legacy", "a per-thread stream is taken for the legacy one", SUBMIT, "stress",
+        (("    return key;", "    return (uint64_t)(uintptr_t)submit_distinct_context() | 1;"),), THREADS),
+    Bug("thread_is_shared", "the per-thread streams of all threads are one", SUBMIT, "stress",
+        (("THREAD_KEYS | ++last", "THREAD_KEYS | 1"),), THREADS),
+    Bug("context_ignored", "work of a second context is taken for the first one's", LANE, "unit",
+        (("    else if (lane->context != context)\n        lane->mixed = 1;\n", ""),)),
+    Bug("context_unjoined", "work of another context joins nothing", LANE, "unit",
+        (("lane->owed && asked->joined != lane->era", "lane->owed && !lane->mixed && asked->joined != lane->era && asked->context == lane->context"),)),
+    Bug("other_fence", "a fence of another context leads back to the lane", LANE, "unit",
+        (("        (lane->context && lane->context != a->context) || ++lane->seals", "        ++lane->seals"),)),
+    Bug("other_free", "a free of another context's block takes the lane", LANE, "unit",
+        (("mode == LANE_MANY || lane->context != a->context", "mode == LANE_MANY"),)),
+    Bug("context_end", "the end of another context leaves what is known of its streams", ENDS, "unit",
+        (("        if ((load(lane) & LANE_MODE) == LANE_MANY)\n", "        if (0)\n"),)),
+    Bug("programmatic", "a programmatic launch may always overtake", LAUNCH, "stress",
+        (("in_order ? attributes_to_copy(config) : 0", "0 && in_order ? attributes_to_copy(config) : 0"),)),
+    Bug("programmatic_after_nothing", "it may overtake after a submission that came to nothing", SUBMIT, "stress",
+        (("    return submitter.in_order;", "    int in_order = submitter.in_order;\n    submitter.in_order = 0;\n    return in_order;"),)),
+    Bug("export_unwaited", "a block is exported while its last owner's work goes on", DOMAIN, "stress",
+        (("    lane_finish(domain);\n", ""),)),
+    Bug("free_in_stream", "cuMemFreeAsync of a block is taken for cuMemFree", MEMORY, "spin_in_stream",
+        (("code = free_block(pointer, state, FREED_ASYNC);", "code = free_block(pointer, state, FREED_NATIVE);"),)),
+    Bug("host_work_unwaited", "a free does not wait for what the host may see", SUBMIT, "stress",
+        (("        note_host_work(&(struct lane_stream){0, stream, per_thread});",
+          "        (void)note_host_work;"),)),
+    Bug("host_work_older", "the mark that comes back last is taken for the newest", MARK, "unit",
+        (("int newest = fence && a->host_works == before;", "int newest = fence && before + 1;"),), THREADS, "cuCtxRecordEvent:10"),
+)

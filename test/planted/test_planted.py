@@ -1,0 +1,54 @@
+"""Each planted bug is found: by the program that bugs.py names, within its time."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "preload"))
+from bugs import BUGS  # noqa: E402
+from conftest import BUILD, Place, place  # noqa: E402, F401  (a fixture)
+
+PLANTED = BUILD / "test/planted"
+CLOCK = {"CACHALOT_SIM_CLOCK": "manual", "CACHALOT_SIM_LATENCY_NS": "1000", "CACHALOT_SIM_CAPACITY": "64G"}
+TIME = 20  # seconds: what is not done then hangs
+
+
+def is_found(where, bug, program, *arguments, **environment):
+    """Does the program, with the bug in front of it, end as it should not, or not at all?"""
+    library = PLANTED / f"libcachalot_{bug.name}.so"
+    try:
+        return where.run(program, *arguments, preload=(library,), timeout=TIME, **environment).code != 0
+    except subprocess.TimeoutExpired:
+        return True
+
+
+def by_stress(where, bug):
+    more = {"CACHALOT_SIM_DELAY": bug.delay} if bug.delay else {}
+    return any(is_found(where, bug, "reuse_stress", *run.split(), **CLOCK, **more) for run in bug.runs)
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory):
+    """Orders of calls, and whether they end natively."""
+    native = Place(tmp_path_factory.mktemp("orders"))
+    path = native.work / "orders"
+    assert native.native("hang", "note", path, 9).code == 0
+    native.close()
+    return path
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=[bug.name for bug in BUGS])
+def test_it_is_found(place, orders, bug):  # noqa: F811
+    if bug.found == "unit":
+        units = [PLANTED / f"{unit}_{bug.name}" for unit in ("test_lane", "test_lane_ends")]
+        assert any(subprocess.run([unit], capture_output=True, timeout=TIME, check=False).returncode for unit in units)
+    elif bug.found == "hang":
+        assert is_found(place, bug, "hang", "check", orders, 9)
+    elif bug.found == "spin_in_stream":
+        assert is_found(place, bug, "spin_in_stream")
+    elif bug.found == "stream_race":
+        assert is_found(place, bug, "stream_race", 300, CACHALOT_SIM_CLOCK="manual", CACHALOT_SIM_DELAY="cuStreamDestroy_v2:1")
+    else:
+        assert by_stress(place, bug)
