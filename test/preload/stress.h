@@ -52,7 +52,7 @@ static inline int is_blocking(unsigned stream) /* the legacy stream is neither *
 /* stress_work.c */
 unsigned pick(struct worker *w); /* a stream: mostly the phase's, or any */
 void next_phase(struct worker *w);
-int may_capture(struct worker *w);
+int may_capture(void);
 void order(struct worker *w, struct block *block, unsigned stream);
 void touch(struct worker *w, struct block *block);
 void release(struct worker *w, struct block *block);

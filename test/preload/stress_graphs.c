@@ -99,7 +99,7 @@ void use_graph(struct worker *w, void (*meanwhile)(struct worker *))
     if (w->capturing)
         return;
     if (!graph->exec) {
-        if (may_capture(w))
+        if (may_capture())
             capture(w, graph, meanwhile);
     } else if (dice(w, 6) == 0) {
         drop_graph(w, graph);

@@ -8,19 +8,19 @@ CUresult cuMemsetD8Async_ptsz(CUdeviceptr pointer, unsigned char value, size_t b
 
 /* The stream that all threads mostly use, and how often they use another: 1 in `rarely`. */
 static atomic_uint lane, rarely = 1, longest = 20000; /* ns, of most pieces of work */
-static atomic_int captures; /* are some made? Without them lanes come back more often */
+static atomic_int captures = 1; /* are some made? Without them lanes come back more often */
 
 void next_phase(struct worker *w)
 {
     atomic_store(&lane, dice(w, STREAMS));
-    atomic_store(&captures, dice(w, 3) == 0);
+    atomic_store(&captures, dice(w, w->alone ? 2 : 3) == 0);
     atomic_store(&longest, 2000u << dice(w, 8));
     atomic_store(&rarely, dice(w, 8) ? 1u << dice(w, 11) : 1);
 }
 
-int may_capture(struct worker *w)
+int may_capture(void)
 {
-    return w->alone || atomic_load(&captures);
+    return atomic_load(&captures);
 }
 
 static int is_legacy(unsigned stream)
