@@ -9,9 +9,10 @@ import subprocess
 import sys
 import time
 
+import cachalot_check
 import cachalot_summary
 from cachalot_program import check_library, check_program, find_program
-from cachalot_tools import Failure, find_library, tool
+from cachalot_tools import Failure, find_library, printable, tool
 
 HELP = """\
 usage: cachalot run [OPTIONS] [--] PROGRAM ARG…
@@ -21,9 +22,13 @@ Runs PROGRAM with the cache in front of cudaMalloc and cudaFree; nothing else of
                   %e program, %p pid, %h host, %r rank, %t start, %n number, %q{VAR}, %%
   --conf OPTIONS  key:value,… as PYTORCH_ALLOC_CONF has them (CACHALOT_CONF)
   --summary       when it has ended, print a table of all its processes to stderr
+  --check GATES   then hold their reports against gates (`cachalot check --help`), in one word:
+                  max-leaked=0,max-oom=0,max-peak-reserved=8GiB,format=junit,output=gate.xml
 
 Exit code: PROGRAM's; 125 cachalot failed, 126 PROGRAM is not executable, 127 not found.
+With --check, where PROGRAM's is 0: 1 a gate failed, 3 there is no report, or not of all processes.
 example: cachalot run --conf max_split_size_mb:128 --summary python3 train.py
+example: cachalot run --check max-leaked=0,max-oom=0 python3 test.py
 """
 
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCONT")
@@ -38,7 +43,7 @@ def parse(arguments):
         arguments = arguments[1:]
         if name == "--" and not equals:
             break
-        if name in ("--output", "--conf"):
+        if name in ("--output", "--conf", "--check"):
             if not equals and not arguments:
                 raise Failure(125, f"{name} needs a value; see `cachalot run --help`")
             options[name] = value if equals else arguments[0]
@@ -170,6 +175,33 @@ def end_like(code):
     return 128 - code
 
 
+def gates_of(options):
+    """The gates and the options of --check, or None. Wrong ones are refused before the start."""
+    if "--check" not in options:
+        return None
+    try:
+        gates, more = cachalot_check.parse_words(options["--check"])
+    except Failure as failure:
+        raise Failure(125, f"--check: {failure}") from failure
+    for path in gates.get("--baseline", ()):
+        if not os.path.exists(path):
+            raise Failure(125, f"--check: {path}: no such baseline")
+    return gates, more
+
+
+def after(child, environment, started, options, gates):
+    """What is asked for when the run has ended. Returns the exit code of its gates."""
+    reports, problems = cachalot_summary.collect(child, environment, started)
+    if "--summary" in options:
+        cachalot_summary.print_summary(reports)
+    if not gates:
+        for problem in problems:
+            print(f"cachalot: {printable(problem)}", file=sys.stderr)
+        return 0
+    paths = [report.path for report in reports]
+    return cachalot_check.check(paths, *gates, sys.stderr, problems)
+
+
 def main(arguments):
     """cachalot run."""
     options, words = parse(arguments)
@@ -184,13 +216,15 @@ def main(arguments):
     check_program(path, header)
     report_signal()
     environment = environment_for(options, library)
-    if "--summary" not in options:
+    gates = gates_of(options)
+    if "--summary" not in options and not gates:
         set_signals()
         execute(path, words, environment)
     started = time.time()
     child = run_and_wait(path, words, environment)
     try:
-        cachalot_summary.print_summary(child, environment, started)
-    except Failure as failure:  # the program's own result counts
+        code = after(child, environment, started, options, gates)
+    except Failure as failure:
         print(f"cachalot: {failure}", file=sys.stderr)
-    return end_like(child.returncode)
+        code = 3 if gates else 0
+    return end_like(child.returncode) if child.returncode else code  # the program's own counts

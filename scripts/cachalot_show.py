@@ -1,8 +1,8 @@
 """cachalot show: a report as a table laid out like torch.cuda.memory_summary()."""
 
-import json
 import textwrap
 
+from cachalot_report import Report, bytes_text, count_text, get, number, ratio_text
 from cachalot_tools import Failure, printable
 
 HELP = """\
@@ -28,77 +28,6 @@ METRICS = (
     ("Non-releasable allocs", "inactive_split", False),
 )
 POOLS = (("all", None), ("large_pool", "from large pool"), ("small_pool", "from small pool"))
-
-
-class Report:
-    """A report that was read from a file, and careful ways to look into it."""
-
-    def __init__(self, path):
-        self.path = path
-        try:
-            with open(path, encoding="utf-8") as file:
-                self.root = json.load(file)
-        except OSError as error:
-            raise Failure(3, f"{path}: {error.strerror}") from error
-        except (ValueError, RecursionError) as error:
-            raise Failure(3, f"{path} is not JSON") from error
-        if not isinstance(self.root, dict) or "schema_version" not in self.root:
-            raise Failure(3, f"{path} is not a report of cachalot")
-        if not str(self.root["schema_version"]).startswith("1."):
-            raise Failure(3, f"{path} has version {self.root['schema_version']}, not 1")
-
-    def get(self, *keys):
-        """The value at that place, or None."""
-        return get(self.root, *keys)
-
-    def text(self, *keys):
-        value = self.get(*keys)
-        return "-" if value is None else printable(value)
-
-    def number(self, *keys):
-        return number(self.root, *keys)
-
-    def list(self, *keys):
-        value = self.get(*keys)
-        return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
-
-
-def get(value, *keys):
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def number(value, *keys):
-    found = get(value, *keys)
-    is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
-    return found if is_number and abs(found) < 1e24 else None
-
-
-def bytes_text(value):
-    """Bytes in at most nine characters."""
-    if value is None:
-        return "-"
-    for unit in ("B  ", "KiB", "MiB", "GiB"):
-        if abs(value) < 10240:
-            return f"{value:.0f} {unit}"
-        value /= 1024
-    return f"{value:.0f} TiB"
-
-
-def count_text(value):
-    """A count in at most seven characters and a blank for the unit."""
-    if value is None:
-        return "-"
-    for unit in ("  ", "K ", "M ", "G "):
-        if abs(value) < 100000:
-            return f"{value:.0f} {unit}"
-        value /= 1000
-    return f"{value:.0f} T "
-
-
-def ratio_text(value):
-    return "-" if value is None else f"{100 * value:.1f} %"
 
 
 def rule(character="-"):

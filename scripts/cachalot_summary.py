@@ -6,7 +6,7 @@ import re
 import sys
 
 from cachalot_pages import harvest_page
-from cachalot_show import Report, bytes_text
+from cachalot_report import Report, bytes_text
 from cachalot_tools import Failure, list_pages, printable
 
 ROW = "{:>9}  {:<20}  {:>11}  {:>11}  {:>6}  {:>10}  {}"
@@ -23,16 +23,20 @@ def end_of(page, child):
 
 
 def harvest_session(child, session):
-    """Reports of the run's processes that could not write one. Live ones are left alone."""
-    paths = []
+    """Reports of the run's processes that could not write one, and what was in the way of others.
+    Live processes are left alone."""
+    paths, problems = [], []
     for page in list_pages():
-        if page.session != session or page.life != "dead":
+        if page.session != session:
+            continue
+        if page.life != "dead":
+            problems.append(f"process {page.pid} of this run still runs")
             continue
         try:
             paths.append(harvest_page(page, *end_of(page, child)))
         except Failure as failure:
-            print(f"cachalot: {failure}", file=sys.stderr)
-    return [path for path in paths if path]
+            problems.append(str(failure))
+    return [path for path in paths if path], problems
 
 
 def written_reports(pattern):
@@ -76,13 +80,19 @@ def row(report):
         printable(os.path.relpath(report.path)))
 
 
-def print_summary(child, environment, started):
-    """Harvests the run's dead pages and prints a line for every report of the run."""
-    harvested = harvest_session(child, os.fsdecode(environment[b"CACHALOT_SESSION"]))
+def collect(child, environment, started):
+    """The reports of an ended run, those of killed processes too, and what is missing."""
+    session = os.fsdecode(environment[b"CACHALOT_SESSION"])
+    harvested, problems = harvest_session(child, session)
     reports = reports_of_run(started, environment, harvested)
     if not reports:
-        print("cachalot: no report: no process of this run initialised CUDA through the cache",
-              file=sys.stderr)
+        problems.append("no report: no process of this run initialised CUDA through the cache")
+    return reports, problems
+
+
+def print_summary(reports):
+    """A line for every report of the run."""
+    if not reports:
         return
     print(ROW.format("pid", "program", "peak alloc", "peak reserv", "hits", "leaked", "report"),
           file=sys.stderr)

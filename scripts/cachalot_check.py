@@ -1,0 +1,255 @@
+"""cachalot check: a gate for CI on one report or many."""
+
+import glob
+import os
+import shlex
+import sys
+import tempfile
+
+import cachalot_formats
+from cachalot_gates import (LEVELS, LIMITS, PARSERS, Process, judge, parse_count, parse_increase,
+                            parse_ratio)
+from cachalot_report import Report, Stranger
+from cachalot_tools import Failure, printable
+
+HELP = """\
+usage: cachalot check REPORT… GATES…     REPORT: a file, or a folder of reports
+
+All reports together are one run; where they differ, the worst process is named. Gates:
+  --max-peak-reserved SIZE, --max-peak-allocated SIZE, --max-leaked SIZE       8GiB, 512MiB, 0
+  --max-oom N, --max-retries N, --max-double-frees N, --max-warnings N    sum:N: of all together
+  --min-utilization SHARE (allocated of reserved, at the peaks), --min-hits SHARE        90% or 0.9
+  --max-spread SHARE      how far the processes' peaks of reserved memory may lie apart
+  --baseline OLD          peaks, leaks, out-of-memory: at most --max-increase SHARE (5%) over OLD's
+  --require-reports N     from at least N processes
+  --require-coverage full|partial|none  how much of CUDA must have come through the cache; without
+                          it partial, and something must have been served
+  --format text|github|junit|json|openmetrics
+  --output FILE           write that format there (atomically), and text to the terminal
+
+A figure that is unknown fails its gate.
+Exit code: 0 all passed, 1 a gate failed, 2 usage, 3 a report is missing or is none.
+example: cachalot check cachalot.*.json --max-leaked 0 --max-oom 0 --max-peak-reserved 8GiB
+example: cachalot check reports/ --require-reports 8 --baseline last/ --format junit --output j.xml
+"""
+
+VALUES = (*LIMITS, "--max-spread", "--baseline", "--max-increase", "--require-reports",
+          "--require-coverage")
+FILES_MOST = 100000
+
+
+def parse_limit(option, value):
+    """[sum:]VALUE as (scope, limit)."""
+    unit = LIMITS[option][1]
+    scope, colon, rest = value.partition(":")
+    if not colon:
+        scope, rest = "each", value
+    elif scope != "sum" or unit == "ratio":
+        raise Failure(2, f"{option}: `{printable(value)}` is not a limit")
+    try:
+        return scope, PARSERS[unit](rest)
+    except Failure as failure:
+        raise Failure(2, f"{option}: {failure}") from failure
+
+
+def add_gate(gates, option, value):
+    if option in LIMITS:
+        gates.setdefault(option, []).append(parse_limit(option, value))
+    elif option == "--baseline":
+        gates.setdefault(option, []).append(value)
+    elif option == "--require-coverage":
+        if value not in LEVELS:
+            raise Failure(2, f"{option} is full, partial or none")
+        gates[option] = value
+    elif option == "--require-reports":
+        gates[option] = parse_count(value)
+        if gates[option] == 0:
+            raise Failure(2, f"{option}: no report is never a pass")
+    else:
+        gates[option] = (parse_increase if option == "--max-increase" else parse_ratio)(value)
+
+
+def parse(arguments):
+    """(files, gates, options)."""
+    words, gates, options = [], {}, {"--format": "text"}
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if argument == "--":
+            words += rest
+        elif name in (*VALUES, "--format", "--output"):
+            value = value if equals else next(rest, None)
+            if value is None:
+                raise Failure(2, f"{name} needs a value; see `cachalot check --help`")
+            if name in VALUES:
+                add_gate(gates, name, value)
+            else:
+                options[name] = value
+        elif argument.startswith("-") and argument != "-":
+            raise Failure(2, f"unknown option {argument}; see `cachalot check --help`")
+        else:
+            words.append(argument)
+    check_options(gates, options)
+    return words, gates, options
+
+
+def check_options(gates, options):
+    if options["--format"] not in cachalot_formats.FORMATS:
+        raise Failure(2, f"--format is one of {', '.join(cachalot_formats.FORMATS)}")
+    if not gates:
+        raise Failure(2, "no gate given, so nothing could fail; see `cachalot check --help`")
+    if "--max-increase" in gates and "--baseline" not in gates:
+        raise Failure(2, "--max-increase needs a --baseline")
+    gates.setdefault("--max-increase", 0.05)
+
+
+def parse_words(text):
+    """Gates in one word, as `cachalot run --check` takes them: max-leaked=0,max-oom=0."""
+    splitter = shlex.shlex(text, posix=True, punctuation_chars=False)
+    splitter.whitespace += ","
+    splitter.whitespace_split = True
+    splitter.commenters = ""
+    try:
+        words = list(splitter)
+    except ValueError as error:
+        raise Failure(2, f"{text}: {error}") from error
+    named = [w if w.startswith("--") or "=" not in w else f"--{w}" for w in words]
+    files, gates, options = parse(named)
+    if files:
+        raise Failure(2, f"`{files[0]}` is not a gate; write max-leaked=0,max-oom=0")
+    return gates, options
+
+
+class Reports:
+    """The processes that files tell of, and what was wrong with files."""
+
+    def __init__(self):
+        self.processes, self.problems, self.notes = [], [], []
+        self.strangers = 0
+
+    def read(self, path, may_be_strange):
+        try:
+            self.processes.append(Process(Report(path)))
+        except Stranger as failure:
+            if may_be_strange:
+                self.strangers += 1
+            else:
+                self.problems.append(str(failure))
+        except Failure as failure:
+            self.problems.append(str(failure))
+
+    def read_folder(self, path):
+        names = sorted(glob.glob(os.path.join(glob.escape(path), "*.json")))
+        for name in names[:FILES_MOST]:
+            if os.path.isfile(name):
+                self.read(name, may_be_strange=True)
+        if len(names) > FILES_MOST:
+            self.problems.append(f"{path} has more than {FILES_MOST} files")
+        if not self.processes and not self.problems:
+            self.problems.append(f"{path} has no report in it")
+
+    def keep_last(self):
+        """Of each process the report of its end, else the last."""
+        last = {}
+        for process in self.processes:
+            key = process.identity() or f"file {process.path}"
+            rank = (process.is_final(), process.kind == "exit",
+                    number_or(process.report.number("sequence"), 0))
+            if key not in last or rank > last[key][0]:
+                last[key] = (rank, process)
+        dropped = len(self.processes) - len(last)
+        if dropped:
+            self.notes.append(f"{dropped} earlier reports of the same processes were left out")
+        self.processes = [process for _, process in last.values()]
+
+    def look_around(self):
+        """Notes on what a reader of the result should know."""
+        if self.strangers:
+            self.notes.append(f"{self.strangers} files that are no reports were left out")
+        sessions = {p.report.text("process", "session") for p in self.processes}
+        if len(sessions - {"-"}) > 1:
+            self.notes.append(f"the reports are of {len(sessions)} different runs")
+        for process in self.processes:
+            reason = process.report.text("exit", "reason")
+            if reason in ("killed", "signal"):
+                self.notes.append(f"{process.name()} was ended by signal "
+                                  f"{process.report.text('exit', 'signal')}")
+            elif not process.is_final():
+                self.notes.append(f"{process.name()} still ran: its figures are not final")
+            if process.coverage == "partial":
+                self.notes.append(f"coverage of {process.name()} is partial")
+
+
+def number_or(value, other):
+    return other if value is None else value
+
+
+def read_reports(paths):
+    reports = Reports()
+    for path in dict.fromkeys(paths):
+        if os.path.isdir(path):
+            reports.read_folder(path)
+        else:
+            reports.read(path, may_be_strange=False)
+    reports.keep_last()
+    reports.look_around()
+    return reports
+
+
+def read_baseline(paths, reports):
+    """Its processes. What is wrong with it is a problem of the whole check."""
+    baseline = read_reports(paths)
+    reports.problems += [f"baseline: {problem}" for problem in baseline.problems]
+    ours = {p.identity() for p in reports.processes} - {None}
+    if any(p.identity() in ours for p in baseline.processes):
+        raise Failure(2, "the baseline has a report of the same process as the reports have")
+    return baseline.processes
+
+
+def write_file(path, text):
+    """Replaces the file in one step: collectors read it at any time."""
+    folder = os.path.dirname(path) or "."
+    try:
+        fd, name = tempfile.mkstemp(prefix=".cachalot-", dir=folder)
+        try:
+            with os.fdopen(fd, "w", encoding="utf-8") as file:
+                file.write(text)
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(name, 0o666 & ~mask)
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise Failure(2, f"{path}: {error.strerror}") from error
+
+
+def check(paths, gates, options, stream, problems=()):
+    """Judges, writes, and returns the exit code. With `problems` there is no verdict."""
+    reports = read_reports(paths)
+    reports.problems += problems
+    baseline = read_baseline(gates["--baseline"], reports) if "--baseline" in gates else []
+    results = []
+    if reports.processes and (baseline or "--baseline" not in gates):
+        results = judge(reports.processes, gates, baseline)
+    failed = any(not result.passed for result in results)
+    code = 3 if reports.problems or not results else int(failed)
+    verdict = cachalot_formats.Verdict(reports, results, code)
+    text = cachalot_formats.FORMATS[options["--format"]](verdict)
+    if "--output" in options:
+        write_file(options["--output"], text)
+        text = cachalot_formats.text(verdict)
+    stream.write(text)
+    return code
+
+
+def main(arguments):
+    """cachalot check."""
+    if "--help" in arguments:
+        print(HELP, end="")
+        return 0
+    paths, gates, options = parse(arguments)
+    if not paths:
+        raise Failure(3, "no report given; a check without reports is never a pass")
+    return check(paths, gates, options, sys.stdout)

@@ -1,0 +1,373 @@
+"""Gates: limits that reports of one run are held against, all processes of it together."""
+
+import os
+import re
+import statistics
+from dataclasses import dataclass, field
+
+from cachalot_report import bytes_text, get, number
+from cachalot_tools import Failure, printable
+
+COUNT_MOST = 2**53 - 1
+LEVELS = ("none", "partial", "full")
+COUNTS = ("requests", "hits", "peak_allocated_bytes", "peak_reserved_bytes", "ooms",
+          "alloc_retries", "double_frees", "warnings")
+# What may be unknown: of a process that still ran, or that reserved nothing.
+UNKNOWNS = {"leaked_bytes": COUNT_MOST, "leaked_blocks": COUNT_MOST,
+            "hit_ratio": 1, "peak_utilization_ratio": 1}
+# option: (what of the report's totals, its unit)
+LIMITS = {
+    "--max-peak-reserved": ("peak_reserved_bytes", "bytes"),
+    "--max-peak-allocated": ("peak_allocated_bytes", "bytes"),
+    "--max-leaked": ("leaked_bytes", "bytes"),
+    "--max-oom": ("ooms", "count"),
+    "--max-retries": ("alloc_retries", "count"),
+    "--max-double-frees": ("double_frees", "count"),
+    "--max-warnings": ("warnings", "count"),
+    "--min-utilization": ("peak_utilization_ratio", "ratio"),
+    "--min-hits": ("hit_ratio", "ratio"),
+}
+COMPARED = ("peak_reserved_bytes", "peak_allocated_bytes", "leaked_bytes", "ooms")
+
+
+def parse_size(text):
+    """8GiB, 8G (the same), 8GB (decimal), 512MiB, 1000."""
+    found = re.fullmatch(r"(\d{1,16}(?:\.\d{1,9})?) ?(?:([kKmMgGtT])(iB|i|B)?|B)?", text)
+    if found is None:
+        raise Failure(2, f"`{text}` is not a size; write 8GiB, 512MiB or a number of bytes")
+    amount, unit, suffix = found.groups()
+    base = 1000 if suffix == "B" else 1024
+    power = base ** (1 + "kmgt".index(unit.lower())) if unit else 1
+    return round(float(amount) * power) if "." in amount else int(amount) * power
+
+
+def parse_count(text):
+    if not re.fullmatch(r"\d{1,15}", text):
+        raise Failure(2, f"`{text}` is not a count")
+    return int(text)
+
+
+def parse_increase(text):
+    """5%, 200% or 0.05. A bare 5 could be meant as either: refused."""
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?(%?)", text)
+    value = float(found[1]) / (100 if found[2] else 1) if found else 2
+    if value > 1 and not (found and found[2]):
+        raise Failure(2, f"`{text}` is not a share; write 90% or 0.9")
+    return value
+
+
+def parse_ratio(text):
+    """90% or 0.9."""
+    value = parse_increase(text)
+    if value > 1:
+        raise Failure(2, f"`{text}` is more than all; write 90% or 0.9")
+    return value
+
+
+PARSERS = {"bytes": parse_size, "count": parse_count, "ratio": parse_ratio}
+
+
+def value_text(value, unit):
+    """A value with its unit, for people."""
+    if value is None:
+        return "unknown"
+    if unit == "bytes":
+        return bytes_text(value).strip()
+    return f"{100 * value:.2f} %" if unit == "ratio" else str(value)
+
+
+def processes_text(processes):
+    return f"{len(processes)} process" + "es" * (len(processes) != 1)
+
+
+class Process:
+    """A report whose figures have been checked, so that gates can rely on them."""
+
+    def __init__(self, report):
+        self.report = report
+        self.path = report.path
+        self.totals = {key: self.figure(key, COUNT_MOST) for key in COUNTS}
+        for key, most in UNKNOWNS.items():
+            self.totals[key] = self.figure(key, most, may_be_null=True)
+        self.kind = report.get("kind")
+        self.coverage = report.get("coverage", "status")
+        if self.kind not in ("exit", "signal", "request", "harvest"):
+            raise Failure(3, f"{self.path} is damaged: `kind` is {self.kind!r:.40}")
+        if self.coverage not in LEVELS:
+            raise Failure(3, f"{self.path} is damaged: `coverage.status` is {self.coverage!r:.40}")
+        rank = report.get("process", "rank")
+        self.rank = rank if isinstance(rank, (int, str)) else None
+        self.program = os.path.basename(report.text("process", "exe")) or "-"
+
+    def figure(self, key, most, may_be_null=False):
+        totals = self.report.get("totals")
+        value = number(totals, key)
+        if may_be_null and isinstance(totals, dict) and key in totals and totals[key] is None:
+            return None
+        is_whole = most == 1 or isinstance(value, int)
+        if value is None or not is_whole or not 0 <= value <= most:
+            found = get(totals, key)
+            raise Failure(3, f"{self.path} is damaged: `totals.{key}` is {found!r:.40}")
+        return value
+
+    def identity(self):
+        """What two reports of one process have in common; None if that cannot be told."""
+        keys = ("hostname", "pid_namespace", "pid", "start_ticks", "generation")
+        parts = [self.report.get("process", key) for key in keys]
+        start = self.report.get("time", "start")
+        return None if None in parts or start is None else repr((*parts, start))
+
+    def is_final(self):
+        return self.kind in ("exit", "harvest")
+
+    def name(self):
+        rank = "" if self.rank is None else f"rank {printable(self.rank)[:20]}, "
+        return (f"{rank}{self.program[:40]} pid {self.report.text('process', 'pid')[:20]} on "
+                f"{self.report.text('process', 'hostname')[:40]}")
+
+    def is_idle(self):
+        """Nothing of it came through the cache."""
+        return self.totals["requests"] == 0
+
+
+@dataclass
+class Result:
+    """What became of one gate."""
+
+    name: str
+    limit: str
+    passed: bool
+    text: str
+    value: object = None
+    unit: str = "count"
+    process: object = None  # the worst, or the only one
+    failed: int = 0  # processes that fail it
+    hints: list = field(default_factory=list)
+
+    def title(self):
+        is_least = self.name.startswith(("min-", "require-", "coverage"))
+        return f"{self.name} (at {'least' if is_least else 'most'} {self.limit})"
+
+
+def leak_hints(process):
+    hints = []
+    for leak in process.report.list("leaks")[:3]:
+        each, most = number(leak, "requested_bytes"), number(leak, "up_to_bytes")
+        size = f"of {each:.0f} bytes" if each is not None else f"of up to {bytes_text(most).strip()}"
+        hints.append(f"{number(leak, 'count')} {'of other sizes' if get(leak, 'rest') else size} "
+                     f"still allocated on device {printable(get(leak, 'device'))}")
+    return hints
+
+
+def oom_hints(process):
+    hints = []
+    for event in process.report.list("oom_events")[-1:]:
+        def text(key, event=event):
+            return bytes_text(number(event, key)).strip()
+
+        hints.append(f"asked for {text('requested_bytes')} on device "
+                     f"{printable(get(event, 'device'))}: {text('allocated_bytes')} of "
+                     f"{text('reserved_bytes')} reserved were allocated, the largest hole was "
+                     f"{text('largest_allocatable_bytes')}, the device had "
+                     f"{text('device_free_bytes')} left")
+        if get(event, "native_would_fit") is True:
+            hints.append("without the cache it would have fitted: fragmentation stood in the way")
+    return hints
+
+
+HINTS = {"leaked_bytes": leak_hints, "ooms": oom_hints}
+
+
+def why_unknown(process, key):
+    if key.endswith("_ratio"):
+        return "nothing was reserved" if key.startswith("peak") else "nothing was requested"
+    return f"not known: the report was made while the program ran ({process.kind})"
+
+
+def judge_unknown(name, limit, key, unit, process):
+    return Result(name, limit, False, f"{why_unknown(process, key)} ({process.name()})", None, unit,
+                  process, 1)
+
+
+def judge_sum(name, key, unit, limit, processes):
+    unknown = next((p for p in processes if p.totals[key] is None), None)
+    shown = f"{value_text(limit, unit)} in sum"
+    if unknown is not None:
+        return judge_unknown(name, shown, key, unit, unknown)
+    value = sum(p.totals[key] for p in processes)
+    worst = max(processes, key=lambda p: p.totals[key])
+    text = f"{value_text(value, unit)} in {processes_text(processes)}, most in {worst.name()}"
+    return finish(name, shown, key, unit, value, limit, worst, [worst], text)
+
+
+def judge_each(name, key, unit, limit, processes):
+    shown = value_text(limit, unit)
+    if unit == "ratio":  # a process that only looked at the GPU has no share of anything
+        processes = [p for p in processes if p.totals[key] is not None] or processes
+    unknown = next((p for p in processes if p.totals[key] is None), None)
+    if unknown is not None:
+        return judge_unknown(name, shown, key, unit, unknown)
+    least = name.startswith("min-")
+    worst = (min if least else max)(processes, key=lambda p: p.totals[key])
+    value = worst.totals[key]
+    failed = [p for p in processes
+              if (p.totals[key] < limit if least else p.totals[key] > limit)]
+    text = f"{value_text(value, unit)} ({worst.name()})"
+    if len(failed) > 1:
+        text += f"; {len(failed)} of {len(processes)} processes fail"
+    return finish(name, shown, key, unit, value, limit, worst, failed, text)
+
+
+def finish(name, shown, key, unit, value, limit, worst, failed, text):
+    passed = value >= limit if name.startswith("min-") else value <= limit
+    hints = [] if passed else HINTS.get(key, lambda process: [])(worst)
+    if not passed and unit == "bytes":
+        text += f"; {value - limit} bytes too many"
+    return Result(name, shown, passed, text, value, unit, worst, 0 if passed else len(failed),
+                  hints)
+
+
+def past_the_cache(processes):
+    """The memory that programs took by other ways, where there was any."""
+    kinds = {}
+    for process in processes:
+        others = process.report.get("others")
+        for kind in others if isinstance(others, dict) else ():
+            most = number(others, kind, "peak_bytes") or 0
+            kinds[kind] = max(kinds.get(kind, 0), most)
+    taken = [f"{printable(kind)[:20]} {bytes_text(most).strip()}"
+             for kind, most in sorted(kinds.items(), key=lambda item: -item[1]) if most > 0]
+    return [f"memory that was taken past the cache: {', '.join(taken)}"] if taken else []
+
+
+def reasons_of(process):
+    reasons = process.report.get("coverage", "reasons")
+    return [printable(r) for r in reasons[:3]] if isinstance(reasons, list) else []
+
+
+def judge_coverage(required, processes):
+    """Nothing is well where nothing was seen."""
+    least = LEVELS.index(required)
+
+    def fails(process):
+        unseen = process.coverage == "partial" and process.is_idle() and required != "none"
+        return unseen or LEVELS.index(process.coverage) < least
+
+    failed = [p for p in processes if fails(p)]
+    worst = min(failed or processes, key=lambda p: LEVELS.index(p.coverage))
+    text, hints = f"{worst.coverage} ({worst.name()})", reasons_of(worst)
+    if required != "none" and not failed and all(p.is_idle() for p in processes):
+        failed = processes
+        text = "no cudaMalloc came through the cache: nothing was judged"
+        hints = past_the_cache(processes)
+    if len(failed) > 1:
+        text += f"; {len(failed)} of {len(processes)} processes fail"
+    return Result("coverage", required, not failed, text, worst.coverage, "text", worst,
+                  len(failed), hints if failed else [])
+
+
+def summary_of(processes, key="peak_reserved_bytes"):
+    """Max, sum and spread over the processes that used the cache, and the odd one."""
+    used = [p for p in processes if not p.is_idle()] or processes
+    values = [p.totals[key] for p in used]
+    middle = statistics.median(values)
+    odd = max(used, key=lambda p: abs(p.totals[key] - middle))
+    off = (odd.totals[key] - middle) / middle if middle else 0
+    most, least = max(values), min(values)
+    return {"processes": len(used), "max": most, "min": least, "sum": sum(values),
+            "median": middle, "spread": (most - least) / most if most else 0,
+            "worst": max(used, key=lambda p: p.totals[key]),
+            "odd": odd if len(used) > 2 and abs(off) > 0.1 else None, "odd_off": off}
+
+
+def odd_text(summary):
+    if summary["odd"] is None:
+        return ""
+    side = "above" if summary["odd_off"] > 0 else "below"
+    return (f"odd one: {summary['odd'].name()}, {100 * abs(summary['odd_off']):.0f} % {side} "
+            "the median")
+
+
+def judge_spread(limit, processes):
+    summary = summary_of(processes)
+    shown = value_text(limit, "ratio")
+    if summary["processes"] < 2:
+        return Result("max-spread", shown, False, "needs the reports of at least two processes",
+                      unit="ratio", failed=1)
+    value = summary["spread"]
+    text = (f"{value_text(value, 'ratio')}: peak reserved from "
+            f"{bytes_text(summary['min']).strip()} to {bytes_text(summary['max']).strip()}")
+    passed = value <= limit
+    worst = summary["odd"] or summary["worst"]
+    hints = [odd_text(summary) or f"most: {worst.name()}"]
+    return Result("max-spread", shown, passed, text, value, "ratio", worst, 0 if passed else 1,
+                  [] if passed else hints)
+
+
+def pairs_of(processes, baseline):
+    """(name, new, old) lists: rank by rank where both have the same ranks, else the most of each."""
+    new, old = ({p.rank: p for p in side} for side in (processes, baseline))
+    if None not in new and set(new) == set(old) and len(new) == len(processes) and \
+            len(old) == len(baseline):
+        return [([p], [old[p.rank]]) for p in processes]
+    return [(processes, baseline)]
+
+
+def most_of(processes, key):
+    known = [p for p in processes if p.totals[key] is not None]
+    return max(known, key=lambda p: p.totals[key]) if len(known) == len(processes) else None
+
+
+def judge_increase(key, limit, processes, baseline):
+    """The worst growth of one figure over the baseline's."""
+    unit = "bytes" if key.endswith("_bytes") else "count"
+    name, shown = f"increase of {key}", value_text(limit, "ratio")
+    results = []
+    for new_side, old_side in pairs_of(processes, baseline):
+        new, old = most_of(new_side, key), most_of(old_side, key)
+        if new is None:
+            unknown = next(p for p in new_side if p.totals[key] is None)
+            return judge_unknown(name, shown, key, unit, unknown)
+        if old is None:
+            return Result(name, shown, False, "the baseline was made while its program ran: "
+                          "not known there", None, unit, new, 1)
+        before, now = old.totals[key], new.totals[key]
+        growth = (now - before) / before if before else (float("inf") if now else 0)
+        results.append((growth, before, now, new))
+    growth, before, now, process = max(results, key=lambda r: r[0])
+    change = f"{100 * growth:+.1f} %" if before else "was 0"
+    text = f"{value_text(before, unit)} to {value_text(now, unit)}, {change} ({process.name()})"
+    passed = growth <= limit
+    failed = sum(1 for r in results if r[0] > limit)
+    hints = [] if passed else HINTS.get(key, lambda process: [])(process)
+    value = None if growth == float("inf") else growth
+    return Result(name, shown, passed, text, value, "ratio", process, failed, hints)
+
+
+def judge_baseline(limit, processes, baseline):
+    if all(p.is_idle() for p in baseline):
+        return [Result("increase", value_text(limit, "ratio"), False,
+                       "no cudaMalloc of the baseline came through the cache", failed=1)]
+    return [judge_increase(key, limit, processes, baseline) for key in COMPARED]
+
+
+def judge_reports(least, processes):
+    count = len(processes)
+    return Result("require-reports", str(least), count >= least,
+                  f"reports of {processes_text(processes)}", count, "count", None, int(count < least))
+
+
+def judge(processes, gates, baseline):
+    """Results of all gates. `gates`: option to parsed value; `processes` is not empty."""
+    results = [judge_coverage(gates.get("--require-coverage", "partial"), processes)]
+    if "--require-reports" in gates:
+        results.append(judge_reports(gates["--require-reports"], processes))
+    for option, (key, unit) in LIMITS.items():
+        for scope, limit in gates.get(option, ()):
+            judged = judge_sum if scope == "sum" else judge_each
+            results.append(judged(option[2:], key, unit, limit, processes))
+    if "--max-spread" in gates:
+        results.append(judge_spread(gates["--max-spread"], processes))
+    if baseline:
+        results += judge_baseline(gates["--max-increase"], processes, baseline)
+    return results

@@ -1,0 +1,108 @@
+"""Reports as they are read: from files that may be cut off, foreign or hostile."""
+
+import json
+import os
+import stat
+
+from cachalot_tools import Failure, printable
+
+BYTES_MOST = 256 << 20  # a report that lists a million blocks has half of that
+
+
+class Stranger(Failure):
+    """JSON, or any other file, that does not look like a report at all."""
+
+
+def read_some(path):
+    """The file's bytes, at most so many that it is clear that they are too many."""
+    try:
+        with open(path, "rb") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                size = os.fstat(file.fileno()).st_size
+                return file.read(BYTES_MOST + 1) if size <= BYTES_MOST else bytes(BYTES_MOST + 1)
+            return file.read(BYTES_MOST + 1)
+    except OSError as error:
+        raise Failure(3, f"{path}: {error.strerror}") from error
+
+
+def whole_number(text):
+    return int(text) if len(text) < 25 else float("inf")
+
+
+def parse(path):
+    """What the file holds, as Python's objects."""
+    data = read_some(path)
+    if len(data) > BYTES_MOST:
+        raise Stranger(3, f"{path} is larger than any report ({BYTES_MOST >> 20} MiB)")
+    try:
+        return json.loads(data.decode("utf-8"), parse_int=whole_number)
+    except (ValueError, RecursionError) as error:
+        # A report that was cut off is not a stranger's file.
+        kind = Failure if b'"schema_version"' in data[:4096] else Stranger
+        what = "is cut off, or is not JSON" if kind is Failure else "is not JSON"
+        raise kind(3, f"{path} {what if data else 'is empty'}") from error
+
+
+class Report:
+    """A report that was read from a file, and careful ways to look into it."""
+
+    def __init__(self, path):
+        self.path = path
+        self.root = parse(path)
+        if not isinstance(self.root, dict) or "schema_version" not in self.root:
+            raise Stranger(3, f"{path} is not a report of cachalot")
+        if not str(self.root["schema_version"]).startswith("1."):
+            raise Failure(3, f"{path} has version {str(self.root['schema_version'])[:20]}, not 1")
+
+    def get(self, *keys):
+        """The value at that place, or None."""
+        return get(self.root, *keys)
+
+    def text(self, *keys):
+        value = self.get(*keys)
+        return "-" if value is None else printable(value)
+
+    def number(self, *keys):
+        return number(self.root, *keys)
+
+    def list(self, *keys):
+        value = self.get(*keys)
+        return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
+
+
+def get(value, *keys):
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def number(value, *keys):
+    found = get(value, *keys)
+    is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
+    return found if is_number and abs(found) < 1e24 else None
+
+
+def bytes_text(value):
+    """Bytes in at most nine characters."""
+    if value is None:
+        return "-"
+    for unit in ("B  ", "KiB", "MiB", "GiB"):
+        if abs(value) < 10240:
+            return f"{value:.0f} {unit}"
+        value /= 1024
+    return f"{value:.0f} TiB"
+
+
+def count_text(value):
+    """A count in at most seven characters and a blank for the unit."""
+    if value is None:
+        return "-"
+    for unit in ("  ", "K ", "M ", "G "):
+        if abs(value) < 100000:
+            return f"{value:.0f} {unit}"
+        value /= 1000
+    return f"{value:.0f} T "
+
+
+def ratio_text(value):
+    return "-" if value is None else f"{100 * value:.1f} %"

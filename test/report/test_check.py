@@ -1,0 +1,273 @@
+"""cachalot check, and run --check: gates on one report and on many."""
+
+import copy
+import json
+import pathlib
+import shlex
+
+import pytest
+from conftest import built
+
+FORMATS = ("text", "github", "junit", "json", "openmetrics")
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("gate, totals, code", [
+    ("--max-leaked 0", {"leaked_bytes": 0}, 0),
+    ("--max-leaked 0", {"leaked_bytes": 1}, 1),
+    ("--max-leaked 1KiB", {"leaked_bytes": 1024}, 0),
+    ("--max-leaked 1KB", {"leaked_bytes": 1024}, 1),
+    ("--max-leaked 1G", {"leaked_bytes": None}, 1),
+    ("--max-oom 0", {"ooms": 0}, 0),
+    ("--max-oom 0", {"ooms": 1}, 1),
+    ("--max-peak-reserved 8GiB", {"peak_reserved_bytes": 8 << 30}, 0),
+    ("--max-peak-reserved 8GiB", {"peak_reserved_bytes": (8 << 30) + 1}, 1),
+    ("--max-peak-allocated 1.5KiB", {"peak_allocated_bytes": 1536}, 0),
+    ("--max-peak-allocated 1.5KiB", {"peak_allocated_bytes": 1537}, 1),
+    ("--min-utilization 0.9", {"peak_utilization_ratio": 0.9}, 0),
+    ("--min-utilization 90%", {"peak_utilization_ratio": 0.899}, 1),
+    ("--min-utilization 0", {"peak_utilization_ratio": None}, 1),
+    ("--min-hits 50%", {"hit_ratio": 0.5}, 0),
+    ("--min-hits 50%", {"hit_ratio": 0.4}, 1),
+    ("--max-retries 2", {"alloc_retries": 3}, 1),
+    ("--max-double-frees 0", {"double_frees": 1}, 1),
+    ("--max-warnings 2", {"warnings": 2}, 0),
+    ("--max-warnings 1", {"warnings": 2}, 1),
+    ("--require-reports 1", {}, 0),
+    ("--require-reports 2", {}, 1),
+    ("--require-coverage full", {}, 0),
+])
+def test_a_gate_holds_to_the_last_byte(run, gate, totals, code):
+    run.add(**totals)
+    assert run.check(run.folder, *shlex.split(gate)).returncode == code
+    assert run.check(run.folder, gate.replace(" ", "=")).returncode == code
+
+
+def test_a_failed_gate_says_by_how_much_and_what_leaked(run):
+    run.add(peak_reserved_bytes=8 * MIB + 1, rank=3)
+    done = run.check(run.folder, "--max-leaked", "0", "--max-peak-reserved", "8MiB")
+    assert "FAIL max-peak-reserved (at most 8192 KiB): 8192 KiB (rank 3, make_page pid 1001" \
+        in done.stdout
+    assert "; 1 bytes too many" in done.stdout and "still allocated on device 0" in done.stdout
+    assert done.stdout.endswith("failed: 2 of 3 gates\n") and done.stderr == ""
+
+
+def test_out_of_memory_is_explained(run, model):
+    model = copy.deepcopy(model)
+    model["oom_events"] = [{
+        "number": 0, "time_ns": 1, "device": 1, "requested_bytes": 1000 * MIB,
+        "allocated_bytes": 5936 * MIB, "active_bytes": 0, "reserved_bytes": 8324 * MIB,
+        "reusable_bytes": 0, "largest_allocatable_bytes": 400 * MIB, "device_free_bytes": 3 * MIB,
+        "memory_limit_bytes": 0, "native_would_fit": True}]
+    run.model = model
+    run.add(ooms=1)
+    out = run.check(run.folder, "--max-oom", "0").stdout
+    assert "asked for 1000 MiB on device 1: 5936 MiB of 8324 MiB" in out
+    assert "largest hole was 400 MiB" in out and "fragmentation stood in the way" in out
+
+
+def test_many_ranks_are_judged_together(run):
+    for rank, size in enumerate((100, 101, 180, 99)):
+        run.add(rank=rank, peak_reserved_bytes=size * MIB, leaked_bytes=rank)
+    code, verdict = run.gates(run.folder, "--max-peak-reserved", "150MiB", "--max-spread", "10%",
+                              "--max-leaked", "sum:5", "--max-peak-reserved", "sum:480MiB")
+    by_name = {(g["gate"], g["limit"]): g for g in verdict["gates"]}
+    each = by_name["max-peak-reserved", "150 MiB"]
+    assert code == 1 and (each["value"], each["failed"]) == (180 * MIB, 1)
+    assert each["process"].startswith("rank 2,")
+    assert by_name["max-peak-reserved", "480 MiB in sum"]["passed"] is True
+    assert by_name["max-leaked", "5 B in sum"]["value"] == 6
+    assert by_name["max-spread", "10.00 %"]["hints"][0].startswith("odd one: rank 2,")
+    total = verdict["peak_reserved_bytes"]
+    assert (total["max"], total["min"], total["sum"]) == (180 * MIB, 99 * MIB, 480 * MIB)
+    assert total["odd_process"].startswith("rank 2,") and total["spread_ratio"] == 0.45
+    out = run.check(run.folder, "--max-oom", "0").stdout
+    assert "most 180 MiB (rank 2," in out and "sum 480 MiB, spread 45.0 %" in out
+
+
+def test_spread_of_one_process_is_no_spread(run):
+    run.add()
+    assert run.check(run.folder, "--max-spread", "50%").returncode == 1
+
+
+@pytest.mark.parametrize("status, required, requests, code", [
+    ("none", None, 0, 1), ("none", None, 5, 1), ("none", "none", 0, 0),
+    ("partial", None, 0, 1), ("partial", None, 5, 0), ("partial", "full", 5, 1),
+    ("partial", "none", 0, 0), ("full", None, 0, 1), ("full", "full", 0, 1),
+    ("full", "none", 0, 0), ("full", "full", 5, 0)])
+def test_nothing_intercepted_is_never_well(run, status, required, requests, code):
+    run.add(coverage=status, requests=requests, leaked_bytes=0)
+    more = ("--require-coverage", required) if required else ()
+    done = run.check(run.folder, "--max-leaked", "0", *more)
+    assert done.returncode == code, done.stdout
+    assert code == 0 or "FAIL coverage" in done.stdout
+
+
+def test_memory_taken_past_the_cache_is_named(run):
+    path = run.add(requests=0)
+    report = json.loads(path.read_text())
+    report["others"]["vmm"]["peak_bytes"] = 3 << 30
+    path.write_text(json.dumps(report))
+    done = run.check(path, "--max-oom", "0")
+    assert done.returncode == 1 and "past the cache: vmm 3072 MiB" in done.stdout
+
+
+def test_a_process_that_only_looked_at_the_gpu_is_no_odd_one(run):
+    for _ in range(3):
+        run.add(leaked_bytes=0)
+    run.add(requests=0, hits=0, hit_ratio=None, peak_reserved_bytes=0,
+            peak_utilization_ratio=None, leaked_bytes=0)
+    code, verdict = run.gates(run.folder, "--min-utilization", "1%", "--min-hits", "1%",
+                              "--max-spread", "0")
+    assert code == 0 and verdict["peak_reserved_bytes"]["processes"] == 3
+
+
+@pytest.mark.parametrize("key, old, new, increase, code", [
+    ("peak_reserved_bytes", 100, 105, "5%", 0), ("peak_reserved_bytes", 100, 106, "5%", 1),
+    ("peak_reserved_bytes", 100, 106, None, 1), ("peak_reserved_bytes", 100, 250, "200%", 0),
+    ("peak_allocated_bytes", 1000, 1051, "0.05", 1), ("leaked_bytes", 0, 1, "900%", 1),
+    ("leaked_bytes", 0, 0, "0", 0), ("leaked_bytes", 5, 4, "0", 0), ("ooms", 0, 1, "5%", 1),
+    ("leaked_bytes", None, 4, "5%", 1), ("leaked_bytes", 4, None, "5%", 1)])
+def test_against_a_baseline(run, key, old, new, increase, code):
+    run.add(**{key: new})
+    base = run.add("old.json", run.place.work, **{key: old})
+    more = ("--max-increase", increase) if increase else ()
+    done = run.check(run.folder, "--baseline", base, *more)
+    assert done.returncode == code, done.stdout
+
+
+def test_ranks_are_compared_with_their_own(run):
+    old = run.place.work / "old"
+    old.mkdir()
+    for rank, (before, now) in enumerate(((100, 100), (50, 80))):
+        run.add(rank=rank, peak_reserved_bytes=now)
+        run.add(folder=old, rank=rank, peak_reserved_bytes=before)
+    done = run.check(run.folder, "--baseline", old)
+    assert done.returncode == 1 and "50 B to 80 B, +60.0 % (rank 1," in done.stdout
+    run.add(rank=2, peak_reserved_bytes=1)  # not the same ranks any more: the most of each
+    assert run.check(run.folder, "--baseline", old).returncode == 0
+
+
+def test_a_bad_baseline_is_no_pass(run):
+    path = run.add()
+    assert run.check(path, "--baseline", path).returncode == 2
+    assert run.check(path, "--baseline", "none.json").returncode == 3
+    idle = run.add("idle.json", run.place.work, requests=0)
+    done = run.check(path, "--baseline", idle)
+    assert done.returncode == 1 and "of the baseline came through" in done.stdout
+    empty = run.place.work / "empty"
+    empty.mkdir()
+    assert run.check(path, "--baseline", empty).returncode == 3
+
+
+@pytest.mark.parametrize("arguments", [
+    (), ("--max-leaked",), ("--max-leaked", "x"), ("--max-leaked", "-1"), ("--max-oom", "1.5"),
+    ("--max-oom", "sum:"), ("--max-leaked", "max:0"), ("--min-utilization", "sum:1"),
+    ("--min-utilization", "5"), ("--min-utilization", "120%"), ("--max-increase", "5%"),
+    ("--require-reports", "0"), ("--require-coverage", "most"), ("--max-spread", "x"),
+    ("--max-leaked", "0", "--format", "yaml"), ("--else",), ("--max-leaked", "1" * 400),
+    ("--max-oom", "0", "--output", "no/such/folder/x")])
+def test_usage(run, arguments):
+    path = run.add()
+    done = run.check(path, *arguments)
+    assert done.returncode == 2 and done.stderr.startswith("cachalot: ") and done.stdout == ""
+
+
+def test_an_increase_without_percent_is_refused(run):
+    path = run.add()
+    base = run.add("b.json", run.place.work)
+    assert run.check(path, "--baseline", base, "--max-increase", "5").returncode == 2
+
+
+@pytest.mark.parametrize("content", [
+    b"", b"{}", b"[]", b"nonsense", b"[" * 100000, b"\xff\xfe", b"9" * 100000,
+    b'{"schema_version": "2.0.0"}', b'{"schema_version": "1.0.0"}',
+    b'{"schema_version": "1.0.0", "kind": "exit", "totals": {"requests": 1}}'])
+@pytest.mark.parametrize("form", FORMATS)
+def test_no_verdict_without_sound_reports(run, content, form):
+    run.add(leaked_bytes=0)
+    (run.folder / "x").write_bytes(content)
+    done = run.check(run.folder, run.folder / "x", "--max-leaked", "0", "--format", form)
+    assert done.returncode == 3, done.stdout
+    assert run.check(run.folder / "x", "--max-oom", "0", "--format", form).returncode == 3
+
+
+@pytest.mark.parametrize("paths", [(), ("none.json",), ("empty",), ("cachalot.*.json",), (".",)])
+def test_no_report_is_never_a_pass(run, paths):
+    (run.place.work / "empty").mkdir()
+    assert run.check(*paths, "--max-oom", "0", "--require-coverage", "none").returncode == 3
+
+
+@pytest.mark.parametrize("key, value", [
+    ("leaked_bytes", -1), ("leaked_bytes", "0"), ("leaked_bytes", 2**53), ("ooms", None),
+    ("ooms", 0.5), ("ooms", True), ("ooms", float("nan")), ("hit_ratio", 2),
+    ("peak_reserved_bytes", float("inf")), ("requests", 10**40)])
+def test_a_figure_that_cannot_be_is_damage(run, key, value):
+    run.add(**{key: value})
+    done = run.check(run.folder, "--max-warnings", "9")
+    assert done.returncode == 3 and f"`totals.{key}` is" in done.stdout
+
+
+def test_strangers_in_a_folder_are_left_out_but_cut_reports_are_not(run):
+    path = run.add(leaked_bytes=0)
+    (run.folder / "package.json").write_text('{"name": "x"}')
+    (run.folder / "torn.json").write_text("{")
+    (run.folder / "folder.json").mkdir()
+    done = run.check(run.folder, "--max-leaked", "0")
+    assert done.returncode == 0 and "2 files that are no reports" in done.stdout
+    (run.folder / "cut.json").write_text(path.read_text()[:-300])
+    done = run.check(run.folder, "--max-leaked", "0")
+    assert done.returncode == 3 and "cut.json is cut off" in done.stdout
+
+
+def test_a_huge_file_is_refused_unread(run):
+    path = run.folder / "huge.json"
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)
+    done = run.check(path, "--max-oom", "0")
+    assert done.returncode == 3 and "larger than any report" in done.stdout
+
+
+def test_of_each_process_the_last_report_counts(run):
+    same = {"pid": 7}
+    run.add("a.1.json", kind="signal", process=same, leaked_bytes=None, ooms=3)
+    run.add("a.json", process=same, leaked_bytes=0, ooms=0)
+    code, verdict = run.gates(run.folder, "--max-leaked", "0", "--max-oom", "0",
+                              "--max-peak-reserved", "sum:22MiB")
+    assert code == 0 and len(verdict["processes"]) == 1
+    assert verdict["notes"] == ["1 earlier reports of the same processes were left out"]
+
+
+def test_what_still_ran_is_not_judged_as_leaked(run):
+    run.add(kind="request", leaked_bytes=None)
+    done = run.check(run.folder, "--max-leaked", "1G")
+    assert done.returncode == 1 and "while the program ran" in done.stdout
+    assert "still ran: its figures are not final" in done.stdout
+
+
+@pytest.mark.parametrize("gates, script, code", [
+    ("max-leaked=4MiB", "{page} report", 0), ("max-leaked=0", "{page} report", 1),
+    ("max-leaked=0", "{page} report; exit 7", 7), ("max-leaked=0", "kill -TERM $$", -15),
+    ("max-leaked=4MiB", "true", 3), ("max-leaked=1G", "{page} exit; exit 0", 0),
+    ("max-leaked=0", "{page} exit; exit 0", 1), ("max-leakd=0", "true", 125), ("", "true", 125),
+    ("baseline=none.json", "true", 125)])
+def test_run_with_gates(place, gates, script, code):
+    page = f"{built('make_page')} {place.pages}"
+    done = place.cachalot("run", "--check", gates, "--output", "o.%p.json", "sh", "-c",
+                          script.replace("{page}", page))
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert code not in (1, 7) or "FAIL max-leaked" in done.stderr
+    assert code != 3 or "no report: no process of this run" in done.stderr
+
+
+def test_a_process_that_outlives_the_run_leaves_no_verdict(place):
+    page = f"{built('make_page')} {place.pages}"
+    done = place.cachalot("run", "--check", "max-leaked=1G,output=v.json,format=json", "--output",
+                          "o.%p.json", "sh", "-c",
+                          f"{page} report; {page} hang >/dev/null 2>&1 & echo $! >pid; sleep 1")
+    pid = int(pathlib.Path(place.work / "pid").read_text())
+    assert done.returncode == 3
+    problems = json.loads((place.work / "v.json").read_text())["problems"]
+    place.run("kill", "-9", str(pid))
+    assert problems == [f"process {pid} of this run still runs"]

@@ -1,0 +1,160 @@
+"""cachalot check: the forms of the verdict, hostile texts in them, the language of limits."""
+
+import copy
+import json
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from conftest import ROOT
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import cachalot_check  # noqa: E402
+import cachalot_gates  # noqa: E402
+from cachalot_tools import Failure  # noqa: E402
+
+FORMATS = ("text", "github", "junit", "json", "openmetrics")
+MIB = 1 << 20
+
+
+def test_output_file_and_text(run):
+    run.add(leaked_bytes=1)
+    target = run.place.work / "gate.xml"
+    target.write_text("old")
+    done = run.check(run.folder, "--max-leaked", "0", "--format", "junit", "--output", target)
+    assert done.returncode == 1 and "FAIL max-leaked" in done.stdout
+    suite = ElementTree.parse(target).getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "0")
+    assert not list(run.place.work.glob(".cachalot*"))
+
+
+def test_github_annotations_name_file_and_gate(run):
+    path = run.add(leaked_bytes=1, peak_utilization_ratio=0.5)
+    lines = run.check(path, "--max-leaked", "0", "--min-utilization", "90%", "--format",
+                      "github").stdout.splitlines()
+    errors = [line for line in lines if line.startswith("::error ")]
+    assert len(errors) == 2 and all(f"file={path}," in line for line in errors)
+    assert "90.00 %25" in errors[1] and "title=cachalot%3A max-leaked::" in errors[0]
+
+
+HOSTILE = st.text(max_size=30) | st.sampled_from(
+    ["\x1b[2J", "::error::x", "##[error]x", "\n::stop-commands::x", 'a"b\\c', "]]>", "<a&b>",
+     "\ud800", "\u202e", "%0A::warning::", "# EOF\n"])
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[
+    HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(texts=st.lists(HOSTILE, min_size=6, max_size=6), form=st.sampled_from(FORMATS))
+def test_hostile_texts_stay_texts(place, model, texts, form):
+    report = copy.deepcopy(model)
+    report["process"].update(zip(("hostname", "exe", "rank", "session"), texts))
+    report["process"]["pid"] = texts[4]
+    report["coverage"].update(status="partial", reasons=texts)
+    report["others"] = {texts[5]: {"peak_bytes": 1}}
+    report["leaks"] = [{"device": text, "count": text} for text in texts]
+    report["totals"]["requests"] = 0
+    path = place.work / "h.json"
+    path.write_text(json.dumps(report))
+    done = place.cachalot("check", path, "--max-leaked", "0", "--max-oom", "0", "--format", form)
+    assert done.returncode == 1 and done.stderr == "", done.stderr
+    assert all(c.isprintable() or c == "\n" for c in done.stdout)
+    if form == "junit":
+        ElementTree.fromstring(done.stdout)
+    elif form == "json":
+        json.loads(done.stdout)
+    elif form == "openmetrics":
+        parse_metrics(done.stdout)
+    else:
+        assert "##[" not in done.stdout
+        commands = [line for line in done.stdout.splitlines() if line.lstrip().startswith("::")]
+        assert all(line.startswith(("::error file=", "::notice title=cachalot::"))
+                   for line in commands)
+
+
+def parse_metrics(text):
+    """{name: {labels: value}}, by the parsers of OpenMetrics and of what node_exporter reads."""
+    pytest.importorskip("prometheus_client")
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families as strict
+    from prometheus_client.parser import text_string_to_metric_families as plain
+    metrics = {}
+    for family in strict(text):
+        assert family.documentation and family.type == "gauge", family.name
+        metrics[family.name] = {tuple(sorted(s.labels.items())): s.value for s in family.samples}
+        assert all(s.timestamp is None for s in family.samples)
+    assert {f.name: f.type for f in plain(text)} == dict.fromkeys(metrics, "gauge")
+    return metrics
+
+
+def test_openmetrics(run):
+    for rank in range(2):
+        run.add(rank=rank, peak_reserved_bytes=5 + rank, leaked_bytes=None)
+    run.add(process={"pid": 1001}, rank=0)  # the same names, another start
+    path = run.folder / "r3.json"
+    report = json.loads(path.read_text())
+    report["process"]["start_ticks"] += 1
+    path.write_text(json.dumps(report))
+    done = run.check(run.folder, "--max-oom", "0", "--max-warnings", "0", "--format",
+                     "openmetrics")
+    metrics = parse_metrics(done.stdout)
+    assert metrics["cachalot_check_exit_code"] == {(): 1}
+    values = metrics["cachalot_peak_reserved_bytes"]
+    assert sorted(values.values()) == [5, 6, 22 * MIB] and len(values) == 3
+    assert {dict(labels).get("rank") for labels in values} == {"0", "1"}
+    assert len(metrics["cachalot_leaked_bytes"]) == 1  # what is unknown is left out
+    gates = {dict(labels)["gate"]: v for labels, v in metrics["cachalot_gate_passed"].items()}
+    assert gates == {"coverage": 1, "max-oom": 1, "max-warnings": 0}
+    devices = metrics["cachalot_device_peak_allocated_bytes"]
+    assert {dict(labels)["device"] for labels in devices} == {"0"}
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**53 - 1), st.integers(0, 2**53 - 1)), min_size=1,
+                max_size=8), st.integers(0, 2**53 - 1))
+def test_verdict_is_that_of_every_process(values, limit):
+    class Fake:
+        def __init__(self, rank, reserved, requests):
+            self.rank, self.coverage = rank, "full"
+            self.totals = {"peak_reserved_bytes": reserved, "requests": requests}
+            self.report = self
+
+        def get(self, *keys):
+            return None
+
+        def is_idle(self):
+            return False
+
+        def name(self):
+            return str(self.rank)
+
+    processes = [Fake(i, *value) for i, value in enumerate(values)]
+    gates = {"--max-peak-reserved": [("each", limit), ("sum", limit)]}
+    _, each, total = cachalot_gates.judge(processes, gates, [])
+    reserved = [value for value, _ in values]
+    assert each.passed == all(r <= limit for r in reserved)
+    assert each.failed == sum(r > limit for r in reserved)
+    assert total.passed == (sum(reserved) <= limit) and total.value == sum(reserved)
+
+
+@given(st.integers(0, 10**15), st.sampled_from(["", "B", "K", "KiB", "MiB", "G", "GB", "TB"]))
+def test_sizes(amount, unit):
+    scale = {"": 1, "B": 1, "K": 2**10, "KiB": 2**10, "MiB": 2**20, "G": 2**30, "GB": 10**9,
+             "TB": 10**12}
+    assert cachalot_gates.parse_size(f"{amount}{unit}") == amount * scale[unit]
+
+
+@given(st.text(max_size=12))
+def test_no_limit_text_is_a_crash(text):
+    for parser in (*cachalot_gates.PARSERS.values(), cachalot_gates.parse_increase,
+                   cachalot_check.parse_words):
+        try:
+            parser(text)
+        except Failure as failure:
+            assert failure.code == 2
+
+
+def test_gates_in_one_word():
+    gates, options = cachalot_check.parse_words(
+        "max-leaked=0, --max-oom 2,'baseline=a b.json' format=junit")
+    assert gates["--max-leaked"] == [("each", 0)] and gates["--max-oom"] == [("each", 2)]
+    assert gates["--baseline"] == ["a b.json"] and options["--format"] == "junit"
