@@ -1,6 +1,8 @@
 """What the tests of report and command share. CACHALOT_BUILD: where the programs are."""
 
+import contextlib
 import copy
+import io
 import json
 import os
 import pathlib
@@ -17,6 +19,10 @@ ROOT = HERE.parent.parent
 BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
 SCHEMA = json.loads((ROOT / "stats/report.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+sys.path.insert(0, str(ROOT / "scripts"))
+import cachalot_check  # noqa: E402
+from cachalot_tools import Failure  # noqa: E402
+
 COMMAND = [sys.executable, str(ROOT / "scripts/cachalot")]
 
 
@@ -101,11 +107,11 @@ def model(tmp_path_factory):
 
 
 class Run:
-    """A folder of reports, and the command on them."""
+    """A folder of reports, and `cachalot check` on them, in this process."""
 
-    def __init__(self, place, model):
-        self.place, self.model, self.count = place, model, 0
-        self.folder = place.work / "reports"
+    def __init__(self, work, model):
+        self.work, self.model, self.count = work, model, 0
+        self.folder = work / "reports"
         self.folder.mkdir()
 
     def add(self, name=None, folder=None, rank=None, coverage=None, kind="exit", process=None,
@@ -122,10 +128,14 @@ class Run:
         return path
 
     def check(self, *arguments):
-        done = self.place.cachalot("check", *arguments)
-        assert "Traceback" not in done.stderr, done.stderr
-        assert "\x1b" not in done.stdout + done.stderr
-        return done
+        out, errors, code = io.StringIO(), "", 0
+        with contextlib.redirect_stdout(out):
+            try:
+                code = cachalot_check.main([str(argument) for argument in arguments])
+            except Failure as failure:
+                code, errors = failure.code, f"cachalot: {failure}\n"
+        assert "\x1b" not in out.getvalue() + errors
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), errors)
 
     def gates(self, *arguments):
         """Exit code and the JSON verdict."""
@@ -137,5 +147,6 @@ class Run:
 
 
 @pytest.fixture
-def run(place, model):
-    return Run(place, model)
+def run(tmp_path, model, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Run(tmp_path, model)

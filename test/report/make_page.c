@@ -2,7 +2,8 @@
  *
  * It fills the page with plausible numbers, prints its path, and then does WHAT: `hang` (until
  * killed), `exit` (leaves the page), `serve` (answers requests), `mute` (lives, answers nothing),
- * `report` (writes the exit report, then leaves) or `exec` (becomes `sleep`).
+ * `report` (writes the exit report, then leaves), `exec` (becomes `sleep`) or `busy` (hits, waits,
+ * and leaks a MiB now and then).
  */
 #include "stats/page.h"
 #include "stats/report.h"
@@ -108,10 +109,32 @@ static void serve(struct page *page)
     }
 }
 
+static void be_busy(struct device_stats *stats)
+{
+    for (unsigned i = 1;; i++) {
+        request(stats, 2 << 20, 2 << 20, LARGE_POOL);
+        stats_begin(stats);
+        stats_count(stats, COUNTER_num_hits, 1);
+        stats_end(stats);
+        release(stats, 2 << 20, 2 << 20, LARGE_POOL);
+        if (i % 50 == 0) {
+            stats_begin(stats);
+            stats_add(stats, STAT_reserved_bytes, LARGE_POOL, 1 << 20);
+            stats_count(stats, COUNTER_num_fence_waits, 1);
+            stats_count(stats, COUNTER_fence_wait_ns, 5000000);
+            stats_end(stats);
+            request(stats, 1 << 20, 1 << 20, LARGE_POOL);
+        }
+        usleep(1000);
+    }
+}
+
 static int act(struct page *page, const char *what)
 {
     if (strcmp(what, "serve") == 0)
         serve(page);
+    if (strcmp(what, "busy") == 0)
+        be_busy(&page_device(page, 0)->stats);
     if (strcmp(what, "exec") == 0)
         execlp("sleep", "sleep", "100", (char *)NULL);
     if (strcmp(what, "exit") == 0)

@@ -103,6 +103,14 @@ def test_nothing_intercepted_is_never_well(run, status, required, requests, code
     assert code == 0 or "FAIL coverage" in done.stdout
 
 
+def test_one_process_that_went_past_the_cache_fails_all(run):
+    run.add(leaked_bytes=0)
+    run.add(leaked_bytes=0, coverage="partial", requests=0)
+    done = run.check(run.folder, "--max-leaked", "0")
+    assert done.returncode == 1 and "FAIL coverage (at least partial): partial" in done.stdout
+    assert "       - a reason\n" in done.stdout
+
+
 def test_memory_taken_past_the_cache_is_named(run):
     path = run.add(requests=0)
     report = json.loads(path.read_text())
@@ -130,14 +138,14 @@ def test_a_process_that_only_looked_at_the_gpu_is_no_odd_one(run):
     ("leaked_bytes", None, 4, "5%", 1), ("leaked_bytes", 4, None, "5%", 1)])
 def test_against_a_baseline(run, key, old, new, increase, code):
     run.add(**{key: new})
-    base = run.add("old.json", run.place.work, **{key: old})
+    base = run.add("old.json", run.work, **{key: old})
     more = ("--max-increase", increase) if increase else ()
     done = run.check(run.folder, "--baseline", base, *more)
     assert done.returncode == code, done.stdout
 
 
 def test_ranks_are_compared_with_their_own(run):
-    old = run.place.work / "old"
+    old = run.work / "old"
     old.mkdir()
     for rank, (before, now) in enumerate(((100, 100), (50, 80))):
         run.add(rank=rank, peak_reserved_bytes=now)
@@ -152,10 +160,10 @@ def test_a_bad_baseline_is_no_pass(run):
     path = run.add()
     assert run.check(path, "--baseline", path).returncode == 2
     assert run.check(path, "--baseline", "none.json").returncode == 3
-    idle = run.add("idle.json", run.place.work, requests=0)
+    idle = run.add("idle.json", run.work, requests=0)
     done = run.check(path, "--baseline", idle)
     assert done.returncode == 1 and "of the baseline came through" in done.stdout
-    empty = run.place.work / "empty"
+    empty = run.work / "empty"
     empty.mkdir()
     assert run.check(path, "--baseline", empty).returncode == 3
 
@@ -175,7 +183,7 @@ def test_usage(run, arguments):
 
 def test_an_increase_without_percent_is_refused(run):
     path = run.add()
-    base = run.add("b.json", run.place.work)
+    base = run.add("b.json", run.work)
     assert run.check(path, "--baseline", base, "--max-increase", "5").returncode == 2
 
 
@@ -194,7 +202,7 @@ def test_no_verdict_without_sound_reports(run, content, form):
 
 @pytest.mark.parametrize("paths", [(), ("none.json",), ("empty",), ("cachalot.*.json",), (".",)])
 def test_no_report_is_never_a_pass(run, paths):
-    (run.place.work / "empty").mkdir()
+    (run.work / "empty").mkdir()
     assert run.check(*paths, "--max-oom", "0", "--require-coverage", "none").returncode == 3
 
 

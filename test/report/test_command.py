@@ -13,7 +13,7 @@ import time
 import pytest
 from conftest import COMMAND, built, load
 
-SUBCOMMANDS = ("run", "show", "check", "dump", "empty-cache", "harvest")
+SUBCOMMANDS = ("run", "show", "check", "top", "dump", "empty-cache", "harvest")
 
 
 def page_child(place, what):

@@ -2,18 +2,14 @@
 
 import copy
 import json
-import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from conftest import ROOT
-from hypothesis import HealthCheck, given, settings
+from conftest import Failure, cachalot_check
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(ROOT / "scripts"))
-import cachalot_check  # noqa: E402
-import cachalot_gates  # noqa: E402
-from cachalot_tools import Failure  # noqa: E402
+import cachalot_gates
 
 FORMATS = ("text", "github", "junit", "json", "openmetrics")
 MIB = 1 << 20
@@ -21,13 +17,13 @@ MIB = 1 << 20
 
 def test_output_file_and_text(run):
     run.add(leaked_bytes=1)
-    target = run.place.work / "gate.xml"
+    target = run.work / "gate.xml"
     target.write_text("old")
     done = run.check(run.folder, "--max-leaked", "0", "--format", "junit", "--output", target)
     assert done.returncode == 1 and "FAIL max-leaked" in done.stdout
     suite = ElementTree.parse(target).getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "0")
-    assert not list(run.place.work.glob(".cachalot*"))
+    assert not list(run.work.glob(".cachalot*"))
 
 
 def test_github_annotations_name_file_and_gate(run):
@@ -44,9 +40,12 @@ HOSTILE = st.text(max_size=30) | st.sampled_from(
      "\ud800", "\u202e", "%0A::warning::", "# EOF\n"])
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[
+@pytest.mark.parametrize("form", FORMATS)
+@settings(max_examples=8, deadline=None, suppress_health_check=[
     HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(texts=st.lists(HOSTILE, min_size=6, max_size=6), form=st.sampled_from(FORMATS))
+@given(texts=st.lists(HOSTILE, min_size=6, max_size=6))
+@example(texts=['a"b\\c', "##[error]x", "<a&b>", "::error::x", "# EOF\n", "]]>"])
+@example(texts=["::error::x", '"\\', "\n::warning::", "\ud800", "\x1b[2J", "\u202e"])
 def test_hostile_texts_stay_texts(place, model, texts, form):
     report = copy.deepcopy(model)
     report["process"].update(zip(("hostname", "exe", "rank", "session"), texts))
