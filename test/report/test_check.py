@@ -260,6 +260,7 @@ def test_what_still_ran_is_not_judged_as_leaked(run):
     ("max-leaked=0", "{page} exit; exit 0", 1), ("max-leakd=0", "true", 125), ("", "true", 125),
     ("baseline=none.json", "true", 125)])
 def test_run_with_gates(place, gates, script, code):
+    place.environment["ASAN_OPTIONS"] = "verify_asan_link_order=0"  # should make_page have it
     page = f"{built('make_page')} {place.pages}"
     done = place.cachalot("run", "--check", gates, "--output", "o.%p.json", "sh", "-c",
                           script.replace("{page}", page))
@@ -270,6 +271,7 @@ def test_run_with_gates(place, gates, script, code):
 
 
 def test_a_process_that_outlives_the_run_leaves_no_verdict(place):
+    place.environment["ASAN_OPTIONS"] = "verify_asan_link_order=0"  # should make_page have it
     page = f"{built('make_page')} {place.pages}"
     done = place.cachalot("run", "--check", "max-leaked=1G,output=v.json,format=json", "--output",
                           "o.%p.json", "sh", "-c",
