@@ -1,0 +1,150 @@
+/* The device made of bookkeeping: addresses only grow, memory is a number, all work is done at
+ * once. Every call is booked with its price at the operation of the trace that made it. */
+#include "scripts/replay.h"
+
+#include <stdlib.h>
+
+#define OUT_OF_MEMORY 2 /* CUDA's code for it */
+#define FIRST_ADDRESS UINT64_C(0x7f0000000000)
+#define GRAIN (2 * MIB)
+
+const char *const call_names[CALL_KINDS] = {
+#define X(name, meaning) #name,
+    CALL_LIST(X)
+#undef X
+};
+
+int replay_device_init(struct replay_device *device, uint64_t capacity, const struct costs *costs)
+{
+    *device =
+        (struct replay_device){.capacity = capacity, .next_address = FIRST_ADDRESS, .costs = costs};
+    device->cost_ns = calloc(LEDGER_PARTS, sizeof *device->cost_ns);
+    return device->cost_ns ? 0 : -1;
+}
+
+/* The trace is longer than thought: two parts become one. */
+static void widen(struct replay_device *device)
+{
+    for (unsigned i = 0; i < LEDGER_PARTS / 2; i++)
+        device->cost_ns[i] = device->cost_ns[2 * i] + device->cost_ns[2 * i + 1];
+    for (unsigned i = LEDGER_PARTS / 2; i < LEDGER_PARTS; i++)
+        device->cost_ns[i] = 0;
+    device->log2_part++;
+}
+
+static void book(struct replay_device *device, enum call_kind call, uint64_t bytes)
+{
+    uint64_t cost = costs_of(device->costs, call, bytes);
+    device->call[call].count++;
+    device->call[call].bytes += bytes;
+    device->call[call].cost_ns += cost;
+    while (device->operation >> device->log2_part >= LEDGER_PARTS)
+        widen(device);
+    device->cost_ns[device->operation >> device->log2_part] += cost;
+}
+
+uint64_t replay_cost_since(const struct replay_device *device, uint64_t operation)
+{
+    uint64_t sum = 0;
+    for (uint64_t i = operation >> device->log2_part; i < LEDGER_PARTS; i++)
+        sum += device->cost_ns[i];
+    return sum;
+}
+
+static int segment_alloc(void *context, uint64_t bytes, uint64_t *address)
+{
+    struct replay_device *device = context;
+    uint64_t span = (bytes + GRAIN - 1) / GRAIN * GRAIN;
+    if (bytes > device->capacity - device->used || span > UINT64_MAX / 2 - device->next_address ||
+        table_put(&device->segments, device->next_address, bytes)) {
+        device->call[CALL_alloc].failed++;
+        return OUT_OF_MEMORY;
+    }
+    *address = device->next_address;
+    device->next_address += span;
+    device->used += bytes;
+    book(device, CALL_alloc, bytes);
+    return 0;
+}
+
+static int segment_free(void *context, uint64_t address)
+{
+    struct replay_device *device = context;
+    uint64_t bytes = table_take(&device->segments, address);
+    if (!bytes)
+        abort(); /* the allocator gives back what it never had */
+    device->used -= bytes;
+    book(device, CALL_free, bytes);
+    return 0;
+}
+
+static int fence_record(void *context, void **event)
+{
+    book(context, CALL_event_record, 0);
+    *event = context; /* all marks are alike: passed */
+    return 0;
+}
+
+static int fence_query(void *context, void *event)
+{
+    (void)event;
+    book(context, CALL_event_query, 0);
+    return 0;
+}
+
+static int fence_wait(void *context, void *event, uint64_t timeout_ns)
+{
+    (void)event, (void)timeout_ns;
+    book(context, CALL_event_wait, 0);
+    return 0;
+}
+
+static void fence_destroy(void *context, void *event)
+{
+    (void)context, (void)event;
+}
+
+static int synchronize(void *context)
+{
+    book(context, CALL_synchronize, 0);
+    return 0;
+}
+
+static int failed(void *context, int code)
+{
+    (void)context, (void)code;
+    return 0;
+}
+
+static int memory_free(void *context, uint64_t *bytes)
+{
+    const struct replay_device *device = context;
+    *bytes = device->capacity - device->used;
+    return 0;
+}
+
+/* Time stands still: a replay gives the same result every time. */
+static uint64_t now_ns(void)
+{
+    return 1;
+}
+
+static uint64_t thread_id(void)
+{
+    return 1;
+}
+
+const struct device_ops replay_device_ops = {
+    .out_of_memory = OUT_OF_MEMORY,
+    .segment_alloc = segment_alloc,
+    .segment_free = segment_free,
+    .fence_record = fence_record,
+    .fence_query = fence_query,
+    .fence_wait = fence_wait,
+    .fence_destroy = fence_destroy,
+    .synchronize = synchronize,
+    .failed = failed,
+    .memory_free = memory_free,
+    .now_ns = now_ns,
+    .thread_id = thread_id,
+};

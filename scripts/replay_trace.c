@@ -1,0 +1,197 @@
+/* Reading traces: our CSV (`op,id,bytes,stream`) and RMM's log
+ * (`Thread,Time,Action,Pointer,Size,Stream`). Whole lines lie in the buffer and the last ends with
+ * a newline, so that nothing here looks for the end of the text. */
+#include "scripts/replay.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char own_header[] = "op,id,bytes,stream";
+static const char rmm_header[] = "Thread,Time,Action,Pointer,Size,Stream";
+
+void trace_init(struct trace *trace, int fd)
+{
+    trace->fd = fd;
+    trace->begin = trace->end = trace->filled = trace->buffer;
+}
+
+static char *last_newline(char *begin, char *end)
+{
+    return memrchr(begin, '\n', (size_t)(end - begin));
+}
+
+int trace_fill(struct trace *trace)
+{
+    size_t rest = (size_t)(trace->filled - trace->end);
+    memmove(trace->buffer, trace->end, rest);
+    trace->begin = trace->end = trace->buffer;
+    trace->filled = trace->buffer + rest;
+    while (!trace->at_end && trace->end == trace->buffer) {
+        ssize_t n =
+            read(trace->fd, trace->filled, (size_t)(trace->buffer + TRACE_BUFFER - trace->filled));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        trace->bytes_read += (uint64_t)n;
+        char *newline = last_newline(trace->filled, trace->filled + n);
+        trace->filled += n;
+        trace->at_end = n == 0;
+        if (n == 0 && trace->filled > trace->buffer) /* the last line may lack its newline */
+            *(newline = trace->filled++) = '\n';
+        else if (!newline && trace->filled == trace->buffer + TRACE_BUFFER)
+            *(newline = trace->filled - 1) = '\n'; /* no line is that long: it will be refused */
+        if (newline)
+            trace->end = newline + 1;
+    }
+    return trace->end > trace->begin;
+}
+
+/* The digits at *text; returns how many, or 0 if there are none or they are too many. */
+static unsigned read_number(const char **text, uint64_t *number)
+{
+    const char *at = *text;
+    uint64_t value = 0;
+    for (unsigned digit; (digit = (unsigned char)*at - (unsigned)'0') < 10; at++)
+        value = 10 * value + digit;
+    unsigned digits = (unsigned)(at - *text);
+    *text = at;
+    *number = value;
+    return digits < 20 ? digits : 0;
+}
+
+static unsigned read_hex(const char **text, uint64_t *number)
+{
+    const char *at = *text;
+    uint64_t value = 0;
+    for (;; at++) {
+        unsigned digit = (unsigned char)*at - (unsigned)'0';
+        unsigned letter = ((unsigned char)*at | 0x20u) - (unsigned)'a';
+        if (digit >= 10 && letter >= 6)
+            break;
+        value = 16 * value + (digit < 10 ? digit : letter + 10);
+    }
+    unsigned digits = (unsigned)(at - *text);
+    *text = at;
+    *number = value;
+    return digits <= 16 ? digits : 0;
+}
+
+static int is_end(const char *text)
+{
+    return *text == '\n' || (*text == '\r' && text[1] == '\n');
+}
+
+/* `,stream` and the line's end; `stream` may be left out. */
+static const char *own_rest(const char *text)
+{
+    uint64_t stream;
+    if (is_end(text))
+        return NULL;
+    if (*text++ != ',' || !read_number(&text, &stream))
+        return "the stream is not a number";
+    return is_end(text) ? NULL : "more than op,id,bytes,stream";
+}
+
+static const char *own_line(const char *text, struct operation *operation)
+{
+    char op = text[0];
+    if ((op != 'a' && op != 'f') || text[1] != ',')
+        return "the operation is neither `a` nor `f`";
+    operation->kind = op == 'a' ? OP_MALLOC : OP_FREE;
+    text += 2;
+    if (!read_number(&text, &operation->id))
+        return "the id is not a number";
+    if (op == 'f' && is_end(text))
+        return NULL;
+    if (*text != ',')
+        return is_end(text) ? "cut off after the id" : "the id is not a number";
+    text++;
+    if (op == 'f' && (*text == ',' || is_end(text)))
+        return own_rest(text);
+    if (!read_number(&text, &operation->bytes) || (*text != ',' && !is_end(text)))
+        return "the bytes are not a number";
+    return *text == ',' || op == 'f' ? own_rest(text) : "cut off after the bytes";
+}
+
+/* Past the next comma of the line; NULL if it has none. */
+static const char *next_field(const char *text)
+{
+    while (*text != ',' && *text != '\n')
+        text++;
+    return *text == ',' ? text + 1 : NULL;
+}
+
+static int begins(const char **text, const char *word)
+{
+    size_t length = strlen(word);
+    if (strncmp(*text, word, length))
+        return 0;
+    *text += length;
+    return 1;
+}
+
+static const char *rmm_pointer(const char *text, struct operation *operation)
+{
+    operation->id = 0;
+    if (begins(&text, "(nil),"))
+        return text;
+    if (!begins(&text, "0x") || !read_hex(&text, &operation->id) || *text != ',')
+        return NULL;
+    return text + 1;
+}
+
+static const char *rmm_line(const char *text, struct operation *operation)
+{
+    if (!(text = next_field(text)) || !(text = next_field(text)))
+        return "cut off before the action";
+    if (begins(&text, "allocate,"))
+        operation->kind = OP_MALLOC;
+    else if (begins(&text, "free,"))
+        operation->kind = OP_FREE;
+    else if (begins(&text, "allocate failure,"))
+        operation->kind = OP_FAILURE;
+    else
+        return "the action is none of `allocate`, `allocate failure` and `free`";
+    if (!(text = rmm_pointer(text, operation)))
+        return "the pointer is not a number";
+    if (!read_number(&text, &operation->bytes) || *text != ',')
+        return "the size is not a number, or cut off";
+    if (is_end(text + 1))
+        return "cut off before the stream";
+    if (!operation->bytes && operation->kind != OP_FAILURE) /* they all have the same pointer */
+        operation->kind = OP_EMPTY;
+    return next_field(text + 1) ? "more than Thread,Time,Action,Pointer,Size,Stream" : NULL;
+}
+
+/* The first line says which kind of trace this is. Returns how long it is if it is a header. */
+static size_t header(struct trace *trace)
+{
+    const char *text = trace->begin;
+    trace->rmm = begins(&text, rmm_header);
+    if (!trace->rmm && !begins(&text, own_header))
+        return 0;
+    return is_end(text) ? (size_t)(strchr(text, '\n') + 1 - trace->begin) : 0;
+}
+
+const char *trace_next(struct trace *trace, struct operation *operation)
+{
+    operation->kind = OP_NONE;
+    operation->bytes = 0;
+    char *line = trace->begin, *newline = rawmemchr(line, '\n');
+    trace->begin = newline + 1;
+    if (trace->line++ == 0) {
+        trace->begin = line;
+        size_t length = header(trace);
+        trace->begin = newline + 1;
+        if (length)
+            return NULL;
+    }
+    if (is_end(line))
+        return NULL;
+    const char *problem = trace->rmm ? rmm_line(line, operation) : own_line(line, operation);
+    if (problem && memchr(line, 0, (size_t)(newline - line)))
+        return "not text";
+    return problem;
+}
