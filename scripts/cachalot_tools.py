@@ -46,17 +46,16 @@ def find_library():
     return found
 
 
-def find_tool():
-    """cachalot-page: beside the library or the script."""
-    candidates = [os.path.join(HERE, "cachalot-page")]
+def find_tool(name="cachalot-page"):
+    """A program of ours: beside the library or the script."""
+    candidates = [os.path.join(HERE, name)]
     named = os.environ.get("CACHALOT_LIBRARY")
     if named:
-        candidates.insert(0, os.path.join(os.path.dirname(os.path.abspath(named)), "cachalot-page"))
-    candidates += installed("libexec/cachalot-page", "libexec/cachalot/cachalot-page",
-                            "build/cachalot-page")
+        candidates.insert(0, os.path.join(os.path.dirname(os.path.abspath(named)), name))
+    candidates += installed(f"libexec/{name}", f"libexec/cachalot/{name}", f"build/{name}")
     found = first_file(candidates)
     if found is None:
-        raise Failure(125, "cachalot-page was not found; build it with `ninja -C build`")
+        raise Failure(125, f"{name} was not found; build it with `ninja -C build`")
     return found
 
 

@@ -1,4 +1,4 @@
-/* cachalot-replay: a recorded trace once more through the allocator, on a device made of
+/* cachalot: a recorded trace once more through the allocator, on a device made of
  * bookkeeping. `cachalot replay` and `cachalot tune` call it; what it prints is JSON. */
 #include "scripts/replay.h"
 
@@ -14,12 +14,8 @@
 
 static const char usage[] =
     "usage: cachalot-replay [--conf OPTIONS] [--capacity BYTES] [--costs FILE] [--name TEXT]\n"
-    "                       [--progress] FILE|-\n"
+    "                       [--kind TEXT] [--recorded-reserved BYTES] [--progress] FILE|-\n"
     "       cachalot-replay [--costs FILE] --print-costs\n";
-
-/* In place of addresses, which are never so low: it was out of memory, or asked for nothing. */
-#define NO_MEMORY 1
-#define NO_BYTES 2
 
 static double now(void)
 {
@@ -51,113 +47,111 @@ static void note_oom(struct replay *replay, uint64_t bytes)
     event->native_would_fit = (uint64_t)native_would_fit(replay, bytes);
 }
 
-static const char *replay_malloc(struct replay *replay, const struct operation *operation)
+static void replay_malloc(struct replay *replay, const struct operation *operation)
 {
-    uint64_t address = NO_BYTES;
+    uint64_t *address = &replay->address[operation->slot];
+    int code;
     replay->mallocs++;
+    *address = 0;
     if (!operation->bytes)
         replay->empty++;
-    else if (allocator_malloc(replay->allocator, operation->bytes, &address)) {
+    else if ((code = allocator_malloc(replay->allocator, operation->bytes, address))) {
+        if (code == ALLOCATOR_PASS) /* more than any driver has */
+            stats_count(replay->stats, COUNTER_num_ooms, 1);
         note_oom(replay, operation->bytes);
-        address = NO_MEMORY;
+        *address = 0;
     }
-    int code = table_put(&replay->live, operation->id, address);
-    if (code > 0)
-        return "allocates what is allocated already";
-    return code ? "no memory to remember it" : NULL;
 }
 
-static const char *replay_free(struct replay *replay, const struct operation *operation)
+static void replay_free(struct replay *replay, const struct operation *operation)
 {
-    uint64_t address = table_take(&replay->live, operation->id);
+    uint64_t address = replay->address[operation->slot];
     replay->frees++;
-    if (!address)
-        return "frees what is not allocated";
-    if (address > NO_BYTES && domain_free(replay->domain, address, FREED_NATIVE))
-        return "the allocator does not know what it frees";
-    return NULL;
+    if (address && domain_free(replay->domain, address, FREED_NATIVE))
+        abort(); /* the allocator does not know what it gave */
 }
 
-static const char *step(struct replay *replay, const struct operation *operation)
+static void step(struct replay *replay, const struct operation *operation)
 {
-    const char *problem = NULL;
     replay->device.operation = replay->operations;
-    switch (operation->kind) {
-    case OP_MALLOC:
-        problem = replay_malloc(replay, operation);
-        break;
-    case OP_FREE:
-        problem = replay_free(replay, operation);
-        break;
-    case OP_EMPTY:
+    if (operation->kind == OP_MALLOC)
+        replay_malloc(replay, operation);
+    else if (operation->kind == OP_FREE)
+        replay_free(replay, operation);
+    else if (operation->kind == OP_EMPTY)
         replay->empty++;
-        break;
-    case OP_FAILURE:
+    else
         replay->recorded_failures++;
-        break;
-    case OP_NONE:
-        return NULL;
-    }
     replay->operations++;
-    return problem;
 }
 
 /* One line that is written over, after the first second, about five times a second. */
-static void show_progress(const struct replay *replay, int last)
+static void show_progress(const struct replay *replay, const struct batch *batch)
 {
     static double next;
     static int shown;
     double time = now();
     if (next == 0)
         next = replay->began + 1;
-    if (last && shown)
+    if (batch->is_last && shown)
         fprintf(stderr, "\r\033[K");
-    if (last || time < next)
+    if (batch->is_last || time < next)
         return;
     next = time + 0.2;
     shown = 1;
     struct stat status;
     fprintf(stderr, "\rcachalot: %.1f million operations", (double)replay->operations / 1e6);
-    if (fstat(replay->trace.fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0)
-        fprintf(stderr, ", %.0f %%",
-                100 * (double)replay->trace.bytes_read / (double)status.st_size);
+    if (fstat(replay->feed.trace.fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0)
+        fprintf(stderr, ", %.0f %%", 100 * (double)batch->bytes_read / (double)status.st_size);
     fprintf(stderr, "\033[K");
 }
 
-static int broken(const struct replay *replay, const char *reason)
+static int broken(const struct replay *replay, const struct batch *batch)
 {
-    fprintf(stderr, "cachalot-replay: %s: line %llu: %s\n", replay->name,
-            (unsigned long long)replay->trace.line, reason);
+    fprintf(stderr, "cachalot: %s: line %llu: %s\n", replay->name, (unsigned long long)batch->line,
+            batch->problem);
     return REPLAY_BROKEN;
+}
+
+static int make_room(struct replay *replay, uint64_t slots)
+{
+    if (slots <= replay->addresses)
+        return 0;
+    uint64_t *address = realloc(replay->address, 2 * slots * sizeof *address);
+    if (!address)
+        return -1;
+    replay->address = address;
+    replay->addresses = 2 * slots;
+    return 0;
+}
+
+static int no_memory(void)
+{
+    fprintf(stderr, "cachalot: no memory\n");
+    return REPLAY_FAILED;
 }
 
 static int run(struct replay *replay, int progress)
 {
-    struct trace *trace = &replay->trace;
-    struct operation operation;
-    int filled;
+    const struct batch *batch;
     replay->began = now();
-    while ((filled = trace_fill(trace)) > 0) {
-        while (trace->begin < trace->end) {
-            const char *problem = trace_next(trace, &operation);
-            if (problem || (problem = step(replay, &operation)))
-                return broken(replay, problem);
-        }
+    for (int last = 0; !last; feed_done(&replay->feed)) {
+        batch = feed_next(&replay->feed);
+        if (make_room(replay, batch->slots))
+            return no_memory();
+        for (unsigned i = 0; i < batch->count; i++)
+            step(replay, &batch->operation[i]);
+        last = batch->is_last;
         if (progress)
-            show_progress(replay, 0);
+            show_progress(replay, batch);
+        if (batch->problem)
+            return broken(replay, batch);
     }
     replay->ended = now();
-    if (progress)
-        show_progress(replay, 1);
-    if (filled < 0) {
-        fprintf(stderr, "cachalot-replay: %s: %s\n", replay->name, strerror(errno));
-        return REPLAY_BROKEN;
-    }
-    if (!replay->operations) {
-        fprintf(stderr, "cachalot-replay: %s: no operation in it\n", replay->name);
-        return REPLAY_BROKEN;
-    }
-    return REPLAY_DONE;
+    if (replay->operations)
+        return REPLAY_DONE;
+    fprintf(stderr, "cachalot: %s: no operation in it\n", replay->name);
+    return REPLAY_BROKEN;
 }
 
 static void note_options(struct page *page, const struct options *options)
@@ -205,7 +199,7 @@ static int set_up(struct replay *replay)
 static void complain(void *context, const char *message)
 {
     (void)context;
-    fprintf(stderr, "cachalot-replay: %s\n", message);
+    fprintf(stderr, "cachalot: %s\n", message);
 }
 
 struct arguments {
@@ -219,6 +213,8 @@ static int read_arguments(int argc, char **argv, struct arguments *arguments, st
                                           {"capacity", required_argument, NULL, 'c'},
                                           {"costs", required_argument, NULL, 'p'},
                                           {"name", required_argument, NULL, 'n'},
+                                          {"kind", required_argument, NULL, 'k'},
+                                          {"recorded-reserved", required_argument, NULL, 'r'},
                                           {"progress", no_argument, NULL, 'g'},
                                           {"print-costs", no_argument, NULL, 't'},
                                           {NULL, 0, NULL, 0}};
@@ -240,6 +236,12 @@ static int read_arguments(int argc, char **argv, struct arguments *arguments, st
         case 'n':
             replay->name = optarg;
             break;
+        case 'k':
+            replay->kind = optarg;
+            break;
+        case 'r':
+            replay->recorded_reserved = strtoull(optarg, NULL, 10);
+            break;
         case 'g':
             arguments->progress = 1;
             break;
@@ -260,9 +262,8 @@ static int open_trace(struct replay *replay, const char *path)
     if (!replay->name)
         replay->name = path;
     if (fd < 0)
-        fprintf(stderr, "cachalot-replay: %s: %s\n", replay->name, strerror(errno));
-    trace_init(&replay->trace, fd);
-    return fd < 0 ? -1 : 0;
+        fprintf(stderr, "cachalot: %s: %s\n", replay->name, strerror(errno));
+    return fd;
 }
 
 int main(int argc, char **argv)
@@ -283,12 +284,11 @@ int main(int argc, char **argv)
         costs_print(&replay.costs);
         return REPLAY_DONE;
     }
-    if (open_trace(&replay, arguments.path))
+    int fd = open_trace(&replay, arguments.path);
+    if (fd < 0)
         return REPLAY_BROKEN;
-    if (set_up(&replay)) {
-        fprintf(stderr, "cachalot-replay: no memory\n");
-        return REPLAY_FAILED;
-    }
+    if (set_up(&replay) || feed_start(&replay.feed, fd))
+        return no_memory();
     int code = run(&replay, arguments.progress);
     return code == REPLAY_DONE ? replay_print(&replay) : code;
 }

@@ -5,18 +5,9 @@
 
 #include "allocator/allocator.h"
 #include "allocator/lane.h"
+#include "scripts/replay_trace.h"
 
 enum replay_exit { REPLAY_DONE = 0, REPLAY_FAILED = 1, REPLAY_USAGE = 2, REPLAY_BROKEN = 3 };
-
-/* Numbers by numbers, neither key nor value given twice; values are not 0. */
-struct table {
-    struct table_entry {
-        uint64_t key, value;
-    } * entry;
-    uint64_t count, size; /* size: a power of two, at least twice the count */
-};
-int table_put(struct table *table, uint64_t key, uint64_t value); /* 0; 1: is there; -1: no room */
-uint64_t table_take(struct table *table, uint64_t key);           /* its value, now out; 0: none */
 
 /* What a call of the driver costs.  X(name, what it is) */
 #define CALL_LIST(X)                                                                               \
@@ -63,34 +54,15 @@ extern const struct device_ops replay_device_ops;
 int replay_device_init(struct replay_device *device, uint64_t capacity, const struct costs *costs);
 uint64_t replay_cost_since(const struct replay_device *device, uint64_t operation);
 
-struct operation {
-    /* EMPTY: malloc or free of nothing; FAILURE: a malloc that failed then; NONE: no operation */
-    enum operation_kind { OP_MALLOC, OP_FREE, OP_EMPTY, OP_FAILURE, OP_NONE } kind;
-    uint64_t id, bytes; /* bytes: of a malloc */
-};
-
-#define TRACE_BUFFER (256 * 1024)
-struct trace {
-    int fd, rmm, at_end;
-    uint64_t line, bytes_read;
-    char *begin, *end; /* whole lines that are in the buffer */
-    char *filled;      /* up to here there is text */
-    char buffer[TRACE_BUFFER + 2];
-};
-/* Sets the file up; then for more lines: 1: there are some, 0: that was all, -1: errno says why. */
-void trace_init(struct trace *trace, int fd);
-int trace_fill(struct trace *trace);
-/* The next operation of a filled trace; NULL, or what is wrong with line `trace->line`. */
-const char *trace_next(struct trace *trace, struct operation *operation);
-
 struct replay {
     struct options options;
-    const char *name; /* of the trace, for messages */
+    const char *name, *kind;    /* of the trace; kind: what it was before it was CSV, or NULL */
+    uint64_t recorded_reserved; /* most that its own allocator had; 0: not known */
     uint64_t capacity;
     struct costs costs;
     struct replay_device device;
-    struct trace trace;
-    struct table live; /* id: address */
+    struct feed feed;
+    uint64_t *address, addresses; /* by slot */
     struct domain *domain;
     struct allocator *allocator;
     struct page *page;

@@ -54,7 +54,7 @@ static int read_lines(struct costs *costs, FILE *file, const char *path)
         const char *problem = add_text(costs, text);
         if (!problem)
             continue;
-        fprintf(stderr, "cachalot-replay: %s: line %u: %s; the calls are", path, line, problem);
+        fprintf(stderr, "cachalot: %s: line %u: %s; the calls are", path, line, problem);
         for (unsigned call = 0; call < CALL_KINDS; call++)
             fprintf(stderr, "%s %s", call ? "," : "", call_names[call]);
         fprintf(stderr, "\n");
@@ -72,7 +72,7 @@ int costs_read(struct costs *costs, const char *path)
         return 0;
     FILE *file = fopen(path, "re");
     if (!file) {
-        fprintf(stderr, "cachalot-replay: %s: %s\n", path, strerror(errno));
+        fprintf(stderr, "cachalot: %s: %s\n", path, strerror(errno));
         return -1;
     }
     int code = read_lines(costs, file, path);

@@ -9,10 +9,13 @@
 
 static json_t *trace_object(const struct replay *replay)
 {
+    const char *kind = replay->kind ? replay->kind : replay->feed.trace.rmm ? "rmm" : "csv";
     json_t *trace = json_object();
     report_put(trace, "name", report_string(replay->name));
-    report_put(trace, "format", json_string(replay->trace.rmm ? "rmm" : "csv"));
-    report_put(trace, "lines", report_number(replay->trace.line));
+    report_put(trace, "format", report_string(kind));
+    report_put(trace, "recorded_peak_reserved_bytes",
+               replay->recorded_reserved ? report_number(replay->recorded_reserved) : json_null());
+    report_put(trace, "lines", report_number(replay->feed.trace.line));
     REPORT_NUMBER(trace, replay, operations);
     REPORT_NUMBER(trace, replay, mallocs);
     REPORT_NUMBER(trace, replay, frees);

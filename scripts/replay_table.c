@@ -1,6 +1,6 @@
 /* Open addressing with linear probing; what is taken out leaves no hole, so that the table is as
  * small as what lives, however long the trace. */
-#include "scripts/replay.h"
+#include "scripts/replay_trace.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* Reading traces: our CSV (`op,id,bytes,stream`) and RMM's log
  * (`Thread,Time,Action,Pointer,Size,Stream`). Whole lines lie in the buffer and the last ends with
  * a newline, so that nothing here looks for the end of the text. */
-#include "scripts/replay.h"
+#include "scripts/replay_trace.h"
 
 #include <errno.h>
 #include <string.h>
@@ -94,14 +94,14 @@ static const char *own_rest(const char *text)
     return is_end(text) ? NULL : "more than op,id,bytes,stream";
 }
 
-static const char *own_line(const char *text, struct operation *operation)
+static const char *own_line(const char *text, struct operation *operation, uint64_t *id)
 {
     char op = text[0];
     if ((op != 'a' && op != 'f') || text[1] != ',')
         return "the operation is neither `a` nor `f`";
     operation->kind = op == 'a' ? OP_MALLOC : OP_FREE;
     text += 2;
-    if (!read_number(&text, &operation->id))
+    if (!read_number(&text, id))
         return "the id is not a number";
     if (op == 'f' && is_end(text))
         return NULL;
@@ -132,17 +132,17 @@ static int begins(const char **text, const char *word)
     return 1;
 }
 
-static const char *rmm_pointer(const char *text, struct operation *operation)
+static const char *rmm_pointer(const char *text, uint64_t *id)
 {
-    operation->id = 0;
+    *id = 0;
     if (begins(&text, "(nil),"))
         return text;
-    if (!begins(&text, "0x") || !read_hex(&text, &operation->id) || *text != ',')
+    if (!begins(&text, "0x") || !read_hex(&text, id) || *text != ',')
         return NULL;
     return text + 1;
 }
 
-static const char *rmm_line(const char *text, struct operation *operation)
+static const char *rmm_line(const char *text, struct operation *operation, uint64_t *id)
 {
     if (!(text = next_field(text)) || !(text = next_field(text)))
         return "cut off before the action";
@@ -154,7 +154,7 @@ static const char *rmm_line(const char *text, struct operation *operation)
         operation->kind = OP_FAILURE;
     else
         return "the action is none of `allocate`, `allocate failure` and `free`";
-    if (!(text = rmm_pointer(text, operation)))
+    if (!(text = rmm_pointer(text, id)))
         return "the pointer is not a number";
     if (!read_number(&text, &operation->bytes) || *text != ',')
         return "the size is not a number, or cut off";
@@ -175,7 +175,7 @@ static size_t header(struct trace *trace)
     return is_end(text) ? (size_t)(strchr(text, '\n') + 1 - trace->begin) : 0;
 }
 
-const char *trace_next(struct trace *trace, struct operation *operation)
+const char *trace_next(struct trace *trace, struct operation *operation, uint64_t *id)
 {
     operation->kind = OP_NONE;
     operation->bytes = 0;
@@ -190,7 +190,8 @@ const char *trace_next(struct trace *trace, struct operation *operation)
     }
     if (is_end(line))
         return NULL;
-    const char *problem = trace->rmm ? rmm_line(line, operation) : own_line(line, operation);
+    const char *problem =
+        trace->rmm ? rmm_line(line, operation, id) : own_line(line, operation, id);
     if (problem && memchr(line, 0, (size_t)(newline - line)))
         return "not text";
     return problem;

@@ -1,0 +1,174 @@
+"""cachalot replay: a recorded trace once more, through the allocator of the library."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+from cachalot_pages import split
+from cachalot_show import bytes_text, count_text, device_table, pairs, rule
+from cachalot_tools import Failure, find_tool, printable
+from cachalot_traces import open_source
+
+HELP = """\
+usage: cachalot replay TRACE [--conf OPTIONS] [--capacity BYTES] [--format table|json]
+                       [--costs FILE] [--device N]
+
+Replays the allocations of a recorded run through the library's allocator, with no GPU: every free
+is reusable at once. Prints peaks, fragmentation, and what the driver's calls would have cost.
+  TRACE       op,id,bytes,stream lines, an RMM log, or a snapshot by PyTorch's
+              torch.cuda.memory._dump_snapshot; gzipped or not
+  --conf      options, as in CACHALOT_CONF
+  --capacity  memory of the device (8GiB; default: no end)
+  --costs     other prices of driver calls: lines call,bytes,ns
+              (`--costs default` alone prints those in use, measured on an H200)
+  --device    which device of a snapshot
+Exit code: 0 done, 2 usage, 3 no or broken trace.
+
+examples: cachalot replay run.csv.gz --conf max_split_size_mb:128
+          cachalot replay snapshot.pickle --capacity 24GiB --format json
+"""
+
+UNITS = {"": 0, "B": 0, "K": 10, "KIB": 10, "M": 20, "MIB": 20, "G": 30, "GIB": 30, "T": 40, "TIB": 40}
+VALUES = ("--conf", "--capacity", "--format", "--costs", "--device")
+
+
+def bytes_of(text):
+    """8GiB, 512M, 1000: in bytes."""
+    match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?([A-Za-z]*)", text)
+    shift = UNITS.get(match[2].upper()) if match else None
+    if shift is None:
+        raise Failure(2, f"`{text}` is not a number of bytes (such as 8GiB)")
+    value = int(float(match[1]) * (1 << shift)) if "." in match[1] else int(match[1]) << shift
+    if not 0 < value <= 1 << 46:
+        raise Failure(2, f"`{text}` is not the memory of a device")
+    return value
+
+
+def tool_arguments(options):
+    """What cachalot-replay is to be told."""
+    arguments = []
+    if options.get("--conf"):
+        arguments += ["--conf", options["--conf"]]
+    if "--capacity" in options:
+        arguments += ["--capacity", str(bytes_of(options["--capacity"]))]
+    elif "per_process_memory_fraction" in options.get("--conf", ""):
+        raise Failure(2, "per_process_memory_fraction is a share of the device's memory: give --capacity")
+    if "--costs" in options:
+        arguments += ["--costs", options["--costs"]]
+    return arguments
+
+
+def environment():
+    """Not under the cache, whatever started us."""
+    return {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+
+
+def feed(process, chunks):
+    """Gives the text to the process, as long as it wants any."""
+    try:
+        with process.stdin as pipe:
+            for chunk in chunks:
+                pipe.write(chunk)
+    except BrokenPipeError:
+        pass  # it has found something wrong, and says so
+    except BaseException:
+        process.kill()
+        raise
+
+
+def start(arguments, **options):
+    try:
+        return subprocess.Popen([find_tool("cachalot-replay"), *arguments], env=environment(), **options)
+    except OSError as error:
+        raise Failure(125, f"cachalot-replay cannot be run: {error}") from error
+
+
+def run(source, arguments, capture):
+    """(exit code, JSON text if captured) of one replay; errors and progress are on stderr."""
+    arguments = [*arguments, *source.arguments, "--name", source.name]
+    if sys.stderr.isatty():
+        arguments.append("--progress")
+    sys.stdout.flush()
+    where = os.path.abspath(source.path) if source.path else "-"
+    with start([*arguments, where], stdin=subprocess.PIPE if source.chunks else subprocess.DEVNULL,
+               stdout=subprocess.PIPE if capture else None) as process:
+        if source.chunks:
+            feed(process, source.chunks)
+        text = process.stdout.read() if capture else None
+    return process.returncode, text
+
+
+def time_text(ns):
+    return "not known" if ns is None else f"{ns / 1e6:.3f} ms"
+
+
+def cost_lines(driver):
+    """The driver's calls that were made."""
+    lines = [f"| {'Driver calls':<21} | {'count':>10} | {'failed':>8} | {'bytes':>10} | {'cost':>14} |", rule()]
+    for name, call in driver["calls"].items():
+        if call["count"] or call["failed"]:
+            lines.append(f"| {name:<21} | {count_text(call['count']):>10} | {count_text(call['failed']):>8} | "
+                         f"{bytes_text(call['bytes']):>10} | {time_text(call['cost_ns']):>14} |")
+    lines.append(rule())
+    return lines + pairs(("All together", time_text(driver["cost_ns"])),
+                         ("Last four fifths", time_text(driver["steady_cost_ns"])))
+
+
+def oom_lines(replay):
+    lines = []
+    for event in replay["oom_events"]:
+        fits = ", natively it would have fitted" if event["native_would_fit"] else ""
+        lines.append(f"Out of memory: operation {event['operation']} asked for {event['requested_bytes']} bytes "
+                     f"with {event['allocated_bytes']} of {event['reserved_bytes']} reserved in use{fits}")
+    more = replay["totals"]["ooms"] - len(lines)
+    return lines + ([f"and {more} times before"] if more > 0 else [])
+
+
+def table(replay):
+    """The lines of the table."""
+    trace, totals, given = replay["trace"], replay["totals"], replay["config"]
+    conf = ",".join(f"{k}:{v['value']}" for k, v in given.items() if v["source"] != "default")
+    ratio = replay["reserved_per_requested"]
+    lines = [f"{printable(trace['name'])}: {trace['operations']} operations, {trace['mallocs']} allocations, "
+             f"{trace['live_at_end']} live at the end",
+             f"Options: {conf or 'the defaults'}", *device_table(replay["devices"][0]), *cost_lines(replay["driver"]),
+             rule("="),
+             f"Peak requested {totals['peak_requested_bytes']}, allocated {totals['peak_allocated_bytes']}, "
+             f"active {totals['peak_active_bytes']}, reserved {totals['peak_reserved_bytes']} bytes"]
+    if ratio is not None:
+        lines.append(f"Reserved for each byte requested, at the peaks: {ratio:.4f}")
+    if trace["recorded_peak_reserved_bytes"]:
+        lines.append(f"PyTorch itself had reserved at most {trace['recorded_peak_reserved_bytes']} bytes")
+    return lines + oom_lines(replay)
+
+
+def device_number(text):
+    if text is not None and not (text.isdecimal() and len(text) < 6):
+        raise Failure(2, f"`{text}` is not the number of a device")
+    return None if text is None else int(text)
+
+
+def main(arguments):
+    """cachalot replay."""
+    if "--help" in arguments:
+        print(HELP, end="")
+        return 0
+    words, options = split("replay", arguments, (), VALUES)
+    if not words and options == {"--costs": "default"}:
+        with start(["--print-costs"]) as process:
+            return process.wait()
+    if len(words) != 1:
+        raise Failure(2, "give one trace; see `cachalot replay --help`")
+    form = options.get("--format", "table")
+    if form not in ("table", "json"):
+        raise Failure(2, f"--format={form} is neither table nor json")
+    known = tool_arguments(options)
+    source = open_source(words[0], device_number(options.get("--device")))
+    if source.note:
+        print(f"cachalot: {source.note}", file=sys.stderr)
+    code, text = run(source, known, form == "table")
+    if code == 0 and text is not None:
+        print("\n".join(table(json.loads(text))))
+    return code if code >= 0 else 1

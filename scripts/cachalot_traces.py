@@ -1,0 +1,204 @@
+"""Recorded traces in any of the forms that are read: what they are, and as text for cachalot-replay.
+
+CSV (ours and RMM's) goes to it as it is, unpacked if need be. A memory snapshot of PyTorch is a pickle: read without ever
+making an object or calling a function, and told as our CSV.
+"""
+
+import gzip
+import io
+import pickle
+import zlib
+from dataclasses import dataclass
+
+from cachalot_tools import Failure, printable
+
+CHUNK = 1 << 20
+DAMAGED = (OSError, EOFError, zlib.error)
+# What an unpickler may run into when its text is not what it should be.
+UNREADABLE = (pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError, TypeError, AttributeError, MemoryError,
+              OverflowError, RecursionError)
+FREES = ("free_requested", "free_completed")
+GROWTH = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
+SILENT = ("snapshot", "oom", "user_defined")
+LIVE = ("active_allocated", "active_pending_free")
+
+
+@dataclass
+class Source:
+    """A trace: `path` for cachalot-replay to read by itself, or else `chunks` of text to be given to it."""
+
+    name: str
+    path: str = None
+    chunks: object = None
+    arguments: tuple = ()
+    note: str = None
+
+
+class PlainUnpickler(pickle.Unpickler):
+    """Numbers, texts, lists and dictionaries, nothing else."""
+
+    def find_class(self, module, name):
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}; only plain data is read")
+
+
+def unpack(file, name):
+    """The text of a gzip file in chunks; damage is named by the line it is in."""
+    lines = 1
+    try:
+        while chunk := file.read(CHUNK):
+            lines += chunk.count(b"\n")
+            yield chunk
+    except DAMAGED as error:
+        raise Failure(3, f"{name}: line {lines}: the gzip file is damaged from here on: {error}") from error
+
+
+class Snapshot:
+    """The events of one device, checked, and what was live before they begin."""
+
+    def __init__(self, root, device, name):
+        self.name = name
+        traces = root.get("device_traces") if isinstance(root, dict) else None
+        if not isinstance(traces, list) or not all(isinstance(t, list) for t in traces):
+            raise Failure(3, f"{name}: no memory snapshot of PyTorch: it has no device_traces")
+        self.device = self.choose(traces, device)
+        self.events = traces[self.device]
+        segments = root.get("segments")
+        self.segments = [s for s in segments if isinstance(s, dict) and s.get("device") == self.device] \
+            if isinstance(segments, list) else []
+        self.before = self.live_before()
+
+    def choose(self, traces, device):
+        used = [i for i, trace in enumerate(traces) if trace]
+        if not used:
+            raise Failure(3, f"{self.name}: no events: call torch.cuda.memory._record_memory_history() first")
+        if device is None and len(used) > 1:
+            raise Failure(2, f"{self.name}: has events of devices {', '.join(map(str, used))}; choose one with --device")
+        if device is not None and device not in used:
+            raise Failure(2, f"{self.name}: has no events of device {device}, but of {', '.join(map(str, used))}")
+        return used[0] if device is None else device
+
+    def broken(self, number, reason):
+        return Failure(3, f"{self.name}: event {number} of device {self.device}: {reason}")
+
+    def read(self, number, event):
+        """(action, address, size) of a well-formed event."""
+        if not isinstance(event, dict) or not isinstance(event.get("action"), str):
+            raise self.broken(number, "it has no action")
+        action = event["action"]
+        if action in SILENT:
+            return action, 0, 0
+        if action != "alloc" and action not in FREES and action not in GROWTH:
+            raise self.broken(number, f"the action `{printable(action)}` is unknown")
+        address, size = event.get("addr"), event.get("size")
+        if not (type(address) is int and type(size) is int and 0 <= address < 1 << 64 and 0 <= size < 1 << 63):
+            raise self.broken(number, "its address or size is no number")
+        return action, address, size
+
+    def live_before(self):
+        """{address: size} of blocks that the history does not see allocated: it keeps only so many events."""
+        live, seen, before = set(), set(), {}
+        for number, event in enumerate(self.events):
+            action, address, size = self.read(number, event)
+            if action == "alloc":
+                if address in live:
+                    raise self.broken(number, f"allocates {address:#x}, which is allocated already")
+                live.add(address)
+                seen.add(address)
+            elif action in FREES:
+                if address not in seen:
+                    before[address] = size
+                    seen.add(address)
+                    live.add(address)
+                if address not in live:
+                    raise self.broken(number, f"frees {address:#x}, which is not allocated")
+                if action == "free_completed":
+                    live.remove(address)
+        for address, size in self.blocks():
+            if address not in seen:
+                before[address] = size
+        return before
+
+    def blocks(self):
+        """(address, requested) of each block that is live at the end."""
+        for segment in self.segments:
+            place = segment.get("address")
+            blocks = segment.get("blocks")
+            for block in blocks if isinstance(blocks, list) else []:
+                size = block.get("size") if isinstance(block, dict) else None
+                address = block.get("address", place) if isinstance(block, dict) else None
+                if type(size) is not int or type(address) is not int or size < 0 or address < 0:
+                    raise Failure(3, f"{self.name}: a block of device {self.device} has no address or size")
+                place = address + size
+                if block.get("state") in LIVE:
+                    requested = block.get("requested_size", size)
+                    yield address, requested if type(requested) is int and 0 < requested <= size else size
+
+    def recorded_reserved(self):
+        """The most that PyTorch itself had reserved; 0 if the snapshot does not say."""
+        sizes = [s.get("total_size") for s in self.segments]
+        if not all(type(size) is int for size in sizes):
+            return 0
+        steps = [GROWTH[e["action"]] * e["size"] for e in self.events if e["action"] in GROWTH]
+        now = most = sum(sizes) - sum(steps)
+        for step in steps:
+            now += step
+            most = max(most, now)
+        return most
+
+    def chunks(self):
+        """The events as our CSV. A block is free when PyTorch has it back (free_completed)."""
+        ids, streams, lines, count = {}, {}, ["op,id,bytes,stream"], 0
+        for address in sorted(self.before):
+            lines.append(f"a,{count},{self.before[address]},0")
+            ids[address] = count
+            count += 1
+        for event in self.events:
+            if event["action"] == "alloc":
+                stream = streams.setdefault(event.get("stream") or 0, len(streams))
+                lines.append(f"a,{count},{event['size']},{stream}")
+                ids[event["addr"]] = count
+                count += 1
+            elif event["action"] == "free_completed":
+                lines.append(f"f,{ids.pop(event['addr'])},,0")
+            if len(lines) > 50000:
+                yield ("\n".join(lines) + "\n").encode()
+                lines = []
+        yield ("\n".join(lines) + "\n").encode() if lines else b""
+
+
+def open_snapshot(file, name, device):
+    try:
+        root = PlainUnpickler(file).load()
+    except UNREADABLE as error:
+        raise Failure(3, f"{name}: this pickle is not read: {error or type(error).__name__}") from error
+    except DAMAGED as error:
+        raise Failure(3, f"{name}: the gzip file is damaged: {error}") from error
+    snapshot = Snapshot(root, device, name)
+    note = None
+    if snapshot.before:
+        note = (f"{len(snapshot.before)} blocks were allocated before the snapshot's history begins; "
+                "they are replayed first")
+    return Source(name, chunks=snapshot.chunks(), note=note,
+                  arguments=("--kind", "snapshot", "--recorded-reserved", str(snapshot.recorded_reserved())))
+
+
+def open_source(path, device=None):
+    """The trace at `path`, whatever it is."""
+    name = printable(path)
+    try:
+        file = open(path, "rb")  # pylint: disable=consider-using-with
+        begin = file.read(2)
+        if begin == b"\x1f\x8b":
+            file.seek(0)
+            file = io.BufferedReader(gzip.GzipFile(fileobj=file), CHUNK)
+            begin = file.peek(2)[:2]
+        elif begin[:1] == b"\x80":
+            file.seek(0)
+        else:
+            file.close()
+            return Source(name, path=path)
+    except DAMAGED as error:
+        raise Failure(3, f"{name}: {getattr(error, 'strerror', None) or error}") from error
+    if begin[:1] == b"\x80":
+        return open_snapshot(file, name, device)
+    return Source(name, chunks=unpack(file, name))

@@ -1,0 +1,68 @@
+/* Reading traces, for cachalot-replay: lines become operations on slots, in a thread of their own,
+ * so that the allocator never waits for text. */
+#ifndef CACHALOT_SCRIPTS_REPLAY_TRACE_H
+#define CACHALOT_SCRIPTS_REPLAY_TRACE_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+/* Numbers by numbers; no key is there twice, and values are not 0. */
+struct table {
+    struct table_entry {
+        uint64_t key, value;
+    } * entry;
+    uint64_t count, size; /* size: a power of two, at least twice the count */
+};
+int table_put(struct table *table, uint64_t key, uint64_t value); /* 0; 1: is there; -1: no room */
+uint64_t table_take(struct table *table, uint64_t key);           /* its value, now out; 0: none */
+
+struct operation {
+    uint64_t bytes; /* of a malloc */
+    uint32_t slot;  /* a small number, used again once it is free */
+    /* EMPTY: malloc or free of nothing; FAILURE: a malloc that failed then; NONE: no operation */
+    enum operation_kind { OP_MALLOC, OP_FREE, OP_EMPTY, OP_FAILURE, OP_NONE } kind;
+};
+
+#define TRACE_BUFFER (256 * 1024)
+struct trace {
+    int fd, rmm, at_end;
+    uint64_t line, bytes_read;
+    char *begin, *end; /* whole lines that are in the buffer */
+    char *filled;      /* up to here there is text */
+    char buffer[TRACE_BUFFER + 2];
+};
+void trace_init(struct trace *trace, int fd);
+
+/* When there is no line left in the buffer. 1: now there are some; 0: that was all; -1: errno. */
+int trace_fill(struct trace *trace);
+
+/* The next line, of which there must be one. NULL, or what is wrong with line `trace->line`. */
+const char *trace_next(struct trace *trace, struct operation *operation, uint64_t *id);
+
+#define BATCH_OPERATIONS 2048 /* few enough to stay in the caches */
+#define BATCHES 4
+struct batch {
+    struct operation operation[BATCH_OPERATIONS];
+    unsigned count;
+    int is_last;
+    const char *problem; /* of `line`; the operations before it are here */
+    uint64_t line, bytes_read;
+    uint32_t slots; /* all slots up to here are below this */
+};
+struct feed {
+    struct trace trace;
+    struct table live; /* id: slot + 1 */
+    uint32_t *spare, spares, room, slots;
+    struct batch batch[BATCHES];
+    uint64_t made, used; /* batches */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+};
+int feed_start(struct feed *feed, int fd); /* 0 or an error's number */
+
+/* The next batch, until feed_done gives it back; none follows the last one. */
+const struct batch *feed_next(struct feed *feed);
+void feed_done(struct feed *feed);
+
+#endif
