@@ -78,6 +78,16 @@ def feed(process, chunks):
         raise
 
 
+def feed_file(file, chunks):
+    """Keeps the text in a file, for those who read it again and again."""
+    try:
+        for chunk in chunks:
+            file.write(chunk)
+        file.flush()
+    except OSError as error:
+        raise Failure(1, f"no room for the unpacked trace: {error.strerror}; set TMPDIR") from error
+
+
 def start(arguments, **options):
     try:
         return subprocess.Popen([find_tool("cachalot-replay"), *arguments], env=environment(), **options)
@@ -106,10 +116,10 @@ def time_text(ns):
 
 def cost_lines(driver):
     """The driver's calls that were made."""
-    lines = [f"| {'Driver calls':<21} | {'count':>10} | {'failed':>8} | {'bytes':>10} | {'cost':>14} |", rule()]
+    lines = [f"| {'Driver calls':<21} | {'count':>10} | {'failed':>6} | {'bytes':>10} | {'cost':>14} |", rule()]
     for name, call in driver["calls"].items():
         if call["count"] or call["failed"]:
-            lines.append(f"| {name:<21} | {count_text(call['count']):>10} | {count_text(call['failed']):>8} | "
+            lines.append(f"| {name:<21} | {count_text(call['count']):>10} | {call['failed']:>6} | "
                          f"{bytes_text(call['bytes']):>10} | {time_text(call['cost_ns']):>14} |")
     lines.append(rule())
     return lines + pairs(("All together", time_text(driver["cost_ns"])),

@@ -5,7 +5,6 @@ making an object or calling a function, and told as our CSV.
 """
 
 import gzip
-import io
 import pickle
 import zlib
 from dataclasses import dataclass
@@ -45,7 +44,7 @@ def unpack(file, name):
     """The text of a gzip file in chunks; damage is named by the line it is in."""
     lines = 1
     try:
-        while chunk := file.read(CHUNK):
+        while chunk := file.read1(CHUNK):
             lines += chunk.count(b"\n")
             yield chunk
     except DAMAGED as error:
@@ -190,7 +189,7 @@ def open_source(path, device=None):
         begin = file.read(2)
         if begin == b"\x1f\x8b":
             file.seek(0)
-            file = io.BufferedReader(gzip.GzipFile(fileobj=file), CHUNK)
+            file = gzip.GzipFile(fileobj=file)
             begin = file.peek(2)[:2]
         elif begin[:1] == b"\x80":
             file.seek(0)
@@ -198,7 +197,8 @@ def open_source(path, device=None):
             file.close()
             return Source(name, path=path)
     except DAMAGED as error:
-        raise Failure(3, f"{name}: {getattr(error, 'strerror', None) or error}") from error
+        reason = getattr(error, "strerror", None) or f"line 1: the gzip file is damaged: {error}"
+        raise Failure(3, f"{name}: {reason}") from error
     if begin[:1] == b"\x80":
         return open_snapshot(file, name, device)
     return Source(name, chunks=unpack(file, name))

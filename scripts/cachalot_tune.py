@@ -1,0 +1,190 @@
+"""cachalot tune: replays a trace with many settings and names the best."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+
+from cachalot_pages import split
+from cachalot_replay import VALUES, device_number, feed_file, start, time_text, tool_arguments
+from cachalot_show import bytes_text
+from cachalot_tools import Failure, tool
+from cachalot_traces import open_source
+
+HELP = """\
+usage: cachalot tune TRACE [--conf OPTIONS] [--capacity BYTES] [--format table|json]
+                     [--costs FILE] [--device N]
+
+Replays a recorded run with many settings and prints the best three as CACHALOT_CONF lines: first
+those without out-of-memory, then by peak reserved memory; of those within 1 % of each other the
+one first whose driver calls cost less.
+  TRACE       as for `cachalot replay`
+  --conf      options that stay as given; the others are tried
+  --capacity  memory of the device (8GiB; default: no end)
+  --costs, --device  as for `cachalot replay`
+Exit code: 0 done, 2 usage, 3 no or broken trace.
+
+example: cachalot tune run.csv.gz --capacity 24GiB
+"""
+
+# What is tried for each option; what the library does not know is left out.
+TRIED = (
+    ("expandable_segments", ("True",)),
+    ("max_split_size_mb", ("20", "32", "64", "128", "256", "512", "1024")),
+    ("large_segment_size_mb", ("2", "4", "10", "32", "64")),
+    ("roundup_power2_divisions", ("4", "8", "16", "32")),
+)
+WITHIN = 0.01
+SHOWN = 3
+
+
+@dataclass
+class Result:
+    """What a setting came to."""
+
+    conf: tuple  # of (key, value)
+    ooms: int
+    reserved: int
+    cost: int
+    steady: int
+
+    def text(self):
+        return ",".join(f"{key}:{value}" for key, value in self.conf)
+
+
+class Tuner:
+    """One trace at `path`, and the results so far."""
+
+    def __init__(self, path, source, fixed, arguments, file):
+        self.path, self.source, self.fixed, self.arguments, self.file = path, source, fixed, arguments, file
+        self.results, self.requested = {}, 0
+
+    def replay(self, conf):
+        """Tries one more setting."""
+        if conf in self.results:
+            return
+        if sys.stderr.isatty():
+            print(f"\r\033[Kcachalot: setting {len(self.results) + 1}", end="", file=sys.stderr, flush=True)
+        text = ",".join([*self.fixed, *(f"{key}:{value}" for key, value in conf)])
+        arguments = [*self.arguments, *(["--conf", text] if text else []), "--name", self.source.name, self.path]
+        with start(arguments, stdout=subprocess.PIPE, pass_fds=[self.file.fileno()] if self.file else []) as process:
+            output = process.stdout.read()
+        if process.returncode:
+            raise Failure(process.returncode if process.returncode > 0 else 1, "tuning ends here")
+        got = json.loads(output)
+        totals, driver = got["totals"], got["driver"]
+        self.requested = max(self.requested, totals["peak_requested_bytes"])
+        self.results[conf] = Result(conf, totals["ooms"], totals["peak_reserved_bytes"], driver["cost_ns"],
+                                    driver["steady_cost_ns"])
+
+    def best(self):
+        """All results, the best first."""
+        results = sorted(self.results.values(), key=lambda r: (r.ooms, r.reserved, r.cost, len(r.conf)))
+        ordered = []
+        while results:
+            near = [r for r in results if r.ooms == results[0].ooms and
+                    r.reserved <= results[0].reserved * (1 + WITHIN)]
+            ordered += sorted(near, key=lambda r: (r.cost, r.reserved, len(r.conf)))
+            results = [r for r in results if r not in near]
+        return ordered
+
+    def try_all(self, options):
+        """Each option alone, then the best values together."""
+        self.replay(())
+        for key, values in options:
+            for value in values:
+                self.replay(((key, value),))
+        good = {}
+        for result in self.best():
+            if len(result.conf) == 1:
+                good.setdefault(result.conf[0][0], []).append(result.conf[0])
+        together = [()]
+        for key, _ in options:
+            together += [(*conf, pair) for conf in together for pair in good[key][:2]]
+        for conf in together:
+            self.replay(conf)
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def knows(text):
+    return tool("conf", text).returncode == 0
+
+
+def tried_options(fixed):
+    """What is tried beside the options that stay."""
+    given = {item.partition(":")[0].strip() for text in fixed for item in text.split(",")}
+    options = [(key, tuple(v for v in values if knows(f"{key}:{v}"))) for key, values in TRIED if key not in given]
+    return [(key, values) for key, values in options if values]
+
+
+def tune(source, fixed, arguments):
+    """The tuner after all settings were tried."""
+    if not source.chunks:
+        tuner = Tuner(source.path, source, fixed, arguments, None)
+        tuner.try_all(tried_options(fixed))
+        return tuner
+    with tempfile.TemporaryFile() as file:
+        feed_file(file, source.chunks)
+        tuner = Tuner(f"/proc/self/fd/{file.fileno()}", source, fixed, arguments, file)
+        tuner.try_all(tried_options(fixed))
+        return tuner
+
+
+def line(result, fixed):
+    return "CACHALOT_CONF=" + ",".join([*fixed, *([result.text()] if result.conf else [])])
+
+
+def ratio(result, tuner):
+    return result.reserved / tuner.requested if tuner.requested else None
+
+
+def table(tuner, best, fixed):
+    """The lines of the table: the best, and the defaults to compare with."""
+    lines = [f"{tuner.source.name}: {len(tuner.results)} settings tried; peak requested "
+             f"{bytes_text(tuner.requested).strip()}", "",
+             f"{'':<4}{'peak reserved':>14} {'per requested':>14} {'driver calls':>14} {'last 4/5':>12} {'OOMs':>6}"]
+    rows = [(f"{i}.", result) for i, result in enumerate(best, 1)] + [("now", tuner.results[()])]
+    for name, result in rows:
+        share = ratio(result, tuner)
+        lines.append(f"{name:<4}{bytes_text(result.reserved):>14} {'-' if share is None else format(share, '.3f'):>14} "
+                     f"{time_text(result.cost):>14} {time_text(result.steady):>12} {result.ooms:>6}")
+    lines.append("")
+    return lines + [line(result, fixed) for result in best]
+
+
+def document(tuner, best, fixed):
+    def entry(result):
+        return {"conf": line(result, fixed).partition("=")[2], "peak_reserved_bytes": result.reserved,
+                "reserved_per_requested": ratio(result, tuner), "cost_ns": result.cost,
+                "steady_cost_ns": result.steady, "ooms": result.ooms}
+    return {"schema_version": "1.0.0", "kind": "tune", "settings": len(tuner.results),
+            "peak_requested_bytes": tuner.requested, "best": [entry(r) for r in best], "now": entry(tuner.results[()])}
+
+
+def main(arguments):
+    """cachalot tune."""
+    if "--help" in arguments:
+        print(HELP, end="")
+        return 0
+    words, options = split("tune", arguments, (), VALUES)
+    if len(words) != 1:
+        raise Failure(2, "give one trace; see `cachalot tune --help`")
+    form = options.get("--format", "table")
+    if form not in ("table", "json"):
+        raise Failure(2, f"--format={form} is neither table nor json")
+    known = tool_arguments(options)
+    fixed = [options["--conf"]] if options.get("--conf") else []
+    if fixed:
+        known = known[2:]  # it goes with each setting
+        checked = tool("conf", fixed[0])
+        if checked.returncode:
+            raise Failure(2, checked.stderr.splitlines()[0].replace("cachalot-page: ", ""))
+    tuner = tune(open_source(words[0], device_number(options.get("--device"))), fixed, known)
+    best = tuner.best()[:SHOWN]
+    if form == "json":
+        print(json.dumps(document(tuner, best, fixed), indent=2))
+    else:
+        print("\n".join(table(tuner, best, fixed)))
+    return 0

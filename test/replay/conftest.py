@@ -1,0 +1,51 @@
+"""What the tests of replay and tune share. CACHALOT_BUILD: where the programs are."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
+TRACES = ROOT.parent / "shared" / "traces"
+TOOL = BUILD / "cachalot-replay"
+SCHEMA = json.loads((ROOT / "stats/report.schema.json").read_text())
+sys.path.insert(0, str(ROOT / "test/unit"))
+
+
+def matches(value, *place):
+    """Is `value` what the report's schema says of that property?"""
+    schema = SCHEMA
+    for key in place:
+        schema = schema[key]
+    jsonschema.validate(value, {**schema, "$defs": SCHEMA["$defs"]}, cls=jsonschema.Draft202012Validator)
+
+
+def command(*arguments, **options):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("CACHALOT_")}
+    environment["CACHALOT_LIBRARY"] = str(BUILD / "libcachalot.so")
+    return subprocess.run([sys.executable, str(ROOT / "scripts/cachalot"), *map(str, arguments)], env=environment,
+                          capture_output=True, text=True, timeout=120, check=False, **options)
+
+
+def replay(path, *arguments):
+    """The document of a replay that must work."""
+    done = command("replay", path, "--format", "json", *arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def peaks(document):
+    stats = document["devices"][0]["memory_stats"]
+    return tuple(stats[f"{name}.all.peak"] for name in ("requested_bytes", "allocated_bytes", "reserved_bytes"))
+
+
+def trace_of(name):
+    path = TRACES / f"{name}.csv.gz"
+    if not path.is_file():
+        pytest.skip(f"no {path}")
+    return path

@@ -1,0 +1,235 @@
+"""cachalot replay: certified figures, other forms of the same trace, costs, and what is refused."""
+
+import gzip
+import json
+import os
+import subprocess
+
+import pytest
+from conftest import TOOL, command, matches, peaks, replay, trace_of
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from model import MIB, Model
+
+EXAMPLES = int(os.environ.get("CACHALOT_TEST_EXAMPLES", "150"))
+CERTIFIED = {  # mallocs, peak requested, peak allocated, peak reserved, segments
+    "gpt": (33987, 7156524048, 7168361472, 11114905600, 128),
+    "gptfix": (34169, 7255945424, 7273785344, 8864661504, 127),
+    "resnet50": (21940, 5830299284, 5840295936, 8965324800, 149),
+}
+RMM = "Thread,Time,Action,Pointer,Size,Stream\n"
+OWN = "op,id,bytes,stream\n"
+
+
+def own_as_rmm(text):
+    lines, sizes = [RMM], {}
+    for line in text.splitlines()[1:]:
+        op, number, size, stream = line.split(",")
+        if op == "a":
+            sizes[number] = size
+        action = "allocate" if op == "a" else "free"
+        lines.append(f"77,12:00:00.{number},{action},0x7f{int(number):010X},{sizes[number]},{stream}\n")
+    return "".join(lines)
+
+
+def write(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", CERTIFIED)
+@pytest.mark.parametrize("mode", ["async", "fence", "strict"])
+def test_certified_figures(name, mode):
+    got = replay(trace_of(name), "--conf", f"expandable_segments:False,thread_cache:off,free_mode:{mode}")
+    stats = got["devices"][0]["memory_stats"]
+    assert (got["trace"]["mallocs"], *peaks(got), stats["segment.all.allocated"]) == CERTIFIED[name]
+    assert got["trace"]["operations"] == got["trace"]["mallocs"] + got["trace"]["frees"] and not got["totals"]["ooms"]
+
+
+def test_the_same_as_rmm_log_and_not_gzipped(tmp_path):
+    text = gzip.decompress(trace_of("resnet50").read_bytes()).decode()
+    for name, content in (("a.csv", text), ("b.csv", text.replace("\n", "\r\n")), ("c.csv", text.split("\n", 1)[1]),
+                          ("d.csv", text.rstrip("\n")), ("rmm.csv", own_as_rmm(text)),
+                          ("rmm.gz", gzip.compress(own_as_rmm(text).encode()))):
+        got = replay(write(tmp_path / name, content))
+        assert (got["trace"]["mallocs"], *peaks(got)) == CERTIFIED["resnet50"][:4], name
+        assert got["trace"]["format"] == ("rmm" if "rmm" in name else "csv")
+
+
+def test_the_document_has_the_report_s_parts(tmp_path):
+    got = replay(write(tmp_path / "x.csv", "a,0,1000,0\na,1,3000000,0\nf,0\nf,1,,0\na,2,9000000000,0\n"),
+                 "--capacity", "1GiB", "--conf", "max_split_size_mb:32")
+    for part in ("schema_version", "tool", "config", "totals", "devices", "warnings"):
+        matches(got[part], "properties", part)
+    assert got["kind"] == "replay" and got["trace"]["live_at_end"] == 0
+    assert got["config"]["max_split_size_mb"] == {"value": "32", "source": "--conf"}
+    event = got["oom_events"][0]
+    assert (event["operation"], event["requested_bytes"], event["native_would_fit"]) == (4, 9000000000, False)
+    assert got["totals"]["ooms"] == 1 and got["devices"][0]["total_bytes"] == 1 << 30
+
+
+def test_only_fragmentation_stood_in_the_way(tmp_path):
+    text = OWN + "".join(f"a,{i},4194304,0\n" for i in range(10)) + "".join(f"f,{i},,0\n" for i in range(0, 10, 2))
+    got = replay(write(tmp_path / "x.csv", text + "a,10,33554432,0\n"), "--capacity", 60 * MIB)
+    assert [e["native_would_fit"] for e in got["oom_events"]] == [True]
+
+
+def test_nothing_and_everything(tmp_path):
+    got = replay(write(tmp_path / "x.csv", "a,5,0,0\na,6,9223372036854775807,3\nf,5,,0\nf,6,,3\n\n"))
+    assert got["totals"]["ooms"] == 1 and got["totals"]["requests"] == 0 and got["trace"]["empty"] == 1
+    got = replay(write(tmp_path / "y.csv", RMM + "1,t,allocate,(nil),0,0\n1,t,allocate,0x0,0,0x0\n1,t,free,(nil),0,0\n"
+                                                 "1,t,allocate failure,0x0,4096,0x0\n1,t,allocate,0x10,64,2\n"))
+    assert (got["trace"]["empty"], got["trace"]["recorded_failures"], got["totals"]["requests"]) == (3, 1, 1)
+
+
+BROKEN = [
+    ("x\n", 1, "neither"), ("a,1\n", 1, "cut off after the id"), ("a,1,2\n", 1, "cut off after the bytes"),
+    (OWN + "a,1,5,0\na,1,5,0\n", 3, "allocated already"), (OWN + "a,1,5,0\nf,1,,0\nf,1,,0\n", 4, "not allocated"),
+    (OWN + "f,1,,0\n", 2, "not allocated"), ("a,1,-5,0\n", 1, "bytes"), ("a,-1,5,0\n", 1, "id"),
+    ("a,1,99999999999999999999,0\n", 1, "bytes"), ("a,1,5,0x\n", 1, "more than"), ("a,1,5,\n", 1, "stream"),
+    ("a,1,5,0,9\n", 1, "more than"), ("a,1,5 ,0\n", 1, "bytes"), (b"a,1\0,5,0\n", 1, "not text"),
+    ("a,1,5,0\n" + "9" * 300000 + "\n", 2, "neither"), (RMM + "1,t,allocate,0x1,5\n", 2, "size"),
+    (RMM + "1,t,alloc,0x1,5,0\n", 2, "action"), (RMM + "1\n", 2, "cut off before the action"),
+    (RMM + "1,t,free,0x1,5,0\n", 2, "not allocated"), (RMM + "1,t,allocate,1,5,0\n", 2, "pointer"),
+    (RMM + "1,t,allocate,0x1,5,0\n1,t,allocate,0x1,5,0\n", 3, "allocated already"),
+    (RMM + "1,t,allocate,0x11112222333344445,5,0\n", 2, "pointer"), (RMM + "1,t,allocate,0x1,5,\n", 2, "stream"),
+    (RMM + "1,t,allocate,0x1,5,0,1\n", 2, "more than"),
+]
+
+
+@pytest.mark.parametrize("text, line, reason", BROKEN, ids=range(len(BROKEN)))
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_broken_trace_is_refused_with_line_and_reason(tmp_path, text, line, reason, packed):
+    data = text if isinstance(text, bytes) else text.encode()
+    done = command("replay", write(tmp_path / "x", gzip.compress(data) if packed else data))
+    assert done.returncode == 3 and not done.stdout
+    assert f"x: line {line}: " in done.stderr and reason in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+@pytest.mark.parametrize("cut", [-1, -12, 20, 100])
+def test_a_damaged_gzip_file_is_refused(tmp_path, cut):
+    data = bytearray(gzip.compress("".join(f"a,{i},{i * 7919 % 5000},0\n" for i in range(20000)).encode()))
+    for content in (data[:cut], data[:cut - 9] + bytes([data[cut - 9] ^ 255]) + data[cut - 8:]):
+        done = command("replay", write(tmp_path / "x", bytes(content)))
+        assert done.returncode == 3 and not done.stdout and "Traceback" not in done.stderr, done.stderr
+        assert "line " in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [
+    (), ("a", "b"), ("--conf",), ("x", "--format", "xml"), ("x", "--capacity", "much"), ("x", "--capacity", "0"),
+    ("x", "--conf", "no_such:1"), ("x", "--conf", "per_process_memory_fraction:0.5"), ("x", "--costs", "none"),
+    ("x", "--nothing"), ("x", "--device", "q")])
+def test_wrong_use(tmp_path, arguments):
+    write(tmp_path / "x", "a,0,1,0\n")
+    done = command("replay", *arguments, cwd=tmp_path)
+    assert done.returncode == 2 and not done.stdout and done.stderr.startswith("cachalot: "), done
+
+
+def test_no_trace(tmp_path):
+    for name, content in (("none", None), ("empty", b""), ("header", OWN.encode()), ("gz", gzip.compress(b""))):
+        if content is not None:
+            write(tmp_path / name, content)
+        done = command("replay", name, cwd=tmp_path)
+        assert done.returncode == 3 and done.stderr.startswith(f"cachalot: {name}: "), done.stderr
+    assert command("replay", tmp_path).returncode == 3
+
+
+def test_help_fits_a_screen():
+    for arguments in (("--help",), ("replay", "--help"), ("tune", "--help")):
+        lines = command(*arguments).stdout.splitlines()
+        assert len(lines) <= 24 and max(map(len, lines)) <= 100 and any("example" in line for line in lines)
+
+
+def test_table(tmp_path):
+    done = command("replay", write(tmp_path / "a\x1b[2J.csv", "a,0,1000,0\n"), "--conf", "large_segment_size_mb:40")
+    lines = [line for line in done.stdout.splitlines() if line.startswith("|")]
+    assert done.returncode == 0 and {len(line) for line in lines} == {77} and "\x1b" not in done.stdout
+    assert "Options: large_segment_size_mb:40" in done.stdout and "reserved 2097152 bytes" in done.stdout
+
+
+def test_costs(tmp_path):
+    """By hand: a line between two sizes, the first one's below, the last two's beyond; then the last four fifths."""
+    costs = write(tmp_path / "costs.csv", "call,bytes,ns\nalloc,2097152,100\nalloc,20971520,1000\nalloc,41943040,5000\n"
+                                          "free,0,7\n")
+    text = OWN + "a,0,1,0\na,1,11534336,0\na,2,60000000,0\nf,2,,0\nf,1,,0\n"
+    got = replay(write(tmp_path / "x.csv", text), "--costs", costs)["driver"]
+    between = round(100 + (12582912 - 2097152) / (20971520 - 2097152) * 900)
+    beyond = round(1000 + (60817408 - 20971520) / (41943040 - 20971520) * 4000)
+    assert got["calls"]["alloc"] == {"count": 3, "failed": 0, "bytes": 2097152 + 12582912 + 60817408,
+                                     "cost_ns": 100 + between + beyond}
+    assert got["cost_ns"] == 100 + between + beyond and got["calls"]["event_record"]["cost_ns"] is None
+    assert (got["steady_from_operation"], got["steady_cost_ns"]) == (1, between + beyond)
+    got = replay(tmp_path / "x.csv", "--costs", costs, "--conf", "cache:off")["driver"]
+    assert got["calls"]["free"] == {"count": 2, "failed": 0, "bytes": 71534336, "cost_ns": 14}
+
+
+@pytest.mark.parametrize("text", ["alloc,1,2,3\n", "nothing,1,2\n", "alloc,5,1\nalloc,5,1\n", "alloc,1\n", "alloc,1,x\n",
+                                  "".join(f"alloc,{i},1\n" for i in range(33))])
+def test_broken_costs(tmp_path, text):
+    write(tmp_path / "x.csv", "a,0,1,0\n")
+    done = command("replay", tmp_path / "x.csv", "--costs", write(tmp_path / "c", "call,bytes,ns\n" + text))
+    assert done.returncode == 2 and "line " in done.stderr
+
+
+def test_the_costs_in_use_can_be_printed_and_given_back(tmp_path):
+    done = command("replay", "--costs", "default")
+    assert done.returncode == 0 and "alloc,1073741824,276244" in done.stdout
+    trace = trace_of("gpt")
+    given = replay(trace, "--costs", write(tmp_path / "c", done.stdout))["driver"]
+    assert given == replay(trace)["driver"]
+
+
+SIZES = st.one_of(st.sampled_from([1, 512, 513, MIB - 512, MIB, MIB + 1, 5 * MIB, 10 * MIB, 20 * MIB, 21 * MIB]),
+                  st.integers(1, 4096), st.integers(1, 3 * MIB), st.integers(1, 70 * MIB))
+STEPS = st.lists(st.one_of(st.tuples(st.just("a"), SIZES), st.tuples(st.just("f"), st.integers(0, 1000))),
+                 min_size=1, max_size=120)
+CONFS = st.fixed_dictionaries({}, optional={"max_split": st.sampled_from([20, 32]), "large": st.sampled_from([4, 40]),
+                                            "divisions": st.sampled_from([2, 8]), "limit": st.sampled_from([64, 100])})
+NAMES = {"max_split": "max_split_size_mb", "large": "large_segment_size_mb", "divisions": "roundup_power2_divisions",
+         "limit": "memory_limit_mb"}
+
+
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(steps=STEPS, conf=CONFS, capacity=st.sampled_from([1 << 46, 200 * MIB, 90 * MIB]), rmm=st.booleans(),
+       spread=st.integers(1, 1 << 40))
+def test_random_traces_follow_the_model(steps, conf, capacity, rmm, spread):
+    """Ids far apart, used again after they were freed, in both forms, with mallocs that fail."""
+    model, held, lines, number = Model(capacity, **{k: v if k == "divisions" else v * MIB for k, v in conf.items()}), {}, [], 0
+    for op, n in steps:
+        if op == "a":
+            key = min(set(range(len(held) + 1)) - set(held)) * spread
+            while key in held:
+                key += 1
+            code, address = model.malloc(n)
+            held[key] = (None if code else address, n)
+            lines.append(f"1,t,allocate,0x{key:x},{n},0x0" if rmm else f"a,{key},{n},0")
+        elif held:
+            key = sorted(held)[n % len(held)]
+            address, size = held.pop(key)
+            if address is not None:
+                model.free(address)
+            lines.append(f"1,t,free,0x{key:x},{size},0x0" if rmm else f"f,{key},,0")
+        else:
+            continue
+        number += 1
+    if not lines:
+        return
+    arguments = [TOOL, "--capacity", str(capacity)]
+    arguments += ["--conf", ",".join(f"{NAMES[k]}:{v}" for k, v in conf.items())] if conf else []
+    done = subprocess.run([*arguments, "-"], input=((RMM if rmm else "") + "\n".join(lines)).encode(),
+                          stdout=subprocess.PIPE, check=True)
+    got = json.loads(done.stdout)
+    device = got["devices"][0]
+    want = iter(model.statistics())
+    for name in ("allocation", "allocated_bytes", "requested_bytes", "active", "active_bytes", "segment", "reserved_bytes",
+                 "inactive_split", "inactive_split_bytes"):
+        for pool in ("small_pool", "large_pool"):
+            stat = device["statistics"][name][pool]
+            assert [stat["allocated"], stat["freed"], stat["peak"]] == [next(want), next(want), next(want)], (name, pool)
+        assert device["statistics"][name]["all"]["peak"] == next(want), name
+    counters = ("num_hits", "num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free", "reusable_bytes",
+                "largest_allocatable_bytes")
+    assert [device["counters"][c] for c in counters] == [next(want) for _ in counters]
+    assert got["trace"]["operations"] == number and got["totals"]["ooms"] == model.ooms
+    calls = got["driver"]["calls"]
+    assert (calls["alloc"]["count"], calls["free"]["count"]) == (model.device_allocs, model.device_frees)

@@ -1,0 +1,116 @@
+"""Memory snapshots of PyTorch: read without running anything, checked, and told as a trace."""
+
+import gzip
+import os
+import pickle
+
+import pytest
+from conftest import command, peaks, replay
+
+
+def event(action, address, size, **more):
+    return {"action": action, "addr": address, "size": size, "stream": 0, "time_us": 5, "frames": [], **more}
+
+
+def segment(address, blocks, device=0):
+    return {"device": device, "address": address, "total_size": sum(b["size"] for b in blocks), "stream": 0,
+            "segment_type": "large", "blocks": blocks}
+
+
+def block(size, state="active_allocated", **more):
+    return {"size": size, "state": state, **more}
+
+
+def snapshot(*traces, segments=()):
+    return {"segments": list(segments), "device_traces": [list(t) for t in traces],
+            "allocator_settings": {"expandable_segments": False}}
+
+
+def write(path, value, protocol=4):
+    path.write_bytes(value if isinstance(value, bytes) else pickle.dumps(value, protocol))
+    return path
+
+
+WHOLE = [event("segment_alloc", 4096, 20 << 20), event("alloc", 4096, 3 << 20, stream=7), event("alloc", 1 << 30, 700),
+         event("free_requested", 4096, 3 << 20), event("snapshot", 0, 0), event("alloc", 1 << 31, 5 << 20),
+         event("free_completed", 4096, 3 << 20), event("oom", 0, 1 << 40, device_free=0), event("alloc", 4096, 100)]
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_a_whole_history(tmp_path, protocol):
+    got = replay(write(tmp_path / "s.pickle", snapshot([], WHOLE), protocol))
+    # A block is PyTorch's until free_completed: 3 MiB, 700 B and 5 MiB at once.
+    assert peaks(got)[0] == (8 << 20) + 700
+    assert (got["trace"]["mallocs"], got["trace"]["frees"], got["trace"]["format"]) == (4, 1, "snapshot")
+    packed = tmp_path / "s.pickle.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "s.pickle").read_bytes()))
+    assert replay(packed)["totals"] == got["totals"]
+
+
+def test_what_was_there_before_the_history_begins(tmp_path):
+    events = [event("free_requested", 8192, 600), event("free_completed", 8192, 600), event("alloc", 8192, 900),
+              event("segment_alloc", 1 << 30, 40 << 20), event("segment_free", 1 << 29, 60 << 20)]
+    ends = [segment(4096, [block(4096, requested_size=4000), block(1024, requested_size=900), block(512, "inactive")]),
+            segment(1 << 30, [block(40 << 20, "active_pending_free")]), segment(1 << 35, [block(512)], device=1)]
+    path = write(tmp_path / "s.pickle", snapshot(events, segments=ends))
+    got = replay(path)
+    assert (got["trace"]["mallocs"], got["trace"]["frees"]) == (4, 1)
+    assert peaks(got)[0] == 4000 + (40 << 20) + 900
+    assert got["trace"]["recorded_peak_reserved_bytes"] == 5632 + (100 << 20)
+    done = command("replay", path)
+    assert "3 blocks were allocated before" in done.stderr and f"at most {5632 + (100 << 20)} bytes" in done.stdout
+
+
+def test_devices(tmp_path):
+    path = write(tmp_path / "s.pickle", snapshot([event("alloc", 1, 10)], [], [event("alloc", 1, 20)]))
+    done = command("replay", path)
+    assert done.returncode == 2 and "0, 2" in done.stderr
+    assert peaks(replay(path, "--device", 2))[0] == 20
+    assert command("replay", path, "--device", 1).returncode == 2
+
+
+class Evil:
+    """Unpickled carelessly, it makes a file."""
+
+    def __reduce__(self):
+        return os.system, ("touch evil",)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_no_code_is_run(tmp_path, protocol):
+    for value in (Evil(), snapshot([Evil()]), {"device_traces": [], "segments": Evil()}):
+        done = command("replay", write(tmp_path / "s.pickle", value, protocol), cwd=tmp_path)
+        assert done.returncode == 3 and not done.stdout and "Traceback" not in done.stderr
+        assert protocol == 0 or "only plain data is read" in done.stderr, done.stderr
+        assert not (tmp_path / "evil").exists()
+
+
+GOOD = pickle.dumps(snapshot(WHOLE))
+
+
+@pytest.mark.parametrize("value", [
+    b"\x80", b"\x80\x04", b"\x80\x63N.", GOOD[:50], GOOD[:-1], b"\x80\x04\x8e" + b"\xff" * 8, b"\x80\x04r\xff\xff\xff\x7fN.",
+    b"\x80\x04\x82\x01.", b"\x80\x04Pid\n.", b"\x80\x04h\x05.", b"\x80\x040.", b"\x80\x04" + b"]" * 3000 + b"a" * 2999 + b".",
+    None, [], {}, {"device_traces": 5}, {"device_traces": [5]}, snapshot(), snapshot([])], ids=range(19))
+def test_what_is_no_snapshot(tmp_path, value):
+    done = command("replay", write(tmp_path / "s.pickle", value))
+    assert done.returncode == 3 and not done.stdout and "Traceback" not in done.stderr
+    assert done.stderr.startswith("cachalot: ") and done.stderr.count("\n") == 1, done.stderr
+
+
+@pytest.mark.parametrize("events, number, reason", [
+    ([5], 0, "no action"), ([{"action": 7}], 0, "no action"), ([event("boom\x1b", 1, 1)], 0, "`boom?` is unknown"),
+    ([event("alloc", "x", 1)], 0, "no number"), ([event("alloc", 1, -1)], 0, "no number"),
+    ([event("alloc", 1, True)], 0, "no number"), ([event("alloc", 1, 1), event("alloc", 1, 1)], 1, "allocated already"),
+    ([event("alloc", 1, 1), event("free_completed", 1, 1), event("free_requested", 1, 1)], 2, "not allocated"),
+    ([event("free_completed", 1, 1), event("free_completed", 1, 1)], 1, "not allocated")])
+def test_broken_events(tmp_path, events, number, reason):
+    done = command("replay", write(tmp_path / "s.pickle", snapshot(events)))
+    assert done.returncode == 3 and f"event {number} of device 0: " in done.stderr and reason in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("bad", [5, {"size": "x"}, {"size": -1, "state": "inactive"}])
+def test_broken_blocks(tmp_path, bad):
+    ends = [{"device": 0, "address": 4096, "total_size": 5, "blocks": [bad]}]
+    done = command("replay", write(tmp_path / "s.pickle", snapshot(WHOLE, segments=ends)))
+    assert done.returncode == 3 and "has no address or size" in done.stderr and "Traceback" not in done.stderr

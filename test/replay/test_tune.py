@@ -1,0 +1,88 @@
+"""cachalot tune: its lines say what a replay with them says, and the order is as promised."""
+
+import gzip
+import json
+import pickle
+
+import pytest
+from conftest import command, replay, trace_of
+
+MIB = 1 << 20
+
+
+def tuned(path, *arguments):
+    done = command("tune", path, "--format", "json", *arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def check(path, got, *arguments):
+    """Each setting's figures are those of a replay with its line."""
+    assert 1 <= len(got["best"]) <= 3 and len({e["conf"] for e in got["best"]}) == len(got["best"])
+    for entry in [*got["best"], got["now"]]:
+        totals = (again := replay(path, *arguments, *(["--conf", entry["conf"]] if entry["conf"] else [])))["totals"]
+        assert (entry["peak_reserved_bytes"], entry["ooms"]) == (totals["peak_reserved_bytes"], totals["ooms"])
+        assert (entry["cost_ns"], entry["steady_cost_ns"]) == (again["driver"]["cost_ns"], again["driver"]["steady_cost_ns"])
+        assert entry["reserved_per_requested"] == pytest.approx(entry["peak_reserved_bytes"] / got["peak_requested_bytes"])
+
+
+def test_a_recorded_run():
+    path = trace_of("resnet50")
+    got = tuned(path)
+    check(path, got)
+    assert got["now"]["peak_reserved_bytes"] == 8965324800 and got["now"]["conf"] == ""
+    assert got["best"][0]["peak_reserved_bytes"] <= 1.01 * min(e["peak_reserved_bytes"] for e in got["best"])
+    assert got["best"][0]["peak_reserved_bytes"] < got["now"]["peak_reserved_bytes"]
+
+
+def holes():
+    """A hole of 4 GiB is split for 1 GiB, and then lacks for 4 GiB under 8 GiB."""
+    gib = 1 << 30
+    return (f"a,0,{gib},0\na,1,{4 * gib},0\nf,1,,0\na,2,{gib},0\nf,0,,0\na,3,{gib},0\na,4,{4 * gib},0\n")
+
+
+def test_a_setting_that_fits_comes_before_one_that_does_not(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(holes())
+    arguments = ("--capacity", "8GiB", "--conf", "expandable_segments:False")
+    got = tuned(path, *arguments)
+    assert got["now"]["ooms"] == 1 and got["best"][0]["ooms"] == 0
+    assert "max_split_size_mb" in got["best"][0]["conf"] and "expandable_segments:False" in got["best"][0]["conf"]
+    check(path, got, "--capacity", "8GiB")
+
+
+def test_of_equals_the_cheaper_and_plainer_comes_first(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,0,1000,0\n")
+    got = tuned(path)
+    assert got["best"][0]["conf"] == "" and got["best"][0] == got["now"]
+
+
+def test_other_forms(tmp_path):
+    text = "".join(f"a,{i},{(i * 37 % 11 + 1) * MIB},0\n" for i in range(60)) + "f,3,,0\na,99,30000000,0\n"
+    (tmp_path / "x.csv").write_text(text)
+    (tmp_path / "x.csv.gz").write_bytes(gzip.compress(text.encode()))
+    plain, packed = tuned(tmp_path / "x.csv"), tuned(tmp_path / "x.csv.gz")
+    assert plain == packed
+    events = [{"action": "alloc", "addr": 4096, "size": 5 * MIB, "stream": 0}]
+    (tmp_path / "s.pickle").write_bytes(pickle.dumps({"device_traces": [events], "segments": []}))
+    assert tuned(tmp_path / "s.pickle")["peak_requested_bytes"] == 5 * MIB
+
+
+def test_the_table_has_lines_to_paste(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(holes())
+    done = command("tune", path, "--capacity", "8GiB")
+    lines = done.stdout.splitlines()
+    pasted = [line for line in lines if line.startswith("CACHALOT_CONF=")]
+    assert done.returncode == 0 and len(pasted) == 3 and "settings tried" in lines[0] and not done.stderr
+
+
+@pytest.mark.parametrize("arguments, code", [
+    ((), 2), (("a", "b"), 2), (("broken", "--format", "x"), 2), (("broken", "--conf", "no:1"), 2), (("broken",), 3),
+    (("none",), 3), (("damaged.gz",), 3)])
+def test_what_is_refused(tmp_path, arguments, code):
+    (tmp_path / "broken").write_text("a,0,1,0\nf,7,,0\n")
+    (tmp_path / "damaged.gz").write_bytes(gzip.compress(b"a,0,1,0\n" * 999)[:-3])
+    done = command("tune", *arguments, cwd=tmp_path)
+    assert done.returncode == code and not done.stdout and "Traceback" not in done.stderr, done
