@@ -138,6 +138,7 @@ static int no_memory(void)
 static int run(struct replay *replay, int progress)
 {
     const struct batch *batch;
+    int code = REPLAY_DONE;
     replay->began = now();
     for (int last = 0; !last; feed_done(&replay->feed)) {
         batch = feed_next(&replay->feed);
@@ -148,10 +149,12 @@ static int run(struct replay *replay, int progress)
         last = batch->is_last;
         if (progress)
             show_progress(replay, batch);
-        if (batch->problem)
-            return broken(replay, batch);
+        code = batch->problem ? broken(replay, batch) : REPLAY_DONE;
     }
     replay->ended = now();
+    feed_end(&replay->feed);
+    if (code != REPLAY_DONE)
+        return code;
     if (replay->operations)
         return REPLAY_DONE;
     fprintf(stderr, "cachalot: %s: no operation in it\n", replay->name);

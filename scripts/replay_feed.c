@@ -115,6 +115,11 @@ const struct batch *feed_next(struct feed *feed)
     return &feed->batch[feed->used % BATCHES];
 }
 
+void feed_end(struct feed *feed)
+{
+    pthread_join(feed->thread, NULL);
+}
+
 void feed_done(struct feed *feed)
 {
     pthread_mutex_lock(&feed->lock);

@@ -64,5 +64,6 @@ int feed_start(struct feed *feed, int fd); /* 0 or an error's number */
 /* The next batch, until feed_done gives it back; none follows the last one. */
 const struct batch *feed_next(struct feed *feed);
 void feed_done(struct feed *feed);
+void feed_end(struct feed *feed); /* after the last */
 
 #endif
