@@ -74,6 +74,11 @@ def test_only_fragmentation_stood_in_the_way(tmp_path):
     assert [e["native_would_fit"] for e in got["oom_events"]] == [True]
 
 
+def test_what_is_given_back_is_free_again(tmp_path):
+    got = replay(write(tmp_path / "x.csv", "a,0,40000000,0\nf,0\na,1,50000000,0\nf,1\na,2,40000000,0\n"), "--capacity", "60MiB")
+    assert got["totals"]["ooms"] == 0 and got["driver"]["calls"]["free"]["count"] == 1
+
+
 def test_nothing_and_everything(tmp_path):
     got = replay(write(tmp_path / "x.csv", "a,5,0,0\na,6,9223372036854775807,3\nf,5,,0\nf,6,,3\n\n"))
     assert got["totals"]["ooms"] == 1 and got["totals"]["requests"] == 0 and got["trace"]["empty"] == 1
@@ -149,11 +154,11 @@ def test_table(tmp_path):
 
 def test_costs(tmp_path):
     """By hand: a line between two sizes, the first one's below, the last two's beyond; then the last four fifths."""
-    costs = write(tmp_path / "costs.csv", "call,bytes,ns\nalloc,2097152,100\nalloc,20971520,1000\nalloc,41943040,5000\n"
+    costs = write(tmp_path / "costs.csv", "call,bytes,ns\nalloc,4194304,100\nalloc,20971520,1000\nalloc,41943040,5000\n"
                                           "free,0,7\n")
     text = OWN + "a,0,1,0\na,1,11534336,0\na,2,60000000,0\nf,2,,0\nf,1,,0\n"
     got = replay(write(tmp_path / "x.csv", text), "--costs", costs)["driver"]
-    between = round(100 + (12582912 - 2097152) / (20971520 - 2097152) * 900)
+    between = round(100 + (12582912 - 4194304) / (20971520 - 4194304) * 900)
     beyond = round(1000 + (60817408 - 20971520) / (41943040 - 20971520) * 4000)
     assert got["calls"]["alloc"] == {"count": 3, "failed": 0, "bytes": 2097152 + 12582912 + 60817408,
                                      "cost_ns": 100 + between + beyond}
