@@ -81,3 +81,22 @@ def timing(kit):
                      + " ".join(f"{row[0]:.2f}" for row in found) + f"; {found[-1][1]:.0f} MiB")
         for mode in modes:
             compare(kit, name, mode, rows)
+
+
+def pairs(kit):
+    """Steps with PyTorch's own cache and with us, in turn in one process: ratio of each pair."""
+    for name in kit.options.work:
+        more = []
+        try:
+            if name not in MORE:
+                more = [command_of(kit, name)[1]]
+            run = kit.good(kit.script("torch_pairs.py", name, max(5, kit.options.repeat), kit.options.steps, *more),
+                           kit.front(kit.native(), conf=kit.options.conf), timeout=200)
+        except (Skip, Failed) as reason:
+            kit.check(f"{name}: pairs", False, reason)
+            continue
+        (said,) = run.results()
+        kit.check(f"{name}: step time of PyTorch's own cache, {len(said['rounds'])} rounds of {kit.options.steps} pairs",
+                  said["ratio"] <= MOST,
+                  f"{said['ratio']:.3f} ({min(said['rounds']):.3f} to {max(said['rounds']):.3f}; {said['ours_ms']:.2f} ms, "
+                  f"{said['own_ms']:.2f} ms); {summary(run)[2:]} {lane_figures(run.exit)}")

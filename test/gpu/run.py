@@ -51,6 +51,7 @@ CASES = {
     "signal": cases_work.signals,
     "killed-training": cases_work.killed_training,
     "timing": cases_timing.timing,
+    "pairs": cases_timing.pairs,
     "facts": cases_reuse.facts,
     "hunter": cases_reuse.hunter,
     "hang": cases_reuse.hang,
@@ -58,7 +59,7 @@ CASES = {
     "launch-rate": cases_rates.launch_rate,
     "streams16": cases_rates.streams16,
 }
-LONG = {"facts", "hunter", "hang", "coverage", "launch-rate", "streams16"}  # only where they are named
+LONG = {"facts", "pairs", "hunter", "hang", "coverage", "launch-rate", "streams16"}  # only where they are named
 ALONE = {"timing", *LONG} - {"coverage"}  # nothing else may run meanwhile
 
 
@@ -80,6 +81,8 @@ def parse(arguments):
                         help="workloads of it, or of torch_more.py: decode unet-train unet-sample lstm "
                         "(gptfix)")
     parser.add_argument("--repeat", type=int, default=3, help="rounds of `timing` (3); without any cache only the first")
+    parser.add_argument("--steps", type=int, default=12, help="of each round of `pairs` (12)")
+    parser.add_argument("--conf", default=None, metavar="OPTIONS", help="CACHALOT_CONF of `pairs`")
     parser.add_argument("--seconds", type=int, default=20, help="of each run of `hunter` (20)")
     parser.add_argument("--seed", type=int, default=1, help="of `hunter` (1)")
     parser.add_argument("--styles", default="aba", help="of `hunter`, a run for each (aba)")
