@@ -13,16 +13,22 @@ class Stranger(Failure):
     """JSON, or any other file, that does not look like a report at all."""
 
 
-def read_some(path):
-    """The file's bytes, at most so many that it is clear that they are too many."""
+def read_all(path):
+    """The file's bytes; what is larger than any report is not read to its end."""
     try:
         with open(path, "rb") as file:
-            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                size = os.fstat(file.fileno()).st_size
-                return file.read(BYTES_MOST + 1) if size <= BYTES_MOST else bytes(BYTES_MOST + 1)
-            return file.read(BYTES_MOST + 1)
+            status = os.fstat(file.fileno())
+            if stat.S_ISREG(status.st_mode) and status.st_size <= BYTES_MOST:
+                return file.read(status.st_size)
+            data = bytearray()
+            while not stat.S_ISREG(status.st_mode) and len(data) <= BYTES_MOST:
+                piece = file.read(1 << 20)
+                if not piece:
+                    return bytes(data)
+                data += piece
     except OSError as error:
         raise Failure(3, f"{path}: {error.strerror}") from error
+    raise Stranger(3, f"{path} is larger than any report ({BYTES_MOST >> 20} MiB)")
 
 
 def whole_number(text):
@@ -31,9 +37,7 @@ def whole_number(text):
 
 def parse(path):
     """What the file holds, as Python's objects."""
-    data = read_some(path)
-    if len(data) > BYTES_MOST:
-        raise Stranger(3, f"{path} is larger than any report ({BYTES_MOST >> 20} MiB)")
+    data = read_all(path)
     try:
         return json.loads(data.decode("utf-8"), parse_int=whole_number)
     except (ValueError, RecursionError) as error:
