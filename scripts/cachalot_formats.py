@@ -1,7 +1,7 @@
 """The forms in which `cachalot check` gives its verdict."""
 
 import json
-from xml.sax.saxutils import escape, quoteattr
+from html import escape
 
 from cachalot_gates import COUNTS, UNKNOWNS, odd_text, processes_text, summary_of
 from cachalot_report import bytes_text, number
@@ -99,15 +99,15 @@ def github(verdict):
 def junit(verdict):
     """One case per gate, and one for the reports themselves."""
     cases = ['    <testcase classname="cachalot" name="reports">' + "".join(
-        f"\n      <error message={quoteattr(printable(p))}/>" for p in verdict.problems)
+        f'\n      <error message="{escape(printable(p))}"/>' for p in verdict.problems)
         + "</testcase>"]
     for result in verdict.results:
-        name = quoteattr(printable(result.title()))
+        name = escape(printable(result.title()))
         said = printable(result.text)
         body = f"\n      <system-out>{escape(said)}</system-out>" if result.passed else (
-            f"\n      <failure message={quoteattr(said)}>"
+            f'\n      <failure message="{escape(said)}">'
             f"{escape(chr(10).join(map(printable, result.hints)))}</failure>")
-        cases.append(f'    <testcase classname="cachalot" name={name}>{body}</testcase>')
+        cases.append(f'    <testcase classname="cachalot" name="{name}">{body}</testcase>')
     counts = (f'tests="{len(cases)}" failures="{len(verdict.failed())}" '
               f'errors="{len(verdict.problems)}"')
     notes = "\n".join(printable(line) for line in [*together(verdict), *verdict.notes])
