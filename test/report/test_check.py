@@ -275,7 +275,8 @@ def test_a_process_that_outlives_the_run_leaves_no_verdict(place):
     page = f"{built('make_page')} {place.pages}"
     done = place.cachalot("run", "--check", "max-leaked=1G,output=v.json,format=json", "--output",
                           "o.%p.json", "sh", "-c",
-                          f"{page} report; {page} hang >/dev/null 2>&1 & echo $! >pid; sleep 1")
+                          f"{page} report; {page} hang >ready 2>&1 & echo $! >pid; "
+                          "until test -s ready; do sleep 0.02; done")
     pid = int(pathlib.Path(place.work / "pid").read_text())
     assert done.returncode == 3
     problems = json.loads((place.work / "v.json").read_text())["problems"]

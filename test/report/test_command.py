@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -159,7 +160,8 @@ def test_a_blank_in_the_librarys_path_is_refused(place, name):
 def test_summary_harvests_what_was_killed(place):
     place.environment["ASAN_OPTIONS"] = "verify_asan_link_order=0"  # should make_page have it
     command = ["run", "--summary", "--output", "r.json", "sh", "-c",
-               f'{" ".join(page_child(place, "hang"))} & sleep 1; kill -9 $!; wait; '
+               f'{" ".join(page_child(place, "hang"))} >ready & '
+               'until test -s ready; do sleep 0.02; done; kill -9 $!; wait; '
                f'{" ".join(page_child(place, "report"))}; '
                f'exec {" ".join(page_child(place, "exit"))}']
     done = place.cachalot(*command)
@@ -216,10 +218,12 @@ def test_dump_of_a_process_that_does_not_answer(place):
 
 
 def test_dump_notices_that_the_process_dies(place):
-    process, _ = place.start("mute")
+    process, page = place.start("mute")
+    quiet = pathlib.Path(page).read_bytes()
     with subprocess.Popen([*COMMAND, "dump", str(process.pid)], env=place.environment, text=True,
                           stderr=subprocess.PIPE) as asker:
-        time.sleep(0.5)
+        while pathlib.Path(page).read_bytes() == quiet and asker.poll() is None:
+            time.sleep(0.02)
         process.kill()
         process.wait()
         assert "ended before it answered" in asker.stderr.read() and asker.wait() == 1

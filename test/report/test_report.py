@@ -53,7 +53,7 @@ def test_killed_process_is_harvested(place):
 
 def test_zombie_and_exec_count_as_dead(place):
     process, page = place.start("exit")
-    time.sleep(0.2)  # not waited for
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert "\tdead\t" in place.tool("list", place.pages).stdout
     process.wait()
     other, page = place.start("exec")
