@@ -58,6 +58,7 @@ static void poll(struct allocator *a)
 
 static void flush(struct allocator *a)
 {
+    a->captures_ended++;
     fence_flush_deferred(a, 0);
 }
 

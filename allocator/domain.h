@@ -32,9 +32,10 @@ struct allocator {
     uint64_t host_work_unmarked; /* not 0: it could not be marked, a free waits for everything */
     struct block_list deferred;  /* freed during a capture: no fence yet */
     uint64_t idle_clock, fence_number, growing_bytes, mallocs, frees, poll_after;
-    unsigned calls; /* into the device, under way now */
-    int no_events;  /* the driver cannot mark a context: free as in strict mode */
-    int error;      /* of the context, for good: everything goes to the driver */
+    uint64_t captures_ended; /* how often all had */
+    unsigned calls;          /* into the device, under way now */
+    int no_events;           /* the driver cannot mark a context: free as in strict mode */
+    int error;               /* of the context, for good: everything goes to the driver */
     int forgotten;
     struct allocator *next;
 };

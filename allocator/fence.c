@@ -241,21 +241,31 @@ static int settle_by_waiting(struct allocator *a, struct fence *fence)
     return code > 0 ? code : 0;
 }
 
+/* Records a sealed fence; once more if the capture that forbade it has ended meanwhile: its end has
+ * found nothing to flush. */
+static int record(struct allocator *a, struct fence *fence, int *lasting)
+{
+    uint64_t ended;
+    int code;
+    do {
+        void *event = fence->event;
+        ended = a->captures_ended;
+        allocator_call(a);
+        code = a->ops->fence_record(a->device, &event);
+        *lasting = code > 0 && fence->late && a->ops->failed(a->device, code);
+        allocator_return(a);
+        fence->event = event;
+    } while (code == DEVICE_DEFERRED && ended != a->captures_ended && fence->state != FENCE_GONE);
+    if (code == DEVICE_UNSUPPORTED)
+        a->no_events = 1;
+    return code;
+}
+
 /* Records or waits for a sealed fence and settles its blocks. */
 static int settle(struct allocator *a, struct fence *fence)
 {
     int wait = a->no_events || (a->domain->options.free_mode == FREE_STRICT && !fence->late),
-        code = DEVICE_UNSUPPORTED, lasting = 0;
-    if (!wait) {
-        void *event = fence->event;
-        allocator_call(a);
-        code = a->ops->fence_record(a->device, &event);
-        lasting = code > 0 && fence->late && a->ops->failed(a->device, code);
-        allocator_return(a);
-        fence->event = event;
-        if (code == DEVICE_UNSUPPORTED)
-            a->no_events = 1;
-    }
+        lasting = 0, code = wait ? DEVICE_UNSUPPORTED : record(a, fence, &lasting);
     if (fence->state == FENCE_GONE) { /* the context was forgotten meanwhile, blocks and all */
         fence_drop(a, fence);
         return 0;

@@ -202,6 +202,27 @@ static void still_captured_when_a_capture_ends(void **state)
     assert_int_equal(take(BLOCK), block);
 }
 
+static void the_capture_ends_meanwhile(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != FAKE_RECORD || !after || !device->code[FAKE_RECORD])
+        return;
+    device->code[FAKE_RECORD] = 0;
+    domain_captures_ended(w.domain);
+}
+
+/* It was refused, and the capture's end found nothing that waits. */
+static void a_capture_ends_while_a_fence_is_refused(void **state)
+{
+    (void)state;
+    work_goes_on();
+    w.device.code[FAKE_RECORD] = DEVICE_DEFERRED;
+    w.device.meanwhile = the_capture_ends_meanwhile;
+    uint64_t block = take(BLOCK);
+    give(block);
+    pass_all();
+    assert_int_equal(take(BLOCK), block);
+}
+
 static void the_next_free_stands_for_the_deferred_too(void **state)
 {
     (void)state;
@@ -360,6 +381,7 @@ int main(void)
         RULE(an_event_asked_about_is_left_alone),
         RULE(a_capture_defers_and_is_not_disturbed),
         RULE(still_captured_when_a_capture_ends),
+        RULE(a_capture_ends_while_a_fence_is_refused),
         RULE(the_next_free_stands_for_the_deferred_too),
         RULE(a_driver_without_context_events_is_waited_for),
         RULE(strict_waits_like_the_native_call),
