@@ -13,6 +13,10 @@ class Tap:
         self.stream = stream
         self.count = 0
 
+    def pytest_addoption(self, parser):
+        """Of the plug-in that is left out, and asked for where an assertion is explained."""
+        parser.addoption("--verbose", action="count", default=0)
+
     def line(self, text):
         print(text, file=self.stream, flush=True)
 
