@@ -26,6 +26,7 @@ import cases_rates  # noqa: E402
 import cases_reuse  # noqa: E402
 import cases_seeds  # noqa: E402
 import cases_timing  # noqa: E402
+import cases_unchanged  # noqa: E402
 import cases_work  # noqa: E402
 import kit  # noqa: E402
 
@@ -58,8 +59,10 @@ CASES = {
     "coverage": cases_coverage.coverage,
     "launch-rate": cases_rates.launch_rate,
     "streams16": cases_rates.streams16,
+    "programs": cases_unchanged.programs,
 }
-LONG = {"facts", "pairs", "hunter", "hang", "coverage", "launch-rate", "streams16"}  # only where they are named
+LONG = {"facts", "pairs", "hunter", "hang", "coverage", "launch-rate", "streams16",
+        "programs"}  # only where they are named
 ALONE = {"timing", *LONG} - {"coverage"}  # nothing else may run meanwhile
 
 
@@ -92,7 +95,11 @@ def parse(arguments):
     parser.add_argument("--unsafe", nargs="+", default=[], metavar="LIBRARY",
                         help="with a planted bug, for `hunter` to find")
     parser.add_argument("--arch", default="sm_90", help="what nvcc compiles for (sm_90)")
+    parser.add_argument("--programs", type=pathlib.Path, metavar="DIR",
+                        help="sources for `programs`: Samples/NAME, Common and Python in it")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="of `programs`")
     options = parser.parse_args(arguments)
+    options.programs = options.programs and options.programs.resolve()
     options.build = pathlib.Path(options.build).resolve()
     unknown = [name for name in options.cases + options.without if name not in CASES]
     if unknown:
