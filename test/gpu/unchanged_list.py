@@ -1,8 +1,9 @@
-"""Programs that nobody here wrote, for cases_unchanged.py: where each comes from and what it does with memory.
+"""Programs that nobody here wrote, for cases_unchanged.py: where each comes from and what it does.
 
-A sample is one folder of NVIDIA's cuda-samples (or NCCL's examples), unmodified: DIR/Samples/NAME and DIR/Common, as
-Debian's package nvidia-cuda-samples has them. A script is a Python program in DIR/Python, or a module already installed.
-Samples of CUDA 12's time that call cuCtxCreate need its cuda.h, as DIR/cuda12/cuda.h.
+A sample is one folder of NVIDIA's cuda-samples (or NCCL's examples), unmodified: DIR/Samples/NAME and
+DIR/Common, as Debian's package nvidia-cuda-samples has them; or DIR/Built/TOOLKIT/NAME, built elsewhere
+with another toolkit, whose run-time is tried too. A script is a Python program in DIR/Python (CuPy's
+examples/stream, Triton's tutorials) or a module that is installed.
 """
 
 
@@ -25,14 +26,15 @@ def tool(name, covers, sample_name, *command, loads=None):
 
 SAMPLES = [
     sample("vectorAdd", "allocation"),
-    sample("vectorAddDrv", "allocation, driver API", "-lcuda", "-Icuda12",
+    sample("vectorAddDrv", "allocation, driver API", "-lcuda",
            kernel="vectorAdd_kernel.cu", makes="vectorAdd_kernel64.fatbin"),
-    sample("simpleDrvRuntime", "both APIs in one program", "-lcuda", "-Icuda12",
+    sample("simpleDrvRuntime", "both APIs in one program", "-lcuda",
            kernel="vectorAdd_kernel.cu", makes="vectorAdd_kernel64.fatbin"),
-    sample("matrixMulDrv", "driver API, modules", "-lcuda", "-Icuda12",
+    sample("matrixMulDrv", "driver API, modules", "-lcuda",
            kernel="matrixMul_kernel.cu", makes="matrixMul_kernel64.fatbin"),
     sample("matrixMul", "streams, events"),
     sample("cppIntegration", "several sources"),
+    sample("bandwidthTest", "pinned and plain copies"),
     sample("alignedTypes", "large copies"),
     sample("mergeSort", "many buffers"),
     sample("sortingNetworks", "many launches"),
@@ -46,6 +48,7 @@ SAMPLES = [
     sample("simpleStreams", "streams, pinned and registered host memory"),
     sample("simpleMultiCopy", "streams, copies both ways"),
     sample("simpleHyperQ", "32 streams"),
+    sample("concurrentKernels", "streams, events"),
     sample("asyncAPI", "events, asynchronous copies"),
     sample("StreamPriorities", "stream priorities"),
     sample("simpleCallback", "host functions, threads"),
@@ -53,6 +56,8 @@ SAMPLES = [
     sample("simpleCudaGraphs", "graphs"),
     sample("graphMemoryNodes", "graphs that allocate"),
     sample("jacobiCudaGraphs", "graphs, updated while they run"),
+    sample("graphMemoryFootprint", "graphs that allocate, trimmed"),
+    sample("graphConditionalNodes", "graphs with conditions"),
     sample("streamOrderedAllocation", "cudaMallocAsync"),
     sample("streamOrderedAllocationIPC", "cudaMallocAsync pools between processes", "-lcuda",
            common=["helper_multiprocess.cpp"]),
@@ -60,9 +65,9 @@ SAMPLES = [
     sample("simpleZeroCopy", "zero-copy"),
     sample("systemWideAtomics", "managed memory, atomics"),
     sample("conjugateGradientUM", "managed memory, cuBLAS, cuSPARSE", "-lcublas", "-lcusparse"),
-    sample("vectorAddMMAP", "cuMemCreate and cuMemMap", "-lcuda", "-Icuda12",
+    sample("vectorAddMMAP", "cuMemCreate and cuMemMap", "-lcuda",
            kernel="vectorAdd_kernel.cu", makes="vectorAdd_kernel64.fatbin"),
-    sample("memMapIPCDrv", "cuMemCreate between processes", "-lcuda", "-Icuda12",
+    sample("memMapIPCDrv", "cuMemCreate between processes", "-lcuda",
            kernel="memMapIpc_kernel.cu", makes="memMapIpc_kernel64.ptx",
            common=["helper_multiprocess.cpp"]),
     sample("simplePitchLinearTexture", "cudaMallocPitch, arrays"),
@@ -80,15 +85,14 @@ SAMPLES = [
     sample("simpleAtomicIntrinsics", "atomics"),
     sample("threadFenceReduction", "atomics, fences"),
     sample("cudaOpenMP", "OpenMP threads", "-Xcompiler", "-fopenmp"),
-    sample("threadMigration", "one context, many threads", "-lcuda", "-Icuda12",
+    sample("threadMigration", "one context, many threads", "-lcuda",
            kernel="threadMigration_kernel.cu", makes="threadMigration_kernel64.fatbin"),
     sample("simpleP2P", "peer to peer, two GPUs"),
+    sample("conjugateGradientMultiDeviceCG", "cooperative launch on every GPU", "-rdc=true", "-lcudadevrt"),
     sample("simpleMultiGPU", "every GPU"),
     sample("simpleCUBLAS", "cuBLAS", "-lcublas"),
     sample("batchCUBLAS", "cuBLAS, arrays of pointers", "-lcublas"),
     sample("matrixMulCUBLAS", "cuBLAS", "-lcublas"),
-    sample("simpleCUFFT", "cuFFT", "-lcufft"),
-    sample("simpleCUFFT_MGPU", "cuFFT, two GPUs", "-lcufft"),
     sample("conjugateGradient", "cuSPARSE", "-lcublas", "-lcusparse"),
     sample("conjugateGradientPrecond", "cuSPARSE", "-lcublas", "-lcusparse"),
     sample("cuSolverDn_LinearSolver", "cuSOLVER", "-lcusolver", "-lcublas", "-lcusparse"),
@@ -100,7 +104,7 @@ SAMPLES = [
 
 CUDADRV = [f"numba.cuda.tests.cudadrv.test_{name}" for name in (
     "array_attr", "context_stack", "cuda_array_slicing", "cuda_auto_context", "cuda_devicerecord",
-    "cuda_memory", "cuda_ndarray", "deallocations", "events", "host_alloc", "managed_alloc",
+    "cuda_memory", "cuda_ndarray", "deallocations", "events", "host_alloc",
     "pinned", "reset_device", "streams")]
 CUDAPY = [f"numba.cuda.tests.cudapy.test_{name}" for name in (
     "device_array_capture", "gufunc", "ipc", "matmul", "montecarlo", "multigpu", "multithreads",
@@ -110,7 +114,7 @@ ACCELERATE = "accelerate.test_utils.scripts."
 RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "gpu", "-m")
 
 SCRIPTS = [
-    script("numba driver tests", "Numba's own tests: allocation, managed, pinned, contexts, reset",
+    script("numba driver tests", "Numba's own tests: allocation, pinned, streams, contexts, reset",
            "-m", "unittest", "-v", *CUDADRV),
     script("numba kernel tests", "Numba's own tests: streams, threads, IPC, reductions",
            "-m", "unittest", "-v", *CUDAPY),
