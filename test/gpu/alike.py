@@ -4,7 +4,7 @@ import re
 
 UNIT = r"(?:[nmuµ]?s|m?secs?|seconds?|[KMGT]i?B/s|[KMGT]?flops?(?:/s)?|%|[KMG]?Hz|Mpixels?/s|x)\b"
 NUMBER = r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
-MEASURED = re.compile(rf"{NUMBER}(?=\s*{UNIT})", re.IGNORECASE)
+MEASURED = re.compile(rf"{NUMBER}(?=\s*{UNIT})|\d\d:\d\d:\d\d(?:[.,]\d+)?|\d{{4}}-\d\d-\d\d", re.IGNORECASE)
 TIMED = re.compile(r"time|elapsed|speed|bandwidth|throughput|perf|\bran \d+ tests? in", re.IGNORECASE)
 FRACTION = re.compile(r"[-+]?\d+\.\d+(?:[eE][-+]?\d+)?")
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")

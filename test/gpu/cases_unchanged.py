@@ -1,11 +1,13 @@
 """Programs that nobody here wrote (unchanged_list.py): natively, in front and natively again."""
 
 import concurrent.futures
+import contextlib
 import os
 import pathlib
 import shutil
 import site
 import sys
+import threading
 
 import alike
 from cases_programs import driver_library, nvcc
@@ -203,11 +205,12 @@ def of_tool(kit, number, wanted):
     return Tried(kit, wanted, [tool, *more, f"./{base['name']}"], folder, open_by_name(kit), loads)
 
 
-def tried(kit, make, number, wanted):
+def tried(kit, turns, make, number, wanted):
     """One program to its end: its record, or None where it cannot be run here."""
     try:
         program = make(kit, number, wanted)
-        program.compare()
+        with turns[wanted.get("program")]:
+            program.compare()
         return program
     except Skip as reason:
         kit.skip(wanted["name"], reason)
@@ -224,8 +227,11 @@ def programs(kit):
             for make, entries in ((of_script, SCRIPTS), (of_tool, TOOLS), (of_sample, [*samples(kit.options.programs)]))
             for number, wanted in enumerate(entries)
             if not kit.options.only or wanted["name"].split(",")[0] in kit.options.only]
+    # Two builds of one sample take turns: they may share names of shared memory or sockets.
+    turns = {wanted["program"]: threading.Lock() for _, _, wanted in todo if "program" in wanted}
+    turns[None] = contextlib.nullcontext()
     with concurrent.futures.ThreadPoolExecutor(max(1, kit.options.jobs)) as pool:
-        done = list(pool.map(lambda one: tried(kit, *one), todo))
+        done = list(pool.map(lambda one: tried(kit, turns, *one), todo))
     times = [program.seconds for program in done if program and program.seconds]
     if not times:
         raise Skip("no program could be run")

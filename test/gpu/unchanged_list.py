@@ -107,8 +107,7 @@ CUDADRV = [f"numba.cuda.tests.cudadrv.test_{name}" for name in (
     "cuda_memory", "cuda_ndarray", "deallocations", "events", "host_alloc",
     "pinned", "reset_device", "streams")]
 CUDAPY = [f"numba.cuda.tests.cudapy.test_{name}" for name in (
-    "device_array_capture", "gufunc", "ipc", "matmul", "montecarlo", "multigpu", "multithreads",
-    "reduction", "stream_api")]
+    "device_array_capture", "ipc", "matmul", "montecarlo", "multigpu", "multithreads", "stream_api")]
 NO_CACHE = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 ACCELERATE = "accelerate.test_utils.scripts."
 RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "gpu", "-m")
@@ -116,7 +115,7 @@ RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "gpu
 SCRIPTS = [
     script("numba driver tests", "Numba's own tests: allocation, pinned, streams, contexts, reset",
            "-m", "unittest", "-v", *CUDADRV),
-    script("numba kernel tests", "Numba's own tests: streams, threads, IPC, reductions",
+    script("numba kernel tests", "Numba's own tests: streams, threads, processes, IPC",
            "-m", "unittest", "-v", *CUDAPY),
     script("cupy memcpy", "CuPy: streams, pinned memory", "cupy_memcpy.py"),
     script("cupy map_reduce", "CuPy: pool, eleven streams", "map_reduce.py"),
@@ -124,10 +123,8 @@ SCRIPTS = [
     script("cupy cusolver", "CuPy: cuSOLVER on streams", "cusolver.py"),
     script("triton dependent launch", "Triton: programmatic launches, graphs; no cache",
            "11-programmatic-dependent-launch.py", **NO_CACHE, MPLBACKEND="Agg"),
-    script("accelerate test_script", "PyTorch: training, no cache", "-m", ACCELERATE + "test_script",
-           **NO_CACHE),
-    script("accelerate test_sync", "PyTorch: training, no cache", "-m", ACCELERATE + "test_sync",
-           **NO_CACHE),
+    script("accelerate test_script, a process for each GPU", "PyTorch: NCCL, training, no cache",
+           *RANKS, ACCELERATE + "test_script", **NO_CACHE),
     script("accelerate test_ops, a process for each GPU", "PyTorch: NCCL, no cache", *RANKS,
            ACCELERATE + "test_ops", **NO_CACHE),
     script("accelerate test_sync, a process for each GPU", "PyTorch: NCCL, DDP, own cache", *RANKS,

@@ -34,7 +34,7 @@ def test_lines_lost_and_added():
 
 @pytest.mark.parametrize("lines", [
     ["took {} ms", "sum 17"], ["Bandwidth = {}.5 GB/s"], ["elapsed time {}.25"], ["Ran 12 tests in 1.{}s"],
-    ["at 0x7f00{}00"], ["{} s, 17 done"], ["time: {}.1, 3 streams"]])
+    ["at 0x7f00{}00"], ["W1121 15:{}:17.5 main"], ["2026-{}-01 done"], ["{} s, 17 done"], ["time: {}.1, 3 streams"]])
 def test_what_is_never_the_same(lines):
     first, *rest = ([line.format(n) for line in lines] for n in (10, 11, 12))
     assert told(first, rest[0], front=rest[1])[0]
