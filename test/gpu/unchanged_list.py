@@ -108,6 +108,9 @@ CUDADRV = [f"numba.cuda.tests.cudadrv.test_{name}" for name in (
     "pinned", "reset_device", "streams")]
 CUDAPY = [f"numba.cuda.tests.cudapy.test_{name}" for name in (
     "device_array_capture", "ipc", "matmul", "montecarlo", "multigpu", "multithreads", "stream_api")]
+OPTAX = [f"optax.{name}_test" for name in (
+    "_src.update", "contrib._sam", "losses._smoothing", "transforms._adding", "tree_utils._random")]
+PLATFORM = {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 NO_CACHE = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 ACCELERATE = "accelerate.test_utils.scripts."
 RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "gpu", "-m")
@@ -117,6 +120,8 @@ SCRIPTS = [
            "-m", "unittest", "-v", *CUDADRV),
     script("numba kernel tests", "Numba's own tests: streams, threads, processes, IPC",
            "-m", "unittest", "-v", *CUDAPY),
+    script("optax tests", "JAX: Optax's own tests, no memory taken ahead", "-m", "unittest", "-v", *OPTAX,
+           **PLATFORM),
     script("cupy memcpy", "CuPy: streams, pinned memory", "cupy_memcpy.py"),
     script("cupy map_reduce", "CuPy: pool, eleven streams", "map_reduce.py"),
     script("cupy cufft", "CuPy: cuFFT on streams", "cufft.py"),
