@@ -15,22 +15,24 @@ from cachalot_tools import Failure, printable
 HELP = """\
 usage: cachalot check REPORT… GATES…     REPORT: a file, or a folder of reports
 
-All reports together are one run; where they differ, the worst process is named. Gates:
-  --max-peak-reserved SIZE, --max-peak-allocated SIZE, --max-leaked SIZE       8GiB, 512MiB, 0
-  --max-oom N, --max-retries N, --max-double-frees N, --max-warnings N    sum:N: of all together
-  --min-utilization SHARE (allocated of reserved, at the peaks), --min-hits SHARE        90% or 0.9
-  --max-spread SHARE      how far the processes' peaks of reserved memory may lie apart
-  --baseline OLD          peaks, leaks, out-of-memory: at most --max-increase SHARE (5%) over OLD's
+All reports are one run; where they differ, the worst process is named. Gates:
+  --max-peak-reserved, --max-peak-allocated, --max-leaked SIZE   8GiB, 512MiB, 0
+  --max-oom, --max-retries, --max-double-frees, --max-warnings N
+                  each process; sum:N or sum:SIZE: all together
+  --min-utilization (allocated of reserved, at the peaks), --min-hits SHARE  90%
+  --max-spread SHARE      how far the processes' peaks may lie apart
+  --baseline OLD          peaks, leaks, out-of-memory: at most --max-increase
+                          SHARE (5%) over OLD's
   --require-reports N     from at least N processes
-  --require-coverage full|partial|none  how much of CUDA must have come through the cache; without
-                          it partial, and something must have been served
+  --require-coverage full|partial|none    how much of CUDA must have come
+                          through the cache (partial, and something was served)
   --format text|github|junit|json|openmetrics
-  --output FILE           write that format there (atomically), and text to the terminal
+  --output FILE           that format goes there, and text to the terminal
 
 A figure that is unknown fails its gate.
-Exit code: 0 all passed, 1 a gate failed, 2 usage, 3 a report is missing or is none.
-example: cachalot check cachalot.*.json --max-leaked 0 --max-oom 0 --max-peak-reserved 8GiB
-example: cachalot check reports/ --require-reports 8 --baseline last/ --format junit --output j.xml
+Exit code: 0 passed, 1 a gate failed, 2 usage, 3 a report is missing or is none.
+example: cachalot check cachalot.*.json --max-leaked 0 --max-peak-reserved 8GiB
+example: cachalot check reports/ --require-reports 8 --baseline last/
 """
 
 VALUES = (*LIMITS, "--max-spread", "--baseline", "--max-increase", "--require-reports",

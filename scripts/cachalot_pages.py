@@ -8,32 +8,37 @@ from cachalot_tools import Failure, list_pages, printable, tool
 DUMP_HELP = """\
 usage: cachalot dump PID|--all [--blocks] [--timeout SECONDS]
 
-Asks a running program for a report, without a signal, and prints the report's path.
+Asks a running program for a report, without a signal, and prints its path.
   --all      every running program of this user that uses the cache
   --blocks   list every segment and block in the report
   --timeout  how long to wait for an answer (10)
 
+Exit code: 0, 1 no answer or no report, 2 usage, 3 no such program.
 example: cachalot dump 4711 && cachalot show cachalot.python3.4711.1.json
 """
 
 EMPTY_HELP = """\
 usage: cachalot empty-cache PID|--all [--timeout SECONDS]
 
-Has a running program give all reusable memory back to the driver, as torch.cuda.empty_cache().
+Has a running program give all reusable memory back to the driver, as
+torch.cuda.empty_cache() does.
   --all      every running program of this user that uses the cache
   --timeout  how long to wait for an answer (10)
 
+Exit code: 0, 1 no answer, 2 usage, 3 no such program.
 example: cachalot empty-cache 4711
 """
 
 HARVEST_HELP = """\
 usage: cachalot harvest [DIRECTORY] [--output FILE]
 
-Makes reports of programs that were killed before they could write one, and prints their paths.
-  DIRECTORY  where the live pages are (CACHALOT_PAGE_DIR, else /dev/shm/cachalot-UID)
-  --output   instead of where the program was to write; with several reports .PID is added
+Makes reports of programs that were killed before they could write one, and
+prints their paths.
+  DIRECTORY  where the pages are (CACHALOT_PAGE_DIR, else /dev/shm/cachalot-UID)
+  --output   instead of where the program was to write; .PID is added to several
 
-Exit code: 0 all written (or nothing to do), 1 a report could not be written, 3 damaged pages.
+Exit code: 0 all written (or nothing to do), 1 a report could not be written,
+2 usage, 3 no such directory, or damaged pages.
 example: cachalot harvest --output killed.json
 """
 

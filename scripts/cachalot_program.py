@@ -1,11 +1,12 @@
 """Can the library be preloaded into this program? Reads ELF headers and `#!` lines."""
 
+import hashlib
 import os
 import shutil
 import stat
 import struct
 
-from cachalot_tools import Failure
+from cachalot_tools import Failure, page_directory
 
 PT_INTERP = 3
 SCRIPTS_DEEP = 5  # as the kernel
@@ -63,12 +64,43 @@ def read_elf(path):
         return Elf(data, file), None
 
 
+def cannot_be_preloaded(path):
+    return any(c.isspace() or c == ":" for c in path)
+
+
+def safe_directory(path):
+    """Makes `path` if need be; can nobody else put another thing in place of what is in it?"""
+    try:
+        os.makedirs(path, 0o700, exist_ok=True)
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid in (os.geteuid(), 0) and \
+        (not status.st_mode & 0o022 or status.st_mode & stat.S_ISVTX)
+
+
+def preloadable(library):
+    """A path of the library that LD_PRELOAD can hold: its own, or without a blank that of a link beside the pages."""
+    if not cannot_be_preloaded(library):
+        return library
+    pages = page_directory()
+    folder = os.path.join(pages, "lib-" + hashlib.sha256(os.fsencode(library)).hexdigest()[:16])
+    link = os.path.join(folder, os.path.basename(library))
+    if cannot_be_preloaded(link) or not safe_directory(pages) or not safe_directory(folder):
+        raise Failure(125, f"the library's path `{library}` has a blank or a colon, which LD_PRELOAD cannot hold, and "
+                           f"no link to it can be made in {pages}; name one with CACHALOT_LIBRARY")
+    try:
+        if not os.path.islink(link) or os.readlink(link) != library:
+            fresh = f"{link}.{os.getpid()}"
+            os.symlink(library, fresh)
+            os.replace(fresh, link)
+    except OSError as error:
+        raise Failure(125, f"{link}: {error.strerror}") from error
+    return link
+
+
 def check_library(library):
-    """The ELF header of the library, if LD_PRELOAD can name it."""
-    if any(c.isspace() or c == ":" for c in library):
-        raise Failure(125, f"the library's path `{library}` has a blank or a colon, which "
-                           "LD_PRELOAD cannot hold; move it, or name a link to it with "
-                           "CACHALOT_LIBRARY")
+    """The library's ELF header."""
     try:
         elf, _ = read_elf(library)
     except (OSError, ValueError, struct.error) as error:

@@ -12,11 +12,12 @@ from cachalot_tools import Failure, find_tool, printable
 from cachalot_traces import open_source
 
 HELP = """\
-usage: cachalot replay TRACE [--conf OPTIONS] [--capacity BYTES] [--format table|json]
-                       [--costs FILE] [--device N]
+usage: cachalot replay TRACE [--conf OPTIONS] [--capacity BYTES]
+                       [--format table|json] [--costs FILE] [--device N]
 
-Replays the allocations of a recorded run through the library's allocator, with no GPU: every free
-is reusable at once. Prints peaks, fragmentation, and what the driver's calls would have cost.
+Replays the allocations of a recorded run through the library's allocator, with
+no GPU: every free is reusable at once. Prints peaks, fragmentation, and what
+the calls to the driver would have cost.
   TRACE       op,id,bytes,stream lines, an RMM log, or a snapshot by PyTorch's
               torch.cuda.memory._dump_snapshot; gzipped or not
   --conf      options, as in CACHALOT_CONF
@@ -24,10 +25,10 @@ is reusable at once. Prints peaks, fragmentation, and what the driver's calls wo
   --costs     other prices of driver calls: lines call,bytes,ns
               (`--costs default` alone prints those in use, measured on an H200)
   --device    which device of a snapshot
-Exit code: 0 done, 2 usage, 3 no or broken trace.
 
-examples: cachalot replay run.csv.gz --conf max_split_size_mb:128
-          cachalot replay snapshot.pickle --capacity 24GiB --format json
+Exit code: 0 done, 2 usage, 3 no or broken trace.
+example: cachalot replay run.csv.gz --conf max_split_size_mb:128
+example: cachalot replay snapshot.pickle --capacity 24GiB --format json
 """
 
 UNITS = {"": 0, "B": 0, "K": 10, "KIB": 10, "M": 20, "MIB": 20, "G": 30, "GIB": 30, "T": 40, "TIB": 40}

@@ -11,22 +11,25 @@ import time
 
 import cachalot_check
 import cachalot_summary
-from cachalot_program import check_library, check_program, find_program
+from cachalot_program import check_library, check_program, find_program, preloadable
 from cachalot_tools import Failure, find_library, printable, tool
 
 HELP = """\
 usage: cachalot run [OPTIONS] [--] PROGRAM ARG…
 
-Runs PROGRAM with the cache in front of cudaMalloc and cudaFree; nothing else of it changes.
-  --output FILE   where its report goes (CACHALOT_OUTPUT; default cachalot.%e.%p.json):
-                  %e program, %p pid, %h host, %r rank, %t start, %n number, %q{VAR}, %%
+Runs PROGRAM with the cache in front of cudaMalloc and cudaFree; nothing else of
+it changes. Its children have the cache too, and reports of their own.
+  --output FILE   where a report goes (CACHALOT_OUTPUT; cachalot.%e.%p.json):
+                  %e program, %p pid, %h host, %r rank, %t start, %n number,
+                  %q{VAR}, %%
   --conf OPTIONS  key:value,… as PYTORCH_ALLOC_CONF has them (CACHALOT_CONF)
-  --summary       when it has ended, print a table of all its processes to stderr
-  --check GATES   then hold their reports against gates (`cachalot check --help`), in one word:
-                  max-leaked=0,max-oom=0,max-peak-reserved=8GiB,format=junit,output=gate.xml
+  --summary       at the end, a table of all its processes on stderr
+  --check GATES   then hold their reports against gates (`cachalot check`):
+                  max-leaked=0,max-oom=0,format=junit,output=gate.xml
 
-Exit code: PROGRAM's; 125 cachalot failed, 126 PROGRAM is not executable, 127 not found.
-With --check, where PROGRAM's is 0: 1 a gate failed, 3 there is no report, or not of all processes.
+Exit code: PROGRAM's (or it dies by PROGRAM's signal); 125 cachalot failed,
+126 PROGRAM is not executable, 127 not found. With --check, where PROGRAM's is
+0: 1 a gate failed, 3 there is no report, or not of all processes.
 example: cachalot run --conf max_split_size_mb:128 --summary python3 train.py
 example: cachalot run --check max-leaked=0,max-oom=0 python3 test.py
 """
@@ -215,7 +218,7 @@ def main(arguments):
     path = find_program(words[0])
     check_program(path, header)
     report_signal()
-    environment = environment_for(options, library)
+    environment = environment_for(options, preloadable(library))
     gates = gates_of(options)
     if "--summary" not in options and not gates:
         set_signals()

@@ -8,8 +8,8 @@ from cachalot_tools import Failure, printable
 HELP = """\
 usage: cachalot show REPORT…
 
-Prints reports as tables, laid out like torch.cuda.memory_summary(), with hits, fences,
-fragmentation, leaks and warnings.
+Prints reports as tables, laid out like torch.cuda.memory_summary(), with hits,
+fences, fragmentation, leaks and warnings.
 
 Exit code: 0, or 3 when a file is missing or is no report.
 example: cachalot show cachalot.python3.4711.json

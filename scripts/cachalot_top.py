@@ -20,19 +20,22 @@ from cachalot_tools import Failure, printable
 HELP = """\
 usage: cachalot top [--once] [--json] [--interval SECONDS] [--sort COLUMN]
 
-Shows, anew each second, what all programs of this user hold, a line per program and GPU. It reads
-their pages: they notice nothing.
-  --once      one table, of what happened within one interval; with --json for programs
-  --json      one line of JSON each time
+Shows, anew each second, what all programs of this user hold, a line per program
+and GPU. It reads their pages: they notice nothing.
+  --once      one table, of what happened within one interval
+  --json      one line of JSON each time, for programs
   --interval  seconds between two looks (1; from 0.1)
-  --sort      allocated, reserved (default), waste, hits, waits, grows or pid; keys: a r w h f g p
+  --sort      allocated, reserved (default), waste, hits, waits, grows or pid;
+              keys: a r w h f g p, and q to end
 
-  WASTE   reserved, but not allocated         WAITS/S  waits of the host for the device, in frees
-  HITS/S  requests served from the cache      WAIT%    of the time, spent in those waits
-  GROWS/S a leak? the least left in each quarter of the last minute grew each time, by so much
-  PID*    a program of another container: nobody here can tell whether it still runs
+  WASTE    reserved, but not allocated
+  HITS/S   requests served from the cache
+  WAITS/S  waits of the host for the device, in frees; WAIT% of the time
+  GROWS/S  a leak? the least left in each quarter of the last minute grew each
+           time, by so much
+  PID*     of another container: nobody here can tell whether it still runs
 
-Ends with q. Pages: CACHALOT_PAGE_DIR, else /dev/shm/cachalot-UID. Exit code: 0, 2 usage.
+Pages: CACHALOT_PAGE_DIR, else /dev/shm/cachalot-UID. Exit code: 0, 2 usage.
 example: cachalot top --once --json | jq '.processes[].devices[].reserved_bytes'
 """
 

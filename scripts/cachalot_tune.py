@@ -13,18 +13,18 @@ from cachalot_tools import Failure, tool
 from cachalot_traces import open_source
 
 HELP = """\
-usage: cachalot tune TRACE [--conf OPTIONS] [--capacity BYTES] [--format table|json]
-                     [--costs FILE] [--device N]
+usage: cachalot tune TRACE [--conf OPTIONS] [--capacity BYTES]
+                     [--format table|json] [--costs FILE] [--device N]
 
-Replays a recorded run with many settings and prints the best three as CACHALOT_CONF lines: first
-those without out-of-memory, then by peak reserved memory; of those within 1 % of each other the
-one first whose driver calls cost less.
+Replays a recorded run with many settings and prints the best three as
+CACHALOT_CONF lines: first those without out-of-memory, then by peak reserved
+memory; of those within 1 % of each other the one whose driver calls cost less.
   TRACE       as for `cachalot replay`
   --conf      options that stay as given; the others are tried
   --capacity  memory of the device (8GiB; default: no end)
   --costs, --device  as for `cachalot replay`
-Exit code: 0 done, 2 usage, 3 no or broken trace.
 
+Exit code: 0 done, 2 usage, 3 no or broken trace.
 example: cachalot tune run.csv.gz --capacity 24GiB
 """
 

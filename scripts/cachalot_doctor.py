@@ -1,0 +1,232 @@
+"""cachalot doctor: will it work here, and with this program? Each finding says what to do."""
+
+import difflib
+import json
+import mmap
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from cachalot_pages import split
+from cachalot_program import check_library, check_program, find_program, preloadable, safe_directory
+from cachalot_report import Report
+from cachalot_run import preload, report_signal
+from cachalot_tools import Failure, find_library, list_pages, page_directory, printable, tool
+
+HELP = """\
+usage: cachalot doctor [PROGRAM]
+
+Looks whether the cache can work here: the library, the driver, the place for
+pages, the environment, and whether a few allocations really come through it
+(this takes a context on the first GPU for a moment). With PROGRAM: also whether
+it can be preloaded into it, and what it needs.
+
+Each line begins with `ok`, `note` (it works, but you should know), or `FAIL`.
+
+Exit code: 0 it will work, 1 something will not (a line says FAIL), 2 usage.
+example: cachalot doctor python3
+example: cachalot doctor ./train && cachalot run ./train
+"""
+
+VARIABLES = ("CONF", "OUTPUT", "SIGNAL", "PAGE_DIR", "REDACT", "DISABLE", "LOG", "TRACE", "EVENTS", "SITES",
+             "ONLY", "SESSION", "LIBRARY", "SIM_DEVICES", "SIM_CAPACITY", "SIM_LATENCY_NS", "SIM_DRIVER", "SIM_FAIL",
+             "SIM_CLOCK", "SIM_DELAY")
+PAGE_ROOM = 4 << 20
+CONTEXT_EVENTS_SINCE = 12050
+
+# In a process of its own: the driver's version, and what came of a few allocations.
+TRIAL = """
+import ctypes, json
+try:
+    cuda = ctypes.CDLL("libcuda.so.1")
+except OSError as error:
+    raise SystemExit(print(json.dumps({"problem": str(error)})))
+version, count, device, name = ctypes.c_int(), ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
+context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+cuda.cuDriverGetVersion(ctypes.byref(version))
+found = {"driver": version.value, "init": cuda.cuInit(0)}
+if found["init"] == 0:
+    cuda.cuDeviceGetCount(ctypes.byref(count))
+    found["devices"] = count.value
+    cuda.cuDeviceGet(ctypes.byref(device), 0)
+    cuda.cuDeviceGetName(name, 256, device)
+    found["name"] = name.value.decode("utf-8", "replace")
+    code = cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) or cuda.cuCtxSetCurrent(context)
+    for _ in range(2 if code == 0 else 0):
+        code = code or cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(1 << 20)) or cuda.cuMemFree_v2(pointer)
+    found["error"] = code
+print(json.dumps(found))
+"""
+
+
+class Findings:
+    """Prints each; knows whether one was bad."""
+
+    def __init__(self):
+        self.failed = False
+
+    def say(self, level, what, text):
+        self.failed = self.failed or level == "FAIL"
+        print(f"{level:<4}  {what}: {printable(text)}")
+
+
+def check_own(findings):
+    """The library and its tool. Returns (the library as LD_PRELOAD can name it, its header), or None."""
+    try:
+        library = find_library()
+        header = check_library(library)
+        path = preloadable(library)
+        version = tool("--version").stdout.strip()
+    except Failure as failure:
+        findings.say("FAIL", "library", failure)
+        return None
+    done = subprocess.run(["/bin/true"], env={**os.environ, "LD_PRELOAD": path}, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode or done.stderr:
+        findings.say("FAIL", "library", f"{library} cannot be loaded: {done.stderr.strip() or done.returncode}")
+        return None
+    findings.say("ok", "library", f"{library} ({version})")
+    if path != library:
+        findings.say("note", "library", f"LD_PRELOAD cannot hold a blank; {path} links to it")
+    return path, header
+
+
+def check_pages(findings):
+    """The place for pages."""
+    path = page_directory()
+    if not safe_directory(path) or not os.access(path, os.W_OK):
+        findings.say("FAIL", "pages", f"{path} is missing, or open to others: what is killed leaves no report; "
+                                      "name a directory on tmpfs with CACHALOT_PAGE_DIR")
+        return
+    free = shutil.disk_usage(path).free
+    if free < PAGE_ROOM:
+        findings.say("FAIL", "pages", f"{path} has only {free >> 10} KiB left; enlarge it (docker run --shm-size), or "
+                                      "name another tmpfs with CACHALOT_PAGE_DIR")
+        return
+    findings.say("ok", "pages", f"{path}, {free >> 20} MiB free")
+    try:
+        dead = [page for page in list_pages() if page.life == "dead" and page.state != "reported"]
+    except Failure as failure:
+        findings.say("FAIL", "pages", failure)
+        return
+    if dead:
+        findings.say("note", "pages", f"{len(dead)} programs ended without a report; `cachalot harvest` makes it")
+
+
+def check_environment(findings):
+    """Variables that are misspelt, or that switch us off."""
+    known = ["CACHALOT_" + name for name in VARIABLES]
+    for name in sorted(os.environ):
+        if name.startswith("CACHALOT_") and name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            findings.say("note", "environment", f"{name} means nothing{f'; {near[0]}?' if near else ''}")
+    if os.environ.get("CACHALOT_DISABLE", "0") not in ("", "0"):
+        findings.say("FAIL", "environment", "CACHALOT_DISABLE is set: nothing is served; unset it")
+    if os.environ.get("CACHALOT_ONLY"):
+        findings.say("note", "environment", f"CACHALOT_ONLY: other programs than {os.environ['CACHALOT_ONLY']} are left alone")
+    conf = os.environ.get("CACHALOT_CONF")
+    checked = tool("conf", "--", conf) if conf else None
+    if checked and checked.returncode:
+        findings.say("FAIL", "environment", f"CACHALOT_CONF: {'; '.join(checked.stderr.replace('cachalot-page: ', '').splitlines())}")
+    try:
+        report_signal()
+    except Failure as failure:
+        findings.say("FAIL", "environment", failure)
+    for path in os.environ.get("LD_PRELOAD", "").replace(":", " ").split():
+        if "/" in path and not os.path.isfile(path):
+            findings.say("note", "environment", f"LD_PRELOAD names {path}, which is no file")
+
+
+def trial(path):
+    """What the trial said, and its report or None. Its report and page lie apart."""
+    with tempfile.TemporaryDirectory(prefix="cachalot-doctor-") as folder:
+        environment = {k: v for k, v in os.environ.items() if k not in ("CACHALOT_ONLY", "CACHALOT_LOG")}
+        environment.update(LD_PRELOAD=preload(path, os.environ.get("LD_PRELOAD", "")),
+                           CACHALOT_OUTPUT=os.path.join(folder, "trial.json").replace("%", "%%"))
+        done = subprocess.run([sys.executable, "-c", TRIAL], env=environment, stdin=subprocess.DEVNULL, cwd=folder,
+                              capture_output=True, text=True, errors="replace", timeout=120, check=False)
+        try:
+            found = json.loads(done.stdout.strip().rpartition("\n")[2])
+        except ValueError:
+            raise Failure(1, f"the trial ended with {done.returncode}: {done.stderr.strip()[-300:]}") from None
+        try:
+            return found, Report(os.path.join(folder, "trial.json"))
+        except Failure:
+            return found, None
+
+
+def check_driver(findings, path):
+    """Is there a driver, a GPU, and do allocations come through the cache?"""
+    try:
+        found, report = trial(path)
+    except (Failure, OSError, subprocess.TimeoutExpired) as failure:
+        findings.say("FAIL", "trial", failure)
+        return
+    if "problem" in found:
+        findings.say("FAIL", "driver", f"{found['problem']} (a login node? in a container: docker run --gpus all)")
+        return
+    driver = f"libcuda.so.1, CUDA {found['driver'] // 1000}.{found['driver'] % 1000 // 10}"
+    if found["init"]:
+        findings.say("FAIL", "driver", f"{driver}, but cuInit gives error {found['init']}: no GPU can be used here")
+        return
+    findings.say("ok", "driver", f"{driver}; {found['devices']} GPU, first {found['name']}")
+    if found["driver"] < CONTEXT_EVENTS_SINCE:
+        findings.say("note", "driver", "before 12.5: frees wait as they do natively (free_mode:strict)")
+    if found["error"]:
+        findings.say("FAIL", "trial", f"a first allocation of 1 MiB gives error {found['error']}; is the GPU full?")
+    elif report is None or not report.number("totals", "requests"):
+        findings.say("FAIL", "trial", "two allocations did not come through the cache")
+    else:
+        findings.say("ok", "trial", f"{report.text('totals', 'requests')} allocations came through the cache, "
+                                    f"coverage {report.text('coverage', 'status')}")
+
+
+def mentions(path, *words):
+    """Does the file hold one of these words?"""
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return any(data.find(word) >= 0 for word in words)
+    except (OSError, ValueError):
+        return False
+
+
+def check_named(findings, name, header):
+    """The program."""
+    try:
+        path = find_program(name)
+        check_program(path, header)
+    except Failure as failure:
+        findings.say("FAIL", "program", failure)
+        return
+    if os.path.basename(os.path.realpath(path)).startswith("python"):
+        findings.say("ok", "program", f"{path} can be preloaded into")
+        if not os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
+            findings.say("note", "program", "PyTorch keeps a cache of its own in front of us; PYTORCH_NO_CUDA_MEMORY_CACHING=1 "
+                                            "hands its requests to this one (CuPy, JAX: see the README)")
+    elif mentions(path, b"libcuda.so", b"libcudart", b"cuMemAlloc", b"cudaMalloc"):
+        findings.say("ok", "program", f"{path} uses CUDA, and can be preloaded into")
+    else:
+        findings.say("note", "program", f"{path} can be preloaded into, but names no CUDA itself: its libraries, or what "
+                                        "it starts, may")
+
+
+def main(arguments):
+    """cachalot doctor."""
+    if "--help" in arguments:
+        print(HELP, end="")
+        return 0
+    words, _ = split("doctor", arguments)
+    if len(words) > 1:
+        raise Failure(2, "give one program; see `cachalot doctor --help`")
+    findings = Findings()
+    own = check_own(findings)
+    if own:
+        check_pages(findings)
+        check_environment(findings)
+        check_driver(findings, own[0])
+        if words:
+            check_named(findings, words[0], own[1])
+    print("it will not work; see the lines that say FAIL" if findings.failed else "it will work")
+    return 1 if findings.failed else 0

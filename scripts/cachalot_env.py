@@ -1,0 +1,154 @@
+"""cachalot env: the lines to paste where a program is started by something else than `cachalot run`."""
+
+import json
+import os
+import shlex
+
+from cachalot_pages import split
+from cachalot_program import preloadable
+from cachalot_run import check_conf
+from cachalot_tools import Failure, find_library
+
+HELP = """\
+usage: cachalot env [--for WHAT] [--output FILE] [--conf OPTIONS]
+
+Prints the lines that put the cache in front of programs that something else
+starts: a job script, a container, a notebook. Everything starts that way that
+inherits the environment; what does not use CUDA notices nothing.
+  --for shell       to source, or eval "$(cachalot env)" (the default)
+        slurm       a batch script: reports by rank, and a gate at its end
+        mpirun      Open MPI and MPICH
+        docker      a Dockerfile, and `docker run` without one
+        apptainer   Apptainer and Singularity
+        kubernetes  a pod: environment, and room in /dev/shm
+        jupyter     a kernel.json: a running kernel cannot be changed any more
+  --output, --conf  as for `cachalot run`
+
+Exit code: 0, 2 usage, 125 the library was not found, or --conf is wrong.
+example: cachalot env --for slurm --conf max_split_size_mb:128 >>job.sh
+"""
+
+INSIDE = "/opt/cachalot"  # where a container has the library's folder
+
+SHELL = """\
+export LD_PRELOAD={library}${{LD_PRELOAD:+:$LD_PRELOAD}}
+export CACHALOT_OUTPUT={output}
+{conf}"""
+
+SLURM = """\
+# In the batch script. LD_PRELOAD is given to the tasks alone; one report per task.
+export CACHALOT_OUTPUT={output}
+{conf}srun --export=ALL,LD_PRELOAD={library} python3 train.py
+{cachalot} check "cachalot-$SLURM_JOB_ID" --require-reports "$SLURM_NTASKS" --max-oom 0
+"""
+
+MPIRUN = """\
+# Open MPI:
+mpirun -x LD_PRELOAD={library} -x CACHALOT_OUTPUT={output}{more_x} ./program
+# MPICH, Intel MPI:
+mpiexec -genv LD_PRELOAD {library} -genv CACHALOT_OUTPUT {output}{more_genv} ./program
+"""
+
+DOCKER = """\
+# Dockerfile (first: cp -r {folder} cachalot):
+COPY cachalot {inside}
+ENV LD_PRELOAD={inside}/{name} CACHALOT_OUTPUT={output}{more_env}
+
+# Or an image as it is (the library needs glibc, and nothing else):
+docker run --gpus all -v {folder}:{inside}:ro -v "$PWD/reports:/reports" \\
+    -e LD_PRELOAD={inside}/{name} -e CACHALOT_OUTPUT={output}{more_e} IMAGE python3 train.py
+"""
+
+APPTAINER = """\
+apptainer exec --nv --bind {folder}:{inside} --env LD_PRELOAD={inside}/{name} \\
+    --env CACHALOT_OUTPUT={output}{more} IMAGE.sif python3 train.py
+"""
+
+KUBERNETES = """\
+# In the pod's specification; {inside} is in the image (`cachalot env --for docker`). A page needs less than
+# 1 MiB of the 64 MiB that /dev/shm has; NCCL and data loaders need more, so most pods enlarge it anyway.
+spec:
+  containers:
+  - name: train
+    env:
+    - {{name: LD_PRELOAD, value: {inside}/{name}}}
+    - {{name: CACHALOT_OUTPUT, value: {output}}}
+{conf}    volumeMounts:
+    - {{name: shm, mountPath: /dev/shm}}
+    - {{name: reports, mountPath: /reports}}
+  volumes:
+  - {{name: shm, emptyDir: {{medium: Memory, sizeLimit: 8Gi}}}}
+  - {{name: reports, emptyDir: {{}}}}
+"""
+
+
+def in_shell(library, output, conf):
+    return SHELL.format(library=shlex.quote(library), output=shlex.quote(output or "cachalot.%e.%p.json"),
+                        conf=f"export CACHALOT_CONF={shlex.quote(conf)}\n" if conf else "")
+
+
+def in_slurm(library, output, conf):
+    return SLURM.format(library=shlex.quote(library), cachalot=shlex.quote(own_path()),
+                        output=shlex.quote(output or "cachalot-%q{SLURM_JOB_ID}/%h.%r.%p.json"),
+                        conf=f"export CACHALOT_CONF={shlex.quote(conf)}\n" if conf else "")
+
+
+def in_mpirun(library, output, conf):
+    conf = shlex.quote(conf) if conf else ""
+    return MPIRUN.format(library=shlex.quote(library), output=shlex.quote(output or "reports/%h.%r.%p.json"),
+                         more_x=conf and f" -x CACHALOT_CONF={conf}", more_genv=conf and f" -genv CACHALOT_CONF {conf}")
+
+
+def in_docker(library, output, conf):
+    conf = shlex.quote(conf) if conf else ""
+    return DOCKER.format(folder=shlex.quote(os.path.dirname(library)), name=os.path.basename(library), inside=INSIDE,
+                         output=shlex.quote(output or "/reports/%h.%p.json"),
+                         more_env=conf and f" CACHALOT_CONF={conf}", more_e=conf and f" -e CACHALOT_CONF={conf}")
+
+
+def in_apptainer(library, output, conf):
+    return APPTAINER.format(folder=shlex.quote(os.path.dirname(library)), name=os.path.basename(library),
+                            inside=INSIDE, output=shlex.quote(output or "cachalot.%e.%p.json"),
+                            more=f" --env CACHALOT_CONF={shlex.quote(conf)}" if conf else "")
+
+
+def in_kubernetes(library, output, conf):
+    return KUBERNETES.format(name=os.path.basename(library), inside=INSIDE,
+                             output=json.dumps(output or "/reports/%h.%p.json"),
+                             conf=f"    - {{name: CACHALOT_CONF, value: {json.dumps(conf)}}}\n" if conf else "")
+
+
+def in_jupyter(library, output, conf):
+    variables = {"LD_PRELOAD": library, "CACHALOT_OUTPUT": output or "cachalot.notebook.%p.json"}
+    if conf:
+        variables["CACHALOT_CONF"] = conf
+    kernel = {"argv": ["python3", "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+              "display_name": "Python 3 (cachalot)", "language": "python", "env": variables}
+    return json.dumps(kernel, indent=2) + "\n"
+
+
+FORMS = {"shell": in_shell, "slurm": in_slurm, "mpirun": in_mpirun, "docker": in_docker,
+         "apptainer": in_apptainer, "kubernetes": in_kubernetes, "jupyter": in_jupyter}
+
+
+def own_path():
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "cachalot")
+
+
+def main(arguments):
+    """cachalot env."""
+    if "--help" in arguments:
+        print(HELP, end="")
+        return 0
+    words, options = split("env", arguments, (), ("--for", "--output", "--conf"))
+    form = FORMS.get(options.get("--for", "shell"))
+    if words or form is None:
+        raise Failure(2, f"--for takes {', '.join(FORMS)}; see `cachalot env --help`" if not words
+                      else f"`{words[0]}` is too much; see `cachalot env --help`")
+    library, conf = find_library(), options.get("--conf")
+    if conf is not None:
+        check_conf(conf)
+    # In a container the folder is mounted elsewhere, where its name has no blank.
+    mounted = form in (in_docker, in_apptainer, in_kubernetes)
+    print(form(library if mounted else preloadable(library), options.get("--output"), conf), end="")
+    return 0

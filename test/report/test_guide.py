@@ -1,0 +1,197 @@
+"""cachalot ls, doctor, env: what is there, will it work, what to paste."""
+
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import stat
+import subprocess
+
+import pytest
+from conftest import BUILD, built
+
+SIM = BUILD / "test/sim"
+FORMS = ("shell", "slurm", "mpirun", "docker", "apptainer", "kubernetes", "jupyter")
+
+
+@pytest.fixture
+def real(place):
+    """With the real library, and the simulated device for a driver."""
+    if not (SIM / "libcuda.so.1").exists():
+        pytest.skip("no simulated device is built")
+    place.environment.update(CACHALOT_LIBRARY=built("libcachalot.so"), LD_LIBRARY_PATH=str(SIM),
+                             ASAN_OPTIONS="detect_leaks=0")
+    return place
+
+
+def states(place, *directory):
+    done = place.cachalot("ls", "--json", *directory)
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_ls_of_nothing(place):
+    done = place.cachalot("ls")
+    assert done.returncode == 0 and done.stdout.startswith("no program of this user")
+    assert states(place) == (0, [])
+    assert place.cachalot("ls", place.work / "none").returncode == 3
+    assert place.cachalot("ls", "a", "b").returncode == 2
+
+
+def test_ls_of_all_kinds(place):
+    running, _ = place.start("hang", RANK="7")
+    killed, _ = place.start("hang")
+    killed.kill()
+    killed.wait()
+    reported, _ = place.start("report")
+    reported.wait()
+    (place.pages / "x.page").write_text("no page\x1b[2J")
+    (place.pages / "stranger").write_text("is not even asked")
+    code, entries = states(place)
+    by_state = {entry["state"]: entry for entry in entries}
+    assert code == 3 and len(entries) == 4
+    assert [by_state[s]["pid"] for s in ("running", "killed", "reported")] == [running.pid, killed.pid, reported.pid]
+    assert by_state["running"]["allocated_bytes"] > 0 and by_state["running"]["program"].endswith("make_page")
+    assert by_state["damaged"]["problem"] and by_state["damaged"]["path"].endswith("x.page")
+    lines = place.cachalot("ls").stdout.splitlines()
+    assert len(lines) == 5 and "\x1b" not in "".join(lines) and lines[-1].endswith("another user")
+
+
+def test_ls_among_many_strangers(place):
+    """Directories, links, pipes, pages without rights: all are named, none is followed, nothing waits."""
+    (place.pages / "folder.page").mkdir()
+    (place.pages / "link.page").symlink_to("/etc/passwd")
+    (place.pages / "loop.page").symlink_to("loop.page")
+    os.mkfifo(place.pages / "pipe.page", 0o600)
+    (place.pages / "open.page").write_text("x")
+    for number in range(500):
+        (place.pages / f"{number}.page").touch(mode=0o600)
+    code, entries = states(place)
+    assert code == 3 and len(entries) == 505 and {entry["state"] for entry in entries} == {"damaged"}
+    assert "root" not in json.dumps(entries)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_pages_of_another_user_are_not_read(place):
+    _, path = place.start("hang")
+    os.chown(path, 65534, 65534)
+    code, (entry,) = states(place)
+    assert code == 3 and entry["state"] == "damaged" and "another user" in entry["problem"]
+    assert entry["program"] is None and entry["allocated_bytes"] is None
+
+
+def test_a_pid_that_was_taken_again_is_dead(place):
+    """The page says another start than the process that has its pid now."""
+    process, path = place.start("hang")
+    process.kill()
+    process.wait()
+    data = bytearray(pathlib.Path(path).read_bytes())
+    at = data.index(process.pid.to_bytes(8, "little"))
+    data[at:at + 8] = os.getpid().to_bytes(8, "little")
+    pathlib.Path(path).write_bytes(data)
+    code, (entry,) = states(place)
+    assert code == 0 and (entry["pid"], entry["state"]) == (os.getpid(), "killed")
+    assert place.cachalot("dump", os.getpid()).returncode == 3
+
+
+def test_doctor_says_that_it_works(real):
+    done = real.cachalot("doctor", "python3")
+    assert done.returncode == 0, done.stdout
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "it will work" and not any(line.startswith("FAIL") for line in lines)
+    assert any("2 allocations came through the cache, coverage full" in line for line in lines)
+    assert any("PYTORCH_NO_CUDA_MEMORY_CACHING" in line for line in lines)
+    assert not list(real.work.glob("*.json")) and not list(real.pages.iterdir())
+
+
+@pytest.mark.parametrize("environment, said", [
+    ({"CACHALOT_DISABLE": "1"}, "CACHALOT_DISABLE is set"),
+    ({"CACHALOT_CONF": "max_split:1"}, "CACHALOT_CONF: "),
+    ({"CACHALOT_SIGNAL": "NONESUCH"}, "is no signal"),
+    ({"LD_LIBRARY_PATH": ""}, "libcuda.so.1"),
+    ({"CACHALOT_LIBRARY": "/none/libcachalot.so"}, "is not a file"),
+    ({"CACHALOT_LIBRARY": "/etc/passwd"}, "is not a shared library"),
+    ({"CACHALOT_PAGE_DIR": "/proc/none"}, "is missing, or open to others"),
+    ({"CACHALOT_SIM_DEVICES": "0"}, "no GPU can be used"),
+])
+def test_doctor_says_what_will_not_work(real, environment, said):
+    done = real.cachalot("doctor", env={**real.environment, **environment})
+    assert done.returncode == 1 and done.stdout.endswith("it will not work; see the lines that say FAIL\n")
+    assert any(line.startswith("FAIL") and said in line for line in done.stdout.splitlines()), done.stdout
+
+
+def test_doctor_names_what_is_odd(real):
+    real.start("hang")[0].kill()
+    real.started[-1].wait()
+    odd = {"CACHALOT_OUTPTU": "x", "CACHALOT_SIM_DRIVER": "12040", "CACHALOT_ONLY": "train*", "LD_PRELOAD": "/none.so"}
+    out = real.cachalot("doctor", env={**real.environment, **odd}).stdout
+    for said in ("CACHALOT_OUTPTU means nothing; CACHALOT_OUTPUT?", "before 12.5", "other programs than train*",
+                 "/none.so, which is no file", "1 programs ended without a report"):
+        assert any(line.startswith("note") and said in line for line in out.splitlines()), out
+
+
+def test_doctor_of_programs(real):
+    static = real.work / "static"
+    subprocess.run(["cc", "-static", "-xc", "-", "-o", static], text=True, check=True, input="int main(void){return 0;}")
+    for program, level, said in ((static, "FAIL", "statically linked"), ("none", "FAIL", "no such program"),
+                                 ("/etc/passwd", "FAIL", "is not executable"), ("true", "note", "names no CUDA")):
+        done = real.cachalot("doctor", program)
+        assert any(line.startswith(level) and said in line for line in done.stdout.splitlines()), done.stdout
+        assert done.returncode == (level == "FAIL")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_env_holds_what_was_asked(place, form):
+    done = place.cachalot("env", "--for", form, "--conf", "max_split_size_mb:128", "--output", "o.%p.json")
+    assert done.returncode == 0 and done.stderr == ""
+    folder = os.path.dirname(place.environment["CACHALOT_LIBRARY"])
+    assert folder in done.stdout or form == "kubernetes"
+    for text in ("LD_PRELOAD", "libcachalot.so", "o.%p.json", "CACHALOT_CONF", "max_split_size_mb:128"):
+        assert text in done.stdout, text
+
+
+def test_env_that_cannot_be(place):
+    assert place.cachalot("env", "--for", "else").returncode == 2
+    assert place.cachalot("env", "x").returncode == 2
+    assert place.cachalot("env", "--conf", "x:y").returncode == 125
+
+
+@pytest.mark.parametrize("name", ["lib", "a 'b' $c"])
+def test_env_for_a_shell_can_be_evaluated(place, name):
+    folder = place.work / name
+    if name != "lib":
+        shutil.copytree(place.work / "lib", folder)
+        place.environment["CACHALOT_LIBRARY"] = str(folder / "libcachalot.so")
+    lines = place.cachalot("env", "--output", "a b.json").stdout
+    shown = place.run("sh", "-c", f'LD_PRELOAD=/none/before.so; {lines}\nexec cat /proc/self/environ').stdout
+    got = dict(entry.split("=", 1) for entry in shown.split("\0") if "=" in entry)
+    first, last = got["LD_PRELOAD"].split(":")
+    assert os.path.realpath(first) == str(folder / "libcachalot.so") and last == "/none/before.so"
+    assert got["CACHALOT_OUTPUT"] == "a b.json"
+
+
+def test_env_for_slurm_runs(place):
+    """With a `srun` that is this machine's shell: tasks have the library, the job script itself has not."""
+    for name, text in (("srun", 'shift_to="${1#--export=ALL,}"; shift; for r in 0 1; do SLURM_PROCID=$r env "$shift_to" "$@"; done'),
+                       ("python3", "echo preloaded:$LD_PRELOAD rank:$SLURM_PROCID"), ("jobs.sh", "")):
+        (place.work / name).write_text(f"#!/bin/sh\n{text}\n")
+        (place.work / name).chmod(0o755)
+    lines = place.cachalot("env", "--for", "slurm").stdout
+    commands = [line for line in lines.splitlines() if "check" not in line]
+    environment = {**place.environment, "PATH": f"{place.work}:{os.environ['PATH']}", "SLURM_JOB_ID": "5"}
+    out = place.run("sh", "-c", "\n".join([*commands, 'echo "after:$LD_PRELOAD"']), env=environment).stdout
+    library = place.environment["CACHALOT_LIBRARY"]
+    assert out == f"preloaded:{library} rank:0\npreloaded:{library} rank:1\nafter:\n"
+    check = shlex.split(next(line for line in lines.splitlines() if " check " in line))
+    assert os.path.isfile(check[0]) and os.stat(check[0]).st_mode & stat.S_IXUSR
+
+
+def test_env_for_jupyter_and_kubernetes_can_be_parsed(place):
+    kernel = json.loads(place.cachalot("env", "--for", "jupyter", "--conf", "cache:off").stdout)
+    assert kernel["env"]["LD_PRELOAD"] == place.environment["CACHALOT_LIBRARY"]
+    assert kernel["env"]["CACHALOT_CONF"] == "cache:off" and "{connection_file}" in kernel["argv"]
+    yaml = pytest.importorskip("yaml")
+    pod = yaml.safe_load(place.cachalot("env", "--for", "kubernetes", "--conf", "cache:off").stdout)["spec"]
+    values = {e["name"]: e["value"] for e in pod["containers"][0]["env"]}
+    assert values["LD_PRELOAD"] == "/opt/cachalot/libcachalot.so" and values["CACHALOT_CONF"] == "cache:off"
+    assert {m["name"] for m in pod["containers"][0]["volumeMounts"]} == {v["name"] for v in pod["volumes"]}
