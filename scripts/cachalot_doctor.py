@@ -30,9 +30,23 @@ example: cachalot doctor python3
 example: cachalot doctor ./train && cachalot run ./train
 """
 
-VARIABLES = ("CONF", "OUTPUT", "SIGNAL", "PAGE_DIR", "REDACT", "DISABLE", "LOG", "TRACE", "EVENTS", "SITES",
-             "ONLY", "SESSION", "LIBRARY", "SIM_DEVICES", "SIM_CAPACITY", "SIM_LATENCY_NS", "SIM_DRIVER", "SIM_FAIL",
-             "SIM_CLOCK", "SIM_DELAY")
+VARIABLES = {  # what the man page says of each; nothing of those that only tests set
+    "CACHALOT_CONF": "options, key:value,... as PYTORCH_ALLOC_CONF has them",
+    "CACHALOT_OUTPUT": "the report's name; default cachalot.%e.%p.json",
+    "CACHALOT_SIGNAL": "the signal that asks for a report: USR1 (default), another, or none",
+    "CACHALOT_PAGE_DIR": "where live pages lie; default /dev/shm/cachalot-UID",
+    "CACHALOT_LOG": "stderr or a file: warnings as they happen",
+    "CACHALOT_REDACT": "argv: leave the program's arguments out of its report",
+    "CACHALOT_ONLY": "a pattern: act only in programs of such a name",
+    "CACHALOT_DISABLE": "1: do nothing at all",
+    "CACHALOT_TRACE": "a file for a recording of all allocations",
+    "CACHALOT_EVENTS": "how many of the last events to keep",
+    "CACHALOT_SITES": "1: remember where live memory was taken",
+    "CACHALOT_SESSION": "set by `cachalot run` for all processes of one run",
+    "CACHALOT_LIBRARY": "the library that `cachalot run` preloads",
+    **dict.fromkeys((f"CACHALOT_SIM_{name}" for name in ("DEVICES", "CAPACITY", "LATENCY_NS", "DRIVER", "FAIL", "CLOCK",
+                                                         "DELAY")), ""),
+}
 PAGE_ROOM = 4 << 20
 CONTEXT_EVENTS_SINCE = 12050
 
@@ -117,10 +131,9 @@ def check_pages(findings):
 
 def check_environment(findings):
     """Variables that are misspelt, or that switch us off."""
-    known = ["CACHALOT_" + name for name in VARIABLES]
     for name in sorted(os.environ):
-        if name.startswith("CACHALOT_") and name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+        if name.startswith("CACHALOT_") and name not in VARIABLES:
+            near = difflib.get_close_matches(name, list(VARIABLES), 1)
             findings.say("note", "environment", f"{name} means nothing{f'; {near[0]}?' if near else ''}")
     if os.environ.get("CACHALOT_DISABLE", "0") not in ("", "0"):
         findings.say("FAIL", "environment", "CACHALOT_DISABLE is set: nothing is served; unset it")

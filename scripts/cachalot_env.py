@@ -10,7 +10,8 @@ from cachalot_run import check_conf
 from cachalot_tools import Failure, find_library
 
 HELP = """\
-usage: cachalot env [--for WHAT] [--output FILE] [--conf OPTIONS]
+usage: cachalot env [--output FILE] [--conf OPTIONS]
+           [--for shell|slurm|mpirun|docker|apptainer|kubernetes|jupyter]
 
 Prints the lines that put the cache in front of programs that something else
 starts: a job script, a container, a notebook. Everything starts that way that

@@ -1,0 +1,150 @@
+"""`meson install` with DESTDIR: all is there, and works from a prefix that has a blank in its path."""
+
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+
+import pytest
+
+BUILD = pathlib.Path(os.environ["CACHALOT_BUILD"]).resolve()
+SIM, PRELOAD = BUILD / "test/sim", BUILD / "test/preload"
+OPTIONS = {o["name"]: o["value"] for o in json.loads((BUILD / "meson-info/intro-buildoptions.json").read_text())}
+PREFIX, LIBDIR = OPTIONS["prefix"].lstrip("/"), OPTIONS["libdir"]
+NAMES = {"libcachalot.so", "cachalot", "cachalot-page", "cachalot-replay", "report.schema.json"}
+
+
+def meson():
+    """What configured the build: another Meson might refuse it."""
+    found = re.search(r"command = (.*) --internal regenerate", (BUILD / "build.ninja").read_text())
+    return shlex.split(found[1])
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory):
+    """The prefix, below a folder with a blank."""
+    folder = tmp_path_factory.mktemp("a b") / "stage of it"
+    subprocess.run([*meson(), "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", folder], check=True,
+                   stdout=subprocess.DEVNULL, timeout=60)
+    return folder / PREFIX
+
+
+@pytest.fixture
+def place(tmp_path, staged):
+    """Runs what is installed; pages and reports lie apart."""
+    pages = pathlib.Path(f"/dev/shm/cachalot-test-{os.getpid()}-{tmp_path.name}")
+    pages.mkdir(0o700)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("CACHALOT_")}
+    environment.update(CACHALOT_PAGE_DIR=str(pages), LD_LIBRARY_PATH=str(SIM))
+
+    def run(*command, **options):
+        return subprocess.run([str(c) for c in command], cwd=tmp_path, env=environment, capture_output=True, text=True,
+                              timeout=60, check=False, **options)
+    run.work, run.cachalot = tmp_path, staged / "bin/cachalot"
+    yield run
+    shutil.rmtree(pages)
+
+
+def test_all_is_there(staged):
+    found = {str(path.relative_to(staged)) for path in staged.rglob("*") if not path.is_dir()}
+    own = f"{LIBDIR}/cachalot/"
+    modules = {path for path in found if re.fullmatch(re.escape(own) + r"cachalot_\w+\.py", path)}
+    assert len(modules) >= 15
+    assert found - modules == {own + name for name in NAMES} | {
+        "bin/cachalot", f"{LIBDIR}/pkgconfig/cachalot.pc", "share/man/man1/cachalot.1",
+        "share/bash-completion/completions/cachalot.bash"}
+    for path in found:
+        assert not (staged / path).stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
+
+
+def test_every_module_is_installed(staged):
+    """Those that are imported, and no others that lie in scripts/."""
+    scripts = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+    there = {path.name for path in (staged / LIBDIR / "cachalot").glob("*.py")}
+    assert there == {path.name for path in scripts.glob("cachalot_*.py")}
+
+
+def test_it_runs_from_there(place):
+    """No other library is found: the link in LD_PRELOAD leads to the one in the folder with a blank."""
+    done = place(place.cachalot, "run", "--summary", PRELOAD / "allocate_130")
+    assert done.returncode == 0 and "allocate_130" in done.stderr, done.stderr
+    (report,) = place.work.glob("cachalot.*.json")
+    assert json.loads(report.read_text())["coverage"]["status"] == "full"
+    maps = place(place.cachalot, "run", "cat", "/proc/self/maps").stdout
+    assert str(place.cachalot.resolve().parent / "libcachalot.so") in maps
+    assert place(place.cachalot, "show", report).returncode == 0
+    assert place(place.cachalot, "check", report, "--max-oom", "0").returncode == 0
+    assert place(place.cachalot, "doctor").stdout.endswith("it will work\n")
+    assert place(place.cachalot, "replay", "--costs", "default").returncode == 0
+    assert place(place.cachalot, "--version").stdout == f"cachalot {version()}\n"
+
+
+def version():
+    return json.loads((BUILD / "meson-info/intro-projectinfo.json").read_text())["version"]
+
+
+def test_pkg_config_names_the_library(place, staged):
+    if not shutil.which("pkg-config"):
+        pytest.skip("no pkg-config")
+    folder = f"--with-path={staged}/{LIBDIR}/pkgconfig"
+    for name in ("library", "schema"):
+        path = place("pkg-config", folder, f"--variable={name}", "cachalot").stdout.strip()
+        assert path.startswith(f"/{PREFIX}/") and (staged / os.path.relpath(path, "/" + PREFIX)).is_file()
+    assert place("pkg-config", folder, "--modversion", "cachalot").stdout.strip() == version()
+
+
+def commands(place):
+    return re.findall(r"^  ([a-z][a-z-]*)\b", place(place.cachalot, "--help").stdout, re.M)
+
+
+def test_man_page(place, staged):
+    if not shutil.which("man"):
+        pytest.skip("no man")
+    page = staged / "share/man/man1/cachalot.1"
+    done = subprocess.run(["man", "--warnings", "-l", page], capture_output=True, text=True, check=True, timeout=60,
+                          env={**os.environ, "MANWIDTH": "80", "LC_ALL": "C.UTF-8", "MANPAGER": "cat"})
+    assert done.stderr == ""
+    for name in commands(place):
+        assert f"\n   {name}\n" in done.stdout and f"usage: cachalot {name}" in done.stdout, name
+    assert "CACHALOT_PAGE_DIR" in done.stdout and "key:value,…" in done.stdout
+
+
+@pytest.mark.parametrize("words, includes, excludes", [
+    ("", {"run", "check", "ls", "--help"}, {"--conf"}),
+    ("ch", {"check"}, {"run"}),
+    ("check --max-o", {"--max-oom"}, {"--max-leaked"}),
+    ("check --format ", {"github", "junit"}, {"--format"}),
+    ("env --for ku", {"kubernetes"}, {"slurm"}),
+    ("run --su", {"--summary"}, {"--output"}),
+    ("run --summary pkg-conf", {"pkg-config"}, {"--summary"}),
+])
+def test_bash_completion(place, staged, words, includes, excludes):
+    words = ["cachalot", *words.split(" ")]
+    script = ('source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _cachalot; '
+              'printf "%s\\n" "${COMPREPLY[@]}"')
+    done = place("bash", "-c", script, "bash", staged / "share/bash-completion/completions/cachalot.bash", *words)
+    assert done.stderr == ""
+    got = set(done.stdout.split())
+    assert includes <= got and not excludes & got, got
+
+
+def test_completion_of_pids(place, staged):
+    script = 'PATH=$2:$PATH; source "$1"; COMP_WORDS=(cachalot dump ""); COMP_CWORD=2; _cachalot; echo "${COMPREPLY[@]}"'
+    process = subprocess.Popen([place.cachalot, "run", PRELOAD / "wait_for_input"], stdin=subprocess.PIPE, cwd=place.work,
+                               stdout=subprocess.PIPE, env={**os.environ, "LD_LIBRARY_PATH": str(SIM),
+                                                            "CACHALOT_PAGE_DIR": page_directory(place)})
+    try:
+        process.stdout.readline()
+        done = place("bash", "-c", script, "bash", staged / "share/bash-completion/completions/cachalot.bash",
+                     place.cachalot.parent)
+        assert done.stdout == f"{process.pid}\n"
+    finally:
+        process.communicate(timeout=20)
+
+
+def page_directory(place):
+    return place(*"sh -c".split(), "echo $CACHALOT_PAGE_DIR").stdout.strip()
