@@ -13,5 +13,7 @@ import sys
 with open(sys.argv[1], encoding="utf-8") as commands, open(sys.argv[2], "w", encoding="utf-8") as kept:
     json.dump([c for c in json.load(commands) if not c.get("output", "").startswith("cachalot-replay.p/")], kept)
 END
+# Of the analyser's paths the first 60 000 nodes in each function: twice as fast as 225 000, on two cores a minute.
+deep="--extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=60000"
 for file in allocator/*.c stats/*.c interpose/*.c; do echo "$file"; done |
-    xargs -P "$(nproc)" -n 4 "$tidy" --quiet -p "$database" 2>/dev/null
+    xargs -P "$(nproc)" -n 4 "$tidy" --quiet $deep -p "$database" 2>/dev/null
