@@ -68,6 +68,17 @@ def reports_of_run(started, environment=os.environb, paths=()):
     return reports_of(session, [*paths, *written_reports(pattern)], started)
 
 
+def doubts(report):
+    """Why the figures of a report may not be the whole story."""
+    status = report.text("coverage", "status")
+    if status != "full":
+        reasons = report.get("coverage", "reasons")
+        said = "; ".join(printable(reason) for reason in reasons if reason) if isinstance(reasons, list) else ""
+        yield f"coverage {status}: {said or 'not all of its CUDA calls came through the cache'}"
+    elif not report.number("totals", "requests"):
+        yield "nothing was allocated through the cache"
+
+
 def row(report):
     ratio = report.number("totals", "hit_ratio")
     return ROW.format(
@@ -98,3 +109,6 @@ def print_summary(reports):
           file=sys.stderr)
     for report in reports:
         print(row(report), file=sys.stderr)
+    for report in reports:
+        for doubt in doubts(report):
+            print(f"cachalot: process {report.text('process', 'pid')}: {doubt}", file=sys.stderr)
