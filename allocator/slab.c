@@ -2,9 +2,15 @@
  * any other build these macros are nothing. */
 #include "allocator/slab.h"
 
-#include <sanitizer/asan_interface.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#if __has_include(<sanitizer/asan_interface.h>)
+#include <sanitizer/asan_interface.h>
+#else /* a clang that came without its run-time */
+#define ASAN_POISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
+#define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
+#endif
 
 #define CHUNK_BYTES (256 * 1024)
 
