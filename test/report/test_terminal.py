@@ -1,0 +1,90 @@
+"""cachalot top and show as a person sees them: in tmux, in terminals of three sizes."""
+
+import shutil
+import subprocess
+import time
+
+import pytest
+from conftest import COMMAND
+
+pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="no tmux")
+SIZES = [(60, 12), (80, 24), (200, 50)]
+
+
+class Terminal:
+    """A tmux of our own, with one window of that size that runs a command."""
+
+    def __init__(self, place, size, *command):
+        self.tmux = ["tmux", "-f", "/dev/null", "-S", str(place.work / "tmux")]
+        environment = {**place.environment, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+        subprocess.run([*self.tmux, "new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), *map(str, command)],
+                       env=environment, cwd=place.work, check=True, timeout=20)
+
+    def call(self, *words):
+        return subprocess.run([*self.tmux, *words], capture_output=True, text=True, check=False, timeout=20).stdout
+
+    def screen(self, text):
+        """The screen's lines, once `text` is on it."""
+        for _ in range(200):
+            lines = self.call("capture-pane", "-p").splitlines()
+            if any(text in line for line in lines):
+                return lines
+            time.sleep(0.05)
+        raise AssertionError(lines)
+
+    def close(self):
+        self.call("kill-server")
+
+
+@pytest.fixture
+def terminal(place):
+    opened = []
+
+    def make(size, *command):
+        opened.append(Terminal(place, size, *command))
+        return opened[-1]
+    yield make
+    for each in opened:
+        each.close()
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_top_fits_and_answers(place, terminal, size):
+    for rank in range(3):
+        place.start("busy", RANK=str(rank))
+    shown = terminal(size, *COMMAND, "top", "--interval", "0.2")
+    lines = shown.screen("make_page")
+    assert sum("make_page" in line for line in lines) == 3
+    assert max(map(len, lines)) <= size[0] and len(lines) <= size[1]
+    head = next(line for line in lines if "PID" in line)
+    assert "RESERVED" in head and ("GROWS/S" in head or size[0] < 120), head
+    shown.call("resize-window", "-x", "100", "-y", "20")
+    assert max(map(len, shown.screen("make_page"))) <= 100
+    shown.call("send-keys", "q")
+    for _ in range(100):
+        if not shown.call("list-sessions"):
+            break
+        time.sleep(0.05)
+    assert not shown.call("list-sessions")  # it has ended, and its terminal with it
+
+
+def test_the_terminal_is_as_before(place, terminal):
+    """No cursor lost, no other screen left, after q and after an interrupt."""
+    place.start("busy")
+    shown = terminal((80, 24), "sh")
+    for key in ("q", "C-c"):
+        shown.call("send-keys", "clear; " + " ".join(COMMAND) + " top", "Enter")
+        shown.screen("make_page")
+        shown.call("send-keys", key)
+        shown.call("send-keys", "stty -a | grep -q ' icanon .* echo ' && echo back-$((40+2))", "Enter")
+        shown.screen("back-42")
+        assert shown.call("display-message", "-p", "#{alternate_on} #{cursor_flag}").split() == ["0", "1"]
+
+
+@pytest.mark.parametrize("size", SIZES[1:], ids=str)
+def test_show_fits(place, terminal, size):
+    process, _ = place.start("report")
+    path = process.stdout.readline()[:-1]
+    shown = terminal(size, "sh", "-c", f"{' '.join(COMMAND)} show {path} | tail -n 12; sleep 60")
+    lines = shown.screen("Leaked: ")
+    assert max(map(len, lines)) <= size[0] and any("Fragmentation" in line for line in lines)
