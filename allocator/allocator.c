@@ -9,6 +9,7 @@
 #include "allocator/domain.h"
 #include "allocator/fence.h"
 #include "allocator/pool.h"
+#include "allocator/record.h"
 #include "allocator/segment.h"
 
 void allocator_enter(struct allocator *a)
@@ -187,6 +188,7 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
     stats_add(a->stats, STAT_allocated_bytes, stat, block_size(block));
     stats_add(a->stats, STAT_allocation, stat, 1);
     stats_histogram(a->stats, bytes, 1);
+    record_block(block, EVENT_alloc);
     *address = block_address(block);
     return 0;
 }
@@ -223,8 +225,10 @@ static int allocate(struct allocator *a, uint64_t bytes, uint64_t *address, int 
     int code = find(a, bytes, size, further, &block);
     if (code == 0)
         code = hand_out(a, block, bytes, address);
-    if (code == a->ops->out_of_memory)
+    if (code == a->ops->out_of_memory) {
         stats_count(a->stats, COUNTER_num_ooms, 1);
+        record_oom(a, bytes);
+    }
     allocator_leave(a);
     return code;
 }
@@ -290,6 +294,7 @@ int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
     stats_subtract(a->stats, STAT_allocation, stat, 1);
     stats_subtract(a->stats, STAT_allocated_bytes, stat, block_size(block));
     stats_histogram(a->stats, block->requested, -1);
+    record_block(block, EVENT_free);
     block->state = BLOCK_PENDING;
     block->link = NULL;
     int code = 0;

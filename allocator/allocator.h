@@ -26,6 +26,9 @@ struct allocator;
 /* NULL when the host is out of memory. `options` is copied. */
 struct domain *domain_create(const struct options *options);
 
+/* Before the first allocator: what happens is noted in `events`. */
+void domain_record(struct domain *domain, struct events *events);
+
 /* An allocator for the context `device`, named `context` in lanes (lane.h), device `ordinal`,
  * booking into `stats` (one row per device, which may serve several contexts), reserving at most
  * `limit` bytes. NULL when the host is out of memory. */

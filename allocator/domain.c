@@ -23,6 +23,11 @@ struct domain *domain_create(const struct options *options)
     return domain;
 }
 
+void domain_record(struct domain *domain, struct events *events)
+{
+    domain->events = events;
+}
+
 uint64_t domain_empty_cache(struct domain *domain, int wait)
 {
     uint64_t released = 0;

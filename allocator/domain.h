@@ -8,6 +8,7 @@
 #include "allocator/block.h"
 #include "allocator/lane_books.h"
 #include "allocator/slab.h"
+#include "stats/events.h"
 
 struct fence;
 
@@ -49,7 +50,8 @@ struct domain {
     struct slab blocks, segment_slab, fences, allocators;
     struct allocator *first;
     struct lane lane;
-    int dedicated; /* blocks >= 2 MiB get segments of their own */
+    struct events *events; /* NULL: nobody wants them */
+    int dedicated;         /* blocks >= 2 MiB get segments of their own */
 };
 
 /* Locks and unlocks for a change of this allocator's numbers; in debug builds checks it when

@@ -20,6 +20,7 @@
 
 #include "allocator/fence.h"
 #include "allocator/pool.h"
+#include "allocator/record.h"
 
 #define FOREIGN_PATIENCE_NS UINT64_C(2000000)
 #define POLL_AGAIN 8 /* mallocs after a poll in vain */
@@ -79,6 +80,8 @@ static void blocks_become_reusable(struct block_list blocks, enum counter_kind r
     for (struct block *block = blocks.first, *next; block; block = next) {
         next = block->link;
         stats_count(block->segment->allocator->stats, rule, 1);
+        if (rule == COUNTER_num_fence_frees)
+            record_block(block, EVENT_free_completed);
         block_becomes_reusable(block);
     }
 }
@@ -181,7 +184,9 @@ struct block *fence_wait_for(struct allocator *a, uint64_t size, uint64_t budget
            (timeout = patience(a, a->pending, a->ops->now_ns() - begin, budget_ns)) &&
            ask(a, a->pending, timeout) == 0)
         block = pool_take(a, size);
-    stats_count(a->stats, COUNTER_fence_wait_ns, a->ops->now_ns() - begin);
+    uint64_t waited = a->ops->now_ns() - begin;
+    stats_count(a->stats, COUNTER_fence_wait_ns, waited);
+    record_wait(a, waited);
     return block;
 }
 

@@ -9,6 +9,7 @@
 
 #include "allocator/fence.h"
 #include "allocator/pool.h"
+#include "allocator/record.h"
 #include "allocator/segment.h"
 
 #define SMALL_SEGMENT (2 * MIB) /* kSmallBuffer */
@@ -88,6 +89,7 @@ static struct segment *segment_make(struct allocator *a, enum pool pool, enum st
     stats_add(a->stats, STAT_segment, segment->stat, 1);
     stats_add(a->stats, STAT_reserved_bytes, segment->stat, bytes);
     stats_count(a->stats, COUNTER_num_device_alloc, 1);
+    record_segment(segment, EVENT_segment_alloc);
     return segment;
 }
 
@@ -127,6 +129,7 @@ int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct 
 static void segment_unlink(struct segment *segment)
 {
     struct allocator *a = segment->allocator;
+    record_segment(segment, EVENT_segment_free);
     tree_remove(&a->domain->segments, &segment->node);
     *(segment->previous ? &segment->previous->next : &a->segments) = segment->next;
     if (segment->next)
@@ -204,6 +207,7 @@ void segment_forget(struct segment *segment)
             pool_remove(a, block);
         } else {
             if (block->state == BLOCK_ALLOCATED) {
+                record_block(block, EVENT_free);
                 map_remove(&a->domain->live, block->live.key);
                 stats_histogram(a->stats, block->requested, -1);
                 stats_subtract(a->stats, STAT_allocation, segment->stat, 1);

@@ -84,6 +84,26 @@ static void read_signal(struct config *config)
                      "or none; USR1 stands");
 }
 
+/* A number of events, made a power of two. */
+static unsigned read_events(struct config *config)
+{
+    const char *wanted = value_of("CACHALOT_EVENTS");
+    char *end;
+    unsigned events = EVENTS_LEAST;
+    if (!wanted)
+        return 0;
+    errno = 0;
+    unsigned long long number = strtoull(wanted, &end, 10);
+    if (*end || *wanted < '0' || *wanted > '9' || errno || number > EVENTS_MOST) {
+        complain(config, "CACHALOT_EVENTS is not understood: a number of events up to 524288; none "
+                         "are recorded");
+        return 0;
+    }
+    while (events < number)
+        events *= 2;
+    return number ? events : 0;
+}
+
 void config_read(struct config *config)
 {
     const char *redact = value_of("CACHALOT_REDACT");
@@ -96,6 +116,7 @@ void config_read(struct config *config)
     config->page_dir = value_of("CACHALOT_PAGE_DIR");
     config->log = value_of("CACHALOT_LOG");
     config->redact_argv = redact && strstr(redact, "argv");
+    config->events = read_events(config);
     read_signal(config);
 }
 

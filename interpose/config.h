@@ -12,6 +12,7 @@ struct config {
     const char *page_dir; /* NULL: the default */
     const char *log;      /* CACHALOT_LOG: "stderr" or a file; NULL: none */
     int signal;           /* 0: none */
+    unsigned events;      /* CACHALOT_EVENTS, a power of two; 0: none */
     int redact_argv;
     char problem[MOST_PROBLEMS][256]; /* what was wrong, to be said once there is a page */
     unsigned problems;                /* also those for which there was no room */

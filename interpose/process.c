@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "interpose/real.h"
+#include "interpose/recording.h"
 #include "interpose/service.h"
 #include "interpose/submit.h"
 
@@ -130,7 +131,7 @@ static int begin(void)
     process->pid = getpid();
     atomic_store(&process->generation, ((uint64_t)process->pid << 32) + 1);
     config_read(&process->config);
-    process->page = page_create(process->config.page_dir, (unsigned)count, &problem);
+    process->page = recording_page((unsigned)count, &problem);
     if (!process->page)
         return -1;
     if (problem)
@@ -139,6 +140,7 @@ static int begin(void)
     process->domain = domain_create(&process->config.options);
     if (!process->domain)
         return -1;
+    recording_start();
     submit_start();
     for (enum coverage_kind kind = 0; kind < COVERAGE_KINDS; kind++)
         atomic_fetch_add(&process->page->coverage[kind], atomic_exchange(&process->early[kind], 0));

@@ -58,7 +58,8 @@ static int write_report(enum report_kind kind, int with_segments)
 {
     struct page *page = process->page;
     struct rows rows = list_blocks();
-    const struct snapshot snapshot = {page, rows.row, rows.count, with_segments};
+    int list = with_segments || page->events_offset; /* events are shown on the map of segments */
+    const struct snapshot snapshot = {page, rows.row, rows.count, list};
     const struct report_options options = {
         .kind = kind,
         .exit_reason = kind == REPORT_EXIT ? "exit" : "running",
@@ -225,7 +226,7 @@ void service_report_none(void)
         return;
     process->pid = getpid();
     config_read(&process->config);
-    process->page = page_create(process->config.page_dir, 0, &problem);
+    process->page = page_create(process->config.page_dir, (struct page_shape){0}, &problem);
     process->domain = domain_create(&process->config.options);
     if (!process->page || !process->domain)
         return;

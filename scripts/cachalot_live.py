@@ -83,6 +83,7 @@ class Page:
         for i in range(count):
             name, *place, _ = FIELD.unpack_from(data, offset + i * FIELD.size)
             fields[text_of(name)] = tuple(place)
+        self.size = offset + count * FIELD.size  # events lie behind: they are not read each time
         return fields
 
     def number(self, data, name, row=0):

@@ -6,12 +6,12 @@ import sys
 from cachalot_tools import Failure, list_pages, printable, tool
 
 DUMP_HELP = """\
-usage: cachalot dump PID|--all [--blocks] [--timeout SECONDS]
+usage: cachalot dump PID|--all [--segments] [--timeout SECONDS]
 
 Asks a running program for a report, without a signal, and prints its path.
-  --all      every running program of this user that uses the cache
-  --blocks   list every segment and block in the report
-  --timeout  how long to wait for an answer (10)
+  --all       every running program of this user that uses the cache
+  --segments  list every segment and block in the report
+  --timeout   how long to wait for an answer (10)
 
 Exit code: 0, 1 no answer or no report, 2 usage, 3 no such program.
 example: cachalot dump 4711 && cachalot show cachalot.python3.4711.1.json
@@ -22,8 +22,8 @@ usage: cachalot empty-cache PID|--all [--timeout SECONDS]
 
 Has a running program give all reusable memory back to the driver, as
 torch.cuda.empty_cache() does.
-  --all      every running program of this user that uses the cache
-  --timeout  how long to wait for an answer (10)
+  --all       every running program of this user that uses the cache
+  --timeout   how long to wait for an answer (10)
 
 Exit code: 0, 1 no answer, 2 usage, 3 no such program.
 example: cachalot empty-cache 4711
@@ -85,7 +85,7 @@ def ask(command, action, arguments, flags):
     if not pages:
         print("cachalot: no running program of this user uses the cache", file=sys.stderr)
         return 3
-    more = ["--blocks"] if "--blocks" in options else []
+    more = ["--blocks"] if options.keys() & {"--segments", "--blocks"} else []
     if "--timeout" in options:
         more.append(f"--timeout={options['--timeout']}")
     code = 0
@@ -104,7 +104,7 @@ def dump(arguments):
     if "--help" in arguments:
         print(DUMP_HELP, end="")
         return 0
-    return ask("dump", "report", arguments, ("--blocks",))
+    return ask("dump", "report", arguments, ("--segments", "--blocks"))
 
 
 def empty_cache(arguments):

@@ -172,7 +172,14 @@ static struct page *map_nameless(size_t bytes)
     return page == MAP_FAILED ? NULL : page;
 }
 
-static void fill(struct page *page, const struct page *identity, unsigned devices, size_t bytes)
+static size_t fields_end(unsigned devices)
+{
+    return aligned(sizeof(struct page), 64) + devices * aligned(sizeof(struct page_device), 64) +
+           page_fields_count() * sizeof(struct page_field);
+}
+
+static void fill(struct page *page, const struct page *identity, struct page_shape shape,
+                 size_t bytes)
 {
     page->pid = identity->pid;
     page->start_ticks = identity->start_ticks;
@@ -186,35 +193,37 @@ static void fill(struct page *page, const struct page *identity, unsigned device
     page->field_count = page_fields_count();
     page->device_offset = (uint32_t)aligned(sizeof *page, 64);
     page->device_stride = (uint32_t)aligned(sizeof(struct page_device), 64);
-    page->field_offset = page->device_offset + devices * page->device_stride;
+    page->field_offset = page->device_offset + shape.devices * page->device_stride;
     page->state = PAGE_RUNNING;
     page->exit_code = -1;
-    page->device_count = devices;
+    page->device_count = shape.devices;
     page_fields_write(page);
     page_identity_write(page);
+    if (shape.events) {
+        page->events_offset = (uint32_t)aligned(fields_end(shape.devices), 64);
+        events_start(page_events(page), shape.events, page->start_monotonic_ns);
+    }
     /* Last, so that a page without it is one that is still being made. */
     atomic_thread_fence(memory_order_release);
     memcpy(page->magic, PAGE_MAGIC, sizeof page->magic);
 }
 
-static size_t bytes_for(unsigned devices)
+static size_t bytes_for(struct page_shape shape)
 {
-    size_t bytes = aligned(sizeof(struct page), 64);
-    bytes += devices * aligned(sizeof(struct page_device), 64);
-    bytes += page_fields_count() * sizeof(struct page_field);
-    return aligned(bytes, 4096);
+    size_t bytes = aligned(fields_end(shape.devices), 64);
+    return aligned(bytes + events_bytes(shape.events), 4096);
 }
 
-struct page *page_create(const char *directory, unsigned devices, const char **problem)
+struct page *page_create(const char *directory, struct page_shape shape, const char **problem)
 {
     static struct page identity; /* too large for a small stack; pages are made one at a time */
     *problem = NULL;
-    if (devices > PAGE_DEVICES) {
+    if (shape.devices > PAGE_DEVICES || shape.events > EVENTS_MOST) {
         errno = EINVAL;
         return NULL;
     }
     int error = errno;
-    size_t bytes = bytes_for(devices);
+    size_t bytes = bytes_for(shape);
     memset(&identity, 0, sizeof identity);
     page_identity_key(&identity);
     struct page *page = map_in_directory(directory, bytes, &identity, problem);
@@ -223,7 +232,7 @@ struct page *page_create(const char *directory, unsigned devices, const char **p
     if (page == NULL)
         return NULL;
     madvise(page, bytes, MADV_DONTFORK);
-    fill(page, &identity, devices, bytes);
+    fill(page, &identity, shape, bytes);
     errno = error;
     return page;
 }

@@ -15,11 +15,16 @@
 
 #include "stats/page_layout.h"
 
-/* Makes and maps the page of this process with room for `devices` rows, in `directory` (NULL:
- * /dev/shm/cachalot-UID, made 0700 and its owner checked); preallocated, mode 0600, named
- * PID.START.GENERATION.page. Where that is not possible it is an anonymous memfd, and *problem
- * (static text) says why. Returns NULL with errno if even that failed. */
-struct page *page_create(const char *directory, unsigned devices, const char **problem);
+/* What there is to be room for: rows of devices, and events (events.h), a power of two or 0. */
+struct page_shape {
+    unsigned devices, events;
+};
+
+/* Makes and maps the page of this process in `directory` (NULL: /dev/shm/cachalot-UID, made 0700
+ * and its owner checked); preallocated, mode 0600, named PID.START.GENERATION.page. Where that is
+ * not possible it is an anonymous memfd, and *problem (static text) says why. Returns NULL with
+ * errno if even that failed. */
+struct page *page_create(const char *directory, struct page_shape shape, const char **problem);
 
 /* Unmaps, and removes the file if `remove`. */
 void page_close(struct page *page, int remove);

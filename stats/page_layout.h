@@ -2,6 +2,9 @@
 #ifndef CACHALOT_STATS_PAGE_LAYOUT_H
 #define CACHALOT_STATS_PAGE_LAYOUT_H
 
+#include <stddef.h>
+
+#include "stats/events.h"
 #include "stats/page_parts.h"
 
 #define PAGE_MAGIC "CACHALOT"
@@ -15,7 +18,8 @@ struct page {
     uint32_t format, header_bytes, page_bytes;
     uint32_t field_count, field_offset, device_offset, device_stride;
     _Atomic uint32_t device_count;
-    char tool[32]; /* "cachalot 0.1.0" */
+    uint32_t events_offset; /* 0: there are none */
+    char tool[32];          /* "cachalot 0.1.0" */
 
     uint64_t pid, start_ticks; /* start_ticks: field 22 of /proc/PID/stat */
     uint64_t generation, pid_namespace, uid;
@@ -47,6 +51,11 @@ static inline struct page_device *page_device(const struct page *page, unsigned 
 {
     uint64_t offset = page->device_offset + (uint64_t)i * page->device_stride;
     return (struct page_device *)((char *)page + offset);
+}
+
+static inline struct events *page_events(const struct page *page)
+{
+    return page->events_offset ? (struct events *)((char *)page + page->events_offset) : NULL;
 }
 
 #endif

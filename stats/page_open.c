@@ -38,6 +38,21 @@ static int is_table(uint64_t offset, uint64_t count, uint64_t stride, size_t byt
            count * stride <= bytes - offset;
 }
 
+/* None, or a ring that lies in the page as a whole. */
+static int has_events(const struct page *page, size_t bytes)
+{
+    uint64_t offset = page->events_offset;
+    if (!offset)
+        return 1;
+    if (offset % 64 || !is_table(offset, 1, sizeof(struct events), bytes))
+        return 0;
+    const struct events *events = page_events(page);
+    uint64_t capacity = events->capacity;
+    return capacity && capacity <= EVENTS_MOST && (capacity & (capacity - 1)) == 0 &&
+           is_table(offset + sizeof *events, capacity, sizeof(struct event), bytes) &&
+           events->latest < 2;
+}
+
 /* `page` is a copy: nobody changes it between the check and the use. */
 static const char *check_page(const struct page *page, size_t bytes)
 {
@@ -49,7 +64,8 @@ static const char *check_page(const struct page *page, size_t bytes)
         return "is a page of another version of cachalot";
     if (page->page_bytes != bytes || page->device_count > PAGE_DEVICES ||
         !is_table(page->device_offset, page->device_count, page->device_stride, bytes) ||
-        !is_table(page->field_offset, page->field_count, sizeof(struct page_field), bytes))
+        !is_table(page->field_offset, page->field_count, sizeof(struct page_field), bytes) ||
+        !has_events(page, bytes))
         return "is a damaged page";
     return NULL;
 }

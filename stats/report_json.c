@@ -83,7 +83,7 @@ char *report_text(const struct snapshot *snapshot, const struct report_options *
     json_decref(root);
     free(source.rows);
     if (report_failures() == failures)
-        return text;
+        return report_add_events(text, source.page, options->kind == REPORT_HARVEST);
     free(text);
     return NULL;
 }

@@ -45,4 +45,8 @@ json_t *report_leaks(const struct report_source *source);
 json_t *report_oom_events(const struct report_source *source);
 json_t *report_warnings(const struct report_source *source);
 
+/* Adds the key `events`, if the page has any, to a document's text, which it may move; NULL when
+ * there was no memory for it. harvest: their process is dead. */
+char *report_add_events(char *text, const struct page *page, int harvest);
+
 #endif

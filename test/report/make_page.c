@@ -162,7 +162,7 @@ int main(int argc, char **argv)
     const char *problem;
     if (argc < 3)
         return 2;
-    struct page *page = page_create(argv[1], 2, &problem);
+    struct page *page = page_create(argv[1], (struct page_shape){.devices = 2}, &problem);
     if (page == NULL)
         return 1;
     fill(page);

@@ -26,7 +26,7 @@ static char directory[] = "/dev/shm/cachalot-unit-XXXXXX";
 static struct page *create(void)
 {
     const char *problem;
-    struct page *page = page_create(directory, 2, &problem);
+    struct page *page = page_create(directory, (struct page_shape){.devices = 2}, &problem);
     assert_non_null(page);
     assert_null(problem);
     return page;
@@ -85,7 +85,7 @@ static void test_child_does_not_have_it(void **state)
 static void expect_nameless(const char *where)
 {
     const char *problem;
-    struct page *page = page_create(where, 1, &problem);
+    struct page *page = page_create(where, (struct page_shape){.devices = 1}, &problem);
     assert_non_null(page);
     assert_non_null(problem);
     assert_string_equal(page->path, "");

@@ -1,0 +1,13 @@
+/* What is recorded beyond the numbers when it is asked for: events. */
+#ifndef CACHALOT_INTERPOSE_RECORDING_H
+#define CACHALOT_INTERPOSE_RECORDING_H
+
+#include "stats/page.h"
+
+/* The page with room for what is to be recorded, or, where there is no room, without. */
+struct page *recording_page(unsigned devices, const char **problem);
+
+/* There are page and domain, nothing is served yet. */
+void recording_start(void);
+
+#endif

@@ -1,0 +1,82 @@
+#include "stats/events.h"
+
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "stats/ticks.h"
+
+#define CHECK_EVERY 4096
+
+/* This thread's number, above that of the process for which it was asked. */
+static _Thread_local __attribute__((tls_model("initial-exec"))) uint64_t thread;
+static uint32_t process;
+
+uint64_t events_bytes(uint64_t capacity)
+{
+    return capacity ? sizeof(struct events) + capacity * sizeof(struct event) : 0;
+}
+
+struct event_clock events_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (struct event_clock){ticks_now(),
+                                (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec};
+}
+
+void events_start(struct events *events, uint64_t capacity, uint64_t begin_ns)
+{
+    events->capacity = capacity;
+    events->begin_ns = begin_ns;
+    events->first = events_clock();
+    events->last[0] = events->last[1] = events->first;
+    process = (uint32_t)getpid();
+}
+
+/* Now and then what a tick is: whoever harvests the page cannot ask any more. Early ones come more
+ * often, so that a short run has a second reading too. */
+static __attribute__((noinline)) void check(struct events *events, uint64_t n)
+{
+    uint64_t due = stat_get(&events->check), next = n < CHECK_EVERY ? 2 * n + 1 : n + CHECK_EVERY;
+    if (n < due || !atomic_compare_exchange_strong(&events->check, &due, next))
+        return;
+    uint64_t other = !stat_get(&events->latest);
+    events->last[other] = events_clock();
+    atomic_store_explicit(&events->latest, other, memory_order_release);
+}
+
+static __attribute__((noinline)) void name_thread(void)
+{
+    thread = (uint64_t)(uint32_t)syscall(SYS_gettid) << 32 | process;
+}
+
+void events_add(struct events *events, enum event_action action, unsigned device, uint64_t address,
+                uint64_t size, uint64_t requested, uint32_t site)
+{
+    uint64_t n = atomic_fetch_add_explicit(&events->count, 1, memory_order_relaxed);
+    struct event *event = &events->event[n & (events->capacity - 1)];
+    if (__builtin_expect(n >= stat_get(&events->check), 0))
+        check(events, n);
+    if (__builtin_expect((uint32_t)thread != process, 0))
+        name_thread();
+    stat_set(&event->number, 0);
+    atomic_thread_fence(memory_order_release);
+    stat_set(&event->ticks, ticks_now());
+    stat_set(&event->address, address);
+    stat_set(&event->size, size);
+    stat_set(&event->requested, requested);
+    stat_set(&event->who, thread >> 32 | (uint64_t)(site & 0xffff) << 32 |
+                              (uint64_t)(device & 0xfff) << 48 | (uint64_t)action << 60);
+    atomic_store_explicit(&event->number, n + 1, memory_order_release);
+}
+
+uint64_t events_ns(const struct events *events, const struct event_clock *now, uint64_t ticks)
+{
+    double passed = (double)(now->ns - events->first.ns);
+    double counted = (double)(now->ticks - events->first.ticks);
+    double since = (double)(int64_t)(ticks - events->first.ticks);
+    double ns = counted > 0 && passed > 0 ? since * (passed / counted) : 0;
+    ns += (double)(int64_t)(events->first.ns - events->begin_ns);
+    return ns > 0 ? (uint64_t)ns : 0;
+}

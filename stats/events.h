@@ -1,0 +1,63 @@
+/* What happened last: a ring of events beside the page's numbers, in the same file, so that it
+ * outlives the process too.
+ *
+ * Many threads write at once, each into the place that the count gave it. A place is whole when its
+ * number says so; one that a killed thread left half written has none. Readers in other processes
+ * check the number before and after. All values are relaxed atomics.
+ */
+#ifndef CACHALOT_STATS_EVENTS_H
+#define CACHALOT_STATS_EVENTS_H
+
+#include "stats/stat_value.h"
+
+#define EVENTS_MOST (1u << 19)
+#define EVENTS_LEAST 16u
+
+/* X(name): what `action` of an event is */
+#define EVENT_LIST(X)                                                                              \
+    X(alloc)                                                                                       \
+    X(free)                                                                                        \
+    X(free_completed) /* reusable only now, not already when it was freed */                       \
+    X(segment_alloc)                                                                               \
+    X(segment_free)                                                                                \
+    X(fence_wait) /* requested: ns */                                                              \
+    X(oom)        /* size: asked for */
+enum event_action {
+#define X(name) EVENT_##name,
+    EVENT_LIST(X)
+#undef X
+        EVENT_ACTIONS
+};
+
+struct event {
+    stat_value number; /* 1 for the first ever; 0: being written */
+    stat_value ticks, address, size, requested;
+    stat_value who; /* thread: low half; site + 1: 16 bits; device: 12 bits; action: 4 bits */
+};
+
+struct event_clock {
+    uint64_t ticks, ns; /* CLOCK_MONOTONIC */
+};
+
+/* Before the events; 0 at the begin of service but for what events_start sets. */
+struct events {
+    _Alignas(64) stat_value count; /* places given out ever */
+    _Alignas(64) stat_value check; /* when the count gets here: events_check */
+    uint64_t capacity;             /* a power of two */
+    uint64_t begin_ns;             /* what times are counted from */
+    struct event_clock first, last[2];
+    stat_value latest; /* which of `last` */
+    _Alignas(64) struct event event[];
+};
+
+uint64_t events_bytes(uint64_t capacity); /* 0 for none */
+void events_start(struct events *events, uint64_t capacity, uint64_t begin_ns);
+
+void events_add(struct events *events, enum event_action action, unsigned device, uint64_t address,
+                uint64_t size, uint64_t requested, uint32_t site);
+
+/* Times of events, in ns since `begin_ns`, as of `now`. */
+struct event_clock events_clock(void);
+uint64_t events_ns(const struct events *events, const struct event_clock *now, uint64_t ticks);
+
+#endif

@@ -1,0 +1,105 @@
+/* The report on events: written as text, since there may be half a million, and each is nothing
+ * but numbers. */
+#include "stats/report_parts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROW_BYTES 256 /* longer than any */
+#define HEAD_BYTES 128
+
+static const char *const action_names[] = {
+#define X(name) [EVENT_##name] = #name,
+    EVENT_LIST(X)
+#undef X
+};
+
+/* A copy of event `n`; 0 if its place holds another, or half of one. */
+static int read_event(const struct events *events, uint64_t n, struct event *copy)
+{
+    const struct event *event = &events->event[n & (events->capacity - 1)];
+    if (atomic_load_explicit(&event->number, memory_order_acquire) != n + 1)
+        return 0;
+    stat_set(&copy->ticks, stat_get(&event->ticks));
+    stat_set(&copy->address, stat_get(&event->address));
+    stat_set(&copy->size, stat_get(&event->size));
+    stat_set(&copy->requested, stat_get(&event->requested));
+    stat_set(&copy->who, stat_get(&event->who));
+    atomic_thread_fence(memory_order_acquire);
+    return stat_get(&event->number) == n + 1 && copy->who >> 60 < EVENT_ACTIONS;
+}
+
+static uint64_t whole(uint64_t value)
+{
+    return value < UINT64_C(1) << 53 ? value : (UINT64_C(1) << 53) - 1;
+}
+
+static int write_row(char *to, const struct event *event, uint64_t time_ns)
+{
+    enum event_action action = event->who >> 60;
+    uint64_t site = event->who >> 32 & 0xffff, device = event->who >> 48 & 0xfff;
+    char requested[32] = "null", index[16] = "null", more[48] = "";
+    if (action == EVENT_alloc || action == EVENT_free || action == EVENT_free_completed ||
+        action == EVENT_oom)
+        snprintf(requested, sizeof requested, "%" PRIu64, whole(event->requested));
+    if (action == EVENT_fence_wait)
+        snprintf(more, sizeof more, ", \"duration_ns\": %" PRIu64, whole(event->requested));
+    if (site)
+        snprintf(index, sizeof index, "%" PRIu64, site - 1);
+    return snprintf(to, ROW_BYTES,
+                    "{\"time_ns\": %" PRIu64 ", \"action\": \"%s\", \"device\": %" PRIu64
+                    ", \"address\": \"0x%" PRIx64 "\", \"size_bytes\": %" PRIu64
+                    ", \"requested_bytes\": %s, \"thread\": %" PRIu64 ", \"site\": %s%s}",
+                    whole(time_ns), action_names[action], device, (uint64_t)event->address,
+                    whole(event->size), requested, (uint64_t)event->who & UINT32_MAX, index, more);
+}
+
+/* When the writer is dead only its own readings of the clock are known. */
+static struct event_clock clock_for(const struct events *events, int harvest)
+{
+    return harvest ? events->last[events->latest & 1] : events_clock();
+}
+
+/* Rows of the events before `end`, of which there are no more than the capacity, at `to`; returns
+ * where they end, and in *count how many were still there. */
+static char *write_rows(char *to, const struct events *events, uint64_t end, int harvest,
+                        uint64_t *count)
+{
+    struct event_clock now = clock_for(events, harvest);
+    uint64_t n = end > events->capacity ? end - events->capacity : 0, time_ns = 0;
+    for (*count = 0; n < end; n++) {
+        struct event event;
+        if (!read_event(events, n, &event))
+            continue;
+        uint64_t ns = events_ns(events, &now, event.ticks);
+        time_ns = ns > time_ns ? ns : time_ns; /* processors may differ by a few ticks */
+        to += sprintf(to, "%s\n      ", (*count)++ ? "," : "");
+        to += write_row(to, &event, time_ns);
+    }
+    return to;
+}
+
+char *report_add_events(char *text, const struct page *page, int harvest)
+{
+    const struct events *events = page_events(page);
+    size_t length = text ? strlen(text) : 0;
+    if (!events || length < 3)
+        return text;
+    uint64_t end = atomic_load_explicit(&events->count, memory_order_acquire), rows;
+    uint64_t most = end < events->capacity ? end : events->capacity;
+    char *longer = realloc(text, length + most * ROW_BYTES + HEAD_BYTES);
+    if (!longer) {
+        free(text);
+        return NULL;
+    }
+    /* In the place of the last newline and brace. The rows come first: how many are lost follows.
+     */
+    char *to = longer + length - 2;
+    to += sprintf(to, ",\n  \"events\": {\n    \"rows\": [");
+    to = write_rows(to, events, end, harvest, &rows);
+    sprintf(to, "\n    ],\n    \"capacity\": %" PRIu64 ",\n    \"lost\": %" PRIu64 "\n  }\n}",
+            (uint64_t)events->capacity, end - rows);
+    return longer;
+}
