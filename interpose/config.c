@@ -115,6 +115,7 @@ void config_read(struct config *config)
                       complain_of_option, config);
     config->page_dir = value_of("CACHALOT_PAGE_DIR");
     config->log = value_of("CACHALOT_LOG");
+    config->trace = value_of("CACHALOT_TRACE");
     config->redact_argv = redact && strstr(redact, "argv");
     config->events = read_events(config);
     read_signal(config);
@@ -137,6 +138,23 @@ static void publish_rank(struct page *page)
 static const char *lookup(const char *name)
 {
     return getenv(name);
+}
+
+void config_trace_path(const struct config *config, const struct page *page, char *path,
+                       size_t size)
+{
+    const char *problem = NULL;
+    size_t to = 0;
+    if (report_expand(page, config->trace, lookup, path, size, &problem)) {
+        process_warn("CACHALOT_TRACE is not usable: %s; nothing is traced",
+                     problem ? problem : "?");
+        path[0] = '\0';
+    }
+    for (size_t i = 0; path[i]; i++, to++) { /* reports are numbered, traces are not */
+        path[to] = path[i] == '%' && path[i + 1] == 'n' ? '0' : path[i];
+        i += path[i] == '%';
+    }
+    path[to] = '\0';
 }
 
 static void publish_output(struct page *page)

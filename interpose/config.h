@@ -10,6 +10,7 @@
 struct config {
     struct options options;
     const char *page_dir; /* NULL: the default */
+    const char *trace;    /* CACHALOT_TRACE: a pattern; NULL: none */
     const char *log;      /* CACHALOT_LOG: "stderr" or a file; NULL: none */
     int signal;           /* 0: none */
     unsigned events;      /* CACHALOT_EVENTS, a power of two; 0: none */
@@ -27,5 +28,9 @@ void config_read(struct config *config);
 /* Writes options with their sources, session, rank and the report's path into the page, which is
  * the process's, and gives the warnings about them. */
 void config_publish(const struct config *config, struct page *page);
+
+/* Where the trace goes, as an absolute path; empty, with a warning, if that cannot be. */
+void config_trace_path(const struct config *config, const struct page *page, char *path,
+                       size_t size);
 
 #endif

@@ -163,6 +163,7 @@ void process_start(void)
         on_exit(on_exit_begin, NULL);
         atomic_store(&process->state, PROCESS_SERVING);
         service_start();
+        recording_serve();
     }
     pthread_mutex_unlock(&process->start_lock);
     errno = error;

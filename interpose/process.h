@@ -33,7 +33,8 @@ struct context {
 struct process {
     _Atomic int state; /* enum process_state */
     int pid;
-    pthread_mutex_t start_lock, context_lock, others_lock, capture_lock, graphs_lock, report_lock;
+    pthread_mutex_t start_lock, context_lock, others_lock, capture_lock, graphs_lock, report_lock,
+        trace_lock;
     struct page *page;
     struct domain *domain;
     struct config config;
@@ -42,6 +43,7 @@ struct process {
     _Atomic uint64_t thread_rows;   /* bit i: a thread has row i of the page */
     _Atomic uintptr_t first_context;
     _Atomic int several_contexts;
+    int traced;                       /* the trace is whole */
     struct context *_Atomic sole;     /* the only context, if it is a primary one */
     _Atomic uint64_t generation;      /* changes when a context goes */
     stat_value early[COVERAGE_KINDS]; /* counted before there is a page */

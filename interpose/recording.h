@@ -1,4 +1,4 @@
-/* What is recorded beyond the numbers when it is asked for: events. */
+/* What is recorded beyond the numbers when it is asked for: events and the trace. */
 #ifndef CACHALOT_INTERPOSE_RECORDING_H
 #define CACHALOT_INTERPOSE_RECORDING_H
 
@@ -9,5 +9,11 @@ struct page *recording_page(unsigned devices, const char **problem);
 
 /* There are page and domain, nothing is served yet. */
 void recording_start(void);
+
+/* The process is served: from now on the trace is written, if there is one. */
+void recording_serve(void);
+
+/* The process ends: the trace is whole. */
+void recording_end(void);
 
 #endif

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "interpose/process.h"
+#include "interpose/recording.h"
 #include "stats/report.h"
 
 #define STACK_BYTES (512 * 1024)
@@ -58,7 +59,8 @@ static int write_report(enum report_kind kind, int with_segments)
 {
     struct page *page = process->page;
     struct rows rows = list_blocks();
-    int list = with_segments || page->events_offset; /* events are shown on the map of segments */
+    const struct events *events = page_events(page); /* shown on the map of segments */
+    int list = with_segments || (events && events->shown);
     const struct snapshot snapshot = {page, rows.row, rows.count, list};
     const struct report_options options = {
         .kind = kind,
@@ -153,7 +155,7 @@ static void take_signal(void)
         atomic_store(&process->page->signal_installed, (uint32_t)number);
 }
 
-void service_start(void)
+int service_thread(void *(*function)(void *))
 {
     pthread_attr_t attributes;
     pthread_t thread;
@@ -163,9 +165,15 @@ void service_start(void)
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    int code = pthread_create(&thread, &attributes, serve, NULL);
+    int code = pthread_create(&thread, &attributes, function, NULL);
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return code;
+}
+
+void service_start(void)
+{
+    int code = service_thread(serve);
     if (code)
         process_warn("no service thread (%s): no reports on request", strerror(code));
     else
@@ -192,6 +200,7 @@ void service_report_exit(void)
     if (!locked)
         return;
     check_signal();
+    recording_end();
     int code = write_report(REPORT_EXIT, 0);
     atomic_store(&process->page->state, code ? PAGE_EXITING : PAGE_REPORTED);
     /* Not unmapped: threads that outlive exit may still count. */

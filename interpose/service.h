@@ -6,6 +6,9 @@
 /* Makes the thread (all signals blocked) and takes the signal, unless the program has it. */
 void service_start(void);
 
+/* A thread of ours, with all signals blocked. Returns 0 or an error's number. */
+int service_thread(void *(*serve)(void *));
+
 /* The report at the end of a process that was served. The page goes if it could be written, else it
  * stays. */
 void service_report_exit(void);

@@ -23,6 +23,8 @@ it changes. Its children have the cache too, and reports of their own.
                   %e program, %p pid, %h host, %r rank, %t start, %n number,
                   %q{VAR}, %%
   --conf OPTIONS  key:value,… as PYTORCH_ALLOC_CONF has them (CACHALOT_CONF)
+  --trace FILE    records all its allocations for `cachalot replay` and `tune`
+                  (CACHALOT_TRACE; the same patterns; if taken, FILE.PID)
   --summary       at the end, a table of all its processes on stderr
   --check GATES   then hold their reports against gates (`cachalot check`):
                   max-leaked=0,max-oom=0,format=junit,output=gate.xml
@@ -46,7 +48,7 @@ def parse(arguments):
         arguments = arguments[1:]
         if name == "--" and not equals:
             break
-        if name in ("--output", "--conf", "--check"):
+        if name in ("--output", "--conf", "--check", "--trace"):
             if not equals and not arguments:
                 raise Failure(125, f"{name} needs a value; see `cachalot run --help`")
             options[name] = value if equals else arguments[0]
@@ -107,6 +109,8 @@ def environment_for(options, library):
     ours = {"LD_PRELOAD": preload(library, existing)}
     if "--output" in options:
         ours["CACHALOT_OUTPUT"] = options["--output"]
+    if "--trace" in options:
+        ours["CACHALOT_TRACE"] = options["--trace"]
     if "--conf" in options:
         check_conf(options["--conf"])
         ours["CACHALOT_CONF"] = options["--conf"]

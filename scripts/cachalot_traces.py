@@ -1,14 +1,16 @@
 """Recorded traces in any of the forms that are read: what they are, and as text for cachalot-replay.
 
-CSV (ours and RMM's) goes to it as it is, unpacked if need be. A memory snapshot of PyTorch is a pickle: read without ever
-making an object or calling a function, and told as our CSV.
+CSV (ours and RMM's) and what CACHALOT_TRACE recorded go to it as they are, unpacked if need be. A memory snapshot of PyTorch
+is a pickle: read without ever making an object or calling a function, and told as our CSV.
 """
 
 import gzip
+import itertools
 import pickle
 import zlib
 from dataclasses import dataclass
 
+import cachalot_recorded
 from cachalot_tools import Failure, printable
 
 CHUNK = 1 << 20
@@ -181,6 +183,37 @@ def open_snapshot(file, name, device):
                   arguments=("--kind", "snapshot", "--recorded-reserved", str(snapshot.recorded_reserved())))
 
 
+def read_header(begin, file, name):
+    """(bytes read, the header of a recorded trace or None if it is none); `begin` was read already."""
+    begin += file.read(cachalot_recorded.HEADER_BYTES - len(begin))
+    if not begin.startswith(cachalot_recorded.MAGIC):
+        return begin, None
+    return begin, cachalot_recorded.Header(begin, name)
+
+
+def open_recorded(begin, header, file, path, name, device):
+    """`path`: where cachalot-replay reads it by itself; None if it is to be unpacked."""
+    device = () if device is None else ("--device", str(device))
+    chunks = None if path else itertools.chain([begin], unpack(file, name))
+    return Source(name, path=path, chunks=chunks, arguments=device, note=header.note())
+
+
+def recorded_events(path):
+    """(header, iterator of rows) of a trace that CACHALOT_TRACE recorded, gzipped or not; None if it is another file."""
+    name = printable(path)
+    try:
+        file = open(path, "rb")  # pylint: disable=consider-using-with
+        if file.read(2) == b"\x1f\x8b":
+            file.seek(0)
+            file = gzip.GzipFile(fileobj=file)
+        else:
+            file.seek(0)
+        _, header = read_header(b"", file, name)
+    except DAMAGED as error:
+        raise Failure(3, f"{name}: {getattr(error, 'strerror', None) or error}") from error
+    return None if header is None else (header, cachalot_recorded.rows(header, unpack(file, name)))
+
+
 def open_source(path, device=None):
     """The trace at `path`, whatever it is."""
     name = printable(path)
@@ -194,11 +227,19 @@ def open_source(path, device=None):
         elif begin[:1] == b"\x80":
             file.seek(0)
         else:
+            read, header = read_header(begin, file, name)
             file.close()
-            return Source(name, path=path)
+            return open_recorded(read, header, None, path, name, device) if header else Source(name, path=path)
     except DAMAGED as error:
         reason = getattr(error, "strerror", None) or f"line 1: the gzip file is damaged: {error}"
         raise Failure(3, f"{name}: {reason}") from error
     if begin[:1] == b"\x80":
         return open_snapshot(file, name, device)
+    try:
+        read, header = read_header(b"", file, name)
+    except DAMAGED:
+        header = None  # whoever reads it as text says where
+    if header:
+        return open_recorded(read, header, file, None, name, device)
+    file.seek(0)
     return Source(name, chunks=unpack(file, name))

@@ -67,7 +67,8 @@ class Tuner:
         if sys.stderr.isatty():
             print(f"\r\033[Kcachalot: setting {len(self.results) + 1}", end="", file=sys.stderr, flush=True)
         text = ",".join([*self.fixed, *(f"{key}:{value}" for key, value in conf)])
-        arguments = [*self.arguments, *(["--conf", text] if text else []), "--name", self.source.name, self.path]
+        arguments = [*self.arguments, *(["--conf", text] if text else []), *self.source.arguments,
+                     "--name", self.source.name, self.path]
         with start(arguments, stdout=subprocess.PIPE, pass_fds=[self.file.fileno()] if self.file else []) as process:
             output = process.stdout.read()
         if process.returncode:
@@ -181,7 +182,10 @@ def main(arguments):
         checked = tool("conf", fixed[0])
         if checked.returncode:
             raise Failure(2, checked.stderr.splitlines()[0].replace("cachalot-page: ", ""))
-    tuner = tune(open_source(words[0], device_number(options.get("--device"))), fixed, known)
+    source = open_source(words[0], device_number(options.get("--device")))
+    if source.note:
+        print(f"cachalot: {source.note}", file=sys.stderr)
+    tuner = tune(source, fixed, known)
     best = tuner.best()[:SHOWN]
     if form == "json":
         print(json.dumps(document(tuner, best, fixed), indent=2))

@@ -6,6 +6,7 @@
 
 #include "stats/proc.h"
 #include "stats/report.h"
+#include "stats/trace.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -59,9 +60,20 @@ static struct report_options report_options_of(const struct page *page,
     return report;
 }
 
-static int write_report(const struct page *page, const struct tool_options *options)
+/* What a killed process had not written to its trace any more. */
+static void end_trace(struct page *page)
+{
+    const struct events *events = page_events(page);
+    int error =
+        events && page->trace[0] && events->trace == TRACE_ON ? trace_write(page, TRACE_ENDED) : 0;
+    if (error)
+        fprintf(stderr, "cachalot-page: the end of the trace is lost: %s\n", trace_problem(error));
+}
+
+static int write_report(struct page *page, const struct tool_options *options)
 {
     char path[2048];
+    end_trace(page);
     struct snapshot snapshot = {.page = page};
     struct report_options report = report_options_of(page, options, 0);
     int error = report_write(&snapshot, &report, path, sizeof path);

@@ -14,7 +14,8 @@
 
 static const char usage[] =
     "usage: cachalot-replay [--conf OPTIONS] [--capacity BYTES] [--costs FILE] [--name TEXT]\n"
-    "                       [--kind TEXT] [--recorded-reserved BYTES] [--progress] FILE|-\n"
+    "                       [--kind TEXT] [--recorded-reserved BYTES] [--device N] [--progress]\n"
+    "                       FILE|-\n"
     "       cachalot-replay [--costs FILE] --print-costs\n";
 
 static double now(void)
@@ -112,7 +113,8 @@ static void show_progress(const struct replay *replay, const struct batch *batch
 
 static int broken(const struct replay *replay, const struct batch *batch)
 {
-    fprintf(stderr, "cachalot: %s: line %llu: %s\n", replay->name, (unsigned long long)batch->line,
+    fprintf(stderr, "cachalot: %s: %s %llu: %s\n", replay->name,
+            replay->feed.trace.recorded ? "event" : "line", (unsigned long long)batch->line,
             batch->problem);
     return REPLAY_BROKEN;
 }
@@ -155,6 +157,12 @@ static int run(struct replay *replay, int progress)
     feed_end(&replay->feed);
     if (code != REPLAY_DONE)
         return code;
+    if (replay->feed.trace.others)
+        fprintf(stderr,
+                "cachalot: %s: of device %d; %llu events of others are left out, choose with "
+                "--device\n",
+                replay->name, replay->feed.trace.device,
+                (unsigned long long)replay->feed.trace.others);
     if (replay->operations)
         return REPLAY_DONE;
     fprintf(stderr, "cachalot: %s: no operation in it\n", replay->name);
@@ -222,6 +230,7 @@ static int read_arguments(int argc, char **argv, struct arguments *arguments, st
                                           {"name", required_argument, NULL, 'n'},
                                           {"kind", required_argument, NULL, 'k'},
                                           {"recorded-reserved", required_argument, NULL, 'r'},
+                                          {"device", required_argument, NULL, 'd'},
                                           {"progress", no_argument, NULL, 'g'},
                                           {"print-costs", no_argument, NULL, 't'},
                                           {NULL, 0, NULL, 0}};
@@ -249,6 +258,9 @@ static int read_arguments(int argc, char **argv, struct arguments *arguments, st
         case 'r':
             replay->recorded_reserved = strtoull(optarg, NULL, 10);
             break;
+        case 'd':
+            replay->feed.trace.device = (int)strtoul(optarg, NULL, 10);
+            break;
         case 'g':
             arguments->progress = 1;
             break;
@@ -275,7 +287,7 @@ static int open_trace(struct replay *replay, const char *path)
 
 int main(int argc, char **argv)
 {
-    static struct replay replay = {.capacity = REPLAY_NO_CAPACITY};
+    static struct replay replay = {.capacity = REPLAY_NO_CAPACITY, .feed.trace.device = -1};
     struct arguments arguments = {0};
     if (read_arguments(argc, argv, &arguments, &replay)) {
         fputs(usage, stderr);

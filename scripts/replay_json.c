@@ -9,13 +9,15 @@
 
 static json_t *trace_object(const struct replay *replay)
 {
-    const char *kind = replay->kind ? replay->kind : replay->feed.trace.rmm ? "rmm" : "csv";
+    const struct trace *read = &replay->feed.trace;
+    const char *kind = replay->kind ? replay->kind : read->rmm ? "rmm" : "csv";
+    kind = read->recorded ? "recorded" : kind;
     json_t *trace = json_object();
     report_put(trace, "name", report_string(replay->name));
     report_put(trace, "format", report_string(kind));
     report_put(trace, "recorded_peak_reserved_bytes",
                replay->recorded_reserved ? report_number(replay->recorded_reserved) : json_null());
-    report_put(trace, "lines", report_number(replay->feed.trace.line));
+    report_put(trace, "lines", report_number(read->line - (unsigned)read->recorded));
     REPORT_NUMBER(trace, replay, operations);
     REPORT_NUMBER(trace, replay, mallocs);
     REPORT_NUMBER(trace, replay, frees);

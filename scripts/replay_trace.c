@@ -27,6 +27,8 @@ int trace_fill(struct trace *trace)
     memmove(trace->buffer, trace->end, rest);
     trace->begin = trace->end = trace->buffer;
     trace->filled = trace->buffer + rest;
+    if (trace->recorded)
+        return recorded_fill(trace);
     while (!trace->at_end && trace->end == trace->buffer) {
         ssize_t n =
             read(trace->fd, trace->filled, (size_t)(trace->buffer + TRACE_BUFFER - trace->filled));
@@ -34,7 +36,12 @@ int trace_fill(struct trace *trace)
             continue;
         if (n < 0)
             return -1;
+        trace->recorded = !trace->bytes_read && trace_is_recorded(trace->buffer, (size_t)n);
         trace->bytes_read += (uint64_t)n;
+        if (trace->recorded) {
+            trace->filled += n;
+            return recorded_fill(trace);
+        }
         char *newline = last_newline(trace->filled, trace->filled + n);
         trace->filled += n;
         trace->at_end = n == 0;
@@ -177,6 +184,8 @@ static size_t header(struct trace *trace)
 
 const char *trace_next(struct trace *trace, struct operation *operation, uint64_t *id)
 {
+    if (trace->recorded)
+        return recorded_next(trace, operation, id);
     operation->kind = OP_NONE;
     operation->bytes = 0;
     char *line = trace->begin, *newline = rawmemchr(line, '\n');

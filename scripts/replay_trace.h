@@ -4,6 +4,7 @@
 #define CACHALOT_SCRIPTS_REPLAY_TRACE_H
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Numbers by numbers; no key is there twice, and values are not 0. */
@@ -26,6 +27,9 @@ struct operation {
 #define TRACE_BUFFER (256 * 1024)
 struct trace {
     int fd, rmm, at_end;
+    int recorded;    /* by CACHALOT_TRACE: no text; line is then the number of an event */
+    int device;      /* of a recorded trace; -1: that of its first event */
+    uint64_t others; /* events of other devices */
     uint64_t line, bytes_read;
     char *begin, *end; /* whole lines that are in the buffer */
     char *filled;      /* up to here there is text */
@@ -38,6 +42,11 @@ int trace_fill(struct trace *trace);
 
 /* The next line, of which there must be one. NULL, or what is wrong with line `trace->line`. */
 const char *trace_next(struct trace *trace, struct operation *operation, uint64_t *id);
+
+/* The same for a recorded trace; the first bytes of a file tell. */
+int trace_is_recorded(const char *text, size_t length);
+int recorded_fill(struct trace *trace);
+const char *recorded_next(struct trace *trace, struct operation *operation, uint64_t *id);
 
 #define BATCH_OPERATIONS 2048 /* few enough to stay in the caches */
 #define BATCHES 4

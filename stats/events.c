@@ -1,5 +1,8 @@
 #include "stats/events.h"
 
+#include <errno.h>
+#include <linux/futex.h>
+#include <stddef.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -7,6 +10,7 @@
 #include "stats/ticks.h"
 
 #define CHECK_EVERY 4096
+#define MOST_NAPS 10000 /* of 100 us */
 
 /* This thread's number, above that of the process for which it was asked. */
 static _Thread_local __attribute__((tls_model("initial-exec"))) uint64_t thread;
@@ -25,13 +29,35 @@ struct event_clock events_clock(void)
                                 (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec};
 }
 
-void events_start(struct events *events, uint64_t capacity, uint64_t begin_ns)
+void events_start(struct events *events, uint64_t capacity, uint32_t shown, uint64_t begin_ns)
 {
     events->capacity = capacity;
+    events->shown = shown;
     events->begin_ns = begin_ns;
     events->first = events_clock();
     events->last[0] = events->last[1] = events->first;
     process = (uint32_t)getpid();
+}
+
+/* Until the place of event `n` was written to the trace. Only so long: a disk that hangs shall not
+ * hang the program. */
+static void wait_for_trace(struct events *events, uint64_t n)
+{
+    for (int i = 0; stat_get(&events->trace) == TRACE_ON; i++) {
+        uint64_t written = atomic_load_explicit(&events->written, memory_order_acquire);
+        if (n - written < events->capacity)
+            return;
+        if (i == MOST_NAPS)
+            atomic_store(&events->trace, TRACE_STOPPED);
+        events_wake(events);
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+}
+
+void events_wake(struct events *events)
+{
+    atomic_fetch_add(&events->wake, 1);
+    syscall(SYS_futex, &events->wake, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 /* Now and then what a tick is: whoever harvests the page cannot ask any more. Early ones come more
@@ -39,6 +65,16 @@ void events_start(struct events *events, uint64_t capacity, uint64_t begin_ns)
 static __attribute__((noinline)) void check(struct events *events, uint64_t n)
 {
     uint64_t due = stat_get(&events->check), next = n < CHECK_EVERY ? 2 * n + 1 : n + CHECK_EVERY;
+    int error = errno;
+    if (stat_get(&events->trace) == TRACE_ON) {
+        uint64_t written = atomic_load_explicit(&events->written, memory_order_acquire);
+        if (n - written >= events->capacity / 4)
+            events_wake(events);
+        wait_for_trace(events, n);
+        written = stat_get(&events->written);
+        next = next < written + events->capacity ? next : written + events->capacity;
+    }
+    errno = error;
     if (n < due || !atomic_compare_exchange_strong(&events->check, &due, next))
         return;
     uint64_t other = !stat_get(&events->latest);

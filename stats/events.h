@@ -39,10 +39,16 @@ struct event_clock {
     uint64_t ticks, ns; /* CLOCK_MONOTONIC */
 };
 
+/* A trace holds all events (trace.h): ON means that none is overwritten before it was written. */
+enum events_trace { TRACE_NONE, TRACE_ON, TRACE_ENDED, TRACE_STOPPED };
+
 /* Before the events; 0 at the begin of service but for what events_start sets. */
 struct events {
     _Alignas(64) stat_value count; /* places given out ever */
-    _Alignas(64) stat_value check; /* when the count gets here: events_check */
+    _Alignas(64) stat_value check; /* when the count gets here there is more to do */
+    stat_value trace, written;     /* enum events_trace; how many the trace has */
+    _Atomic uint32_t wake;         /* futex: changes when there is much to write */
+    uint32_t shown;                /* in reports; 0: none */
     uint64_t capacity;             /* a power of two */
     uint64_t begin_ns;             /* what times are counted from */
     struct event_clock first, last[2];
@@ -51,10 +57,13 @@ struct events {
 };
 
 uint64_t events_bytes(uint64_t capacity); /* 0 for none */
-void events_start(struct events *events, uint64_t capacity, uint64_t begin_ns);
+void events_start(struct events *events, uint64_t capacity, uint32_t shown, uint64_t begin_ns);
 
 void events_add(struct events *events, enum event_action action, unsigned device, uint64_t address,
                 uint64_t size, uint64_t requested, uint32_t site);
+
+/* Wakes who writes the trace. */
+void events_wake(struct events *events);
 
 /* Times of events, in ns since `begin_ns`, as of `now`. */
 struct event_clock events_clock(void);

@@ -201,7 +201,7 @@ static void fill(struct page *page, const struct page *identity, struct page_sha
     page_identity_write(page);
     if (shape.events) {
         page->events_offset = (uint32_t)aligned(fields_end(shape.devices), 64);
-        events_start(page_events(page), shape.events, page->start_monotonic_ns);
+        events_start(page_events(page), shape.events, shape.shown, page->start_monotonic_ns);
     }
     /* Last, so that a page without it is one that is still being made. */
     atomic_thread_fence(memory_order_release);

@@ -15,9 +15,10 @@
 
 #include "stats/page_layout.h"
 
-/* What there is to be room for: rows of devices, and events (events.h), a power of two or 0. */
+/* What there is to be room for: rows of devices, and events (events.h), a power of two or 0, of
+ * which reports show so many. */
 struct page_shape {
-    unsigned devices, events;
+    unsigned devices, events, shown;
 };
 
 /* Makes and maps the page of this process in `directory` (NULL: /dev/shm/cachalot-UID, made 0700

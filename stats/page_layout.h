@@ -31,6 +31,8 @@ struct page {
 
     _Atomic uint32_t request;  /* futex: bits of page_request, set by who asks, cleared by us */
     _Atomic uint32_t answered; /* futex: counts requests carried out */
+    char trace[1024];          /* the trace's absolute path, once it is open */
+    uint64_t trace_file[2];    /* its device and inode */
     char answer[1024];         /* path of the report last written, or "error: …" */
     _Atomic uint32_t state, sequence;  /* enum page_state; number of the last report */
     _Atomic int32_t exit_code;         /* status given to exit; -1 unknown */

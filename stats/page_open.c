@@ -49,6 +49,7 @@ static int has_events(const struct page *page, size_t bytes)
     const struct events *events = page_events(page);
     uint64_t capacity = events->capacity;
     return capacity && capacity <= EVENTS_MOST && (capacity & (capacity - 1)) == 0 &&
+           events->shown <= capacity &&
            is_table(offset + sizeof *events, capacity, sizeof(struct event), bytes) &&
            events->latest < 2;
 }
@@ -84,6 +85,7 @@ static void end_process_texts(struct page *page)
     END(page->rank_source);
     END(page->path);
     END(page->output);
+    END(page->trace);
     END(page->answer);
     END(page->coverage_note);
     if (page->argv_bytes > sizeof page->argv)

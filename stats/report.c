@@ -97,9 +97,7 @@ int report_file_write(int directory, const char *text, char *temporary, size_t s
     return error;
 }
 
-/* Two processes of one run may want one name at once. Whoever holds the lock too long is not
- * waited for: then a report may replace another, but none is late. */
-static void lock_directory(int directory)
+void report_file_lock(int directory)
 {
     for (int i = 0; i < 100 && flock(directory, LOCK_EX | LOCK_NB) != 0; i++) {
         if (errno != EWOULDBLOCK)
@@ -138,7 +136,7 @@ static int write_text(const char *text, const struct page *page,
         return directory;
     error = report_file_write(directory, text, temporary, sizeof temporary);
     if (error == 0) {
-        lock_directory(directory);
+        report_file_lock(directory);
         error = put_in_place(directory, temporary, page, options, path, size);
         if (error != 0)
             unlinkat(directory, temporary, 0);

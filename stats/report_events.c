@@ -62,13 +62,13 @@ static struct event_clock clock_for(const struct events *events, int harvest)
     return harvest ? events->last[events->latest & 1] : events_clock();
 }
 
-/* Rows of the events before `end`, of which there are no more than the capacity, at `to`; returns
+/* Rows of the events before `end`, of which there are no more than are shown, at `to`; returns
  * where they end, and in *count how many were still there. */
 static char *write_rows(char *to, const struct events *events, uint64_t end, int harvest,
                         uint64_t *count)
 {
     struct event_clock now = clock_for(events, harvest);
-    uint64_t n = end > events->capacity ? end - events->capacity : 0, time_ns = 0;
+    uint64_t n = end > events->shown ? end - events->shown : 0, time_ns = 0;
     for (*count = 0; n < end; n++) {
         struct event event;
         if (!read_event(events, n, &event))
@@ -85,10 +85,10 @@ char *report_add_events(char *text, const struct page *page, int harvest)
 {
     const struct events *events = page_events(page);
     size_t length = text ? strlen(text) : 0;
-    if (!events || length < 3)
+    if (!events || !events->shown || length < 3)
         return text;
     uint64_t end = atomic_load_explicit(&events->count, memory_order_acquire), rows;
-    uint64_t most = end < events->capacity ? end : events->capacity;
+    uint64_t most = end < events->shown ? end : events->shown;
     char *longer = realloc(text, length + most * ROW_BYTES + HEAD_BYTES);
     if (!longer) {
         free(text);
@@ -100,6 +100,6 @@ char *report_add_events(char *text, const struct page *page, int harvest)
     to += sprintf(to, ",\n  \"events\": {\n    \"rows\": [");
     to = write_rows(to, events, end, harvest, &rows);
     sprintf(to, "\n    ],\n    \"capacity\": %" PRIu64 ",\n    \"lost\": %" PRIu64 "\n  }\n}",
-            (uint64_t)events->capacity, end - rows);
+            (uint64_t)events->shown, end - rows);
     return longer;
 }

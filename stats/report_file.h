@@ -18,6 +18,10 @@ int report_file_name(const struct page *page, const struct report_options *optio
  * component. */
 int report_file_directory(const char *path, const char **name);
 
+/* Two processes of one run may want one name at once. Whoever holds the lock too long is not
+ * waited for: then a report may replace another, but none is late. It ends with `directory`. */
+void report_file_lock(int directory);
+
 /* May the report of `page` replace what has that name? 1: yes, or nothing has; 0: another name
  * is to be taken; -errno where no report can be. */
 int report_file_may_replace(int directory, const char *name, const struct page *page);

@@ -1,0 +1,219 @@
+#include "stats/trace.h"
+
+#include "stats/proc.h"
+#include "stats/report_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Beyond it there is no error but a SIGXFSZ, which would kill the program. */
+static int is_within_file_limit(uint64_t bytes)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes <= limit.rlim_cur;
+}
+
+static int write_at(int fd, const void *from, size_t size, uint64_t offset)
+{
+    const char *at = from;
+    if (!is_within_file_limit(offset + size))
+        return -EFBIG;
+    while (size > 0) {
+        ssize_t n = pwrite(fd, at, size, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        at += n;
+        offset += (size_t)n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
+
+static struct trace_header header_of(const struct page *page, const struct events *events,
+                                     const char *reason)
+{
+    const struct event_clock *last = &events->last[events->latest & 1];
+    struct trace_header header = {
+        .magic = TRACE_MAGIC,
+        .format = TRACE_FORMAT,
+        .event_bytes = sizeof(struct event),
+        .state = events->trace,
+        .events = events->written,
+        .pid = page->pid,
+        .start_ticks = page->start_ticks,
+        .pid_namespace = page->pid_namespace,
+        .start_realtime_ns = page->start_realtime_ns,
+        .begin_ns = events->begin_ns,
+        .first_ticks = events->first.ticks,
+        .first_ns = events->first.ns,
+        .last_ticks = last->ticks,
+        .last_ns = last->ns,
+    };
+    memcpy(header.session, page->session, sizeof header.session);
+    memcpy(header.hostname, page->hostname, sizeof header.hostname);
+    memcpy(header.exe, page->exe, sizeof header.exe);
+    memcpy(header.page, page->path, sizeof header.page);
+    snprintf(header.reason, sizeof header.reason, "%s", reason);
+    return header;
+}
+
+/* May a new trace take the place of what has that name? 1, 0, or -errno. A file that is empty, or
+ * a trace of a process that has ended and was not of this run, goes; nothing else does. */
+static int may_replace(int directory, const char *name, const struct page *page)
+{
+    struct trace_header old = {0};
+    struct stat status;
+    int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return errno == ENOENT ? 1 : errno == ELOOP || errno == EACCES ? 0 : -errno;
+    int may = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+    if (may && status.st_size > 0)
+        may =
+            pread(fd, &old, sizeof old, 0) == sizeof old &&
+            memcmp(old.magic, TRACE_MAGIC, sizeof TRACE_MAGIC) == 0 &&
+            (page->session[0] == '\0' || memcmp(old.session, page->session, sizeof old.session)) &&
+            (old.pid_namespace != page->pid_namespace
+                 ? old.state != TRACE_ON
+                 : old.pid == page->pid || !proc_is_alive(old.pid, old.start_ticks));
+    close(fd);
+    return may;
+}
+
+/* Makes `name`, with its header. Returns 0, -EEXIST or another -errno. */
+static int create(int directory, const char *name, struct page *page, const struct events *events)
+{
+    int may = may_replace(directory, name, page);
+    if (may <= 0)
+        return may ? may : -EEXIST;
+    unlinkat(directory, name, 0);
+    int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(directory, name, flags, 0644);
+    if (fd < 0)
+        return -errno;
+    char block[TRACE_HEADER_BYTES] = {0};
+    struct trace_header header = header_of(page, events, "");
+    struct stat status;
+    header.state = TRACE_ON;
+    memcpy(block, &header, sizeof header);
+    int error = write_at(fd, block, sizeof block, 0);
+    if (error == 0 && fstat(fd, &status) == 0) {
+        page->trace_file[0] = status.st_dev;
+        page->trace_file[1] = status.st_ino;
+    }
+    close(fd);
+    if (error != 0)
+        unlinkat(directory, name, 0);
+    return error;
+}
+
+int trace_open(struct page *page, const char *path)
+{
+    const char *name;
+    struct events *events = page_events(page);
+    int directory = events ? report_file_directory(path, &name) : -EINVAL, error = -EEXIST;
+    if (directory < 0)
+        return directory;
+    report_file_lock(directory);
+    size_t before = (size_t)(name - path);
+    for (unsigned i = 0; error == -EEXIST && i < REPORT_CANDIDATES; i++) {
+        char pid[32] = "", again[16] = "";
+        if (i > 0)
+            snprintf(pid, sizeof pid, ".%llu", (unsigned long long)page->pid);
+        if (i > 1)
+            snprintf(again, sizeof again, ".%u", i - 1);
+        int n = snprintf(page->trace, sizeof page->trace, "%s%s%s", path, pid, again);
+        error = n < (int)sizeof page->trace ? create(directory, page->trace + before, page, events)
+                                            : -ENAMETOOLONG;
+    }
+    close(directory); /* and with it the lock */
+    if (error == 0)
+        atomic_store(&events->trace, TRACE_ON);
+    else
+        page->trace[0] = '\0';
+    return error;
+}
+
+const char *trace_problem(int error)
+{
+    return error == -ESTALE  ? "its file was replaced or cut off"
+           : error == -ETIME ? "the disk was too slow"
+                             : strerror(-error);
+}
+
+/* The file that was made, or -errno. */
+static int open_again(const struct page *page)
+{
+    struct stat status;
+    int fd = open(page->trace, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+        status.st_dev == page->trace_file[0] && status.st_ino == page->trace_file[1] &&
+        status.st_size >= TRACE_HEADER_BYTES)
+        return fd;
+    close(fd);
+    return -ESTALE;
+}
+
+/* How many events from `n` on, at most up to the ring's end, are whole. */
+static uint64_t count_whole(const struct events *events, uint64_t n)
+{
+    uint64_t end = atomic_load_explicit(&events->count, memory_order_acquire), count = 0;
+    uint64_t most = events->capacity - (n & (events->capacity - 1));
+    most = end - n < most ? end - n : most;
+    while (count < most &&
+           atomic_load_explicit(&events->event[(n + count) & (events->capacity - 1)].number,
+                                memory_order_acquire) == n + count + 1)
+        count++;
+    return count;
+}
+
+static int write_events(int fd, struct events *events, int skip)
+{
+    for (;;) {
+        uint64_t n = stat_get(&events->written), count = count_whole(events, n);
+        uint64_t end = atomic_load_explicit(&events->count, memory_order_acquire);
+        if (count == 0 && (!skip || n >= end))
+            return 0;
+        uint64_t offset = TRACE_HEADER_BYTES + n * sizeof(struct event);
+        int error = write_at(fd, &events->event[n & (events->capacity - 1)],
+                             count * sizeof(struct event), offset);
+        if (error != 0)
+            return error;
+        if (count == 0) /* a hole in the file: its number is 0 there */
+            count = 1;
+        atomic_store_explicit(&events->written, n + count, memory_order_release);
+    }
+}
+
+int trace_write(struct page *page, enum events_trace end)
+{
+    struct events *events = page_events(page);
+    if (!events)
+        return -EINVAL;
+    int fd = open_again(page), error = fd < 0 ? fd : 0;
+    if (stat_get(&events->trace) != TRACE_ON)
+        error =
+            error ? error : -ETIME; /* whoever waited gave up; what follows may be overwritten */
+    else if (error == 0)
+        error = write_events(fd, events, end != TRACE_ON);
+    if (error != 0 || end != TRACE_ON)
+        atomic_store(&events->trace, error != 0 ? TRACE_STOPPED : end);
+    if (fd < 0)
+        return error;
+    struct trace_header header = header_of(page, events, error ? trace_problem(error) : "");
+    int late = write_at(fd, &header, sizeof header, 0);
+    if (error != 0 &&
+        ftruncate(fd, (off_t)(TRACE_HEADER_BYTES + events->written * sizeof(struct event))) != 0)
+        late = -errno;
+    if (close(fd) != 0 && error == 0) /* where a network file system says that it is full */
+        late = -errno;
+    return error ? error : late;
+}

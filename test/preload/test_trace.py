@@ -1,0 +1,237 @@
+"""Recording a trace (CACHALOT_TRACE): whole at the end, after a kill, on a full disk; replayed with the same peaks."""
+
+import gzip
+import json
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from conftest import BUILD, MIB, PROGRAMS, ROOT, SIM
+from test_events import check_story
+from test_requests import ready, wait_for
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import cachalot_traces  # noqa: E402
+
+PEAKS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
+WORKLOADS = BUILD / "test/workloads"
+
+
+def rows_of(path):
+    header, rows = cachalot_traces.recorded_events(path)
+    rows = list(rows)
+    for row in rows:
+        row["completed"] = True
+    return header, rows
+
+
+def replay(place, path, *arguments, said=""):
+    done = place.cachalot("replay", path, "--format", "json", *arguments)
+    assert done.code == 0 and said in done.err and bool(said) == bool(done.err), done.err
+    return json.loads(done.out)
+
+
+def same_peaks(report, replayed):
+    for name in PEAKS:
+        key = f"{name}.all.peak"
+        assert replayed["devices"][0]["memory_stats"][key] == report["devices"][0]["memory_stats"][key], name
+    assert replayed["totals"]["requests"] == report.totals["requests"]
+    assert replayed["totals"]["frees"] == report.totals["frees"]
+
+
+def wait_for_end(place, process):
+    """Until the trace is given up."""
+    while "the trace ends here" not in pathlib.Path(place.cachalot("dump", process.pid).out.strip()).read_text():
+        assert process.poll() is None
+
+
+@pytest.mark.parametrize("conf", ["", "roundup_power2_divisions:4,max_split_size_mb:20"])
+@pytest.mark.parametrize("program", ["train_loop", "seed1_activations", "seed4a_holes", "seed5_vgg16"])
+def test_replay_has_the_peaks_of_the_run(place, program, conf):
+    done = place.cachalot("run", "--trace", "%e.trace", "--conf", conf, WORKLOADS / program,
+                          LD_LIBRARY_PATH=SIM)
+    assert done.code == 0, done.err
+    report = place.only_report()
+    assert report["warnings"] == [] and "events" not in report and report["devices"][0]["segments"] is None
+    same_peaks(report, replay(place, f"{program}.trace", *(("--conf", conf) if conf else ())))
+    header, rows = rows_of(place.work / f"{program}.trace")
+    assert header.note() is None and header.pid == report["process"]["pid"]
+    assert header.events == len(rows) and len(check_story(rows)) == report.statistic("allocation")
+
+
+def test_many_threads_and_a_ring_many_times_over(place):
+    """The ring of 65536 events is filled more than once; none is lost, all are in order."""
+    report = place.report("threads", CACHALOT_TRACE="t", CACHALOT_EVENTS="64")
+    header, rows = rows_of(place.work / "t")
+    assert len(rows) == header.events and check_story(rows) == {}
+    assert report["events"]["capacity"] == 64 and rows[-64:] == [
+        {**row, "completed": True, "time_ns": rows[i - 64]["time_ns"]}
+        for i, row in enumerate(report["events"]["rows"])]
+    same_peaks(report, replay(place, "t"))
+    process = ready(place, CACHALOT_TRACE="long")
+    while os.path.getsize(place.work / "long") < 4096 + 48 * 200000:
+        assert process.poll() is None
+    process.communicate("")
+    header, rows = rows_of(place.work / "long")
+    assert header.note() is None and len(rows) > 200000 and check_story(rows) == {}
+
+
+def test_after_a_kill(place):
+    process = ready(place, CACHALOT_TRACE="%e.trace")
+    path = place.work / "allocate_on.trace"
+    while path.stat().st_size < 4096 + 48 * 20000:
+        assert process.poll() is None
+    process.kill()
+    process.wait()
+    before = replay(place, path, said="cut short")
+    assert "cachalot harvest" in place.cachalot("tune", path).err
+    (report,) = place.harvest()
+    after = replay(place, path)
+    same_peaks(report, after)
+    assert after["trace"]["operations"] >= before["trace"]["operations"] > 10000
+    assert after["totals"]["requests"] == report.totals["requests"]
+    check_story(rows_of(path)[1])
+
+
+@pytest.mark.parametrize("way", ["kill", "_exit", "segv", "quick_exit", "exit from a thread"])
+def test_ends(place, way):
+    place.run("end", way, CACHALOT_TRACE="t")
+    report = (place.reports() or place.harvest())[0]
+    replayed = replay(place, "t")
+    assert replayed["totals"]["requests"] == report.totals["requests"] >= 2
+
+
+def test_a_trace_that_is_cut_off(place):
+    place.report("threads", CACHALOT_TRACE="t")
+    whole = (place.work / "t").read_bytes()
+    for length in (4096 + 48 * 1000 + 17, 4096 + 48 * 1000 + 47):
+        (place.work / "cut").write_bytes(whole[:length])
+        assert replay(place, "cut")["trace"]["lines"] == 1000
+    (place.work / "t.gz").write_bytes(gzip.compress(whole))
+    assert replay(place, "t.gz")["trace"] == {**replay(place, "t")["trace"], "name": "t.gz"}
+    for length, said in ((4096, "no operation in it"), (3000, "cut off in its header"), (15, "line 1")):
+        (place.work / "cut").write_bytes(whole[:length])
+        done = place.cachalot("replay", "cut")
+        assert done.code == 3 and said in done.err and "Traceback" not in done.err
+    damaged = bytearray(whole)
+    damaged[4096 + 48 * 7] ^= 64
+    (place.work / "cut").write_bytes(damaged)
+    done = place.cachalot("replay", "cut")
+    assert done.code == 3 and "event 8: not the event of this place" in done.err
+    damaged = bytearray(whole)
+    damaged[16] = 9
+    (place.work / "cut").write_bytes(damaged)
+    assert "another version" in place.cachalot("replay", "cut").err
+
+
+def test_two_processes_of_one_run(place):
+    done = place.cachalot("run", "--summary", "--trace", "t", "/bin/sh", "-c",
+                          f"{PROGRAMS}/allocate_130 & {PROGRAMS}/allocate_static & wait")
+    assert done.code == 0
+    reports = place.reports()
+    assert sum(report.warned("is taken: traced in") for report in reports) == 1
+    paths = sorted(place.work.glob("t*"))
+    assert len(paths) == 2 and paths[0].name == "t"
+    assert {rows_of(path)[0].pid for path in paths} == {report["process"]["pid"] for report in reports}
+
+
+def test_an_older_trace_is_replaced_and_nothing_else(place):
+    (place.work / "t").write_bytes(b"")
+    for _ in range(2):
+        place.run("allocate_130", CACHALOT_TRACE="t")
+    assert [path.name for path in place.work.glob("t*")] == ["t"]
+    (place.work / "t").write_text("my work of a year")
+    report = place.run("allocate_130", CACHALOT_TRACE="t") and place.reports()[-1]
+    assert (place.work / "t").read_text() == "my work of a year"
+    assert replay(place, f"t.{report['process']['pid']}")["totals"]["requests"] == report.totals["requests"]
+
+
+@pytest.mark.parametrize("trace, said", [
+    ("/proc/nowhere/t", "nothing is traced"), ("/dev/full/t", "nothing is traced"), ("there/", "ends with a slash"),
+    ("%x", "unknown %"), ("x" * 250, "too long"), ("/dev/full", None)])
+def test_where_no_trace_can_be(place, trace, said):
+    report = place.report("allocate_130", CACHALOT_TRACE=trace)
+    if said:
+        assert report.warned("CACHALOT_TRACE" if "trace" not in said else said) == 1, report.warnings
+        assert report.warned(said) == 1
+    for path in place.work.iterdir():
+        assert path.name.startswith("cachalot.")
+    for path in sorted(os.listdir("/dev")):
+        if path.startswith("full."):
+            os.unlink(f"/dev/{path}")
+
+
+def test_hostile_names(place):
+    name = "a\nb\x1b[2J$(id) '\"%%.trace"
+    report = place.report("allocate_130", CACHALOT_TRACE=f"new dir/{name}")
+    (path,) = (place.work / "new dir").iterdir()
+    assert "\n" not in path.name and "\x1b" not in path.name and path.name.endswith("%.trace")
+    assert replay(place, path)["totals"]["requests"] == report.totals["requests"]
+
+
+def test_a_limit_for_files(place):
+    """RLIMIT_FSIZE would kill the program: the trace ends before."""
+    process = ready(place, CACHALOT_TRACE="t",
+                    prepare=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4 * MIB, 4 * MIB)))
+    wait_for_end(place, process)
+    out, _ = process.communicate("")
+    assert (process.returncode, out) == (0, "cudaGetLastError(): 0\n")
+    report = place.reports()[-1]
+    assert report.warned("the trace ends here: File too large") == 1
+    replay(place, "t", said="the recording ended early")
+
+
+@pytest.mark.parametrize("way", ["full", "replaced"])
+def test_the_disk(place, way):
+    """A small file system that fills up; a file that somebody replaces or cuts off under us."""
+    small = place.work / "small"
+    small.mkdir()
+    if way == "full" and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=500k", "tmpfs", small], check=False,
+                                        stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("no tmpfs can be mounted here")
+    try:
+        process = ready(place, CACHALOT_TRACE=small / "t", CACHALOT_EVENTS="1000")
+        if way == "replaced":
+            while os.path.getsize(small / "t") < 10000:
+                pass
+            (small / "t").write_bytes(b"")
+        wait_for_end(place, process)
+        out, err = process.communicate("")
+        assert (process.returncode, out, err) == (0, "cudaGetLastError(): 0\n", "")
+        report = place.reports()[-1]
+        assert report.warned("No space left" if way == "full" else "replaced or cut off") == 1
+        assert len(report["events"]["rows"]) == 1024  # the ring goes on
+        if way == "full":
+            read = replay(place, small / "t", said="the recording ended early")
+            assert 1000 < read["trace"]["operations"] < 500 * 1024 / 48
+        else:
+            assert (small / "t").read_bytes() == b""
+    finally:
+        if way == "full":
+            subprocess.run(["umount", small], check=True)
+
+
+def test_devices(place):
+    report = place.report("devices_130", CACHALOT_TRACE="t", CACHALOT_SIM_DEVICES="3")
+    for device in (0, 1, 2):
+        read = place.cachalot("replay", "t", "--format", "json", "--device", device)
+        peak = report["devices"][device]["memory_stats"]["allocated_bytes.all.peak"]
+        assert json.loads(read.out)["devices"][0]["memory_stats"]["allocated_bytes.all.peak"] == peak
+        assert "choose with --device" in read.err
+
+
+def test_nothing_stays_open_and_nothing_is_left_in_a_child(place):
+    process = ready(place, "wait_for_input", CACHALOT_TRACE="t")
+    links = [os.readlink(f"/proc/{process.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{process.pid}/fd")]
+    assert not [link for link in links if link.endswith("/t")]
+    wait_for(lambda: {"cachalot", "cachalot-trace"} <= {
+        pathlib.Path(f"/proc/{process.pid}/task/{t}/comm").read_text().strip()
+        for t in os.listdir(f"/proc/{process.pid}/task")})
+    process.communicate("\n")
+    place.run("end_of_children", CACHALOT_TRACE="%p.trace")
+    for path in place.work.glob("*.trace"):
+        rows_of(path)
