@@ -16,6 +16,7 @@ example: cachalot show cachalot.python3.4711.json
 """
 
 WIDTH = 77
+SHOWN_OOMS = 3
 METRICS = (
     ("Allocated memory", "allocated_bytes", True),
     ("Active memory", "active_bytes", True),
@@ -131,6 +132,24 @@ def leak_lines(report):
     return lines + ([f"  and {more} more sizes"] if more > 0 else [])
 
 
+def oom_lines(report):
+    """Each out of memory as its sentence, and what would have helped."""
+    events = report.list("oom_events")
+    if not events:
+        return []
+    total = report.number("totals", "ooms") or len(events)
+    shown = events[-SHOWN_OOMS:]
+    lines = [f"Out of memory: {'once' if total == 1 else count_text(total).strip() + ' times'}"
+             + (f", the last {len(shown)}:" if total > len(shown) else ":")]
+    for event in shown:
+        lines += textwrap.wrap(printable(get(event, "explanation") or f"asked for {get(event, 'requested_bytes')} bytes"),
+                               WIDTH, initial_indent="  ", subsequent_indent="    ")
+        options = get(event, "would_serve")
+        if isinstance(options, list) and options:
+            lines.append("    would have served it: CACHALOT_CONF=" + printable(" or ".join(map(str, options[:4]))))
+    return lines
+
+
 def head_lines(report):
     lines = [f"{report.text('process', 'exe')}, pid {report.text('process', 'pid')} on "
              f"{report.text('process', 'hostname')}, started {report.text('time', 'start')}",
@@ -155,7 +174,7 @@ def lines_of(report):
         lines += device_table(device)
     if not report.list("devices"):
         lines.append("No device was used through the cache.")
-    return lines + leak_lines(report) + warning_lines(report)
+    return lines + oom_lines(report) + leak_lines(report) + warning_lines(report)
 
 
 def main(arguments):

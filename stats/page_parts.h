@@ -18,6 +18,7 @@ struct page_oom {
     stat_value time_ns; /* since the process's start of service */
     uint64_t device, requested_bytes, allocated_bytes, active_bytes, reserved_bytes, reusable_bytes;
     uint64_t largest_allocatable_bytes, device_free_bytes, memory_limit_bytes, native_would_fit;
+    uint64_t site; /* that asked, + 1 */
 };
 
 struct page_config {

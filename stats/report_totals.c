@@ -1,5 +1,4 @@
-/* The report's flat totals over all devices, memory taken past the cache, warnings, out of
- * memory. */
+/* The report's flat totals over all devices, memory taken past the cache, warnings. */
 #include "stats/report_parts.h"
 #include "stats/report_value.h"
 
@@ -127,34 +126,6 @@ json_t *report_others(const struct report_source *source)
     OTHERS_LIST(X)
 #undef X
     return others;
-}
-
-static json_t *oom_event(const struct page_oom *oom, uint64_t number)
-{
-    json_t *event = json_object();
-    report_put(event, "number", report_number(number));
-    REPORT_NUMBER(event, oom, time_ns);
-    REPORT_NUMBER(event, oom, device);
-    REPORT_NUMBER(event, oom, requested_bytes);
-    REPORT_NUMBER(event, oom, allocated_bytes);
-    REPORT_NUMBER(event, oom, active_bytes);
-    REPORT_NUMBER(event, oom, reserved_bytes);
-    REPORT_NUMBER(event, oom, reusable_bytes);
-    REPORT_NUMBER(event, oom, largest_allocatable_bytes);
-    REPORT_NUMBER(event, oom, device_free_bytes);
-    REPORT_NUMBER(event, oom, memory_limit_bytes);
-    report_put(event, "native_would_fit", json_boolean(oom->native_would_fit != 0));
-    return event;
-}
-
-json_t *report_oom_events(const struct report_source *source)
-{
-    const struct page *page = source->page;
-    json_t *events = json_array();
-    uint64_t count = page->oom_count;
-    for (uint64_t n = count > PAGE_OOMS ? count - PAGE_OOMS : 0; n < count; n++)
-        report_append(events, oom_event(&page->oom[n % PAGE_OOMS], n));
-    return events;
 }
 
 /* Times that the text of warning `i` stands in slots from i on; 0 if an earlier one has it. */

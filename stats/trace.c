@@ -180,6 +180,8 @@ static int write_events(int fd, struct events *events, int skip)
     for (;;) {
         uint64_t n = stat_get(&events->written), count = count_whole(events, n);
         uint64_t end = atomic_load_explicit(&events->count, memory_order_acquire);
+        if (end - n > events->capacity)
+            return -EINVAL; /* a damaged page */
         if (count == 0 && (!skip || n >= end))
             return 0;
         uint64_t offset = TRACE_HEADER_BYTES + n * sizeof(struct event);

@@ -19,6 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT, BUILD = sanitizer.ROOT, sanitizer.BUILD
 LIBRARY = BUILD / "libcachalot.so"
 PROGRAMS = BUILD / "test/preload"
+WORKLOADS = BUILD / "test/workloads"
 SIM = BUILD / "test/sim"
 SCHEMA = json.loads((ROOT / "stats/report.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

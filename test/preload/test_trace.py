@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from conftest import BUILD, MIB, PROGRAMS, ROOT, SIM
+from conftest import MIB, PROGRAMS, ROOT, SIM, WORKLOADS
 from test_events import check_story
 from test_requests import ready, wait_for
 
@@ -18,7 +18,6 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import cachalot_traces  # noqa: E402
 
 PEAKS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
-WORKLOADS = BUILD / "test/workloads"
 
 
 def rows_of(path):

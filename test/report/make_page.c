@@ -75,6 +75,10 @@ static void fill(struct page *page)
     page_warn(page, "a warning with \xff and \033[31m in it");
     page_warn(page, "a warning with \xff and \033[31m in it");
     page->oom[0].requested_bytes = 1 << 30;
+    page->oom[0].allocated_bytes = 1 << 20;
+    page->oom[0].active_bytes = 3 << 20;
+    for (unsigned i = 0; i < 20; i++)
+        events_add(page_events(page), i % EVENT_ACTIONS, 0, 4096 * i, 512, 500, i % 2);
     page->oom_count = 1;
     const char *session = getenv("CACHALOT_SESSION");
     snprintf(page->session, sizeof page->session, "%s", session ? session : "");
@@ -162,7 +166,8 @@ int main(int argc, char **argv)
     const char *problem;
     if (argc < 3)
         return 2;
-    struct page *page = page_create(argv[1], (struct page_shape){.devices = 2}, &problem);
+    struct page *page = page_create(
+        argv[1], (struct page_shape){.devices = 2, .events = 16, .shown = 16}, &problem);
     if (page == NULL)
         return 1;
     fill(page);

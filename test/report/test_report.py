@@ -31,6 +31,17 @@ def test_exit_report_is_valid_and_counts(place):
     assert len(report["devices"]) == 1  # the unused row is not listed
 
 
+def test_out_of_memory_and_events(place):
+    process, _ = place.start("report")
+    report = load(process.stdout.readline().rstrip("\n"))
+    (event,) = report["oom_events"]
+    assert event["pending_bytes"] == 2 << 20 and "2.0 MiB were freed but still in use" in event["explanation"]
+    events = report["events"]
+    assert (events["capacity"], events["lost"], len(events["rows"])) == (16, 4, 16)
+    assert [int(row["address"], 16) for row in events["rows"]] == [4096 * i for i in range(4, 20)]
+    assert {row["site"] for row in events["rows"]} == {None, 0}
+
+
 def test_schema_refuses_what_is_not_a_report(place):
     process, _ = place.start("report")
     report = load(process.stdout.readline().rstrip("\n"))
