@@ -26,8 +26,11 @@ struct allocator;
 /* NULL when the host is out of memory. `options` is copied. */
 struct domain *domain_create(const struct options *options);
 
-/* Before the first allocator: what happens is noted in `events`. */
-void domain_record(struct domain *domain, struct events *events);
+/* Before the first allocator: what happens is noted in `events` and `sites`, where not NULL.
+ * domain_asked_at: what this thread asks for from now on is asked for there (sites.h). */
+void domain_record(struct domain *domain, struct events *events, struct sites *sites);
+void domain_asked_at(uint32_t site);
+uint32_t domain_asked_where(void);
 
 /* An allocator for the context `device`, named `context` in lanes (lane.h), device `ordinal`,
  * booking into `stats` (one row per device, which may serve several contexts), reserving at most

@@ -25,7 +25,8 @@ struct block {
     struct block *link;            /* next block of the same fence */
     uint64_t requested;
     enum block_state state;
-    int shared; /* other processes may use it: only a fence makes it reusable */
+    int shared;    /* other processes may use it: only a fence makes it reusable */
+    uint32_t site; /* where it was asked for (stats/sites.h); only while that is recorded */
 };
 
 /* Blocks that become reusable together, joined by `link`. */

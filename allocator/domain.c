@@ -23,9 +23,11 @@ struct domain *domain_create(const struct options *options)
     return domain;
 }
 
-void domain_record(struct domain *domain, struct events *events)
+void domain_record(struct domain *domain, struct events *events, struct sites *sites)
 {
     domain->events = events;
+    domain->sites = sites;
+    domain->recorded = events || sites;
 }
 
 uint64_t domain_empty_cache(struct domain *domain, int wait)

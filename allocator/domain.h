@@ -9,6 +9,7 @@
 #include "allocator/lane_books.h"
 #include "allocator/slab.h"
 #include "stats/events.h"
+#include "stats/sites.h"
 
 struct fence;
 
@@ -51,7 +52,9 @@ struct domain {
     struct allocator *first;
     struct lane lane;
     struct events *events; /* NULL: nobody wants them */
-    int dedicated;         /* blocks >= 2 MiB get segments of their own */
+    struct sites *sites;
+    int recorded;  /* one of them is there */
+    int dedicated; /* blocks >= 2 MiB get segments of their own */
 };
 
 /* Locks and unlocks for a change of this allocator's numbers; in debug builds checks it when

@@ -1,10 +1,29 @@
 #include "allocator/record.h"
 
-void record_block_event(const struct block *block, enum event_action action)
+/* Where the thread asks for what it asks for now. */
+static _Thread_local __attribute__((tls_model("initial-exec"))) uint32_t asked_at;
+
+void domain_asked_at(uint32_t site)
+{
+    asked_at = site;
+}
+
+uint32_t domain_asked_where(void)
+{
+    return asked_at;
+}
+
+void record_block_event(struct block *block, enum event_action action)
 {
     const struct allocator *a = block->segment->allocator;
-    events_add(a->domain->events, action, a->ordinal, block_address(block), block_size(block),
-               block->requested, 0);
+    if (action == EVENT_alloc)
+        block->site = asked_at;
+    if (a->domain->sites && action != EVENT_free_completed)
+        sites_count(a->domain->sites, block->site, block->requested,
+                    action == EVENT_alloc ? 1 : -1);
+    if (a->domain->events)
+        events_add(a->domain->events, action, a->ordinal, block_address(block), block_size(block),
+                   block->requested, block->site);
 }
 
 void record_segment(const struct segment *segment, enum event_action action)
@@ -23,5 +42,5 @@ void record_wait(const struct allocator *a, uint64_t ns)
 void record_oom(const struct allocator *a, uint64_t bytes)
 {
     if (a->domain->events)
-        events_add(a->domain->events, EVENT_oom, a->ordinal, 0, bytes, bytes, 0);
+        events_add(a->domain->events, EVENT_oom, a->ordinal, 0, bytes, bytes, asked_at);
 }

@@ -22,6 +22,7 @@ static void show(const struct block *block, void (*take)(void *, const struct sn
         .device = segment->allocator->ordinal,
         .state = shown_as[block->state],
         .pool = (uint8_t)segment->stat,
+        .site = block->state == BLOCK_REUSABLE ? 0 : block->site,
     };
     take(context, &row);
 }

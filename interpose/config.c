@@ -104,6 +104,18 @@ static unsigned read_events(struct config *config)
     return number ? events : 0;
 }
 
+static unsigned read_sites(struct config *config)
+{
+    const char *wanted = value_of("CACHALOT_SITES");
+    if (!wanted || strcmp(wanted, "0") == 0)
+        return 0;
+    if (strspn(wanted, "0123456789") == strlen(wanted) && strlen(wanted) < 10 && atoi(wanted))
+        return (unsigned)atoi(wanted);
+    complain(config, "CACHALOT_SITES is not understood: 1, or N for one request of N; no call "
+                     "sites are recorded");
+    return 0;
+}
+
 void config_read(struct config *config)
 {
     const char *redact = value_of("CACHALOT_REDACT");
@@ -118,6 +130,7 @@ void config_read(struct config *config)
     config->trace = value_of("CACHALOT_TRACE");
     config->redact_argv = redact && strstr(redact, "argv");
     config->events = read_events(config);
+    config->sites = read_sites(config);
     read_signal(config);
 }
 

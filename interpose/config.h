@@ -10,6 +10,7 @@
 struct config {
     struct options options;
     const char *page_dir; /* NULL: the default */
+    unsigned sites;       /* CACHALOT_SITES: one request of so many; 0: none */
     const char *trace;    /* CACHALOT_TRACE: a pattern; NULL: none */
     const char *log;      /* CACHALOT_LOG: "stderr" or a file; NULL: none */
     int signal;           /* 0: none */

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "interpose/callers.h"
 #include "interpose/context.h"
 #include "interpose/driver.h"
 #include "interpose/others.h"
@@ -48,6 +49,7 @@ static void note_oom(const struct context *context, uint64_t bytes)
     event->largest_allocatable_bytes = stats_get(stats, COUNTER_largest_allocatable_bytes);
     event->device_free_bytes = available;
     event->memory_limit_bytes = stats_get(stats, COUNTER_memory_limit_bytes);
+    event->site = domain_asked_where();
     event->native_would_fit = bytes <= natively_free(stats, available);
     atomic_store(&event->time_ns, now_ns() - page->start_monotonic_ns);
 }
@@ -75,6 +77,7 @@ CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
     uint64_t address = 0;
     if (!process_serving() || !pointer || !bytes || !(context = context_current()))
         return forward_alloc(pointer, bytes);
+    callers_note();
     process_inside++;
     int code = allocator_malloc(context->allocator, bytes, &address);
     process_inside--;
@@ -93,6 +96,7 @@ int memory_hit(CUdeviceptr *pointer, size_t bytes)
     uint64_t address;
     if (!context)
         return 0;
+    callers_note();
     process_inside++;
     int code = allocator_hit(context->allocator, bytes, &address);
     process_inside--;

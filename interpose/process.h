@@ -37,6 +37,7 @@ struct process {
         trace_lock;
     struct page *page;
     struct domain *domain;
+    struct sites *sites; /* NULL: nobody wants them */
     struct config config;
     struct context contexts[MOST_CONTEXTS];
     const struct lane_state *lanes; /* NULL: free_mode is not async */

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "interpose/callers.h"
 #include "interpose/process.h"
 #include "interpose/service.h"
 #include "stats/ticks.h"
@@ -18,13 +19,14 @@
 struct page *recording_page(unsigned devices, const char **problem)
 {
     struct page_shape plain = {.devices = devices}, shape = plain;
+    shape.sites = process->config.sites;
     if (ticks_are_readable()) {
         shape.shown = shape.events = process->config.events;
         if (process->config.trace && shape.events < TRACE_EVENTS)
             shape.events = TRACE_EVENTS;
     }
     struct page *page = page_create(process->config.page_dir, shape, problem);
-    if (!shape.events || (page && page->path[0]))
+    if ((!shape.events && !shape.sites) || (page && page->path[0]))
         return page;
     /* A page in its place is worth more than events. */
     const char *another;
@@ -57,8 +59,13 @@ void recording_start(void)
         process_warn("no room for events beside the live page: none are recorded or traced");
     if (events && process->config.trace)
         open_trace();
-    if (events && (events->shown || process->page->trace[0]))
-        domain_record(process->domain, events);
+    process->sites = page_sites(process->page);
+    if (process->config.sites && !process->sites)
+        process_warn("no room for call sites beside the live page: none are recorded");
+    if (process->sites)
+        callers_start();
+    int wanted = events && (events->shown || process->page->trace[0]);
+    domain_record(process->domain, wanted ? events : NULL, process->sites);
 }
 
 /* Writes the trace as far as it has come. Returns whether there is more to come. */

@@ -3,6 +3,7 @@
 import textwrap
 
 from cachalot_report import Report, bytes_text, count_text, get, number, ratio_text
+from cachalot_symbols import resolve
 from cachalot_tools import Failure, printable
 
 HELP = """\
@@ -16,7 +17,7 @@ example: cachalot show cachalot.python3.4711.json
 """
 
 WIDTH = 77
-SHOWN_OOMS = 3
+SHOWN_OOMS, SHOWN_SITES, SHOWN_FRAMES = 3, 5, 4
 METRICS = (
     ("Allocated memory", "allocated_bytes", True),
     ("Active memory", "active_bytes", True),
@@ -116,6 +117,34 @@ def device_table(device):
     return lines + counters(device) + [rule()] + fragmentation(device) + [rule("=")]
 
 
+def is_ours(frame):
+    """The run-time's own functions say nothing of the program."""
+    return str(frame).startswith(("libcudart.", "libcuda."))
+
+
+def site_lines(report, index, indent):
+    """The frames of a call site that say most."""
+    sites = report.list("sites")
+    if not isinstance(index, int) or not 0 <= index < len(sites):
+        return []
+    frames = get(sites[index], "frames")
+    frames = [frame for frame in frames if not is_ours(frame)] if isinstance(frames, list) else []
+    return [f"{indent}{'at' if i == 0 else 'by'} {printable(frame)}" for i, frame in enumerate(frames[:SHOWN_FRAMES])]
+
+
+def holder_lines(report):
+    """The call sites that hold most."""
+    sites = report.list("sites")
+    order = sorted((i for i, site in enumerate(sites) if number(site, "live_bytes")),
+                   key=lambda i: -number(sites[i], "live_bytes"))
+    every = report.number("sites_every") or 1
+    lines = ["Held by call sites" + (f" (one request of {every} was looked at):" if every > 1 else ":")] * bool(order)
+    for i in order[:SHOWN_SITES]:
+        lines.append(f"  {bytes_text(number(sites[i], 'live_bytes')).strip()} in {number(sites[i], 'live_blocks')} blocks")
+        lines += site_lines(report, i, "    ")
+    return lines
+
+
 def leak_lines(report):
     total = report.number("totals", "leaked_bytes")
     if total is None:
@@ -128,6 +157,7 @@ def leak_lines(report):
         if get(leak, "rest"):
             size = "of other sizes"
         lines.append(f"  {number(leak, 'count')} {size} on device {printable(get(leak, 'device'))}")
+        lines += site_lines(report, get(leak, "site"), "    ")
     more = len(report.list("leaks")) - 10
     return lines + ([f"  and {more} more sizes"] if more > 0 else [])
 
@@ -147,6 +177,7 @@ def oom_lines(report):
         options = get(event, "would_serve")
         if isinstance(options, list) and options:
             lines.append("    would have served it: CACHALOT_CONF=" + printable(" or ".join(map(str, options[:4]))))
+        lines += site_lines(report, get(event, "site"), "    ")
     return lines
 
 
@@ -169,12 +200,13 @@ def warning_lines(report):
 
 def lines_of(report):
     """The whole table of one report."""
+    resolve(report.root)
     lines = head_lines(report)
     for device in report.list("devices"):
         lines += device_table(device)
     if not report.list("devices"):
         lines.append("No device was used through the cache.")
-    return lines + oom_lines(report) + leak_lines(report) + warning_lines(report)
+    return lines + oom_lines(report) + holder_lines(report) + leak_lines(report) + warning_lines(report)
 
 
 def main(arguments):

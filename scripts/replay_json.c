@@ -101,7 +101,11 @@ int replay_print(struct replay *replay)
     static struct report_row row;
     static const struct report_options options = {.kind = REPORT_REQUEST};
     struct snapshot snapshot = {.page = replay->page};
-    struct report_source source = {&snapshot, &options, replay->page, &row, 1};
+    struct report_source source = {.snapshot = &snapshot,
+                                   .options = &options,
+                                   .page = replay->page,
+                                   .rows = &row,
+                                   .row_count = 1};
     row.device = page_device(replay->page, 0);
     row.torn = stats_copy(&row.stats, replay->stats) != 0;
     json_t *root = document(replay, &source);

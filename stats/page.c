@@ -199,6 +199,10 @@ static void fill(struct page *page, const struct page *identity, struct page_sha
     page->device_count = shape.devices;
     page_fields_write(page);
     page_identity_write(page);
+    if (shape.sites) {
+        page->sites_offset = (uint32_t)(bytes - aligned(sizeof(struct sites), 4096));
+        page_sites(page)->every = shape.sites;
+    }
     if (shape.events) {
         page->events_offset = (uint32_t)aligned(fields_end(shape.devices), 64);
         events_start(page_events(page), shape.events, shape.shown, page->start_monotonic_ns);
@@ -211,7 +215,8 @@ static void fill(struct page *page, const struct page *identity, struct page_sha
 static size_t bytes_for(struct page_shape shape)
 {
     size_t bytes = aligned(fields_end(shape.devices), 64);
-    return aligned(bytes + events_bytes(shape.events), 4096);
+    bytes = aligned(bytes + events_bytes(shape.events), 4096);
+    return bytes + (shape.sites ? aligned(sizeof(struct sites), 4096) : 0);
 }
 
 struct page *page_create(const char *directory, struct page_shape shape, const char **problem)

@@ -19,6 +19,7 @@
  * which reports show so many. */
 struct page_shape {
     unsigned devices, events, shown;
+    unsigned sites; /* of how many requests one is looked at for its call site; 0: no sites */
 };
 
 /* Makes and maps the page of this process in `directory` (NULL: /dev/shm/cachalot-UID, made 0700

@@ -6,6 +6,7 @@
 
 #include "stats/events.h"
 #include "stats/page_parts.h"
+#include "stats/sites.h"
 
 #define PAGE_MAGIC "CACHALOT"
 #define PAGE_FORMAT 1
@@ -18,8 +19,8 @@ struct page {
     uint32_t format, header_bytes, page_bytes;
     uint32_t field_count, field_offset, device_offset, device_stride;
     _Atomic uint32_t device_count;
-    uint32_t events_offset; /* 0: there are none */
-    char tool[32];          /* "cachalot 0.1.0" */
+    uint32_t events_offset, sites_offset; /* 0: there are none */
+    char tool[32];                        /* "cachalot 0.1.0" */
 
     uint64_t pid, start_ticks; /* start_ticks: field 22 of /proc/PID/stat */
     uint64_t generation, pid_namespace, uid;
@@ -58,6 +59,11 @@ static inline struct page_device *page_device(const struct page *page, unsigned 
 static inline struct events *page_events(const struct page *page)
 {
     return page->events_offset ? (struct events *)((char *)page + page->events_offset) : NULL;
+}
+
+static inline struct sites *page_sites(const struct page *page)
+{
+    return page->sites_offset ? (struct sites *)((char *)page + page->sites_offset) : NULL;
 }
 
 #endif

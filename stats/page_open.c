@@ -66,7 +66,8 @@ static const char *check_page(const struct page *page, size_t bytes)
     if (page->page_bytes != bytes || page->device_count > PAGE_DEVICES ||
         !is_table(page->device_offset, page->device_count, page->device_stride, bytes) ||
         !is_table(page->field_offset, page->field_count, sizeof(struct page_field), bytes) ||
-        !has_events(page, bytes))
+        !has_events(page, bytes) ||
+        (page->sites_offset && !is_table(page->sites_offset, 1, sizeof(struct sites), bytes)))
         return "is a damaged page";
     return NULL;
 }

@@ -19,6 +19,7 @@ struct snapshot_block {
     uint32_t device;
     uint8_t state; /* enum snapshot_state */
     uint8_t pool;  /* enum stat_pool */
+    uint32_t site; /* its place (sites.h); 0: not known */
 };
 enum snapshot_state { SNAPSHOT_ALLOCATED, SNAPSHOT_PENDING, SNAPSHOT_REUSABLE };
 

@@ -9,19 +9,22 @@
 
 static const char *const state_names[] = {"allocated", "pending", "reusable"};
 
-static json_t *block(const struct snapshot_block *from)
+static json_t *block(const struct report_source *source, const struct snapshot_block *from)
 {
     json_t *object = json_object();
     report_put(object, "address", report_address(from->address));
     REPORT_NUMBER(object, from, size_bytes);
     REPORT_NUMBER(object, from, requested_bytes);
     report_put(object, "state", json_string(state_names[from->state % 3]));
+    if (source->site_count)
+        report_put(object, "site", report_site_or_null(source, from->site));
     return object;
 }
 
 /* The segment that begins with blocks[i]; returns the index after its last block. */
-static size_t segment(json_t *segments, const struct snapshot *snapshot, size_t i)
+static size_t segment(json_t *segments, const struct report_source *source, size_t i)
 {
+    const struct snapshot *snapshot = source->snapshot;
     const struct snapshot_block *first = &snapshot->blocks[i];
     json_t *object = json_object(), *blocks = json_array();
     uint64_t allocated = 0;
@@ -30,7 +33,7 @@ static size_t segment(json_t *segments, const struct snapshot *snapshot, size_t 
         if (next->segment_address != first->segment_address || next->device != first->device)
             break;
         allocated += next->state == SNAPSHOT_ALLOCATED ? next->size_bytes : 0;
-        report_append(blocks, block(next));
+        report_append(blocks, block(source, next));
     }
     report_put(object, "address", report_address(first->segment_address));
     report_put(object, "total_bytes", report_number(first->segment_bytes));
@@ -50,7 +53,7 @@ json_t *report_segments(const struct report_source *source, uint64_t device)
     json_t *segments = json_array();
     for (size_t i = 0; i < snapshot->block_count;) {
         if (snapshot->blocks[i].device == device)
-            i = segment(segments, snapshot, i);
+            i = segment(segments, source, i);
         else
             i++;
     }
@@ -63,9 +66,10 @@ struct leak {
     uint64_t total_bytes, allocated_bytes, count, device;
     const struct snapshot_block *const *examples;
     int is_rest, allocated_unknown;
+    uint32_t site; /* as in snapshot_block; 0 if none is known */
 };
 
-static json_t *leak_object(const struct leak *leak)
+static json_t *leak_object(const struct report_source *source, const struct leak *leak)
 {
     json_t *object = json_object(), *addresses = json_array();
     int sized = !leak->is_rest && leak->up_to_bytes == 0;
@@ -82,6 +86,8 @@ static json_t *leak_object(const struct leak *leak)
         report_append(addresses, report_address(leak->examples[i]->address));
     report_put(object, "addresses", addresses);
     report_put(object, "rest", json_boolean(leak->is_rest));
+    if (source->site_count)
+        report_put(object, "site", report_site_or_null(source, leak->site));
     return object;
 }
 
@@ -94,7 +100,7 @@ static int by_total(const void *left, const void *right)
 }
 
 /* Biggest first; what comes after the first hundred in one group. */
-static json_t *leak_array(struct leak *leaks, size_t count)
+static json_t *leak_array(const struct report_source *source, struct leak *leaks, size_t count)
 {
     json_t *array = json_array();
     struct leak rest = {.is_rest = 1};
@@ -102,7 +108,7 @@ static json_t *leak_array(struct leak *leaks, size_t count)
         qsort(leaks, count, sizeof *leaks, by_total);
     for (size_t i = 0; i < count; i++) {
         if (i < LEAK_GROUPS) {
-            report_append(array, leak_object(&leaks[i]));
+            report_append(array, leak_object(source, &leaks[i]));
             continue;
         }
         rest.count += leaks[i].count;
@@ -111,7 +117,7 @@ static json_t *leak_array(struct leak *leaks, size_t count)
         rest.allocated_unknown |= leaks[i].allocated_unknown;
     }
     if (rest.count > 0)
-        report_append(array, leak_object(&rest));
+        report_append(array, leak_object(source, &rest));
     return array;
 }
 
@@ -134,7 +140,7 @@ static json_t *leaks_of_histogram(const struct report_source *source)
                     .allocated_unknown = 1,
                 };
         }
-    json_t *array = leak_array(leaks, count);
+    json_t *array = leak_array(source, leaks, count);
     free(leaks);
     return array;
 }
@@ -147,6 +153,8 @@ static int by_size(const void *left, const void *right)
         return a->device < b->device ? -1 : 1;
     if (a->requested_bytes != b->requested_bytes)
         return a->requested_bytes < b->requested_bytes ? -1 : 1;
+    if (a->site != b->site)
+        return a->site < b->site ? -1 : 1;
     return (a->address > b->address) - (a->address < b->address);
 }
 
@@ -157,9 +165,10 @@ static size_t group(struct leak *leaks, const struct snapshot_block **live, size
     for (size_t i = 0; i < count; i++) {
         struct leak *leak = &leaks[groups];
         if (groups == 0 || leak[-1].device != live[i]->device ||
-            leak[-1].requested_bytes != live[i]->requested_bytes)
+            leak[-1].requested_bytes != live[i]->requested_bytes || leak[-1].site != live[i]->site)
             leaks[groups++] = (struct leak){.device = live[i]->device,
                                             .requested_bytes = live[i]->requested_bytes,
+                                            .site = live[i]->site,
                                             .examples = &live[i]};
         leak = &leaks[groups - 1];
         leak->count++;
@@ -169,8 +178,9 @@ static size_t group(struct leak *leaks, const struct snapshot_block **live, size
     return groups;
 }
 
-static json_t *leaks_of_blocks(const struct snapshot *snapshot)
+static json_t *leaks_of_blocks(const struct report_source *source)
 {
+    const struct snapshot *snapshot = source->snapshot;
     size_t count = 0;
     const struct snapshot_block **live = calloc(snapshot->block_count + 1, sizeof *live);
     struct leak *leaks = calloc(snapshot->block_count + 1, sizeof *leaks);
@@ -180,7 +190,7 @@ static json_t *leaks_of_blocks(const struct snapshot *snapshot)
             if (snapshot->blocks[i].state == SNAPSHOT_ALLOCATED)
                 live[count++] = &snapshot->blocks[i];
         qsort(live, count, sizeof(struct snapshot_block *), by_size);
-        array = leak_array(leaks, group(leaks, live, count));
+        array = leak_array(source, leaks, group(leaks, live, count));
     }
     free(live);
     free(leaks);
@@ -193,5 +203,5 @@ json_t *report_leaks(const struct report_source *source)
         return json_array();
     if (source->snapshot->blocks == NULL)
         return leaks_of_histogram(source);
-    return leaks_of_blocks(source->snapshot);
+    return leaks_of_blocks(source);
 }

@@ -36,10 +36,12 @@ static uint64_t whole(uint64_t value)
     return value < UINT64_C(1) << 53 ? value : (UINT64_C(1) << 53) - 1;
 }
 
-static int write_row(char *to, const struct event *event, uint64_t time_ns)
+static int write_row(char *to, const struct report_source *source, const struct event *event,
+                     uint64_t time_ns)
 {
     enum event_action action = event->who >> 60;
-    uint64_t site = event->who >> 32 & 0xffff, device = event->who >> 48 & 0xfff;
+    uint64_t site = report_site(source, event->who >> 32 & 0xffff);
+    uint64_t device = event->who >> 48 & 0xfff;
     char requested[32] = "null", index[16] = "null", more[48] = "";
     if (action == EVENT_alloc || action == EVENT_free || action == EVENT_free_completed ||
         action == EVENT_oom)
@@ -64,10 +66,10 @@ static struct event_clock clock_for(const struct events *events, int harvest)
 
 /* Rows of the events before `end`, of which there are no more than are shown, at `to`; returns
  * where they end, and in *count how many were still there. */
-static char *write_rows(char *to, const struct events *events, uint64_t end, int harvest,
-                        uint64_t *count)
+static char *write_rows(char *to, const struct report_source *source, uint64_t end, uint64_t *count)
 {
-    struct event_clock now = clock_for(events, harvest);
+    const struct events *events = page_events(source->page);
+    struct event_clock now = clock_for(events, source->options->kind == REPORT_HARVEST);
     uint64_t n = end > events->shown ? end - events->shown : 0, time_ns = 0;
     for (*count = 0; n < end; n++) {
         struct event event;
@@ -76,14 +78,14 @@ static char *write_rows(char *to, const struct events *events, uint64_t end, int
         uint64_t ns = events_ns(events, &now, event.ticks);
         time_ns = ns > time_ns ? ns : time_ns; /* processors may differ by a few ticks */
         to += sprintf(to, "%s\n      ", (*count)++ ? "," : "");
-        to += write_row(to, &event, time_ns);
+        to += write_row(to, source, &event, time_ns);
     }
     return to;
 }
 
-char *report_add_events(char *text, const struct page *page, int harvest)
+char *report_add_events(char *text, const struct report_source *source)
 {
-    const struct events *events = page_events(page);
+    const struct events *events = page_events(source->page);
     size_t length = text ? strlen(text) : 0;
     if (!events || !events->shown || length < 3)
         return text;
@@ -98,7 +100,7 @@ char *report_add_events(char *text, const struct page *page, int harvest)
      */
     char *to = longer + length - 2;
     to += sprintf(to, ",\n  \"events\": {\n    \"rows\": [");
-    to = write_rows(to, events, end, harvest, &rows);
+    to = write_rows(to, source, end, &rows);
     sprintf(to, "\n    ],\n    \"capacity\": %" PRIu64 ",\n    \"lost\": %" PRIu64 "\n  }\n}",
             (uint64_t)events->shown, end - rows);
     return longer;

@@ -55,6 +55,7 @@ static json_t *document(const struct report_source *source)
     report_put(root, "leaks", report_leaks(source));
     report_put(root, "oom_events", report_oom_events(source));
     report_put(root, "warnings", report_warnings(source));
+    report_put_sites(root, source);
     return root;
 }
 
@@ -73,17 +74,19 @@ static void copy_rows(struct report_source *source)
 char *report_text(const struct snapshot *snapshot, const struct report_options *options)
 {
     unsigned failures = report_failures();
-    struct report_source source = {snapshot, options, snapshot->page, NULL, 0};
+    struct report_source source = {
+        .snapshot = snapshot, .options = options, .page = snapshot->page};
     source.rows = calloc((size_t)source.page->device_count + 1, sizeof *source.rows);
     if (source.rows == NULL)
         return NULL;
     copy_rows(&source);
+    report_number_sites(&source);
     json_t *root = document(&source);
     char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(root);
     free(source.rows);
     if (report_failures() == failures)
-        return report_add_events(text, source.page, options->kind == REPORT_HARVEST);
+        return report_add_events(text, &source);
     free(text);
     return NULL;
 }

@@ -123,7 +123,8 @@ static json_t *explanation(const struct page_oom *oom)
     return report_string(text);
 }
 
-static json_t *oom_event(const struct page *page, const struct page_oom *oom, uint64_t number)
+static json_t *oom_event(const struct report_source *source, const struct page_oom *oom,
+                         uint64_t number)
 {
     json_t *event = json_object();
     report_put(event, "number", report_number(number));
@@ -142,9 +143,9 @@ static json_t *oom_event(const struct page *page, const struct page_oom *oom, ui
     report_put(event, "largest_hole_bytes", report_number(oom->largest_allocatable_bytes));
     report_put(event, "pending_bytes",
                report_number(less(oom->active_bytes, oom->allocated_bytes)));
-    report_put(event, "would_serve", would_serve(page, oom));
+    report_put(event, "would_serve", would_serve(source->page, oom));
     report_put(event, "explanation", explanation(oom));
-    report_put(event, "site", oom->site ? report_number(oom->site - 1) : json_null());
+    report_put(event, "site", report_site_or_null(source, oom->site));
     return event;
 }
 
@@ -154,6 +155,6 @@ json_t *report_oom_events(const struct report_source *source)
     json_t *events = json_array();
     uint64_t count = page->oom_count;
     for (uint64_t n = count > PAGE_OOMS ? count - PAGE_OOMS : 0; n < count; n++)
-        report_append(events, oom_event(page, &page->oom[n % PAGE_OOMS], n));
+        report_append(events, oom_event(source, &page->oom[n % PAGE_OOMS], n));
     return events;
 }

@@ -21,6 +21,7 @@ struct report_source {
     const struct page *page;
     struct report_row *rows;
     unsigned row_count;
+    uint32_t site_index[SITES], site_count; /* by place: its number in the report, + 1 */
 };
 
 /* Is what still lives now a leak? Only once the process has ended. */
@@ -45,8 +46,14 @@ json_t *report_leaks(const struct report_source *source);
 json_t *report_oom_events(const struct report_source *source);
 json_t *report_warnings(const struct report_source *source);
 
+/* Sites: numbered first, then put into the document; what a place of the table is there. */
+void report_number_sites(struct report_source *source);
+void report_put_sites(json_t *root, const struct report_source *source);
+uint32_t report_site(const struct report_source *source, uint64_t place);
+json_t *report_site_or_null(const struct report_source *source, uint64_t place);
+
 /* Adds the key `events`, if the page has any, to a document's text, which it may move; NULL when
- * there was no memory for it. harvest: their process is dead. */
-char *report_add_events(char *text, const struct page *page, int harvest);
+ * there was no memory for it. */
+char *report_add_events(char *text, const struct report_source *source);
 
 #endif

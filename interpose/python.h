@@ -1,0 +1,28 @@
+/* The lines of Python that a thread is in, for call sites. */
+#ifndef CACHALOT_INTERPOSE_PYTHON_H
+#define CACHALOT_INTERPOSE_PYTHON_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define PYTHON_FRAMES 6
+
+/* Innermost first; good as long as the thread does not return to Python. */
+struct python_frames {
+    int count;
+    struct {
+        void *code;
+        int line;
+    } frame[PYTHON_FRAMES];
+};
+
+/* Finds CPython's own functions in the process, once. */
+void python_start(void);
+
+/* None, unless this thread holds the interpreter's lock. */
+void python_frames(struct python_frames *frames);
+
+/* Lines `file:line function`. */
+void python_text(const struct python_frames *frames, char *text, size_t size);
+
+#endif
