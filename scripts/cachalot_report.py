@@ -97,6 +97,19 @@ def bytes_text(value):
     return f"{value:.0f} TiB"
 
 
+def size_text(value):
+    """Bytes for a sentence, to three digits: 10.4 GiB."""
+    if value is None:
+        return "-"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            break
+        value /= 1024
+    else:
+        unit = "TiB"
+    return f"{value:.0f} {unit}" if value == int(value) or abs(value) >= 100 else f"{value:.3g} {unit}"
+
+
 def count_text(value):
     """A count in at most seven characters and a blank for the unit."""
     if value is None:

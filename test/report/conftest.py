@@ -41,6 +41,26 @@ def load(path):
     return report
 
 
+def command_help_fits(text):
+    """A screen of 80 columns and 24 lines, with an example and the exit codes."""
+    lines = text.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    assert "cachalot" in text and "example" in text and "Exit code" in text
+
+
+def in_process(main, *arguments):
+    """(exit code, what it printed or said) of a command of ours, without a process of its own."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        try:
+            code, said = main([str(argument) for argument in arguments]), ""
+        except Failure as failure:
+            code, said = failure.code, str(failure)
+            assert said.isprintable()
+    assert "\x1b" not in out.getvalue()
+    return code, said or out.getvalue()
+
+
 class Place:
     """A working directory, a page directory on tmpfs, and an environment that points to both."""
 

@@ -1,0 +1,128 @@
+"""cachalot diff: two runs side by side."""
+
+import copy
+import json
+
+import cachalot_diff
+import pytest
+from conftest import command_help_fits, in_process
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from history_of import report_with_history
+
+
+def run(*arguments):
+    return in_process(cachalot_diff.main, *arguments)
+
+
+@pytest.fixture
+def pair(tmp_path, model):
+    """(old, new, write): change them, then write."""
+    old, new = copy.deepcopy(model), copy.deepcopy(model)
+
+    def write():
+        for name, report in (("old", old), ("new", new)):
+            (tmp_path / f"{name}.json").write_text(json.dumps(report))
+        return tmp_path / "old.json", tmp_path / "new.json"
+
+    return old, new, write
+
+
+def test_help_and_usage(pair):
+    command_help_fits(cachalot_diff.HELP)
+    old, new = pair[2]()
+    assert run("--help") == (0, cachalot_diff.HELP)
+    for wrong in ((), (old,), (old, new, old), (old, new, "--else")):
+        assert run(*wrong)[0] == 2, wrong
+    assert run(old, "none.json")[0] == 3
+
+
+def test_the_same_twice(pair):
+    paths = pair[2]()
+    code, out = run(*paths)
+    assert code == 0 and "Peak reserved memory is the same." in out and "Options" not in out
+    assert "Peak reserved  " not in out and "Peak reserved  " in run(*paths, "--all")[1]
+
+
+def test_what_has_changed_is_aligned_and_in_human_units(pair):
+    old, new, write = pair
+    old["totals"].update(peak_reserved_bytes=10 << 30, peak_allocated_bytes=7 << 30, hit_ratio=0.9, requests=1000,
+                         fence_wait_ns=1500000)
+    new["totals"].update(peak_reserved_bytes=8 << 30, peak_allocated_bytes=7 << 30, hit_ratio=0.95, requests=123456,
+                         fence_wait_ns=0)
+    new["devices"][0]["at_peak_reserved"]["external_ratio"] = 0.25
+    old["devices"][0]["at_peak_reserved"]["external_ratio"] = 0.5
+    lines = run(*write())[1].splitlines()
+    table = {line[:26].strip(): line[26:].split("  ") for line in lines if line[:1].isupper() and len(line) > 60}
+    table = {key: [v.strip() for v in values if v.strip()] for key, values in table.items()}
+    assert table["Peak reserved"] == ["10 GiB", "8 GiB", "-2 GiB", "-20.0 %"]
+    assert table["From the cache"] == ["90.0 %", "95.0 %", "+5.0 points"]
+    assert table["Requests"] == ["1 000", "123 456", "+122 456", "x123"]
+    assert table["Time waited"] == ["1.5 ms", "0.0 ms", "-1.5 ms", "-100.0 %"]
+    assert table["External fragmentation"] == ["50.0 %", "25.0 %", "-25.0 points"]
+    assert "Peak allocated" not in table
+    assert lines[-1] == "The new run reserved 2 GiB (20.0 %) less at its peak."
+    ends = {line.index("GiB") + 3 for line in lines if line.startswith("Peak reserved")}
+    assert ends == {40} and max(map(len, lines)) <= 80
+
+
+def test_options_and_leaks(pair):
+    old, new, write = pair
+    new["config"]["max_split_size_mb"]["value"] = "128"
+    old["config"]["gone\x1b[31m"] = {"value": "1", "source": "environment"}
+    new["leaks"][0]["count"] += 2
+    new["leaks"][0]["total_requested_bytes"] += 2 << 20
+    out = run(*write())[1]
+    assert "max_split_size_mb: unlimited -> 128" in out and "gone?[31m: 1 -> not there" in out
+    assert "-> 3 blocks (+2 MiB)" in out
+
+
+def test_notes_on_what_is_hard_to_compare(pair):
+    old, new, write = pair
+    old["process"]["exe"], new["coverage"]["status"], new["exit"]["reason"] = "/bin/other", "partial", "running"
+    out = run(*write())[1]
+    assert "different programs" in out and "coverage of the new run is partial" in out and "new run had not ended" in out
+
+
+def test_json(pair, model):
+    old, new, write = pair
+    new["totals"]["peak_reserved_bytes"] = 2 * old["totals"]["peak_reserved_bytes"]
+    new["totals"]["leaked_bytes"] = None
+    document = json.loads(run(*write(), "--json")[1])
+    figures = {f["name"]: f for f in document["figures"]}
+    peak = figures["totals.peak_reserved_bytes"]
+    assert peak["change"] == model["totals"]["peak_reserved_bytes"] and peak["change_ratio"] == 1.0
+    assert figures["totals.leaked_bytes"]["change"] is None and document["schema_version"] == "1.0.0"
+    assert document["config"] == [] and document["leaks"] == []
+
+
+def test_several_devices(tmp_path, model):
+    for name, devices in (("old", 1), ("new", 2)):
+        (tmp_path / name).write_text(json.dumps(report_with_history(model, 300, devices=devices)))
+    out = run(tmp_path / "old", tmp_path / "new", "--all")[1]
+    assert "Peak reserved, GPU 1" in out
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema_version": "2.0.0"}', "\x1b[31m", "[" * 100000], ids=range(6))
+def test_what_is_no_report(tmp_path, pair, content):
+    bad = tmp_path / "bad.json"
+    bad.write_text(content)
+    for order in ((pair[2]()[0], bad), (bad, pair[2]()[0])):
+        code, said = run(*order)
+        assert code == 3 and str(bad) in said
+
+
+ANY = st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.sampled_from([10**400, -10**30, "\x1b[31m"]),
+                   lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(key=st.sampled_from(["totals", "devices", "leaks", "config", "process", "coverage", "exit", "time"]),
+       inner=st.sampled_from([None, 0, "count", "device", "value", "index", "peak_reserved_bytes", "requested_bytes"]),
+       value=ANY, flag=st.sampled_from(["--all", "--json"]))
+def test_hostile_values(pair, key, inner, value, flag):
+    old, new, write = pair
+    new[key] = value if inner is None else {inner: value} if inner == "index" else [{inner: value, "index": value}]
+    code, out = run(*write(), flag)
+    assert code == 0 and (flag == "--all" or json.loads(out))
+    new[key] = copy.deepcopy(old[key])
