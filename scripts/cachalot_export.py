@@ -1,0 +1,203 @@
+"""cachalot export: a report or a recorded trace in the forms that other tools read, and as a page."""
+
+import os
+import sys
+import tempfile
+from datetime import datetime, timedelta, timezone
+
+import cachalot_html
+import cachalot_perfetto
+import cachalot_viz
+from cachalot_history import read_source
+from cachalot_pages import split
+from cachalot_tools import Failure, printable
+
+HELP = """\
+usage: cachalot export REPORT|TRACE OPTION…
+
+Writes a report, or a trace that `cachalot run --trace` recorded, as:
+  --html FILE        one page that needs no network: memory over time, map of
+                     segments and blocks, sizes, fragmentation in words
+  --memory-viz FILE  a snapshot as PyTorch makes it, for its viewers:
+                     pytorch.org/memory_viz, torch/cuda/_memory_viz.py
+  --perfetto FILE    a trace for ui.perfetto.dev
+  --csv FILE         RMM's log (Thread,Time,Action,Pointer,Size,Stream), which
+                     `cachalot replay` reads; --device N where there are several
+FILE may be - (standard output). Several options may be given at once.
+
+A report has what happened over time if the program ran with CACHALOT_EVENTS=N
+(the last N events); the map then, too, or by `cachalot dump --segments`.
+
+Exit code: 0 done, 2 usage, 3 no or broken report, or one without events.
+examples: cachalot export cachalot.python3.4711.json --html memory.html
+          cachalot export run.trace --csv run.csv --perfetto run.perfetto
+"""
+
+EXPORTS = ("--html", "--memory-viz", "--perfetto", "--csv")
+
+
+def start_of(source):
+    """When the program began; times are counted from there."""
+    text = source.report.get("time", "start") if source.report else None
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
+    except (TypeError, ValueError):
+        return datetime.fromtimestamp(0, timezone.utc)
+
+
+class Csv:
+    """RMM's log of one device."""
+
+    def __init__(self, begin, file):
+        self.begin, self.file, self.second, self.clock = begin, file, None, ""
+
+    def time(self, ns):
+        second, rest = divmod(ns, 1000000000)
+        if second != self.second:
+            self.second = second
+            try:
+                self.clock = (self.begin + timedelta(seconds=second)).strftime("%H:%M:%S")
+            except OverflowError:
+                self.clock = "23:59:59"
+        return f"{self.clock}:{rest // 1000:06}"
+
+    def line(self, thread, time, action, address, size):
+        self.file.write(f"{thread},{self.time(time)},{action},{address:#x},{size},0x0\n".encode())
+
+    def write(self, history):
+        self.file.write(b"Thread,Time,Action,Pointer,Size,Stream\n")
+        first = history.events[0].time
+        for block in history.before:
+            self.line(0, first, "allocate", block.address, block.requested)
+        held = {block.address for block in history.before}
+        for event in history.events:
+            if event.action == "alloc":
+                held.add(event.address)
+                self.line(event.thread, event.time, "allocate", event.address, event.requested)
+            elif event.action == "free_requested" and event.address in held:
+                held.discard(event.address)
+                self.line(event.thread, event.time, "free", event.address, event.requested)
+            elif event.action == "oom":
+                self.line(event.thread, event.time, "allocate failure", 0, event.requested)
+
+
+def write_csv(source, file, device):
+    """One device only: in RMM's log nothing tells devices apart."""
+    used = [h for h in source.histories if h.events]
+    chosen = [h for h in used if device in (None, h.device)]
+    if len(chosen) > 1:
+        raise Failure(2, f"{source.path} has events of devices {', '.join(str(h.device) for h in used)}; "
+                         "choose one with --device")
+    if not chosen:
+        raise Failure(2, f"{source.path} has no events of device {device}")
+    Csv(start_of(source), file).write(chosen[0])
+
+
+def need_events(source, option):
+    if not any(h.events for h in source.histories):
+        raise Failure(3, f"{source.path} has no events, which {option} needs: run the program with "
+                         "CACHALOT_EVENTS=100000")
+
+
+def need_events_or_segments(source, option):
+    if not any(h.segments for h in source.histories):
+        need_events(source, option)
+
+
+def write_export(option, source, file, device=None):
+    if option == "--html":
+        cachalot_html.write(source, file)
+    elif option == "--memory-viz":
+        need_events_or_segments(source, option)
+        cachalot_viz.write(source, file, int(start_of(source).timestamp() * 1000000))
+    elif option == "--perfetto":
+        need_events(source, option)
+        cachalot_perfetto.write(source, file)
+    else:
+        need_events(source, option)
+        write_csv(source, file, device)
+
+
+def save(path, write):
+    """Has `write` fill a file that then takes the name in one step; - is standard output."""
+    try:
+        with tempfile.NamedTemporaryFile(prefix=".cachalot-", dir=os.path.dirname(path) or ".",
+                                         delete=False) as file:
+            try:
+                write(file)
+                mask = os.umask(0)
+                os.umask(mask)
+                os.fchmod(file.fileno(), 0o666 & ~mask)
+                file.flush()
+                os.replace(file.name, path)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+    except OSError as error:
+        raise Failure(2, f"{path}: {error.strerror}") from error
+
+
+def export(source, option, path, device=None):
+    """Writes `source` to `path`, in the form that the option asks for."""
+    def write(file):
+        write_export(option, source, file, device)
+
+    if path == "-":
+        with os.fdopen(os.dup(1), "wb") as file:
+            write(file)
+    elif os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as file:  # a pipe, or /dev/null
+            write(file)
+    else:
+        save(path, write)
+
+
+def check_page(path):
+    """Refuses before a program is started what could not be written after it."""
+    cachalot_html.find_chart()
+    if os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or "."):
+        raise Failure(125, f"--html: {path or 'nothing'} is not a file that can be made")
+
+
+def pages_of_run(reports, path, pid):
+    """A page for each report: `path` for the program that was started, with .PID for others. Returns problems."""
+    problems, stem, end = [], *os.path.splitext(path)
+    order = sorted(reports, key=lambda report: (report.number("process", "pid") != pid, report.path))
+    for i, report in enumerate(order):
+        name = f"{stem}.{report.text('process', 'pid')}{end}" if i else path
+        try:
+            export(read_source(report.path), "--html", name)
+            print(f"cachalot: {printable(name)} shows {printable(report.path)}", file=sys.stderr)
+        except Failure as failure:
+            problems.append(f"no page: {failure}")
+    return problems
+
+
+def parse_device(text):
+    if text is not None and not (text.isascii() and text.isdecimal() and len(text) < 6):
+        raise Failure(2, f"`{text}` is not the number of a device")
+    return None if text is None else int(text)
+
+
+def main(arguments):
+    """cachalot export."""
+    if "--help" in arguments:
+        print(HELP, end="")
+        return 0
+    words, options = split("export", arguments, (), (*EXPORTS, "--device"))
+    device = parse_device(options.pop("--device", None))
+    if len(words) != 1 or not options:
+        raise Failure(2, "give one report and what to make of it; see `cachalot export --help`")
+    if list(options.values()).count("-") > 1:
+        raise Failure(2, "only one of them can go to standard output")
+    if "--html" in options:
+        cachalot_html.find_chart()
+    source = read_source(words[0])
+    for option, path in options.items():
+        if not path:
+            raise Failure(2, f"{option} needs a file name")
+        try:
+            export(source, option, path, device)
+        except OSError as error:
+            raise Failure(2, f"{printable(path)}: {error.strerror}") from error
+    return 0

@@ -1,0 +1,207 @@
+"""A history and its report as one page that needs nothing else: no network, no server."""
+
+import json
+import os
+import re
+
+from cachalot_report import count_text, get, number, size_text
+from cachalot_tools import HERE, Failure, installed, printable
+from cachalot_words import fragmentation_words, oom_words
+
+CHART = "Chart.js 3 or 4 (Debian and Ubuntu: apt-get install libjs-chart.js)"
+CHART_PLACES = ("/usr/share/javascript/chart.js/chart.min.js", "/usr/share/nodejs/chart.js/dist/chart.min.js",
+                "/usr/share/javascript/chart.js/chart.umd.js")
+CHART_MOST = 4 << 20
+EVENTS_MOST = 1000000
+LARGEST = 20
+# As in export_page_history.js.
+ACTIONS = ("alloc", "free", "free_requested", "free_completed", "segment_alloc", "segment_free", "fence_wait", "oom")
+CODES = {name: code for code, name in enumerate(ACTIONS)}
+
+
+def find_chart():
+    """The chart library's text: CACHALOT_CHART_JS, beside the command, or the distribution's."""
+    named = os.environ.get("CACHALOT_CHART_JS")
+    places = [named] if named else [os.path.join(HERE, "chart.min.js"), *installed("share/javascript/chart.js/chart.min.js"),
+                                    *CHART_PLACES]
+    path = next((p for p in places if os.path.isfile(p)), None)
+    if path is None:
+        missing = f"CACHALOT_CHART_JS={named} is no file" if named else "--html needs the chart library"
+        raise Failure(125, f"{missing}: install {CHART}, or name its file with CACHALOT_CHART_JS")
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(CHART_MOST)
+    except (OSError, ValueError) as error:
+        raise Failure(125, f"{path} cannot be read: {error}") from error
+    version = re.search(r"Chart\.js v?([0-9]+)\.", text[:1000])
+    if not version or version[1] not in ("3", "4") or "</script" in text.lower():
+        raise Failure(125, f"{path} is not {CHART}")
+    return text
+
+
+def merged(events):
+    """Frees that were complete at once, as one event: what most of them are."""
+    out = []
+    for event in events:
+        last = out[-1] if out else None
+        if event.action == "free_completed" and last and last.action == "free_requested" and \
+                (last.address, last.time) == (event.address, event.time):
+            out[-1] = last._replace(action="free")
+        else:
+            out.append(event)
+    return out
+
+
+def columns(history):
+    """The events by column, with differences where they are shorter."""
+    events = merged(history.events)
+    begin = events[0].time if events else 0
+    base = min((e.address for e in events if e.address), default=0)
+    times = [e.time for e in events]
+    return {"begin": begin, "base": base, "time": [b - a for a, b in zip([begin, *times], times)],
+            "action": [CODES[e.action] for e in events],
+            "address": [e.address - base if e.address else 0 for e in events],
+            "size": [e.size for e in events], "waste": [max(0, e.size - e.requested) for e in events],
+            "site": [e.site for e in events]}
+
+
+def segments_of(history):
+    if history.segments is None:
+        return None
+    return [{"address": s.address, "size": s.size, "pool": s.pool,
+             "blocks": [[b.address, b.size, b.requested, b.state, b.site] for b in s.blocks]}
+            for s in history.segments]
+
+
+def percent(part, whole):
+    return "-" if not whole or part is None else f"{100 * part / whole:.1f} %"
+
+
+def tiles(device, report):
+    """(name, value, what it means, is it bad) of the figures that matter most."""
+    def stat(key, part):
+        return number(device, "statistics", key, "all", part)
+
+    requests, hits = stat("allocation", "allocated"), number(device, "counters", "num_hits")
+    ooms = number(device, "counters", "num_ooms")
+    leaked = report.number("totals", "leaked_bytes")
+    allocated, reserved = stat("allocated_bytes", "peak"), stat("reserved_bytes", "peak")
+    return [("Peak allocated", size_text(allocated), "held by the program", False),
+            ("Peak reserved", size_text(reserved), "taken from the driver", False),
+            ("Used of reserved", percent(allocated, reserved), "at the peaks", False),
+            ("From the cache", percent(hits, requests), f"of {count_text(requests).strip()} requests", False),
+            ("Out of memory", count_text(ooms).strip(), "times", bool(ooms)),
+            ("Never freed", size_text(leaked), "at the end, all devices", bool(leaked))]
+
+
+def site_text(site, sites):
+    return " < ".join(sites[site]) if type(site) is int and 0 <= site < len(sites) else "-"
+
+
+def largest_blocks(history, sites):
+    """Of the segments: the largest blocks that the program holds."""
+    blocks = [b for s in history.segments for b in s.blocks if b.state == "active"]
+    blocks.sort(key=lambda b: (-b.size, b.address))
+    rows = [[size_text(b.size), f"{b.requested}", f"{b.address:#x}", site_text(b.site, sites)]
+            for b in blocks[:LARGEST]]
+    return {"title": f"Largest blocks in use at the end, of {len(blocks)}", "rows": rows,
+            "head": ["Block", "Bytes asked for", "Address", "Taken at"],
+            "kinds": ["number", "number", "place", "place"]}
+
+
+def leaked_sizes(report, index, sites):
+    """Without segments: what was never freed, by size."""
+    rows = []
+    for leak in report.list("leaks"):
+        if number(leak, "device") in (index, None):
+            each, most = number(leak, "requested_bytes"), number(leak, "up_to_bytes")
+            size = size_text(each) if each is not None else f"up to {size_text(most)}" if most else "other sizes"
+            rows.append([size_text(number(leak, "total_requested_bytes")), count_text(number(leak, "count")).strip(),
+                         size, site_text(get(leak, "site"), sites)])
+    return {"title": "Largest memory in use at the end, by size", "rows": rows[:LARGEST],
+            "head": ["Together", "Blocks", "Each", "Taken at"], "kinds": ["number", "number", "number", "place"]}
+
+
+def histogram(device):
+    rows = get(device, "size_histogram")
+    bins = [[int(number(r, k) or 0) for k in ("up_to_bytes", "requests", "live", "live_bytes")]
+            for r in rows[:256] if isinstance(r, dict)] if isinstance(rows, list) else []
+    used = [i for i, b in enumerate(bins) if b[1] or b[2]]
+    return bins[used[0]:used[-1] + 1] if used else []
+
+
+def timeline_hint(count, history, source):
+    if not count:
+        return "This report has no events. Run the program with `CACHALOT_EVENTS=100000` (or by `cachalot run --html`) " \
+               "to have the last 100 000 of them here."
+    text = f"{count} events. Drag to zoom in" + \
+        (". " if history.segments is None else "; click to see that moment in the map below. ")
+    if source.lost:
+        text += f"{source.lost} older events were dropped: only the last ones are kept. A larger `CACHALOT_EVENTS` keeps more."
+    return text
+
+
+def map_hint(history, source):
+    if source.report is None:
+        return ""
+    if history.segments is None:
+        return "This report has no segments. Run the program with `CACHALOT_EVENTS=100000`, or ask it while it runs: " \
+               "`cachalot dump --segments PID`."
+    return "Each bar is a segment, memory that came from the driver in one piece. The blocks in it belong to the program, " \
+           "or can be used again. Point at one to see what it is."
+
+
+def device_object(history, device, source):
+    if len(history.events) > EVENTS_MOST:
+        raise Failure(3, f"{source.path} has {len(history.events)} events; a page shows at most {EVENTS_MOST}")
+    report, events = source.report, columns(history)
+    largest = largest_blocks(history, source.sites) if history.segments else \
+        leaked_sizes(report, history.device, source.sites) if report else {"title": "", "rows": [], "head": [], "kinds": []}
+    return {"index": history.device, "name": history.name,
+            "tiles": tiles(device, report) if report else [], "words": fragmentation_words(device) if report else
+            ["This is a recorded trace: what the program asked for and gave back. `cachalot replay` says what memory it needs."],
+            "ooms": oom_words(report, history.device) if report else [],
+            "events": events, "levels": history.levels, "segments": segments_of(history),
+            "histogram": histogram(device), "largest": largest,
+            "timelineHint": timeline_hint(len(events["time"]), history, source), "mapHint": map_hint(history, source)}
+
+
+def facts(report):
+    code, signal = report.number("exit", "code"), report.number("exit", "signal")
+    end = report.text("exit", "reason") + (f" by signal {int(signal)}" if signal else f" with code {int(code)}" if code else "")
+    rank = report.get("process", "rank")
+    return ", ".join([f"pid {report.text('process', 'pid')} on {report.text('process', 'hostname')}",
+                      *([f"rank {printable(rank)}"] if rank is not None else []),
+                      f"started {report.text('time', 'start')}", f"end: {end}",
+                      f"coverage: {report.text('coverage', 'status')}"])
+
+
+def page_object(source):
+    """All that the page shows."""
+    report = source.report
+    devices = report.list("devices") if report else [{}]
+    argv = report.get("process", "argv") if report else None
+    program = " ".join(map(printable, argv[:50])) if isinstance(argv, list) else \
+        report.text("process", "exe") if report else os.path.basename(printable(source.path))
+    return {"title": f"GPU memory of {program[:300]}", "facts": facts(report) if report else "a recorded trace",
+            "hasTime": source.has_time, "sites": source.sites,
+            "devices": [device_object(h, d, source) for h, d in zip(source.histories, devices)],
+            "warnings": [printable(get(w, "text"))[:1000] for w in report.list("warnings")[:1000]] if report else [],
+            "footer": f"Made by cachalot from {os.path.basename(printable(source.path))}."}
+
+
+def write(source, file):
+    """Writes the page. What comes from the report is data, in which nothing ends a script."""
+    data = json.dumps(page_object(source), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    parts = {"data": data, "chart": find_chart()}
+
+    def part(match):
+        name = match[1]
+        if name in parts:
+            return parts[name]
+        with open(os.path.join(HERE, name), encoding="utf-8") as asset:
+            return asset.read()
+
+    with open(os.path.join(HERE, "export_page.html"), encoding="utf-8") as template:
+        text = re.sub(r"\{\{([a-z_.]+)\}\}", part, template.read())
+    file.write(text.encode("utf-8"))

@@ -1,0 +1,84 @@
+"""A history as PyTorch's memory snapshot, for pytorch.org/memory_viz and torch/cuda/_memory_viz.py."""
+
+import pickle
+import re
+
+from cachalot_report import get, number
+
+STATES = {"active": "active_allocated", "pending": "active_awaiting_free", "inactive": "inactive"}
+PYTHON_FRAME = re.compile(r"(.+):([0-9]{1,9}) (.+)")  # train.py:31 step
+NATIVE_FRAME = re.compile(r"(.+?)!(.+)")  # libfoo.so!bar+0x12
+
+
+def frame(text):
+    match = PYTHON_FRAME.fullmatch(text)
+    if match:
+        return {"filename": match[1], "line": int(match[2]), "name": match[3]}
+    match = NATIVE_FRAME.fullmatch(text)
+    return {"filename": match[1] if match else "??", "line": 0, "name": match[2] if match else text}
+
+
+def block_object(block, frames):
+    # PyTorch's own has the size of what was there before in an inactive block.
+    return {"address": block.address, "size": block.size, "requested_size": block.requested,
+            "state": STATES[block.state], "frames": frames[block.site]}
+
+
+def segment_object(segment, device, frames):
+    blocks = segment.blocks
+    return {"device": device, "address": segment.address, "total_size": segment.size, "stream": 0,
+            "segment_type": segment.pool, "segment_pool_id": (0, 0), "is_expandable": False,
+            "allocated_size": sum(b.size for b in blocks if b.state == "active"),
+            "active_size": sum(b.size for b in blocks if b.state != "inactive"),
+            "requested_size": sum(b.requested for b in blocks if b.state != "inactive"),
+            "frames": [], "blocks": [block_object(b, frames) for b in blocks]}
+
+
+def device_free(source):
+    """{(device, bytes asked): what the device still had} of the out-of-memory events."""
+    if source.report is None:
+        return {}
+    return {(number(e, "device"), number(e, "requested_bytes")): int(number(e, "device_free_bytes") or 0)
+            for e in source.report.list("oom_events")}
+
+
+def trace_entries(history, frames, begin_us, free):
+    """PyTorch notes in an event what was asked for, not the block it got."""
+    entries = []
+    for event in history.events:
+        if event.action == "fence_wait":
+            continue
+        size = event.size if event.action.startswith("segment_") else event.requested
+        entry = {"action": event.action, "addr": event.address, "size": size, "stream": 0,
+                 "time_us": begin_us + event.time // 1000, "frames": frames[event.site]}
+        if event.action == "oom":
+            del entry["addr"]
+            entry["device_free"] = free.get((history.device, event.requested), 0)
+        entries.append(entry)
+    return entries
+
+
+def settings(source):
+    """The options in use, by PyTorch's names."""
+    report_config = source.report.get("config") if source.report else None
+    values = {k: str(get(v, "value")) for k, v in (report_config or {}).items()} \
+        if isinstance(report_config, dict) else {}
+    return {"PYTORCH_CUDA_ALLOC_CONF": ",".join(f"{k}:{v}" for k, v in sorted(values.items()))}
+
+
+def snapshot(source, begin_us):
+    """What torch.cuda.memory._snapshot() would return."""
+    frames = {i: [frame(text) for text in site] for i, site in enumerate(source.sites)}
+    frames[None] = []
+    traces = [[] for _ in range(max([h.device for h in source.histories], default=-1) + 1)]
+    segments, free = [], device_free(source)
+    for history in source.histories:
+        traces[history.device] = trace_entries(history, frames, begin_us, free)
+        segments += [segment_object(s, history.device, frames) for s in history.segments or ()]
+    return {"segments": segments, "device_traces": traces, "allocator_settings": settings(source),
+            "external_annotations": []}
+
+
+def write(source, file, begin_us):
+    """Protocol 4: the newest that the viewer in the browser reads; no classes, so that anything may read it."""
+    pickle.dump(snapshot(source, begin_us), file, protocol=4)

@@ -1,0 +1,95 @@
+"""What a report's figures mean, in sentences for somebody who sees them for the first time."""
+
+from cachalot_report import count_text, get, number, ratio_text, size_text
+from cachalot_tools import printable
+
+
+def whole_of(device, key):
+    return number(device, "at_peak_reserved", key) or 0
+
+
+def usage_words(used, reserved):
+    share = used / reserved
+    idle = reserved - used
+    text = f"When most memory was reserved ({size_text(reserved)}), the program held {size_text(used)} of it, " \
+           f"{ratio_text(share)}. The other {size_text(idle)} lay idle: the cache kept it for later requests."
+    if share >= 0.9:
+        return [text + " That is little."]
+    return [text]
+
+
+def hole_words(device):
+    """Idle memory that no larger request can use."""
+    reusable, largest = whole_of(device, "reusable_bytes"), whole_of(device, "largest_allocatable_bytes")
+    if not reusable or largest >= reusable:
+        return []
+    return [f"The idle memory was in pieces: {size_text(reusable)} together, the largest {size_text(largest)}. A request "
+            f"for more than {size_text(largest)} had to get new memory from the driver although enough was free in sum. "
+            "This is called fragmentation."]
+
+
+def split_words(device):
+    split = whole_of(device, "inactive_split_bytes")
+    return [f"{size_text(split)} of the idle memory lay between blocks in use, so it could not be given back to the "
+            "driver, for other programs or larger pieces."] if split else []
+
+
+def pending_words(device):
+    pending = whole_of(device, "active_bytes") - whole_of(device, "allocated_bytes")
+    return [f"{size_text(pending)} had been freed by the program, but work on the GPU that might use it was not done."] \
+        if pending > 0 else []
+
+
+def rounding_words(device):
+    active, requested = whole_of(device, "active_bytes"), whole_of(device, "requested_bytes")
+    if not active or (active - requested) / active < 0.01:
+        return []
+    return [f"Rounding up sizes cost {size_text(active - requested)}, {ratio_text(1 - requested / active)} of the memory in "
+            "use: the program asks for many sizes that are no multiples of 512 bytes, or for just over a step."]
+
+
+def fragmentation_words(device):
+    """Sentences on where the device's memory went."""
+    reserved, used = whole_of(device, "reserved_bytes"), whole_of(device, "allocated_bytes")
+    if not reserved:
+        return ["No memory was taken from the driver through the cache on this device."]
+    words = usage_words(used, reserved) + pending_words(device) + hole_words(device) + split_words(device) \
+        + rounding_words(device)
+    if used / reserved < 0.9:
+        words.append("To waste less: `cachalot run --trace FILE` records the program's requests, and `cachalot tune FILE` "
+                     "finds the settings that serve them with the least memory.")
+    return words
+
+
+def oom_lines(event):
+    """What an out-of-memory event says of itself, or what can be said of its figures."""
+    asked = number(event, "requested_bytes")
+    lines = [printable(get(event, "explanation"))] if isinstance(get(event, "explanation"), str) else []
+    reusable, largest = number(event, "reusable_bytes"), number(event, "largest_allocatable_bytes")
+    free = number(event, "device_free_bytes")
+    lines.append(f"{size_text(number(event, 'allocated_bytes'))} were allocated and "
+                 f"{size_text(number(event, 'reserved_bytes'))} reserved; {size_text(free)} were free on the device, "
+                 f"{size_text(reusable)} idle in the cache, the largest piece {size_text(largest)}.")
+    if get(event, "native_would_fit") is True and not (lines and len(lines) > 1):
+        lines.append(f"Without the cache {size_text(asked)} would have fitted: only fragmentation stood in the way.")
+    serve = get(event, "would_serve")
+    if isinstance(serve, list) and serve:
+        lines.append("These settings would have served it: " + ", ".join(printable(s)[:100] for s in serve[:10]))
+    return lines
+
+
+def oom_words(report, device):
+    """The device's out-of-memory events, for the page."""
+    events = [e for e in report.list("oom_events") if number(e, "device") == device]
+    sites = report.get("sites")
+    out = []
+    for event in events[:1000]:
+        site = get(event, "site")
+        frames = get(sites[site], "frames") if isinstance(sites, list) and type(site) is int and \
+            0 <= site < len(sites) else None
+        where = [f"Asked for at {' < '.join(printable(f)[:500] for f in frames[:100])}"] if isinstance(frames, list) else []
+        time = int(number(event, "time_ns") or 0)
+        out.append({"time": time, "lines": oom_lines(event) + where,
+                    "title": f"{size_text(number(event, 'requested_bytes'))} asked for, after {time / 1e9:.3f} s: out of memory "
+                             f"(number {count_text(number(event, 'number')).strip()})"})
+    return out

@@ -1,0 +1,135 @@
+
+"use strict";
+/* What happened on a device: columns of the page's data as levels over time, and as the memory's state at any moment. */
+
+const ACTIONS = {
+    alloc: [1, 1, 0], free: [-1, -1, 0], free_requested: [-1, 0, 0], free_completed: [0, -1, 0],
+    segment_alloc: [0, 0, 1], segment_free: [0, 0, -1], fence_wait: [0, 0, 0], oom: [0, 0, 0],
+};
+const NAMES = Object.keys(ACTIONS);
+const SMALL_SEGMENT = 2 << 20;
+
+function bytesText(bytes) {
+    const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let unit = 0, value = bytes;
+    while (Math.abs(value) >= 1024 && unit < units.length - 1) {
+        value /= 1024;
+        unit++;
+    }
+    return (unit === 0 || Number.isInteger(value) ? value : value.toPrecision(value >= 1000 ? 4 : 3)) + " " + units[unit];
+}
+
+function timeText(seconds, hasTime) {
+    if (!hasTime)
+        return "operation " + Math.round(seconds).toLocaleString("en");
+    if (seconds < 1)
+        return (seconds * 1000).toPrecision(3) + " ms";
+    return seconds < 120 ? seconds.toFixed(seconds < 10 ? 3 : 2) + " s" : (seconds / 60).toFixed(1) + " min";
+}
+
+class History {
+    constructor(device, hasTime) {
+        const columns = device.events;
+        this.count = columns.time.length;
+        this.action = columns.action;
+        this.time = new Float64Array(this.count);
+        this.address = new Float64Array(this.count);
+        let now = columns.begin;
+        for (let i = 0; i < this.count; i++) {
+            now += columns.time[i];
+            this.time[i] = hasTime ? now / 1e9 : now;
+            this.address[i] = columns.base + columns.address[i];
+        }
+        this.size = columns.size;
+        this.waste = columns.waste;
+        this.site = columns.site;
+        this.segments = device.segments;
+        this.levels = this.cumulate(device.levels);
+        if (this.segments)
+            this.first = this.undoAll();
+    }
+
+    /* Allocated, active and reserved after each event; [0] is before the first. */
+    cumulate(begin) {
+        const levels = begin.map(() => new Float64Array(this.count + 1));
+        levels.forEach((level, k) => {
+            let now = level[0] = begin[k];
+            for (let i = 0; i < this.count; i++)
+                level[i + 1] = now += ACTIONS[NAMES[this.action[i]]][k] * this.size[i];
+        });
+        return levels;
+    }
+
+    points(level) {
+        const points = this.count ? [{x: this.time[0], y: level[0]}] : [];
+        for (let i = 0; i < this.count; i++)
+            points.push({x: this.time[i], y: level[i + 1]});
+        return points;
+    }
+
+    /* The index after whose event `level` is highest. */
+    peak(level) {
+        let best = 0;
+        for (let i = 1; i < level.length; i++)
+            if (level[i] > level[best])
+                best = i;
+        return best;
+    }
+
+    /* How many events have happened until `time`. */
+    indexAt(time) {
+        let low = 0, high = this.count;
+        while (low < high) {
+            const middle = (low + high) >> 1;
+            if (this.time[middle] <= time)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        return low;
+    }
+
+    /* What was there before the first event, from what was there after the last. */
+    undoAll() {
+        const segments = new Map(), blocks = new Map();
+        for (const segment of this.segments) {
+            segments.set(segment.address, {size: segment.size, pool: segment.pool});
+            for (const [address, size, requested, state, site] of segment.blocks)
+                if (state !== "inactive")
+                    blocks.set(address, {size, requested, state, site, time: null});
+        }
+        for (let i = this.count - 1; i >= 0; i--) {
+            const action = NAMES[this.action[i]], address = this.address[i], size = this.size[i];
+            if (action === "alloc")
+                blocks.delete(address);
+            else if (action === "free" || action === "free_requested")
+                blocks.set(address, {size, requested: size - this.waste[i], state: "active", site: null, time: null});
+            else if (action === "free_completed")
+                blocks.set(address, {size, requested: size - this.waste[i], state: "pending", site: null, time: null});
+            else if (action === "segment_alloc")
+                segments.delete(address);
+            else if (action === "segment_free")
+                segments.set(address, {size, pool: size <= SMALL_SEGMENT ? "small" : "large"});
+        }
+        return {segments, blocks};
+    }
+
+    /* Segments and blocks after `index` events. */
+    stateAt(index) {
+        const segments = new Map(this.first.segments), blocks = new Map(this.first.blocks);
+        for (let i = 0; i < index; i++) {
+            const action = NAMES[this.action[i]], address = this.address[i], size = this.size[i];
+            if (action === "alloc")
+                blocks.set(address, {size, requested: size - this.waste[i], state: "active", site: this.site[i], time: this.time[i]});
+            else if (action === "free" || action === "free_completed")
+                blocks.delete(address);
+            else if (action === "free_requested" && blocks.has(address))
+                blocks.set(address, {...blocks.get(address), state: "pending"});
+            else if (action === "segment_alloc")
+                segments.set(address, {size, pool: size <= SMALL_SEGMENT ? "small" : "large"});
+            else if (action === "segment_free")
+                segments.delete(address);
+        }
+        return {segments, blocks};
+    }
+}

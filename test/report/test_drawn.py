@@ -1,0 +1,277 @@
+"""The page of `cachalot export --html`, in a real browser: what is drawn, what it says, how fast.
+
+Screenshots go to CACHALOT_SCREENSHOTS, if that is set.
+"""
+
+import json
+import os
+
+import browser
+import cachalot_export
+import pytest
+from history_of import MIB, report_with_history
+
+COUNT = 2000
+HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror=alert(1)>'
+
+
+@pytest.fixture(scope="module")
+def tab():
+    path = browser.find()
+    if not path:
+        pytest.skip("no Chromium: apt-get install chromium")
+    made = browser.Browser(path)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("pages")
+
+
+def page_of(folder, report, name):
+    source, made = folder / f"{name}.json", folder / f"{name}.html"
+    source.write_text(json.dumps(report))
+    assert cachalot_export.main([str(source), "--html", str(made)]) == 0
+    return made
+
+
+def shoot(tab, name):
+    if os.environ.get("CACHALOT_SCREENSHOTS"):
+        tab.screenshot(os.path.join(os.environ["CACHALOT_SCREENSHOTS"], f"{name}.png"))
+
+
+@pytest.fixture(scope="module")
+def report(model):
+    return report_with_history(model, COUNT)
+
+
+@pytest.fixture(scope="module")
+def page(folder, report):
+    return page_of(folder, report, "page")
+
+
+@pytest.fixture
+def shown(tab, page):
+    tab.open(page)
+    yield tab
+    assert tab.errors == []
+
+
+def text(tab, name):
+    return tab.evaluate(f"document.getElementById('{name}').innerText")
+
+
+def test_it_asks_the_network_for_nothing(shown, page):
+    assert shown.requests == [f"file://{page}"]
+    shoot(shown, "page-light")
+
+
+DRAWN_PEAKS = "charts.timeline.data.datasets.map(d => [d.label, d.data.reduce((most, p) => Math.max(most, p.y), 0)])"
+
+
+def test_the_timeline_has_the_peaks_and_the_moments(shown, report):
+    stats = report["devices"][0]["statistics"]
+    most = shown.evaluate(DRAWN_PEAKS)
+    assert most == [[n.capitalize(), stats[f"{n}_bytes"]["all"]["peak"]] for n in ("allocated", "active", "reserved")]
+    marks = shown.evaluate("charts.timeline.marks.map(m => [m.text.replace(/ [0-9.]+ .iB/, ''), m.x])")
+    oom = report["oom_events"][0]["time_ns"] / 1e9
+    assert [m[0] for m in marks] == ["peak reserved", "peak allocated", "out of memory"]
+    assert abs(marks[2][1] - oom) < 1e-9
+
+
+PIXEL = """(id, x, y) => { const c = document.getElementById(id), r = c.width / c.clientWidth;
+    return Array.from(c.getContext("2d").getImageData(x * r, y * r, 1, 1).data).slice(0, 3) }"""
+COLOUR = """name => { const c = document.createElement("canvas").getContext("2d"); c.fillStyle = style(name);
+    c.fillRect(0, 0, 1, 1); return Array.from(c.getImageData(0, 0, 1, 1).data).slice(0, 3) }"""
+
+
+def test_the_lines_are_really_painted(shown):
+    """The line of the out-of-memory moment, and allocated memory below its own line."""
+    mark = shown.evaluate(f"""(() => {{ const c = charts.timeline, x = c.scales.x.getPixelForValue(c.marks[2].x);
+        return [-1, 0, 1].map(d => ({PIXEL})("timeline", x + d, c.chartArea.top + 3)) }})()""")
+    alarm = shown.evaluate(f"({COLOUR})('alarm')")
+    assert any(max(abs(a - b) for a, b in zip(pixel, alarm)) < 4 for pixel in mark)
+    hits = shown.evaluate(f"""(() => {{ const c = charts.timeline, s = c.scales, want = ({COLOUR})("allocated"), at = {PIXEL};
+        let hits = 0;
+        for (let k = 0; k < 50; k++) {{
+            const i = Math.floor(history.count * k / 50), y = s.y.getPixelForValue(history.levels[0][i + 1]);
+            const x = s.x.getPixelForValue(history.time[i]);
+            for (const [dx, dy] of [[0, 0], [0, 1], [0, -1], [1, 0], [-1, 0], [1, 1], [-1, -1]])
+                if (at("timeline", x + dx, y + dy).every((v, j) => Math.abs(v - want[j]) < 60)) {{ hits++; break; }}
+        }}
+        return hits; }})()""")
+    assert hits >= 40
+
+
+def test_every_block_is_where_it_should_be(shown, report):
+    """All bars and blocks, compared with the report; the middle of each that is wide enough has its colour."""
+    bars = shown.evaluate("map.bars.map(b => [b.address, b.size, b.blocks.map(k => [k.address, k.size, k.state])])")
+    expected = [[int(s["address"], 16), s["total_bytes"],
+                 [[int(b["address"], 16), b["size_bytes"], {"allocated": "active"}.get(b["state"], b["state"])]
+                  for b in s["blocks"] if b["state"] != "reusable"]] for s in report["devices"][0]["segments"]]
+    assert sorted(bars) == sorted(expected)
+    wrong = shown.evaluate(f"""(() => {{ const shades = ["allocated", "allocated-2", "allocated-3"].map({COLOUR});
+        const pending = ({COLOUR})("active"), idle = ({COLOUR})("line"), at = {PIXEL}, same = (a, b) => a.join() === b.join();
+        const wrong = []; let seen = 0;
+        for (const bar of map.bars) {{
+            const scale = bar.wide / bar.size, y = bar.y + bar.height / 2;
+            if (!bar.blocks.length && !same(at("map", bar.x + bar.wide / 2, y), idle)) wrong.push(bar.address);
+            bar.blocks.forEach((block, i) => {{
+                if (block.size * scale < 5) return;
+                seen++;
+                const pixel = at("map", bar.x + (block.address + block.size / 2 - bar.address) * scale, y);
+                if (!same(pixel, block.state === "pending" ? pending : shades[i % 3])) wrong.push(block.address);
+            }});
+        }}
+        return seen < 5 ? ["only " + seen] : wrong; }})()""")
+    assert wrong == []
+
+
+def test_every_moment_adds_up(shown):
+    """At any moment blocks and segments of the map are those of the three lines."""
+    wrong = shown.evaluate("""(() => { const wrong = [];
+        for (let i = 0; i <= history.count; i += 37) {
+            const {segments, blocks} = history.stateAt(i), sum = [0, 0, 0];
+            for (const b of blocks.values()) { sum[1] += b.size; if (b.state === "active") sum[0] += b.size; }
+            for (const s of segments.values()) sum[2] += s.size;
+            if (sum.some((v, k) => v !== history.levels[k][i])) wrong.push([i, sum, history.levels.map(l => l[i])]);
+        }
+        return wrong; })()""")
+    assert wrong == []
+
+
+def box(tab, name):
+    tab.evaluate(f"document.getElementById('{name}').scrollIntoView({{block: 'center'}})")
+    return tab.evaluate(f"(r => [r.x, r.y])(document.getElementById('{name}').getBoundingClientRect())")
+
+
+def test_pointing_at_the_map_tells_what_is_there(shown, report):
+    left, top = box(shown, "map")
+    block = shown.evaluate("""(() => {
+        const fits = (k, b) => k.site !== null && k.state === "active" && k.size * b.wide / b.size > 5;
+        const bar = map.bars.find(b => b.blocks.some(k => fits(k, b))), k = bar.blocks.find(k => fits(k, bar));
+        return [bar.x + (k.address - bar.address + k.size / 2) * bar.wide / bar.size, bar.y + 9,
+                k.address.toString(16), k.requested, k.site] })()""")
+    shown.mouse("mouseMoved", left + block[0], top + block[1])
+    said = text(shown, "map-detail")
+    assert f"Block 0x{block[2]} of" in said and "in use" in said
+    assert f"{block[3]:,} bytes asked for" in said and report["sites"][block[4]]["frames"][0] in said
+    idle = shown.evaluate("(b => [b.x + b.wide / 2, b.y + 9, b.size])(map.bars.find(b => !b.blocks.length))")
+    shown.mouse("mouseMoved", left + idle[0], top + idle[1])
+    assert f"Reusable: {idle[2] // MIB} MiB in one piece." in text(shown, "map-detail")
+
+
+def test_drag_zooms_and_a_click_shows_that_moment(shown):
+    left, top = box(shown, "timeline")
+    area = shown.evaluate("[charts.timeline.chartArea.left, charts.timeline.chartArea.right]")
+    width = area[1] - area[0]
+    whole = shown.evaluate("[charts.timeline.scales.x.min, charts.timeline.scales.x.max]")
+    shown.mouse("mousePressed", left + area[0] + width / 4, top + 150)
+    for share in (0.3, 0.4, 0.5):
+        shown.mouse("mouseMoved", left + area[0] + width * share, top + 150)
+    shown.mouse("mouseReleased", left + area[0] + width / 2, top + 150)
+    zoomed = shown.evaluate("[charts.timeline.scales.x.min, charts.timeline.scales.x.max]")
+    span = whole[1] - whole[0]
+    assert abs(zoomed[0] - whole[0] - span / 4) < span / 50 and abs(zoomed[1] - whole[0] - span / 2) < span / 50
+    x = left + area[0] + width / 2
+    shown.mouse("mousePressed", x, top + 150)
+    shown.mouse("mouseReleased", x, top + 150)
+    moment = shown.evaluate("history.time[moment - 1]")
+    assert abs(moment - whole[0] - span * 3 / 8) < span / 50
+    assert text(shown, "moment-text").startswith(shown.evaluate(f"timeText({moment}, true)"))
+    shown.evaluate("document.getElementById('whole').click()")
+    assert shown.evaluate("[charts.timeline.scales.x.min, charts.timeline.scales.x.max]") == whole
+
+
+def test_the_slider_goes_to_the_beginning(shown):
+    shown.evaluate("(m => { m.value = 0; m.dispatchEvent(new Event('input')) })(document.getElementById('moment'))")
+    assert shown.evaluate("map.bars.length") == 0 and "before the first event" in text(shown, "moment-text")
+
+
+def test_words_tiles_and_table(shown, report):
+    tiles, words = text(shown, "tiles"), text(shown, "words")
+    assert "Peak reserved" in tiles and "Out of memory\n1\n" in tiles
+    assert "This is called fragmentation." in words and "Rounding up sizes cost" in words and "`" not in words
+    oom = text(shown, "ooms")
+    assert "64 MiB asked for" in oom and "train.py:31 step" in oom and "expandable_segments:True" in oom
+    largest = max(b["size_bytes"] for s in report["devices"][0]["segments"] for b in s["blocks"]
+                  if b["state"] == "allocated")
+    row = shown.evaluate("document.querySelector('#largest tr:nth-child(2)').innerText").split("\t")
+    assert row[0] == f"{largest // MIB} MiB" and "train.py:" in row[3]
+    counts = shown.evaluate("charts.requests.data.datasets[0].data")
+    assert counts == [b["requests"] for b in report["devices"][0]["size_histogram"]]
+
+
+def test_dark_and_light(shown):
+    def background():
+        return shown.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    light, line = background(), shown.evaluate("charts.timeline.data.datasets[0].borderColor")
+    shown.scheme(dark=True)
+    shown.wait(f"getComputedStyle(document.body).backgroundColor !== '{light}'")
+    shown.wait(f"charts.timeline.data.datasets[0].borderColor !== '{line}'")
+    assert background() == "rgb(20, 23, 27)" and light == "rgb(255, 255, 255)"
+    shoot(shown, "page-dark")
+
+
+def test_narrow(tab, page):
+    tab.open(page, width=420)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 420
+    shoot(tab, "page-narrow")
+
+
+def test_a_hundred_thousand_events_are_drawn_in_two_seconds(tab, folder, model):
+    report = report_with_history(model, 100000, lost=500)
+    tab.open(page_of(folder, report, "many"))
+    assert dict(tab.evaluate(DRAWN_PEAKS))["Reserved"] == report["devices"][0]["statistics"]["reserved_bytes"]["all"]["peak"]
+    assert tab.evaluate("charts.timeline.data.datasets[0].data.length") < 10000
+    assert tab.evaluate("history.count") > 99000 and tab.errors == []
+    shoot(tab, "page-many")
+    spent = [tab.evaluate("(t => { showMoment(50000); return performance.now() - t })(performance.now())")]
+    drawn = [int(tab.evaluate("document.documentElement.dataset.drawnMs"))]
+    while (drawn[-1] >= 2000 or spent[-1] >= 1000) and len(drawn) < 4:  # others may want the processors, too
+        tab.open(folder / "many.html")
+        drawn.append(int(tab.evaluate("document.documentElement.dataset.drawnMs")))
+        spent.append(tab.evaluate("(t => { showMoment(50000); return performance.now() - t })(performance.now())"))
+    assert min(drawn) < 2000 and min(spent) < 1000, (drawn, spent)
+
+
+def test_two_devices(tab, folder, model):
+    report = report_with_history(model, COUNT, devices=2)
+    tab.open(page_of(folder, report, "two"))
+    for index in (1, 0):
+        tab.evaluate(f"(d => {{ d.value = {index}; d.dispatchEvent(new Event('change')) }})(document.getElementById('device'))")
+        assert tab.evaluate("map.bars.length") == len(report["devices"][index]["segments"])
+    assert tab.errors == []
+
+
+def test_without_events_it_says_how_to_get_them(tab, folder, model):
+    tab.open(page_of(folder, model, "plain"))
+    assert "CACHALOT_EVENTS=100000" in text(tab, "timeline-hint") and "has no segments" in text(tab, "map-hint")
+    assert not tab.evaluate("document.getElementById('timeline').checkVisibility()")
+    assert "3 MiB" in text(tab, "largest") and tab.errors == []
+
+
+def test_a_trace(tab, folder):
+    path, made = folder / "t.csv", folder / "t.html"
+    path.write_text("op,id,bytes,stream\n" + "".join(f"a,{i},{1000 * i + 1},0\n" for i in range(50)) + "f,7,,0\n")
+    assert cachalot_export.main([str(path), "--html", str(made)]) == 0
+    tab.open(made)
+    assert tab.evaluate("charts.timeline.data.datasets.map(d => d.label)") == ["Allocated"]
+    assert not tab.evaluate("document.getElementById('map-section').checkVisibility()") and tab.errors == []
+
+
+def test_hostile_texts_stay_texts(tab, folder, model):
+    report = report_with_history(model, COUNT)
+    report["process"].update(argv=[HOSTILE, "\x1b[31m\u202e"], exe=HOSTILE, hostname=HOSTILE, rank=HOSTILE)
+    report["devices"][0]["name"] = HOSTILE
+    report["sites"] = [{"frames": [HOSTILE]}] * 5
+    report["warnings"] = [{"text": HOSTILE + "{{chart}}", "count": 1}]
+    report["oom_events"][0].update(explanation=HOSTILE, would_serve=[HOSTILE])
+    tab.open(page_of(folder, report, "hostile"))
+    assert tab.errors == [] and len(tab.requests) == 1 and tab.evaluate("document.images.length") == 0
+    for name in ("title", "warnings", "ooms", "largest", "facts"):
+        assert HOSTILE in text(tab, name), name
+    assert tab.evaluate("document.title").startswith("GPU memory of </script>")

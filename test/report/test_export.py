@@ -1,0 +1,302 @@
+"""cachalot export: what other tools read, and where it goes."""
+
+import copy
+import importlib.util
+import json
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+
+import cachalot_export
+import cachalot_history
+import pytest
+from conftest import ROOT, SCHEMA, built, command_help_fits, in_process, jsonschema
+from history_of import report_with_history
+
+TRACE = b"op,id,bytes,stream\na,1,1000,0\na,2,5000000,0\nf,1,,0\na,1,77,3\nf,2\n"
+
+
+@pytest.fixture(scope="module")
+def history(model):
+    return report_with_history(model, 2000)
+
+
+def run(*arguments):
+    return in_process(cachalot_export.main, *arguments)
+
+
+def export(work, content, option):
+    """The file that is made of the report or trace."""
+    path, made = work / "in.json", work / ("out" + option)
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    code, said = run(path, option, made)
+    assert code == 0, said
+    return made
+
+
+def replay(path):
+    environment = {**os.environ, "CACHALOT_LIBRARY": os.path.join(os.path.dirname(built("cachalot-replay")), "x.so")}
+    done = subprocess.run([sys.executable, ROOT / "scripts/cachalot", "replay", path, "--format", "json"],
+                          env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["totals"]
+
+
+def test_the_fixture_is_what_the_library_writes(history):
+    def check(value, name):
+        schema = {**SCHEMA["$defs"][name], "$defs": SCHEMA["$defs"]}
+        jsonschema.validate(value, schema, cls=jsonschema.Draft202012Validator)
+
+    for segment in history["devices"][0]["segments"]:
+        assert sum(b["size_bytes"] for b in segment["blocks"]) == segment["total_bytes"]
+        for block in segment["blocks"]:
+            block.pop("site", None)
+        check(segment, "segment")
+    if "event" in SCHEMA["$defs"]:
+        for row in history["events"]["rows"]:
+            check(row, "event")
+
+
+def test_help_and_usage(tmp_path):
+    command_help_fits(cachalot_export.HELP)
+    path = tmp_path / "t.csv"
+    path.write_bytes(TRACE)
+    assert run("--help")[0] == 0
+    for wrong in ((), (path,), (path, path, "--csv", "x"), (path, "--csv"), (path, "--else"), (path, "--csv="),
+                  (path, "--csv", "-", "--html", "-"), (path, "--csv", "x", "--device", "one"),
+                  (path, "--csv", tmp_path / "no" / "x"), (path, "--csv", tmp_path)):
+        assert run(*wrong)[0] == 2, wrong
+    assert run(tmp_path / "none.json", "--csv", tmp_path / "x")[0] == 3
+    assert sorted(os.listdir(tmp_path)) == ["t.csv"]
+
+
+# The history.
+
+def levels_at_the_end(history):
+    now = list(history.levels)
+    for event in history.events:
+        for i, sign in enumerate(cachalot_history.CHANGES.get(event.action, ())):
+            now[i] += sign * event.size
+    return now
+
+
+@pytest.mark.parametrize("lost", [0, 1, 700, 1999])
+def test_levels_end_where_the_report_says(tmp_path, model, lost):
+    report = report_with_history(model, 2000, lost=lost)
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(report))
+    source = cachalot_history.read_source(str(path))
+    history = source.histories[0]
+    stats = report["devices"][0]["statistics"]
+    assert levels_at_the_end(history) == [stats[n]["all"]["current"] for n in cachalot_history.LEVELS]
+    assert (history.levels == (0, 0, 0)) == (lost == 0)
+    held = sum(b.size for b in history.before)
+    assert held == history.levels[0] if lost < 2000 else held >= 0
+    assert source.lost == lost
+
+
+def test_a_free_is_two_events_and_completed_when_it_was():
+    event = cachalot_history.Event
+    rows = [event(1, "alloc", 512, 512, 5), event(2, "free", 512, 512, 5), event(3, "alloc", 512, 512, 5),
+            event(4, "free", 512, 512, 5), event(5, "free_completed", 512, 512, 5), event(6, "free", 1024, 512, 5),
+            event(7, "free", 2048, 512, 5)]
+    made = [(e.time, e.action) for e in cachalot_history.two_frees(rows, [1024])]
+    assert made == [(1, "alloc"), (2, "free_requested"), (2, "free_completed"), (3, "alloc"), (4, "free_requested"),
+                    (5, "free_completed"), (6, "free_requested"), (7, "free_requested"), (7, "free_completed")]
+
+
+# CSV.
+
+@pytest.mark.parametrize("lost", [0, 900])
+def test_csv_replays_with_the_peaks_of_the_run(tmp_path, model, lost):
+    report = report_with_history(model, 3000, lost=lost)
+    made = export(tmp_path, report, "--csv")
+    lines = made.read_text().splitlines()
+    assert lines[0] == "Thread,Time,Action,Pointer,Size,Stream"
+    source = cachalot_history.read_source(str(tmp_path / "in.json"))
+    now = peak = sum(b.requested for b in source.histories[0].before)
+    for event in source.histories[0].events:
+        now += {"alloc": 1, "free_requested": -1}.get(event.action, 0) * event.requested
+        peak = max(peak, now)
+    totals = replay(made)
+    blocks = [b for s in report["devices"][0]["segments"] for b in s["blocks"] if b["state"] == "allocated"]
+    assert totals["peak_requested_bytes"] == peak
+    assert now == sum(b["requested_bytes"] for b in blocks)
+    assert totals["requests"] - totals["frees"] == len(blocks)
+
+
+def test_csv_has_rmms_fields(tmp_path, history):
+    import csv
+    with open(export(tmp_path, history, "--csv"), newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {r["Action"] for r in rows} == {"allocate", "free", "allocate failure"}
+    for row in rows:
+        assert int(row["Pointer"], 16) >= 0 and int(row["Size"]) > 0 and int(row["Stream"], 16) == 0
+        hours, minutes, seconds, micro = row["Time"].split(":")
+        assert int(hours) < 24 and int(minutes) < 60 and int(seconds) < 60 and len(micro) == 6
+    assert [r["Time"] for r in rows] == sorted(r["Time"] for r in rows) or history["time"]["start"][11:13] == "23"
+
+
+def test_recorded_training_keeps_its_peaks(tmp_path):
+    trace = ROOT.parent / "shared/traces/resnet50.csv.gz"
+    if not trace.is_file():
+        pytest.skip(f"no {trace}")
+    assert run(trace, "--csv", tmp_path / "csv", "--memory-viz", tmp_path / "viz")[0] == 0
+    first, second, third = replay(trace), replay(tmp_path / "csv"), replay(tmp_path / "viz")
+    keys = ("peak_requested_bytes", "peak_allocated_bytes", "peak_reserved_bytes", "requests")
+    assert [first[k] for k in keys] == [second[k] for k in keys] == [third[k] for k in keys]
+
+
+# PyTorch's viewer.
+
+def snapshot_of(path):
+    data = path.read_bytes()
+    assert data[0] == 0x80 and data[1] in (2, 3, 4)
+    return pickle.loads(data)
+
+
+def test_memory_viz_has_the_fields_of_a_snapshot(tmp_path, history):
+    snapshot = snapshot_of(export(tmp_path, history, "--memory-viz"))
+    assert snapshot.keys() == {"segments", "device_traces", "allocator_settings", "external_annotations"}
+    device = history["devices"][0]
+    assert len(snapshot["segments"]) == len(device["segments"])
+    for ours, theirs in zip(device["segments"], snapshot["segments"]):
+        assert theirs["address"] == int(ours["address"], 16) and theirs["total_size"] == ours["total_bytes"]
+        assert theirs["segment_type"] in ("small", "large") and theirs["stream"] == 0 and theirs["device"] == 0
+        blocks = theirs["blocks"]
+        assert sum(b["size"] for b in blocks) == theirs["total_size"]
+        assert theirs["allocated_size"] == sum(b["size"] for b in blocks if b["state"] == "active_allocated")
+        assert theirs["allocated_size"] == ours["allocated_bytes"]
+        assert theirs["active_size"] == sum(b["size"] for b in blocks if b["state"] != "inactive")
+        assert {b["state"] for b in blocks} <= {"active_allocated", "active_awaiting_free", "inactive"}
+    trace = snapshot["device_traces"][0]
+    assert {e["action"] for e in trace} == {"alloc", "free_requested", "free_completed", "segment_alloc", "oom"}
+    for entry in trace:
+        assert entry.keys() >= {"action", "size", "stream", "time_us", "frames"}
+        assert ("addr" in entry) == (entry["action"] != "oom")
+    assert [e["device_free"] for e in trace if e["action"] == "oom"] == [7 << 20]
+    frames = next(e["frames"] for e in trace if e["frames"])
+    assert frames[0]["filename"] == "train.py" and frames[0]["line"] in range(31, 36) and frames[0]["name"] == "step"
+    assert frames[1] == {"filename": "libtorch.so", "line": 0, "name": "at::empty+0x12"}
+
+
+def memory_viz():
+    """PyTorch's own script; only that file of it."""
+    named = os.environ.get("MEMORY_VIZ")
+    if not named:
+        torch = importlib.util.find_spec("torch")
+        named = torch and os.path.join(os.path.dirname(torch.origin), "cuda/_memory_viz.py")
+    if not named or not os.path.isfile(named):
+        pytest.skip("PyTorch's _memory_viz.py is not here: install torch, or name the file in MEMORY_VIZ")
+    spec = importlib.util.spec_from_file_location("_memory_viz", named)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_memory_viz_loads_in_pytorchs_own(tmp_path, model):
+    viz = memory_viz()
+    for lost, devices in ((0, 1), (500, 2)):
+        report = report_with_history(model, 2000, lost=lost, devices=devices)
+        snapshot = snapshot_of(export(tmp_path, report, "--memory-viz"))
+        for page in (viz.trace_plot(snapshot), viz.trace_plot(snapshot, plot_segments=True), viz.segment_plot(snapshot)):
+            assert "snapshot.pickle" in page or "plot" in page
+        assert f"segments: {len(snapshot['segments'])}" in viz.segsum(snapshot)
+        assert "raise OutOfMemoryError" in viz.trace(snapshot)
+
+
+# Perfetto.
+
+class Tracks:
+    """What a Perfetto trace says, read by Perfetto's own definitions."""
+
+    def __init__(self, trace):
+        self.names, self.values, self.slices, self.instants = {}, {}, [], []
+        for packet in trace.packet:
+            assert packet.trusted_packet_sequence_id == 1
+            if packet.HasField("track_descriptor"):
+                self.names[packet.track_descriptor.uuid] = packet.track_descriptor.name
+            if packet.HasField("track_event"):
+                self.add(packet.timestamp, packet.track_event)
+
+    def add(self, time, event):
+        assert event.track_uuid in self.names
+        name = self.names[event.track_uuid]
+        if event.type == event.TYPE_COUNTER:
+            self.values.setdefault(name, []).append((time, event.counter_value))
+        elif event.type == event.TYPE_INSTANT:
+            self.instants.append((time, event.name))
+        else:
+            self.slices.append((time, name, event.type == event.TYPE_SLICE_BEGIN))
+
+
+def perfetto_trace(data):
+    module = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2",
+                                 reason="Perfetto's definitions are not here: pip install perfetto")
+    trace = module.Trace()
+    assert trace.ParseFromString(data) == len(data)
+    assert not unknown_fields(trace)
+    return trace
+
+
+def unknown_fields(message):
+    """Does any message in it have a field that the schema does not know?"""
+    from google.protobuf.unknown_fields import UnknownFieldSet
+    if len(UnknownFieldSet(message)):
+        return True
+    values = [v for field, value in message.ListFields() if field.message_type
+              for v in (value if hasattr(value, "__len__") and not hasattr(value, "ListFields") else [value])]
+    return any(unknown_fields(v) for v in values)
+
+
+@pytest.mark.parametrize("lost", [0, 700])
+def test_perfetto_has_the_levels(tmp_path, model, lost):
+    report = report_with_history(model, 2000, lost=lost)
+    tracks = Tracks(perfetto_trace(export(tmp_path, report, "--perfetto").read_bytes()))
+    stats = report["devices"][0]["statistics"]
+    for name in ("allocated", "active", "reserved"):
+        values = [v for _, v in tracks.values[f"GPU 0 {name}"]]
+        assert values[-1] == stats[f"{name}_bytes"]["all"]["current"] and min(values) >= 0
+        assert max(values) == stats[f"{name}_bytes"]["all"]["peak"] or lost
+    oom = next(r for r in report["events"]["rows"] if r["action"] == "oom")
+    assert (oom["time_ns"], "out of memory") in tracks.instants
+    waits = [r for r in report["events"]["rows"] if r["action"] == "fence_wait"]
+    assert len(tracks.slices) == 2 * len(waits) > 0
+
+
+# run --html, and where files go.
+
+def test_several_at_once_and_to_standard_output(tmp_path, history):
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(history))
+    command = [sys.executable, ROOT / "scripts/cachalot", "export", path, "--csv", "-", "--html", tmp_path / "p.html"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == 0 and done.stdout.startswith(b"Thread,Time,") and (tmp_path / "p.html").is_file()
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert (tmp_path / "p.html").stat().st_mode == plain.stat().st_mode
+
+
+def test_csv_of_several_devices_needs_a_choice(tmp_path, model):
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(report_with_history(model, 500, devices=2)))
+    code, said = run(path, "--csv", tmp_path / "x")
+    assert code == 2 and "0, 1" in said
+    assert run(path, "--csv", tmp_path / "x", "--device", "1")[0] == 0
+    assert run(path, "--csv", tmp_path / "x", "--device", "2")[0] == 2
+
+
+def test_pages_of_several_processes(tmp_path, history, capsys):
+    reports = []
+    for pid in (7, 9):
+        report = copy.deepcopy(history)
+        report["process"]["pid"] = pid
+        path = tmp_path / f"r{pid}.json"
+        path.write_text(json.dumps(report))
+        reports.append(cachalot_history.Report(str(path)))
+    assert cachalot_export.pages_of_run(reports, str(tmp_path / "p.html"), 9) == []
+    assert (tmp_path / "p.7.html").is_file()
+    assert "p.html shows" in capsys.readouterr().err
+    assert "pid 9 on" in pathlib.Path(tmp_path / "p.html").read_text()

@@ -1,0 +1,113 @@
+"""cachalot export, given files that are not what they should be."""
+
+import contextlib
+import json
+import os
+import pickle
+
+import cachalot_export
+import pytest
+from conftest import in_process
+from history_of import report_with_history
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+OPTIONS = ("--html", "--memory-viz", "--perfetto", "--csv")
+
+
+def run(*arguments):
+    return in_process(cachalot_export.main, *arguments)
+
+
+STRANGE = (b"", b"{", b"[]", b"null", b'{"schema_version": 7}', b"\x1f\x8b\x08", b"\x80\x04",
+           b"\x80\x04cos\nsystem\n(S'x'\ntR.", b"op,id,bytes,stream\n", b"hello\x1b[31m\n",
+           b'{"schema_version": "2.0.0", "devices": []}', b"\xff\xfe", b"[" * 100000, b"op,id,bytes,stream\nf,1,,0\n",
+           b"a,1,-1,0", b"Thread,Time,Action,Pointer,Size,Stream\n1\n")
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("content", STRANGE, ids=range(len(STRANGE)))
+def test_what_is_no_report_and_no_trace(tmp_path, content, option):
+    path = tmp_path / "in\x1b[31m.json"
+    path.write_bytes(content)
+    code, said = run(path, option, tmp_path / "out")
+    assert code == 3 and said and os.listdir(tmp_path) == [path.name]
+
+
+def test_a_file_of_a_gigabyte_is_refused_at_once(tmp_path):
+    path = tmp_path / "big.json"
+    with open(path, "wb") as file:
+        file.write(b'{"schema_version"')
+        file.truncate(1 << 30)
+    assert run(path, "--html", tmp_path / "x") == (3, f"{path} is larger than any report (256 MiB)")
+
+
+def test_a_report_without_events(tmp_path, model):
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(model))
+    for option in OPTIONS[1:]:
+        code, said = run(path, option, tmp_path / "x")
+        assert code == 3 and "CACHALOT_EVENTS" in said
+    assert run(path, "--html", tmp_path / "x")[0] == 0
+
+
+def test_without_the_chart_library_it_says_what_to_install(tmp_path, model, monkeypatch):
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(model))
+    monkeypatch.setenv("CACHALOT_CHART_JS", str(tmp_path / "none.js"))
+    code, said = run(path, "--html", tmp_path / "x")
+    assert code == 125 and "apt-get install libjs-chart.js" in said
+    monkeypatch.setenv("CACHALOT_CHART_JS", str(path))
+    assert run(path, "--html", tmp_path / "x")[0] == 125
+
+
+PLACES = st.sampled_from([("events", "rows", 5, k) for k in ("time_ns", "action", "device", "address", "size_bytes",
+                                                               "requested_bytes", "thread", "site")]
+                         + [("events",), ("events", "rows"), ("events", "rows", 3), ("events", "lost"), ("sites",),
+                            ("sites", 0), ("sites", 0, "frames"), ("sites", 0, "frames", 0), ("oom_events",),
+                            ("oom_events", 0, "explanation"), ("oom_events", 0, "would_serve"), ("oom_events", 0, "site"),
+                            ("oom_events", 0, "time_ns"), ("time", "start"), ("process", "argv"), ("process", "rank"),
+                            ("exit", "code"), ("warnings",), ("leaks",), ("config",)]
+                         + [("devices", 0, k) for k in ("index", "name", "segments", "size_histogram", "statistics",
+                                                         "at_peak_reserved", "counters")]
+                         + [("devices", 0, "segments", 0, k) for k in ("address", "total_bytes", "pool", "blocks")]
+                         + [("devices", 0, "segments", 0, "blocks", 0, k)
+                            for k in ("address", "size_bytes", "requested_bytes", "state", "site")])
+VALUES = st.one_of(st.none(), st.booleans(), st.floats(), st.integers(-10, 10), st.sampled_from(
+    [2**31, 2**53, 2**63, 2**64, -2**63, 10**30, 10**400, "</script><script>alert(1)</script>", "\x1b[31m", "0x" + "f" * 16,
+     "0x" + "f" * 17, "\ud800", "\u202e", "{{data}}", "x" * 100000, [], {}, [[]], [None], [{}], {"frames": [{}]},
+     {"all": {"current": 1e300}}]))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(changes=st.lists(st.tuples(PLACES, VALUES), min_size=1, max_size=3), option=st.sampled_from(OPTIONS))
+def test_hostile_values(tmp_path, model, changes, option):
+    report = report_with_history(model, 60)
+    for place, value in changes:
+        with contextlib.suppress(LookupError, TypeError, AttributeError):
+            inner = report
+            for key in place[:-1]:
+                inner = inner[key]
+            inner[place[-1]] = value
+    path, made = tmp_path / "r.json", tmp_path / "made"
+    path.write_text(json.dumps(report))
+    code, said = run(path, option, made)
+    assert code in (0, 2, 3), said
+    if code == 0 and option == "--html":
+        text = made.read_text(encoding="utf-8")
+        data = text.split('<script id="data" type="application/json">')[1].split("</script>")[0]
+        assert json.loads(data)["devices"] is not None and "\x1b" not in text
+        assert text.count("</script") == 5 and "{{" not in data.replace("{{data}}", "")
+    elif code == 0 and option == "--memory-viz":
+        pickle.loads(made.read_bytes())
+    elif code == 0 and option == "--csv":
+        assert made.read_bytes().isascii() and b"\x1b" not in made.read_bytes()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(fraction=st.floats(0, 0.999))
+def test_reports_that_are_cut_off(tmp_path, model, fraction):
+    data = json.dumps(report_with_history(model, 100)).encode()
+    path = tmp_path / "r.json"
+    path.write_bytes(data[:int(len(data) * fraction)])
+    assert run(path, "--html", tmp_path / "x")[0] == 3
