@@ -1,5 +1,6 @@
 """cachalot run: starts a program with the library in LD_PRELOAD."""
 
+import importlib
 import os
 import re
 import resource
@@ -28,6 +29,9 @@ it changes. Its children have the cache too, and reports of their own.
   --summary       at the end, a table of all its processes on stderr
   --check GATES   then hold their reports against gates (`cachalot check`):
                   max-leaked=0,max-oom=0,format=junit,output=gate.xml
+  --html FILE     and make a page of what happened (`cachalot export`), of more
+                  processes FILE with .PID; keeps the last 100000 events, or
+                  CACHALOT_EVENTS
 
 Exit code: PROGRAM's (or it dies by PROGRAM's signal); 125 cachalot failed,
 126 PROGRAM is not executable, 127 not found. With --check, where PROGRAM's is
@@ -37,6 +41,8 @@ example: cachalot run --check max-leaked=0,max-oom=0 python3 test.py
 """
 
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCONT")
+VALUES = ("--output", "--conf", "--check", "--trace", "--html")
+EVENTS_FOR_PAGE = "100000"
 SANITIZER = re.compile(r"lib(clang_rt\.)?(a|t|m|hwa|l)san")
 
 
@@ -48,7 +54,7 @@ def parse(arguments):
         arguments = arguments[1:]
         if name == "--" and not equals:
             break
-        if name in ("--output", "--conf", "--check", "--trace"):
+        if name in VALUES:
             if not equals and not arguments:
                 raise Failure(125, f"{name} needs a value; see `cachalot run --help`")
             options[name] = value if equals else arguments[0]
@@ -114,6 +120,8 @@ def environment_for(options, library):
     if "--conf" in options:
         check_conf(options["--conf"])
         ours["CACHALOT_CONF"] = options["--conf"]
+    if "--html" in options and not environment.get(b"CACHALOT_EVENTS"):
+        ours["CACHALOT_EVENTS"] = EVENTS_FOR_PAGE
     if not environment.get(b"CACHALOT_SESSION"):
         ours["CACHALOT_SESSION"] = f"{os.getpid()}-{int(time.time())}-{secrets.token_hex(8)}"
     environment.update({os.fsencode(k): os.fsencode(v) for k, v in ours.items()})
@@ -196,11 +204,18 @@ def gates_of(options):
     return gates, more
 
 
+def exporter():
+    """Loaded when a page is asked for: programs should start at once."""
+    return importlib.import_module("cachalot_export")
+
+
 def after(child, environment, started, options, gates):
     """What is asked for when the run has ended. Returns the exit code of its gates."""
     reports, problems = cachalot_summary.collect(child, environment, started)
     if "--summary" in options:
         cachalot_summary.print_summary(reports)
+    if "--html" in options:
+        problems += exporter().pages_of_run(reports, options["--html"], child.pid)
     if not gates:
         for problem in problems:
             print(f"cachalot: {printable(problem)}", file=sys.stderr)
@@ -224,7 +239,9 @@ def main(arguments):
     report_signal()
     environment = environment_for(options, preloadable(library))
     gates = gates_of(options)
-    if "--summary" not in options and not gates:
+    if "--html" in options:
+        exporter().check_page(options["--html"])
+    if not {"--summary", "--check", "--html"} & options.keys():
         set_signals()
         execute(path, words, environment)
     started = time.time()

@@ -288,6 +288,30 @@ def test_csv_of_several_devices_needs_a_choice(tmp_path, model):
     assert run(path, "--csv", tmp_path / "x", "--device", "2")[0] == 2
 
 
+def test_run_makes_the_page(place):
+    child = [built("make_page"), str(place.pages), "report"]
+    done = place.cachalot("run", "--html", "page.html", *child)
+    assert done.returncode == 0, done.stderr
+    assert "page.html shows" in done.stderr and "GPU memory of" in (place.work / "page.html").read_text()
+
+
+def test_run_says_before_it_starts_that_there_can_be_no_page(place):
+    done = place.cachalot("run", "--html", "no/page.html", "touch", "started")
+    assert done.returncode == 125 and not (place.work / "started").exists()
+    place.environment["CACHALOT_CHART_JS"] = "none.js"
+    done = place.cachalot("run", "--html", "page.html", "touch", "started")
+    assert done.returncode == 125 and "libjs-chart.js" in done.stderr and not (place.work / "started").exists()
+
+
+def test_run_asks_for_events_unless_the_user_did(place):
+    for given, expected in ((None, "100000"), ("5", "5")):
+        place.environment.pop("CACHALOT_EVENTS", None)
+        if given:
+            place.environment["CACHALOT_EVENTS"] = given
+        done = place.cachalot("run", "--html", "p.html", "sh", "-c", 'echo "$CACHALOT_EVENTS"')
+        assert done.stdout.strip() == expected and "no report" in done.stderr
+
+
 def test_pages_of_several_processes(tmp_path, history, capsys):
     reports = []
     for pid in (7, 9):
