@@ -4,7 +4,7 @@
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
-build_packages=(gcc libc6-dev ninja-build meson pkg-config libjansson-dev libcmocka-dev python3)
+build_packages=(gcc libc6-dev ninja-build meson pkg-config libjansson-dev libcmocka-dev python3 libjs-chart.js)
 export PYTHONDONTWRITEBYTECODE=1
 
 say() {
@@ -96,6 +96,21 @@ need_toolkit() {
     toolkit=$("$root/scripts/cuda_home.sh") ||
         give_up "no CUDA toolkit found (only its headers are needed): set CUDA_HOME to the folder that has" \
             "include/cuda.h, or install one from https://developer.nvidia.com/cuda-downloads"
+}
+
+# A browser for what pages look like. Ubuntu has none as a package.
+find_browser() {
+    command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 && return
+    ! grep -qx 'ID=debian' /etc/os-release 2>/dev/null || (need_packages chromium)
+}
+
+# Perfetto's own definition of its traces, of which no distribution has a package.
+find_perfetto() {
+    export PYTHONPATH=$root/build-tools/perfetto${PYTHONPATH:+:$PYTHONPATH}
+    [ ! -d "$root/build-tools/perfetto" ] || return 0
+    say "Installing: Perfetto's Python package into build-tools/"
+    python3 -m pip --version >/dev/null 2>&1 || (need_packages python3-pip) || return 0
+    python3 -m pip install -q --target "$root/build-tools/perfetto" perfetto || rm -rf "$root/build-tools/perfetto"
 }
 
 # The usable GPU's name, or nothing. Asks the driver itself: a card without a driver is of no use.
