@@ -176,14 +176,21 @@ def facts(report):
                       f"coverage: {report.text('coverage', 'status')}"])
 
 
+def program_of(source):
+    """Its command line as somebody would type it, or the trace's name."""
+    if source.report is None:
+        return os.path.basename(printable(source.path))
+    argv = source.report.get("process", "argv")
+    if not isinstance(argv, list) or not argv:
+        return source.report.text("process", "exe")
+    return " ".join([os.path.basename(printable(argv[0])), *map(printable, argv[1:50])])
+
+
 def page_object(source):
     """All that the page shows."""
     report = source.report
     devices = report.list("devices") if report else [{}]
-    argv = report.get("process", "argv") if report else None
-    program = " ".join(map(printable, argv[:50])) if isinstance(argv, list) else \
-        report.text("process", "exe") if report else os.path.basename(printable(source.path))
-    return {"title": f"GPU memory of {program[:300]}", "facts": facts(report) if report else "a recorded trace",
+    return {"title": f"GPU memory of {program_of(source)[:300]}", "facts": facts(report) if report else "a recorded trace",
             "hasTime": source.has_time, "sites": source.sites,
             "devices": [device_object(h, d, source) for h, d in zip(source.histories, devices)],
             "warnings": [printable(get(w, "text"))[:1000] for w in report.list("warnings")[:1000]] if report else [],

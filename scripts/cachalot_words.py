@@ -1,6 +1,6 @@
 """What a report's figures mean, in sentences for somebody who sees them for the first time."""
 
-from cachalot_report import count_text, get, number, ratio_text, size_text
+from cachalot_report import get, number, ratio_text, size_text
 from cachalot_tools import printable
 
 
@@ -9,8 +9,9 @@ def whole_of(device, key):
 
 
 def usage_words(used, reserved):
-    share = used / reserved
-    idle = reserved - used
+    if used >= reserved:
+        return [f"When most memory was reserved ({size_text(reserved)}), the program held all of it."]
+    share, idle = used / reserved, reserved - used
     text = f"When most memory was reserved ({size_text(reserved)}), the program held {size_text(used)} of it, " \
            f"{ratio_text(share)}. The other {size_text(idle)} lay idle: the cache kept it for later requests."
     if share >= 0.9:
@@ -90,6 +91,5 @@ def oom_words(report, device):
         where = [f"Asked for at {' < '.join(printable(f)[:500] for f in frames[:100])}"] if isinstance(frames, list) else []
         time = int(number(event, "time_ns") or 0)
         out.append({"time": time, "lines": oom_lines(event) + where,
-                    "title": f"{size_text(number(event, 'requested_bytes'))} asked for, after {time / 1e9:.3f} s: out of memory "
-                             f"(number {count_text(number(event, 'number')).strip()})"})
+                    "title": f"{size_text(number(event, 'requested_bytes'))} asked for, after {time / 1e9:.3f} s: out of memory"})
     return out

@@ -41,6 +41,12 @@ function axis(extra) {
         title: {display: Boolean(extra.name), text: extra.name, color: style("quiet")}};
 }
 
+/* From the first event to the last, or to the last time that memory ran out: that may be noted a little later. */
+function wholeTime() {
+    const ooms = page.hasTime ? device.ooms.map(oom => oom.time / 1e9) : [];
+    return [history.time[0], Math.max(history.time[history.count - 1], history.time[0] + 1e-9, ...ooms)];
+}
+
 /* Moments worth a line in the chart: the peaks, out of memory, and the one that the map shows. */
 function marks() {
     const found = [];
@@ -113,7 +119,7 @@ function drawTimeline() {
             interaction: {mode: "index", intersect: false, axis: "x"},
             scales: {
                 x: axis({type: "linear", name: page.hasTime ? "seconds since the program began" : "operation",
-                    min: history.time[0], max: Math.max(history.time[history.count - 1], history.time[0] + 1e-9)}),
+                    min: wholeTime()[0], max: wholeTime()[1]}),
                 y: axis({min: 0, max, ticks: {stepSize, callback: bytesText}}),
             },
             plugins: {
@@ -132,8 +138,7 @@ function drawTimeline() {
 
 function zoom(from, to) {
     const x = charts.timeline.options.scales.x;
-    x.min = from ?? history.time[0];
-    x.max = to ?? history.time[history.count - 1];
+    [x.min, x.max] = from === undefined ? wholeTime() : [from, to];
     at("whole").hidden = from === undefined;
     charts.timeline.update("none");
 }

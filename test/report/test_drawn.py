@@ -238,6 +238,12 @@ def test_a_hundred_thousand_events_are_drawn_in_two_seconds(tab, folder, model):
     assert min(drawn) < 2000 and min(spent) < 1000, (drawn, spent)
 
 
+def test_out_of_memory_after_the_last_event_is_in_the_chart(tab, folder, report):
+    late = {**report, "oom_events": [{**report["oom_events"][0], "time_ns": report["time"]["uptime_ns"] + 5000000}]}
+    tab.open(page_of(folder, late, "late"))
+    assert tab.evaluate("charts.timeline.scales.x.max") == tab.evaluate("charts.timeline.marks[2].x")
+
+
 def test_two_devices(tab, folder, model):
     report = report_with_history(model, COUNT, devices=2)
     tab.open(page_of(folder, report, "two"))
@@ -265,7 +271,7 @@ def test_a_trace(tab, folder):
 
 def test_hostile_texts_stay_texts(tab, folder, model):
     report = report_with_history(model, COUNT)
-    report["process"].update(argv=[HOSTILE, "\x1b[31m\u202e"], exe=HOSTILE, hostname=HOSTILE, rank=HOSTILE)
+    report["process"].update(argv=["/bin/python3", HOSTILE, "\x1b[31m\u202e"], exe=HOSTILE, hostname=HOSTILE, rank=HOSTILE)
     report["devices"][0]["name"] = HOSTILE
     report["sites"] = [{"frames": [HOSTILE]}] * 5
     report["warnings"] = [{"text": HOSTILE + "{{chart}}", "count": 1}]
@@ -274,4 +280,4 @@ def test_hostile_texts_stay_texts(tab, folder, model):
     assert tab.errors == [] and len(tab.requests) == 1 and tab.evaluate("document.images.length") == 0
     for name in ("title", "warnings", "ooms", "largest", "facts"):
         assert HOSTILE in text(tab, name), name
-    assert tab.evaluate("document.title").startswith("GPU memory of </script>")
+    assert tab.evaluate("document.title").startswith("GPU memory of python3 </script>")
