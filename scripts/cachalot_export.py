@@ -3,12 +3,12 @@
 import os
 import sys
 import tempfile
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 
 import cachalot_html
 import cachalot_perfetto
 import cachalot_viz
-from cachalot_history import read_source
+from cachalot_sources import read_source
 from cachalot_pages import split
 from cachalot_tools import Failure, printable
 
@@ -34,15 +34,6 @@ examples: cachalot export cachalot.python3.4711.json --html memory.html
 """
 
 EXPORTS = ("--html", "--memory-viz", "--perfetto", "--csv")
-
-
-def start_of(source):
-    """When the program began; times are counted from there."""
-    text = source.report.get("time", "start") if source.report else None
-    try:
-        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
-    except (TypeError, ValueError):
-        return datetime.fromtimestamp(0, timezone.utc)
 
 
 class Csv:
@@ -90,7 +81,7 @@ def write_csv(source, file, device):
                          "choose one with --device")
     if not chosen:
         raise Failure(2, f"{source.path} has no events of device {device}")
-    Csv(start_of(source), file).write(chosen[0])
+    Csv(source.start, file).write(chosen[0])
 
 
 def need_events(source, option):
@@ -109,7 +100,7 @@ def write_export(option, source, file, device=None):
         cachalot_html.write(source, file)
     elif option == "--memory-viz":
         need_events_or_segments(source, option)
-        cachalot_viz.write(source, file, int(start_of(source).timestamp() * 1000000))
+        cachalot_viz.write(source, file, int(source.start.timestamp() * 1000000))
     elif option == "--perfetto":
         need_events(source, option)
         cachalot_perfetto.write(source, file)
@@ -166,7 +157,7 @@ def pages_of_run(reports, path, pid):
     for i, report in enumerate(order):
         name = f"{stem}.{report.text('process', 'pid')}{end}" if i else path
         try:
-            export(read_source(report.path), "--html", name)
+            export(read_source(report.path)[0], "--html", name)
             print(f"cachalot: {printable(name)} shows {printable(report.path)}", file=sys.stderr)
         except Failure as failure:
             problems.append(f"no page: {failure}")
@@ -192,7 +183,9 @@ def main(arguments):
         raise Failure(2, "only one of them can go to standard output")
     if "--html" in options:
         cachalot_html.find_chart()
-    source = read_source(words[0])
+    source, note = read_source(words[0])
+    if note:
+        print(f"cachalot: {note}", file=sys.stderr)
     for option, path in options.items():
         if not path:
             raise Failure(2, f"{option} needs a file name")

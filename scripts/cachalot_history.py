@@ -1,16 +1,17 @@
-"""What happened to memory, event by event, out of a report or a recorded trace: checked, and alike for every export.
+"""What happened to memory, event by event, out of a report: checked, and alike for every export.
 
 A free is always two events, as PyTorch has them: `free_requested` by the program, and `free_completed` when the block is
 really reusable (in the same instant, unless a fence stood between the two).
 """
 
+import os
 import re
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import NamedTuple
 
 from cachalot_report import Report, get, number
 from cachalot_tools import Failure, printable
-from cachalot_traces import open_source
 
 ACTIONS = ("alloc", "free", "free_completed", "segment_alloc", "segment_free", "fence_wait", "oom")
 STATES = {"active": "active", "allocated": "active", "pending": "pending", "inactive": "inactive",
@@ -21,7 +22,7 @@ CHANGES = {"alloc": (1, 1, 0), "free_requested": (-1, 0, 0), "free_completed": (
 LEVELS = ("allocated_bytes", "active_bytes", "reserved_bytes")
 NUMBER_MOST = (1 << 53) - 1  # the schema's
 DEVICES_MOST = 1024
-OPERATIONS_MOST = 5000000
+EPOCH = datetime.fromtimestamp(0, timezone.utc)
 ADDRESS = re.compile("0x[0-9a-fA-F]{1,16}")
 
 
@@ -71,11 +72,14 @@ class Source:
     """All that exports need: `report` is None for a trace."""
 
     path: str
+    program: str
     report: object = None
     histories: list = field(default_factory=list)
     sites: list = field(default_factory=list)
     lost: int = 0
     has_time: bool = True
+    pid: int = 0
+    start: datetime = EPOCH  # from where times are counted
 
 
 def whole(value, place, most=NUMBER_MOST):
@@ -212,6 +216,22 @@ def in_order(events):
     return events
 
 
+def program_of(report):
+    """Its command line as somebody would type it."""
+    argv = report.get("process", "argv")
+    if not isinstance(argv, list) or not argv:
+        return report.text("process", "exe")
+    return " ".join([os.path.basename(printable(argv[0])), *map(printable, argv[1:50])])
+
+
+def start_of(report):
+    text = report.get("time", "start")
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
+    except (TypeError, ValueError):
+        return EPOCH
+
+
 def read_history(report, index, device, rows, sites):
     place = f"{printable(report.path)}: devices[{index}]"
     history = History(whole(device.get("index"), f"{place}.index", DEVICES_MOST),
@@ -228,7 +248,8 @@ def read_history(report, index, device, rows, sites):
 def from_report(path):
     """The history in a report; without `CACHALOT_EVENTS` it has no events."""
     report = Report(path)
-    source = Source(path, report, sites=read_sites(report))
+    source = Source(path, program_of(report), report, sites=read_sites(report), start=start_of(report),
+                    pid=int(report.number("process", "pid") or 0))
     rows = {}
     events = report.get("events")
     if events is not None:
@@ -240,80 +261,3 @@ def from_report(path):
     source.histories = [read_history(report, i, device, rows, source.sites)
                         for i, device in enumerate(report.list("devices"))]
     return source
-
-
-def trace_lines(source):
-    """The text of a trace, line by line."""
-    if source.path:
-        with open(source.path, "rb") as file:
-            yield from file
-        return
-    rest = b""
-    for chunk in source.chunks:
-        lines = (rest + chunk).split(b"\n")
-        rest = lines.pop()
-        yield from lines
-    yield rest
-
-
-def operation(fields, is_rmm):
-    """(`a` or `f` or None, id, bytes) of a line."""
-    if is_rmm:
-        kind = {b"allocate": "a", b"free": "f", b"allocate failure": None}[fields[2]]
-        return kind if int(fields[4]) else None, fields[3], int(fields[4])
-    return {b"a": "a", b"f": "f"}[fields[0]], fields[1], int(fields[2]) if fields[0] == b"a" else 0
-
-
-class TraceReader:
-    """Makes events of a trace's operations. It knows no addresses: each block gets one of its own."""
-
-    def __init__(self, name):
-        self.name, self.events, self.live, self.next, self.count = name, [], {}, 1 << 40, 0
-
-    def add(self, number_of_line, fields, is_rmm):
-        try:
-            kind, key, size = operation(fields, is_rmm)
-            if kind == "a" and not 0 < size <= NUMBER_MOST:
-                return
-            block = (self.next, size) if kind == "a" else self.live.pop(key) if kind == "f" else None
-        except (ValueError, KeyError, IndexError) as error:
-            raise Failure(3, f"{self.name}: line {number_of_line}: this is no operation of a trace, or frees what "
-                             "is not allocated") from error
-        if kind == "a":
-            self.live[key] = block
-            self.next += (size + 511) // 512 * 512
-        if kind:
-            for action in ("alloc",) if kind == "a" else ("free_requested", "free_completed"):
-                self.events.append(Event(self.count, action, *block, block[1]))
-            self.count += 1
-
-
-def from_trace(path):
-    """The history in a trace: allocations and frees, in order, without times."""
-    source = open_source(path)
-    reader, is_rmm = TraceReader(source.name), False
-    try:
-        for i, line in enumerate(trace_lines(source), 1):
-            fields = line.rstrip(b"\r\n").split(b",")
-            if i == 1 and fields[0] in (b"op", b"Thread"):
-                is_rmm = fields[0] == b"Thread"
-            elif fields != [b""]:
-                reader.add(i, fields, is_rmm)
-            if reader.count > OPERATIONS_MOST:
-                raise Failure(3, f"{source.name} has more than {OPERATIONS_MOST} operations")
-    except OSError as error:
-        raise Failure(3, f"{source.name}: {error.strerror}") from error
-    if not reader.events:
-        raise Failure(3, f"{source.name} has no operations in it")
-    return Source(path, None, [History(0, "recorded trace", reader.events)], has_time=False)
-
-
-def read_source(path):
-    """The history in the file, a report or a trace."""
-    try:
-        with open(path, "rb") as file:
-            begin = file.read(256).lstrip()
-    except OSError as error:
-        raise Failure(3, f"{path}: {error.strerror}") from error
-    is_trace = begin.startswith((b"op,", b"Thread,", b"\x1f\x8b", b"\x80", b"a,"))
-    return from_trace(path) if is_trace else from_report(path)

@@ -3,16 +3,19 @@
 import json
 import os
 import re
+from dataclasses import replace
 
+from cachalot_history import CHANGES
 from cachalot_report import count_text, get, number, size_text
+from cachalot_sources import device_of
 from cachalot_tools import HERE, Failure, installed, printable
-from cachalot_words import fragmentation_words, oom_words
+from cachalot_words import fragmentation_words, oom_title, oom_words
 
 CHART = "Chart.js 3 or 4 (Debian and Ubuntu: apt-get install libjs-chart.js)"
 CHART_PLACES = ("/usr/share/javascript/chart.js/chart.min.js", "/usr/share/nodejs/chart.js/dist/chart.min.js",
                 "/usr/share/javascript/chart.js/chart.umd.js")
 CHART_MOST = 4 << 20
-EVENTS_MOST = 1000000
+EVENTS_MOST = 500000
 LARGEST = 20
 # As in export_page_history.js.
 ACTIONS = ("alloc", "free", "free_requested", "free_completed", "segment_alloc", "segment_free", "fence_wait", "oom")
@@ -52,6 +55,16 @@ def merged(events):
     return out
 
 
+def latest(history):
+    """The history with no more events than a page can show."""
+    drop, levels = len(history.events) - EVENTS_MOST, list(history.levels)
+    if drop <= 0:
+        return history
+    for event in history.events[:drop]:
+        levels = [now + sign * event.size for now, sign in zip(levels, CHANGES.get(event.action, (0, 0, 0)))]
+    return replace(history, events=history.events[drop:], levels=tuple(levels))
+
+
 def columns(history):
     """The events by column, with differences where they are shorter."""
     events = merged(history.events)
@@ -84,14 +97,15 @@ def tiles(device, report):
 
     requests, hits = stat("allocation", "allocated"), number(device, "counters", "num_hits")
     ooms = number(device, "counters", "num_ooms")
-    leaked = report.number("totals", "leaked_bytes")
+    leaked = report.number("totals", "leaked_bytes") if report else None
     allocated, reserved = stat("allocated_bytes", "peak"), stat("reserved_bytes", "peak")
-    return [("Peak allocated", size_text(allocated), "held by the program", False),
+    rows = [("Peak allocated", size_text(allocated), "held by the program", False),
             ("Peak reserved", size_text(reserved), "taken from the driver", False),
             ("Used of reserved", percent(allocated, reserved), "at the peaks", False),
             ("From the cache", percent(hits, requests), f"of {count_text(requests).strip()} requests", False),
             ("Out of memory", count_text(ooms).strip(), "times", bool(ooms)),
             ("Never freed", size_text(leaked), "at the end, all devices", bool(leaked))]
+    return [row for row in rows if row[1] != "-"]
 
 
 def site_text(site, sites):
@@ -102,10 +116,10 @@ def largest_blocks(history, sites):
     """Of the segments: the largest blocks that the program holds."""
     blocks = [b for s in history.segments for b in s.blocks if b.state == "active"]
     blocks.sort(key=lambda b: (-b.size, b.address))
-    rows = [[size_text(b.size), f"{b.requested}", f"{b.address:#x}", site_text(b.site, sites)]
+    rows = [[size_text(b.size), f"{b.requested}", f"{b.address:#x}", site_text(b.site, sites)][:3 + bool(sites)]
             for b in blocks[:LARGEST]]
     return {"title": f"Largest blocks in use at the end, of {len(blocks)}", "rows": rows,
-            "head": ["Block", "Bytes asked for", "Address", "Taken at"],
+            "head": ["Block", "Bytes asked for", "Address", "Taken at"][:3 + bool(sites)],
             "kinds": ["number", "number", "place", "place"]}
 
 
@@ -117,9 +131,9 @@ def leaked_sizes(report, index, sites):
             each, most = number(leak, "requested_bytes"), number(leak, "up_to_bytes")
             size = size_text(each) if each is not None else f"up to {size_text(most)}" if most else "other sizes"
             rows.append([size_text(number(leak, "total_requested_bytes")), count_text(number(leak, "count")).strip(),
-                         size, site_text(get(leak, "site"), sites)])
+                         size, site_text(get(leak, "site"), sites)][:3 + bool(sites)])
     return {"title": "Largest memory in use at the end, by size", "rows": rows[:LARGEST],
-            "head": ["Together", "Blocks", "Each", "Taken at"], "kinds": ["number", "number", "number", "place"]}
+            "head": ["Together", "Blocks", "Each", "Taken at"][:3 + bool(sites)], "kinds": ["number", "number", "number", "place"]}
 
 
 def histogram(device):
@@ -130,19 +144,19 @@ def histogram(device):
     return bins[used[0]:used[-1] + 1] if used else []
 
 
-def timeline_hint(count, history, source):
+def timeline_hint(count, history, lost):
     if not count:
         return "This report has no events. Run the program with `CACHALOT_EVENTS=100000` (or by `cachalot run --html`) " \
                "to have the last 100 000 of them here."
     text = f"{count} events. Drag to zoom in" + \
         (". " if history.segments is None else "; click to see that moment in the map below. ")
-    if source.lost:
-        text += f"{source.lost} older events were dropped: only the last ones are kept. A larger `CACHALOT_EVENTS` keeps more."
+    if lost:
+        text += f"{lost} older events were dropped: only the last ones are kept. A larger `CACHALOT_EVENTS` keeps more."
     return text
 
 
 def map_hint(history, source):
-    if source.report is None:
+    if source.report is None and history.segments is None:
         return ""
     if history.segments is None:
         return "This report has no segments. Run the program with `CACHALOT_EVENTS=100000`, or ask it while it runs: " \
@@ -152,18 +166,18 @@ def map_hint(history, source):
 
 
 def device_object(history, device, source):
-    if len(history.events) > EVENTS_MOST:
-        raise Failure(3, f"{source.path} has {len(history.events)} events; a page shows at most {EVENTS_MOST}")
+    lost = source.lost + len(history.events) - EVENTS_MOST if len(history.events) > EVENTS_MOST else source.lost
+    history = latest(history)
     report, events = source.report, columns(history)
     largest = largest_blocks(history, source.sites) if history.segments else \
         leaked_sizes(report, history.device, source.sites) if report else {"title": "", "rows": [], "head": [], "kinds": []}
+    ooms = oom_words(report, history.device) if report else [
+        {"time": e.time, "title": oom_title(e.size, e.time), "lines": []} for e in history.events if e.action == "oom"]
     return {"index": history.device, "name": history.name,
-            "tiles": tiles(device, report) if report else [], "words": fragmentation_words(device) if report else
-            ["This is a recorded trace: what the program asked for and gave back. `cachalot replay` says what memory it needs."],
-            "ooms": oom_words(report, history.device) if report else [],
+            "tiles": tiles(device, report), "words": fragmentation_words(device), "ooms": ooms,
             "events": events, "levels": history.levels, "segments": segments_of(history),
             "histogram": histogram(device), "largest": largest,
-            "timelineHint": timeline_hint(len(events["time"]), history, source), "mapHint": map_hint(history, source)}
+            "timelineHint": timeline_hint(len(events["time"]), history, lost), "mapHint": map_hint(history, source)}
 
 
 def facts(report):
@@ -176,21 +190,15 @@ def facts(report):
                       f"coverage: {report.text('coverage', 'status')}"])
 
 
-def program_of(source):
-    """Its command line as somebody would type it, or the trace's name."""
-    if source.report is None:
-        return os.path.basename(printable(source.path))
-    argv = source.report.get("process", "argv")
-    if not isinstance(argv, list) or not argv:
-        return source.report.text("process", "exe")
-    return " ".join([os.path.basename(printable(argv[0])), *map(printable, argv[1:50])])
+def trace_facts(source):
+    return f"a recorded trace, pid {source.pid}" if source.pid else "a recorded trace"
 
 
 def page_object(source):
     """All that the page shows."""
     report = source.report
-    devices = report.list("devices") if report else [{}]
-    return {"title": f"GPU memory of {program_of(source)[:300]}", "facts": facts(report) if report else "a recorded trace",
+    devices = report.list("devices") if report else map(device_of, source.histories)
+    return {"title": f"GPU memory of {source.program[:300]}", "facts": facts(report) if report else trace_facts(source),
             "hasTime": source.has_time, "sites": source.sites,
             "devices": [device_object(h, d, source) for h, d in zip(source.histories, devices)],
             "warnings": [printable(get(w, "text"))[:1000] for w in report.list("warnings")[:1000]] if report else [],

@@ -61,10 +61,7 @@ class Writer:
         self.source, self.file, self.threads = source, file, {}
 
     def process(self):
-        report = self.source.report
-        pid = int(report.number("process", "pid") or 0) if report else 0
-        name = report.text("process", "exe") if report else "recorded trace"
-        described = message(3, integer(1, pid & 0x7fffffff) + message(6, name))
+        described = message(3, integer(1, self.source.pid & 0x7fffffff) + message(6, self.source.program))
         # Begins the sequence, which trackless readers would drop otherwise.
         self.file.write(packet(message(60, integer(1, PROCESS_TRACK) + described), INCREMENTAL_STATE_CLEARED))
 

@@ -42,8 +42,8 @@ def pending_words(device):
 
 
 def rounding_words(device):
-    active, requested = whole_of(device, "active_bytes"), whole_of(device, "requested_bytes")
-    if not active or (active - requested) / active < 0.01:
+    active, requested = whole_of(device, "active_bytes"), number(device, "at_peak_reserved", "requested_bytes")
+    if not active or requested is None or (active - requested) / active < 0.01:
         return []
     return [f"Rounding up sizes cost {size_text(active - requested)}, {ratio_text(1 - requested / active)} of the memory in "
             "use: the program asks for many sizes that are no multiples of 512 bytes, or for just over a step."]
@@ -52,6 +52,8 @@ def rounding_words(device):
 def fragmentation_words(device):
     """Sentences on where the device's memory went."""
     reserved, used = whole_of(device, "reserved_bytes"), whole_of(device, "allocated_bytes")
+    if number(device, "statistics", "reserved_bytes", "all", "peak") is None and not reserved:
+        return ["This trace has what the program asked for and gave back. `cachalot replay` says what memory that needs."]
     if not reserved:
         return ["No memory was taken from the driver through the cache on this device."]
     words = usage_words(used, reserved) + pending_words(device) + hole_words(device) + split_words(device) \
@@ -79,6 +81,10 @@ def oom_lines(event):
     return lines
 
 
+def oom_title(asked, time):
+    return f"{size_text(asked)} asked for, after {time / 1e9:.3f} s: out of memory"
+
+
 def oom_words(report, device):
     """The device's out-of-memory events, for the page."""
     events = [e for e in report.list("oom_events") if number(e, "device") == device]
@@ -91,5 +97,5 @@ def oom_words(report, device):
         where = [f"Asked for at {' < '.join(printable(f)[:500] for f in frames[:100])}"] if isinstance(frames, list) else []
         time = int(number(event, "time_ns") or 0)
         out.append({"time": time, "lines": oom_lines(event) + where,
-                    "title": f"{size_text(number(event, 'requested_bytes'))} asked for, after {time / 1e9:.3f} s: out of memory"})
+                    "title": oom_title(number(event, "requested_bytes"), time)})
     return out

@@ -4,6 +4,7 @@
 
 const page = JSON.parse(document.getElementById("data").textContent);
 const LEVELS = [["Allocated", "allocated"], ["Active", "active"], ["Reserved", "reserved"]];
+const OOMS_SHOWN = 5;
 const charts = {};
 let history = null, device = null, map = null, moment = 0, drag = null;
 
@@ -245,11 +246,13 @@ function drawWords() {
     }));
     fill("words", device.words.map(text => prose("li", text)));
     at("ooms-section").hidden = !device.ooms.length;
-    fill("ooms", device.ooms.slice(0, 20).map(oom => {
+    const boxes = device.ooms.slice(0, OOMS_SHOWN).map(oom => {
         const box = element("div", "", "oom");
         box.append(element("b", oom.title), ...oom.lines.map(line => element("p", line)));
         return box;
-    }));
+    });
+    const more = device.ooms.length - boxes.length;
+    fill("ooms", more > 0 ? [...boxes, element("p", `and ${more} times more`)] : boxes);
 }
 
 function drawLegend() {

@@ -87,7 +87,7 @@ def test_levels_end_where_the_report_says(tmp_path, model, lost):
     report = report_with_history(model, 2000, lost=lost)
     path = tmp_path / "r.json"
     path.write_text(json.dumps(report))
-    source = cachalot_history.read_source(str(path))
+    source = cachalot_history.from_report(str(path))
     history = source.histories[0]
     stats = report["devices"][0]["statistics"]
     assert levels_at_the_end(history) == [stats[n]["all"]["current"] for n in cachalot_history.LEVELS]
@@ -115,7 +115,7 @@ def test_csv_replays_with_the_peaks_of_the_run(tmp_path, model, lost):
     made = export(tmp_path, report, "--csv")
     lines = made.read_text().splitlines()
     assert lines[0] == "Thread,Time,Action,Pointer,Size,Stream"
-    source = cachalot_history.read_source(str(tmp_path / "in.json"))
+    source = cachalot_history.from_report(str(tmp_path / "in.json"))
     now = peak = sum(b.requested for b in source.histories[0].before)
     for event in source.histories[0].events:
         now += {"alloc": 1, "free_requested": -1}.get(event.action, 0) * event.requested

@@ -1,0 +1,183 @@
+"""Histories of reports and of recorded traces, whichever the file is."""
+
+from datetime import timedelta
+
+from cachalot_history import (CHANGES, EPOCH, LEVELS, NUMBER_MOST, Block, Event, History, Segment, Source, from_report,
+                              in_order, read_event, two_frees)
+from cachalot_tools import Failure, printable
+from cachalot_traces import DAMAGED, open_source, recorded_events
+
+OPERATIONS_MOST = 5000000
+SMALL_SEGMENT = 2 << 20
+TRACES = (b"op,", b"Thread,", b"a,", b"\x1f\x8b", b"\x80", b"CACHALOT-TRACE")
+
+
+def segments_after(events):
+    """What is left of segments and blocks after events that begin with none."""
+    segments, blocks = {}, {}
+    for event in events:
+        if event.action == "alloc":
+            blocks[event.address] = Block(event.address, event.size, event.requested, "active", event.site)
+        elif event.action == "free_requested" and event.address in blocks:
+            blocks[event.address] = blocks[event.address]._replace(state="pending")
+        elif event.action == "free_completed":
+            blocks.pop(event.address, None)
+        elif event.action == "segment_alloc":
+            segments[event.address] = event.size
+        elif event.action == "segment_free":
+            segments.pop(event.address, None)
+    left = sorted(blocks.values(), reverse=True)
+    return [fill(Segment(address, size, "small" if size <= SMALL_SEGMENT else "large", []), left)
+            for address, size in sorted(segments.items())]
+
+
+def fill(segment, left):
+    """The segment with its blocks, taken from the end of `left`, and what is reusable between them."""
+    at, end = segment.address, segment.address + segment.size
+    while left and left[-1].address < at:
+        left.pop()
+    while left and left[-1].address + left[-1].size <= end:
+        block = left.pop()
+        if block.address > at:
+            segment.blocks.append(Block(at, block.address - at, 0, "inactive"))
+        segment.blocks.append(block)
+        at = block.address + block.size
+    if at < end:
+        segment.blocks.append(Block(at, end - at, 0, "inactive"))
+    return segment
+
+
+class Sizes:
+    """How often each size was asked for, and how much of it is held."""
+
+    def __init__(self):
+        self.bins, self.live = {}, {}
+
+    def add(self, event):
+        if event.action == "alloc":
+            row = self.bins.setdefault(max(0, event.requested - 1).bit_length(), [0, 0, 0])
+            row[0] += 1
+            self.count(row, event, 1)
+            self.live[event.address] = row
+        elif event.action == "free_requested" and event.address in self.live:
+            self.count(self.live.pop(event.address), event, -1)
+
+    @staticmethod
+    def count(row, event, sign):
+        row[1] += sign
+        row[2] += sign * event.requested
+
+    def rows(self):
+        return [{"up_to_bytes": 1 << bits, "requests": row[0], "live": row[1], "live_bytes": row[2]}
+                for bits, row in sorted(self.bins.items())]
+
+
+def device_of(history):
+    """Of a trace what a report says of a device, as far as it can be counted."""
+    now, peak, at_peak, sizes = list(history.levels), [0, 0, 0], [0, 0, 0], Sizes()
+    for event in history.events:
+        sizes.add(event)
+        change = CHANGES.get(event.action, (0, 0, 0))
+        now = [level + sign * event.size for level, sign in zip(now, change)]
+        if event.action == "alloc" and now[2] > at_peak[2]:  # as the library notes it
+            at_peak = now
+        peak = list(map(max, peak, now))
+    known = LEVELS if peak[2] else LEVELS[:1]
+    requests = sum(e.action == "alloc" for e in history.events)
+    return {"statistics": {"allocation": {"all": {"allocated": requests}},
+                           **{level: {"all": {"peak": value}} for level, value in zip(known, peak)}},
+            "counters": {"num_ooms": sum(e.action == "oom" for e in history.events)},
+            "at_peak_reserved": dict(zip(LEVELS, at_peak)), "size_histogram": sizes.rows()}
+
+
+def from_recorded(path, header, rows):
+    """The history in a trace that CACHALOT_TRACE recorded: the whole run, with segments."""
+    name, devices, count = printable(path), {}, 0
+    for count, row in enumerate(rows, 1):
+        if count > OPERATIONS_MOST:
+            raise Failure(3, f"{name} has more than {OPERATIONS_MOST} events; `cachalot replay` reads it")
+        device, event = read_event(row, f"{name}: event {count}", ())
+        devices.setdefault(device, []).append(event)
+    if not count:
+        raise Failure(3, f"{name} has no events in it")
+    source = Source(path, header.exe, pid=header.pid, start=EPOCH + timedelta(microseconds=header.start_realtime_ns // 1000))
+    for device, events in sorted(devices.items()):
+        events = in_order(two_frees(events, ()))
+        source.histories.append(History(device, "recorded trace", events, segments_after(events)))
+    return source
+
+
+def trace_lines(source):
+    """The text of a trace, line by line."""
+    if source.path:
+        with open(source.path, "rb") as file:
+            yield from file
+        return
+    rest = b""
+    for chunk in source.chunks:
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()
+        yield from lines
+    yield rest
+
+
+def operation(fields, is_rmm):
+    """(`a` or `f` or None, id, bytes) of a line."""
+    if is_rmm:
+        kind = {b"allocate": "a", b"free": "f", b"allocate failure": None}[fields[2]]
+        return kind if int(fields[4]) else None, fields[3], int(fields[4])
+    return {b"a": "a", b"f": "f"}[fields[0]], fields[1], int(fields[2]) if fields[0] == b"a" else 0
+
+
+class TraceReader:
+    """Makes events of a trace's operations. It knows no addresses: each block gets one of its own."""
+
+    def __init__(self, name):
+        self.name, self.events, self.live, self.next, self.count = name, [], {}, 1 << 40, 0
+
+    def add(self, line, fields, is_rmm):
+        try:
+            kind, key, size = operation(fields, is_rmm)
+            if kind == "a" and not 0 < size <= NUMBER_MOST:
+                return
+            block = (self.next, size) if kind == "a" else self.live.pop(key) if kind == "f" else None
+        except (ValueError, KeyError, IndexError) as error:
+            raise Failure(3, f"{self.name}: line {line}: this is no operation of a trace, or frees what is not "
+                             "allocated") from error
+        if kind == "a":
+            self.live[key] = block
+            self.next += (size + 511) // 512 * 512
+        if kind:
+            for action in ("alloc",) if kind == "a" else ("free_requested", "free_completed"):
+                self.events.append(Event(self.count, action, *block, block[1]))
+            self.count += 1
+
+
+def from_text(path):
+    """The history in a trace of text: allocations and frees, in order, without times."""
+    source = open_source(path)
+    reader, is_rmm = TraceReader(source.name), False
+    for i, line in enumerate(trace_lines(source), 1):
+        fields = line.rstrip(b"\r\n").split(b",")
+        if i == 1 and fields[0] in (b"op", b"Thread"):
+            is_rmm = fields[0] == b"Thread"
+        elif fields != [b""]:
+            reader.add(i, fields, is_rmm)
+        if reader.count > OPERATIONS_MOST:
+            raise Failure(3, f"{source.name} has more than {OPERATIONS_MOST} operations")
+    if not reader.events:
+        raise Failure(3, f"{source.name} has no operations in it")
+    return Source(path, source.name.rsplit("/", 1)[-1], histories=[History(0, "recorded trace", reader.events)], has_time=False)
+
+
+def read_source(path):
+    """(history, note on what is missing or None) of the file, a report or a trace."""
+    try:
+        with open(path, "rb") as file:
+            begin = file.read(256).lstrip()
+        if not begin.startswith(TRACES):
+            return from_report(path), None
+        recorded = recorded_events(path)
+        return (from_recorded(path, *recorded), recorded[0].note()) if recorded else (from_text(path), None)
+    except DAMAGED as error:
+        raise Failure(3, f"{path}: {getattr(error, 'strerror', None) or error}") from error

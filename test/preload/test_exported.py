@@ -1,0 +1,110 @@
+"""What `cachalot export` makes of real runs: reports with events, and recorded traces, tell the same story."""
+
+import json
+import pickle
+import sys
+
+import pytest
+
+from conftest import BUILD, ROOT, SIM
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import cachalot_history  # noqa: E402
+import cachalot_html  # noqa: E402
+import cachalot_sources  # noqa: E402
+
+WORKLOADS = BUILD / "test/workloads"
+PROGRAMS = {"train_loop": (), "seed4b_tenants": (), "reuse_stress": (3, 4, 500)}
+LEVELS = ("allocated_bytes", "active_bytes", "reserved_bytes")
+
+
+class Both:
+    """The report of a run with events, and the histories in it and in its trace."""
+
+    def __init__(self, place, program):
+        folder = WORKLOADS if (WORKLOADS / program).exists() else BUILD / "test/preload"
+        done = place.cachalot("run", "--trace", "t.trace", folder / program, *PROGRAMS[program],
+                              LD_LIBRARY_PATH=SIM, CACHALOT_EVENTS=100000)
+        self.place, self.report = place, place.only_report()
+        assert done.code == (self.report["exit"]["code"] or 0) and self.report["events"]["lost"] == 0
+        (self.path,) = [str(p) for p in place.work.glob("cachalot.*.json")]
+        self.used = cachalot_sources.read_source(self.path)[0].histories
+        trace, note = cachalot_sources.read_source(str(place.work / "t.trace"))
+        assert note is None
+        self.recorded = trace.histories
+
+
+def peaks_of(history):
+    now, peak = list(history.levels), list(history.levels)
+    for event in history.events:
+        for i, sign in enumerate(cachalot_history.CHANGES.get(event.action, ())):
+            now[i] += sign * event.size
+            peak[i] = max(peak[i], now[i])
+            assert now[i] >= 0
+        assert now[0] <= now[1] <= now[2]
+    return now, peak
+
+
+def check_levels(both):
+    for used, recorded, device in zip(both.used, both.recorded, both.report["devices"]):
+        assert used.levels == recorded.levels == (0, 0, 0) and used.before == []
+        assert [e[1:5] for e in used.events] == [e[1:5] for e in recorded.events]
+        now, peak = peaks_of(recorded)
+        stats = [device["statistics"][level]["all"] for level in LEVELS]
+        assert peak == [s["peak"] for s in stats] and now == [s["current"] for s in stats]
+
+
+def check_map(both):
+    """That of the trace is that of the report."""
+    def place_of(history):
+        return [(s.address, s.size, [tuple(b[:2]) + (b.state,) for b in s.blocks if b.state != "inactive"])
+                for s in sorted(history.segments, key=lambda s: s.address)]
+
+    for used, recorded in zip(both.used, both.recorded):
+        assert place_of(used) == place_of(recorded)
+        for segment in recorded.segments:
+            assert sum(b.size for b in segment.blocks) == segment.size
+
+
+def check_figures(both):
+    """What the page counts by itself where there is no report."""
+    for history, device in zip(both.recorded, both.report["devices"]):
+        counted = cachalot_html.device_of(history)
+        for level in LEVELS:
+            assert counted["statistics"][level]["all"]["peak"] == device["statistics"][level]["all"]["peak"]
+            assert counted["at_peak_reserved"][level] == device["at_peak_reserved"][level]
+        assert counted["counters"]["num_ooms"] == device["counters"]["num_ooms"]
+        used = [(r["up_to_bytes"], r["requests"]) for r in device["size_histogram"] if r["requests"]]
+        assert [(r["up_to_bytes"], r["requests"]) for r in counted["size_histogram"]] == used
+
+
+def check_exports(both, name):
+    """All forms; the log replays with the peaks of the run where nothing waited for a fence."""
+    place, totals = both.place, both.report.totals
+    done = place.cachalot("export", name, "--csv", "c", "--memory-viz", "v", "--perfetto", "p", "--html", "h")
+    assert done.code == 0, done.err
+    snapshot = pickle.loads((place.work / "v").read_bytes())
+    assert sum(s["total_size"] for s in snapshot["segments"]) == totals["reserved_bytes"]
+    assert sum(s["allocated_size"] for s in snapshot["segments"]) == totals["allocated_bytes"]
+    replayed = json.loads(place.cachalot("replay", "c", "--format", "json").out)["totals"]
+    assert replayed["requests"] == totals["requests"]
+    if totals["fences"] == 0 and totals["ooms"] == 0:
+        for level in ("requested", "allocated", "reserved"):
+            assert replayed[f"peak_{level}_bytes"] == totals[f"peak_{level}_bytes"]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_reports_and_traces_of_real_runs(place, program):
+    both = Both(place, program)
+    check_levels(both)
+    check_map(both)
+    check_figures(both)
+    for name in ("t.trace", both.path):
+        check_exports(both, name)
+
+
+def test_a_page_keeps_the_last_events(place, monkeypatch):
+    history = Both(place, "train_loop").used[0]
+    monkeypatch.setattr(cachalot_html, "EVENTS_MOST", 500)
+    shown = cachalot_html.latest(history)
+    assert len(shown.events) == 500 < len(history.events) and peaks_of(shown)[0] == peaks_of(history)[0]
