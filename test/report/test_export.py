@@ -45,18 +45,18 @@ def replay(path):
 
 
 def test_the_fixture_is_what_the_library_writes(history):
-    def check(value, name):
-        schema = {**SCHEMA["$defs"][name], "$defs": SCHEMA["$defs"]}
-        jsonschema.validate(value, schema, cls=jsonschema.Draft202012Validator)
+    def check(values, name):
+        schema = {"type": "array", "items": {"$ref": f"#/$defs/{name}"}, "$defs": SCHEMA["$defs"]}
+        jsonschema.Draft202012Validator(schema).validate(values)
 
-    for segment in history["devices"][0]["segments"]:
+    segments = copy.deepcopy(history["devices"][0]["segments"])
+    for segment in segments:
         assert sum(b["size_bytes"] for b in segment["blocks"]) == segment["total_bytes"]
         for block in segment["blocks"]:
             block.pop("site", None)
-        check(segment, "segment")
-    if "event" in SCHEMA["$defs"]:
-        for row in history["events"]["rows"]:
-            check(row, "event")
+    check(segments, "segment")
+    rows = history["events"]["rows"]
+    check(rows[:200] + [row for row in rows if row["action"] in ("oom", "fence_wait")], "event")
 
 
 def test_help_and_usage(tmp_path):
