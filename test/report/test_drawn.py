@@ -225,7 +225,9 @@ def test_narrow(tab, page):
 def test_a_hundred_thousand_events_are_drawn_in_two_seconds(tab, folder, model):
     report = report_with_history(model, 100000, lost=500)
     tab.open(page_of(folder, report, "many"))
-    assert dict(tab.evaluate(DRAWN_PEAKS))["Reserved"] == report["devices"][0]["statistics"]["reserved_bytes"]["all"]["peak"]
+    stats = report["devices"][0]["statistics"]
+    assert tab.evaluate(DRAWN_PEAKS) == [[n.capitalize(), stats[f"{n}_bytes"]["all"]["peak"]]
+                                         for n in ("allocated", "active", "reserved")]
     assert tab.evaluate("charts.timeline.data.datasets[0].data.length") < 10000
     assert tab.evaluate("history.count") > 99000 and tab.errors == []
     shoot(tab, "page-many")

@@ -9,7 +9,7 @@ import cachalot_export
 import pytest
 from conftest import in_process
 from history_of import report_with_history
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 OPTIONS = ("--html", "--memory-viz", "--perfetto", "--csv")
@@ -80,6 +80,7 @@ VALUES = st.one_of(st.none(), st.booleans(), st.floats(), st.integers(-10, 10), 
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(changes=[(("sites", 0, "frames", 0), "</script><script>alert(1)</script>")], option="--html")
 @given(changes=st.lists(st.tuples(PLACES, VALUES), min_size=1, max_size=3), option=st.sampled_from(OPTIONS))
 def test_hostile_values(tmp_path, model, changes, option):
     report = report_with_history(model, 60)
