@@ -169,16 +169,23 @@ def notes_of(old, new):
     return notes
 
 
+def oom_summary(figures):
+    ooms = next(f for f in figures if f.name == "totals.ooms")
+    if not ooms.old and ooms.new:
+        return f" It ran out of memory {ooms.text(ooms.new)} times, the old one did not."
+    return " It did not run out of memory any more." if ooms.old and ooms.new == 0 else ""
+
+
 def summary(figures):
     """One line: what happened to the memory."""
     peak = next(f for f in figures if f.name == "totals.peak_reserved_bytes")
     if peak.old is None or peak.new is None:
         return "Peak reserved memory is not known of both."
     if peak.is_same():
-        return "Peak reserved memory is the same."
+        return f"Peak reserved memory is the same.{oom_summary(figures)}"
     word = "more" if peak.new > peak.old else "less"
     share = f" ({100 * abs(peak.new - peak.old) / peak.old:.1f} %)" if peak.old else ""
-    return f"The new run reserved {size_text(abs(peak.new - peak.old))}{share} {word} at its peak."
+    return f"The new run reserved {size_text(abs(peak.new - peak.old))}{share} {word} at its peak.{oom_summary(figures)}"
 
 
 def table(old, new, figures, show_all):

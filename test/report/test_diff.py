@@ -84,6 +84,15 @@ def test_notes_on_what_is_hard_to_compare(pair):
     assert "different programs" in out and "coverage of the new run is partial" in out and "new run had not ended" in out
 
 
+@pytest.mark.parametrize("was, now, said", [(2, 0, "It did not run out of memory any more."), (0, 3, "It ran out of memory 3 times"),
+                                            (1, 1, "Peak reserved memory is the same.")])
+def test_out_of_memory_is_in_the_last_line(pair, was, now, said):
+    old, new, write = pair
+    old["totals"]["ooms"], new["totals"]["ooms"] = was, now
+    last = run(*write())[1].splitlines()[-1]
+    assert said in last and (was != now or last.endswith("the same."))
+
+
 def test_json(pair, model):
     old, new, write = pair
     new["totals"]["peak_reserved_bytes"] = 2 * old["totals"]["peak_reserved_bytes"]
