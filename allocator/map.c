@@ -17,19 +17,41 @@ static unsigned chunk_of(uint64_t bucket)
     return bucket >> MAP_FIRST ? 64 - (unsigned)__builtin_clzll(bucket >> MAP_FIRST) : 0;
 }
 
-static struct map_node **bucket_at(const struct map *map, uint64_t bucket)
+/* All under the lock but map_glance, for which stores are in order: a node before what leads to it,
+ * a chunk before the number of buckets that reaches into it. */
+static void set(struct map_node *_Atomic *link, struct map_node *to)
+{
+    atomic_store_explicit(link, to, memory_order_release);
+}
+
+static struct map_node *get(struct map_node *const _Atomic *link)
+{
+    return atomic_load_explicit(link, memory_order_acquire);
+}
+
+static uint64_t key_of(const struct map_node *node)
+{
+    return atomic_load_explicit(&node->key, memory_order_relaxed);
+}
+
+static uint64_t buckets_of(const struct map *map)
+{
+    return atomic_load_explicit(&map->buckets, memory_order_acquire);
+}
+
+static struct map_node *_Atomic *bucket_at(const struct map *map, uint64_t bucket)
 {
     unsigned chunk = chunk_of(bucket);
     uint64_t first = chunk ? (uint64_t)1 << (MAP_FIRST + chunk - 1) : 0;
-    return &map->chunk[chunk][bucket - first];
+    return atomic_load_explicit(&map->chunk[chunk], memory_order_relaxed) + (bucket - first);
 }
 
 /* Buckets below `buckets` are in use: a hash that names one beyond belongs to its half-sized
  * ancestor. */
-static struct map_node **bucket_of(const struct map *map, uint64_t key)
+static struct map_node *_Atomic *bucket_of(const struct map *map, uint64_t buckets, uint64_t key)
 {
-    uint64_t mask = UINT64_MAX >> __builtin_clzll(map->buckets), bucket = hash(key) & mask;
-    if (bucket >= map->buckets)
+    uint64_t mask = UINT64_MAX >> __builtin_clzll(buckets), bucket = hash(key) & mask;
+    if (bucket >= buckets)
         bucket &= mask >> 1;
     return bucket_at(map, bucket);
 }
@@ -45,61 +67,79 @@ static int make_chunk(struct map *map, unsigned chunk)
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return -1;
-    map->chunk[chunk] = memory;
+    atomic_store_explicit(&map->chunk[chunk], memory, memory_order_release);
     return 0;
 }
 
 /* One more bucket: its share comes out of the bucket that held both until now. */
 static void grow(struct map *map)
 {
-    uint64_t fresh = map->buckets;
+    uint64_t fresh = buckets_of(map);
     if (make_chunk(map, chunk_of(fresh)))
         return;
     uint64_t top = (uint64_t)1 << (63 - __builtin_clzll(fresh));
-    struct map_node **old = bucket_at(map, fresh - top), **new = bucket_at(map, fresh),
-                    *node = *old;
-    *old = *new = NULL;
-    map->buckets++;
+    struct map_node *_Atomic *old = bucket_at(map, fresh - top),
+                             *_Atomic *new = bucket_at(map, fresh);
+    struct map_node *node = get(old);
+    set(old, NULL);
+    set(new, NULL);
+    atomic_store_explicit(&map->buckets, fresh + 1, memory_order_release);
     while (node) {
-        struct map_node *next = node->next, **bucket = bucket_of(map, node->key);
-        node->next = *bucket;
-        *bucket = node;
+        struct map_node *next = get(&node->next);
+        struct map_node *_Atomic *bucket = bucket_of(map, fresh + 1, key_of(node));
+        set(&node->next, get(bucket));
+        set(bucket, node);
         node = next;
     }
 }
 
 int map_insert(struct map *map, struct map_node *node)
 {
-    if (!map->buckets) {
+    uint64_t buckets = buckets_of(map);
+    if (!buckets) {
         if (make_chunk(map, 0))
             return -1;
-        map->buckets = 1;
+        atomic_store_explicit(&map->buckets, buckets = 1, memory_order_release);
     }
-    struct map_node **bucket = bucket_of(map, node->key);
-    node->next = *bucket;
-    *bucket = node;
+    struct map_node *_Atomic *bucket = bucket_of(map, buckets, key_of(node));
+    set(&node->next, get(bucket));
+    set(bucket, node);
     map->count++;
-    if (map->count > map->buckets)
+    if (map->count > buckets)
         grow(map);
     return 0;
 }
 
 struct map_node *map_find(const struct map *map, uint64_t key)
 {
-    struct map_node *node = map->buckets ? *bucket_of(map, key) : NULL;
-    while (node && node->key != key)
-        node = node->next;
+    uint64_t buckets = buckets_of(map);
+    struct map_node *node = buckets ? get(bucket_of(map, buckets, key)) : NULL;
+    while (node && key_of(node) != key)
+        node = get(&node->next);
+    return node;
+}
+
+#define MOST_STEPS 16 /* a node that moves meanwhile leads into another bucket */
+
+struct map_node *map_glance(const struct map *map, uint64_t key)
+{
+    uint64_t buckets = buckets_of(map);
+    struct map_node *node = buckets ? get(bucket_of(map, buckets, key)) : NULL;
+    for (int step = 0; node && key_of(node) != key; node = get(&node->next))
+        if (++step == MOST_STEPS)
+            return NULL;
     return node;
 }
 
 struct map_node *map_remove(struct map *map, uint64_t key)
 {
-    if (!map->buckets)
+    uint64_t buckets = buckets_of(map);
+    if (!buckets)
         return NULL;
-    for (struct map_node **link = bucket_of(map, key); *link; link = &(*link)->next)
-        if ((*link)->key == key) {
-            struct map_node *node = *link;
-            *link = node->next;
+    struct map_node *_Atomic *link = bucket_of(map, buckets, key);
+    for (struct map_node *node; (node = get(link)); link = &node->next)
+        if (key_of(node) == key) {
+            set(link, get(&node->next));
             map->count--;
             return node;
         }
@@ -110,8 +150,8 @@ struct map_node *map_any(const struct map *map,
                          int (*is)(const struct map_node *node, const void *context),
                          const void *context)
 {
-    for (uint64_t bucket = 0; bucket < map->buckets; bucket++)
-        for (struct map_node *node = *bucket_at(map, bucket); node; node = node->next)
+    for (uint64_t bucket = 0; bucket < buckets_of(map); bucket++)
+        for (struct map_node *node = get(bucket_at(map, bucket)); node; node = get(&node->next))
             if (is(node, context))
                 return node;
     return NULL;

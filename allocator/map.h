@@ -1,20 +1,22 @@
 /* A map from addresses to nodes: linear hashing, which grows by one bucket per insert, so that no
- * insert ever pays for moving the whole table. Nodes belong to the caller. Caller holds a lock. */
+ * insert ever pays for moving the whole table. Nodes belong to the caller. Caller holds a lock, but
+ * for map_glance. */
 #ifndef CACHALOT_ALLOCATOR_MAP_H
 #define CACHALOT_ALLOCATOR_MAP_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 struct map_node {
-    uint64_t key;
-    struct map_node *next;
+    _Atomic uint64_t key;
+    struct map_node *_Atomic next;
 };
 
 #define MAP_CHUNKS 40 /* chunk 0 has 2^MAP_FIRST buckets, chunk i > 0 as many as all before it */
 
 struct map {
-    struct map_node **chunk[MAP_CHUNKS];
-    uint64_t buckets; /* in use; 0 before the first insert */
+    struct map_node *_Atomic *_Atomic chunk[MAP_CHUNKS];
+    _Atomic uint64_t buckets; /* in use; 0 before the first insert */
     uint64_t count;
 };
 
@@ -22,6 +24,10 @@ struct map {
  * slower). */
 int map_insert(struct map *map, struct map_node *node);
 struct map_node *map_find(const struct map *map, uint64_t key);
+
+/* The same without the lock, while others change the map: it may miss a node that is there. Only
+ * for maps whose nodes stay nodes for ever (slab.h), whatever they are used for next. */
+struct map_node *map_glance(const struct map *map, uint64_t key);
 
 /* Takes the node of `key` out and returns it, or NULL. */
 struct map_node *map_remove(struct map *map, uint64_t key);

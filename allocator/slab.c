@@ -14,13 +14,19 @@
 
 #define CHUNK_BYTES (256 * 1024)
 
+/* What is nobody's while the item is not taken. */
+static size_t own_bytes(const struct slab *slab)
+{
+    return slab->kept_from ? slab->kept_from : slab->item_bytes;
+}
+
 void *slab_take(struct slab *slab)
 {
     if (slab->free) {
         void *item = slab->free;
-        ASAN_UNPOISON_MEMORY_REGION(item, slab->item_bytes);
+        ASAN_UNPOISON_MEMORY_REGION(item, own_bytes(slab));
         memcpy(&slab->free, item, sizeof slab->free);
-        return memset(item, 0, slab->item_bytes);
+        return memset(item, 0, own_bytes(slab));
     }
     if ((size_t)(slab->chunk_end - slab->chunk) < slab->item_bytes) {
         char *chunk =
@@ -41,5 +47,5 @@ void slab_give(struct slab *slab, void *item)
 {
     memcpy(item, &slab->free, sizeof slab->free);
     slab->free = item;
-    ASAN_POISON_MEMORY_REGION(item, slab->item_bytes);
+    ASAN_POISON_MEMORY_REGION(item, own_bytes(slab));
 }

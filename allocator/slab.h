@@ -7,11 +7,12 @@
 
 struct slab {
     size_t item_bytes; /* at least sizeof(void *) */
+    size_t kept_from;  /* from here on an item keeps what it held, given back or not; 0: nothing */
     void *free;
     char *chunk, *chunk_end;
 };
 
-/* A zeroed item, or NULL when the host is out of memory. */
+/* An item, zeroed but for what it keeps, or NULL when the host is out of memory. */
 void *slab_take(struct slab *slab);
 void slab_give(struct slab *slab, void *item);
 
