@@ -11,6 +11,7 @@
 #include "allocator/pool.h"
 #include "allocator/record.h"
 #include "allocator/segment.h"
+#include "allocator/thread_cache.h"
 
 void allocator_enter(struct allocator *a)
 {
@@ -30,8 +31,19 @@ void allocator_return(struct allocator *a)
     a->calls--;
 }
 
+/* What frees without the lock must know. */
+static void note_slow(struct allocator *a)
+{
+    int slow = a->error || a->forgotten || a->no_events ? SLOW_ALL
+               : a->host_work || a->host_work_unmarked  ? SLOW_FREES
+                                                        : SLOW_NOBODY;
+    if (slow != atomic_load_explicit(&a->slow, memory_order_relaxed))
+        atomic_store_explicit(&a->slow, slow, memory_order_relaxed);
+}
+
 void allocator_leave(struct allocator *a)
 {
+    note_slow(a);
     stats_note_peaks(a->stats);
     assert(allocator_is_valid(a));
     stats_end(a->stats);
@@ -69,19 +81,22 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
 uint64_t allocator_forget(struct allocator *a)
 {
     struct domain *domain = a->domain;
+    uint64_t held = 0;
     allocator_enter(a);
-    uint64_t live = domain->live.count;
+    thread_caches_stop(domain, a->stats);
+    thread_caches_pool(a);
+    thread_caches_leave(a);
     a->forgotten = 1;
     lane_forget(a);
     fence_forget_all(a);
     while (a->segments)
-        segment_forget(a->segments);
+        segment_forget(a->segments, &held);
+    thread_caches_go_on(domain, a->stats);
     for (struct allocator **link = &domain->first; *link; link = &(*link)->next)
         if (*link == a) {
             *link = a->next;
             break;
         }
-    live -= domain->live.count;
     /* Calls of other threads into the dying context: no new one begins. */
     for (int i = 0; a->calls && i < MOST_WAITS; i++) {
         allocator_leave(a);
@@ -89,7 +104,7 @@ uint64_t allocator_forget(struct allocator *a)
         allocator_enter(a);
     }
     allocator_leave(a);
-    return live;
+    return held;
 }
 
 /* Driver's cost of making and giving back `bytes`, in ns: design/measured.md, cudaMalloc + cudaFree
@@ -105,7 +120,9 @@ static struct block *look(struct allocator *a, uint64_t size)
 {
     a->mallocs++;
     fence_poll(a, 0);
-    struct block *block = pool_take(a, size);
+    struct block *block = thread_cache_find(a, size);
+    if (!block)
+        block = pool_take(a, size);
     if (!block && a->pending) {
         fence_poll(a, 1);
         block = pool_take(a, size);
@@ -128,6 +145,7 @@ static int make_room(struct allocator *a, uint64_t size, struct block **taken)
 {
     int code;
     fence_flush_deferred(a, 1);
+    thread_caches_empty(a);
     if ((*taken = pool_take(a, size)) || (*taken = fence_wait_for(a, size, DEVICE_FOREVER)))
         return 0;
     if (release(a, size) &&
@@ -164,6 +182,9 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
  * driver said. */
 static int look_further(struct allocator *a, uint64_t size, struct block **taken)
 {
+    /* All that is reusable is merged before a segment is taken from the driver. */
+    if (pool_for(a, size) == POOL_SMALL && thread_caches_empty(a) && (*taken = pool_take(a, size)))
+        return 0;
     segment_collect_garbage(a, size);
     if ((*taken = fence_wait_for(a, size, growth_price_ns(size))))
         return 0;
@@ -174,10 +195,12 @@ static int look_further(struct allocator *a, uint64_t size, struct block **taken
 static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, uint64_t *address)
 {
     enum stat_pool stat = block->segment->stat;
-    block->live.key = block_address(block);
-    if (map_insert(&a->domain->live, &block->live)) {
-        pool_insert(a, block);
-        return a->ops->out_of_memory;
+    if (!atomic_load_explicit(&block->claim, memory_order_relaxed)) {
+        atomic_store_explicit(&block->listed.key, block_address(block), memory_order_relaxed);
+        if (map_insert(&a->domain->listed, &block->listed)) {
+            pool_insert(a, block);
+            return a->ops->out_of_memory;
+        }
     }
     block->state = BLOCK_ALLOCATED;
     block->shared = 0;
@@ -189,6 +212,8 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
     stats_add(a->stats, STAT_allocation, stat, 1);
     stats_histogram(a->stats, bytes, 1);
     record_block(block, EVENT_alloc);
+    int easy = block->segment->pool == POOL_SMALL && block_size(block) <= CACHE_MOST;
+    block_claim(block, easy ? CLAIM_EASY : CLAIM_HELD);
     *address = block_address(block);
     return 0;
 }
@@ -221,7 +246,10 @@ static int allocate(struct allocator *a, uint64_t bytes, uint64_t *address, int 
     struct block *block = NULL;
     if (size > UINT64_MAX / 2)
         return ALLOCATOR_PASS;
+    if (thread_cache_take(a, bytes, address))
+        return 0;
     allocator_enter(a);
+    thread_cache_settle(a->domain, a);
     int code = find(a, bytes, size, further, &block);
     if (code == 0)
         code = hand_out(a, block, bytes, address);
@@ -279,10 +307,25 @@ void allocator_note_host_work(struct allocator *a)
     allocator_leave(a);
 }
 
+/* The block that the program holds at `address`; from here on it does not, whatever other threads
+ * do. */
+static struct block *held_at(struct domain *domain, uint64_t address)
+{
+    struct block *block = block_of_listed(map_find(&domain->listed, address));
+    uint64_t claim = block ? atomic_load_explicit(&block->claim, memory_order_relaxed) : 0;
+    int kind = (int)(claim & CLAIM_KIND);
+    return (kind == CLAIM_EASY || kind == CLAIM_HELD) &&
+                   atomic_compare_exchange_strong(&block->claim, &claim, address | CLAIM_NOBODY)
+               ? block
+               : NULL;
+}
+
 int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
 {
+    if (kind == FREED_NATIVE && thread_cache_give(domain, address))
+        return 0;
     pthread_mutex_lock(&domain->lock);
-    struct block *block = block_of_live(map_remove(&domain->live, address));
+    struct block *block = held_at(domain, address);
     if (!block) {
         int condition = unknown_or_invalid(domain, address);
         pthread_mutex_unlock(&domain->lock);
@@ -291,6 +334,8 @@ int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
     struct allocator *a = block->segment->allocator;
     enum stat_pool stat = block->segment->stat;
     stats_begin(a->stats);
+    if (kind == FREED_NATIVE)
+        thread_cache_settle(domain, a);
     stats_subtract(a->stats, STAT_allocation, stat, 1);
     stats_subtract(a->stats, STAT_allocated_bytes, stat, block_size(block));
     stats_histogram(a->stats, block->requested, -1);

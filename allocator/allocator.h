@@ -22,6 +22,7 @@ enum allocator_condition {
 
 struct domain;
 struct allocator;
+struct cache_row;
 
 /* NULL when the host is out of memory. `options` is copied. */
 struct domain *domain_create(const struct options *options);
@@ -60,6 +61,11 @@ enum free_kind {
  * is returned; the block is then gone, as natively. ALLOCATOR_PASS (FREED_ASYNC only): the block is
  * off the books, the driver is to free it. */
 int domain_free(struct domain *domain, uint64_t address, enum free_kind kind);
+
+/* The calling thread gets a cache of its own, which counts into `row` (of the live page, all 0),
+ * and loses it before it ends. Returns 0, or -1: there is none, all its calls take the lock. */
+int domain_thread_begins(struct domain *domain, struct cache_row *row);
+void domain_thread_ends(struct domain *domain);
 
 /* Gives all reusable memory back to the driver, after waiting for what is pending if `wait`.
  * Returns bytes. */

@@ -1,4 +1,5 @@
-/* Blocks and the segments that they tile. Everything here is guarded by the domain's lock. */
+/* Blocks and the segments that they tile. Everything here is guarded by the domain's lock, but for
+ * what thread_cache.c says. */
 #ifndef CACHALOT_ALLOCATOR_BLOCK_H
 #define CACHALOT_ALLOCATOR_BLOCK_H
 
@@ -19,14 +20,17 @@ enum pool { POOL_SMALL, POOL_LARGE, POOL_DEDICATED, POOL_PINNED, POOLS };
 
 struct block {
     struct tree_node node; /* in its pool while reusable; major: size, minor: address */
-    struct map_node live;  /* in the domain's map while allocated; key: address */
     struct segment *segment;
     struct block *previous, *next; /* neighbours in the segment, by address */
-    struct block *link;            /* next block of the same fence */
+    struct block *link;            /* next block of the same fence, or in the same thread cache */
     uint64_t requested;
     enum block_state state;
     int shared;    /* other processes may use it: only a fence makes it reusable */
     uint32_t site; /* where it was asked for (stats/sites.h); only while that is recorded */
+
+    /* Kept when the block is given back (slab.h): a thread without the lock may look. */
+    _Atomic uint64_t claim; /* its address and whose it is; 0: not in the map */
+    struct map_node listed; /* in the domain's map since it was first handed out; key: address */
 };
 
 /* Blocks that become reusable together, joined by `link`. */
@@ -52,9 +56,9 @@ static inline struct block *block_of_node(struct tree_node *node)
     return (struct block *)node; /* the node is first */
 }
 
-static inline struct block *block_of_live(struct map_node *node)
+static inline struct block *block_of_listed(struct map_node *node)
 {
-    return node ? (struct block *)((char *)node - offsetof(struct block, live)) : NULL;
+    return node ? (struct block *)((char *)node - offsetof(struct block, listed)) : NULL;
 }
 
 static inline uint64_t block_size(const struct block *block)

@@ -5,6 +5,7 @@
 #include "allocator/domain.h"
 #include "allocator/fence.h"
 #include "allocator/segment.h"
+#include "allocator/thread_cache.h"
 
 struct domain *domain_create(const struct options *options)
 {
@@ -17,9 +18,11 @@ struct domain *domain_create(const struct options *options)
     domain->options = *options;
     domain->dedicated = options->ipc == IPC_DEDICATED;
     domain->blocks.item_bytes = sizeof(struct block);
+    domain->blocks.kept_from = offsetof(struct block, claim);
     domain->segment_slab.item_bytes = sizeof(struct segment);
     domain->fences.item_bytes = sizeof(struct fence);
     domain->allocators.item_bytes = sizeof(struct allocator);
+    domain->cache_slab.item_bytes = sizeof(struct thread_cache);
     return domain;
 }
 
@@ -36,6 +39,7 @@ uint64_t domain_empty_cache(struct domain *domain, int wait)
     pthread_mutex_lock(&domain->lock);
     for (struct allocator *a = domain->first, *next; a; a = next) {
         stats_begin(a->stats);
+        thread_caches_empty(a);
         if (wait)
             fence_wait_for(a, UINT64_MAX / 4, DEVICE_FOREVER);
         fence_poll(a, 1);
@@ -84,16 +88,16 @@ void domain_poll(struct domain *domain)
 static struct block *live_block_holding(struct domain *domain, struct segment *segment,
                                         uint64_t address)
 {
-    struct block *block = block_of_live(map_find(&domain->live, address));
+    struct block *block = block_of_listed(map_find(&domain->listed, address));
     if (!block && segment->stat == SMALL_POOL) {
         uint64_t begin = segment->node.minor, at = address - (address - begin) % BLOCK_GRAIN;
-        while (!(block = block_of_live(map_find(&domain->live, at))) && at > begin)
+        while (!(block = block_of_listed(map_find(&domain->listed, at))) && at > begin)
             at -= BLOCK_GRAIN;
     } else if (!block) {
         for (block = segment->first; block && address >= block_address(block) + block_size(block);)
             block = block->next;
     }
-    return block && block->state == BLOCK_ALLOCATED &&
+    return block && block->state == BLOCK_ALLOCATED && !block_is_cached(block) &&
                    address - block_address(block) < block_size(block)
                ? block
                : NULL;
@@ -104,6 +108,7 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
 {
     lane_finish(domain);
     pthread_mutex_lock(&domain->lock);
+    thread_caches_stop(domain, NULL);
     struct segment *segment = segment_holding(domain, address);
     struct block *block = segment ? live_block_holding(domain, segment, address) : NULL;
     int condition = block ? 0 : segment ? ALLOCATOR_INVALID : ALLOCATOR_UNKNOWN;
@@ -114,15 +119,18 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
         stats_begin(stats);
         if (mark == BLOCK_PINNED && segment->pool != POOL_PINNED) {
             stats_count(stats, COUNTER_num_pinned_blocks, 1);
+            thread_caches_pool(segment->allocator); /* of this segment nothing is taken any more */
             segment_pin(segment);
         } else if (mark == BLOCK_EXPORTED) {
             stats_count(stats, COUNTER_num_exports, 1);
             stats_count(stats, COUNTER_num_offset_exports, place->offset != 0);
             domain->dedicated = 1;
             block->shared = 1;
+            block_claim(block, CLAIM_HELD);
         }
         stats_end(stats);
     }
+    thread_caches_go_on(domain, NULL);
     pthread_mutex_unlock(&domain->lock);
     return condition;
 }

@@ -5,11 +5,14 @@
 
 #include <pthread.h>
 
-#include "allocator/block.h"
+#include "allocator/claim.h"
 #include "allocator/lane_books.h"
 #include "allocator/slab.h"
 #include "stats/events.h"
 #include "stats/sites.h"
+
+#define CACHE_MOST (256 * 1024) /* largest block of a thread cache */
+#define CACHE_STEPS (CACHE_MOST / BLOCK_GRAIN)
 
 struct fence;
 
@@ -22,6 +25,8 @@ struct allocator {
     struct device_stats *stats;
     uint64_t limit;
     struct tree pool[POOLS];
+    struct block *spare_blocks[CACHE_STEPS]; /* spilled by thread caches, by size */
+    uint64_t spare_bytes;
     struct segment *segments;
     struct idle_list {
         struct segment *oldest, *newest;
@@ -40,15 +45,23 @@ struct allocator {
     int error;               /* of the context, for good: everything goes to the driver */
     int forgotten;
     struct allocator *next;
+
+    /* What threads without the lock look at, apart from what changes all the time. */
+    _Alignas(64) _Atomic int slow; /* enum slow_kind */
+    char apart[60];
 };
+
+/* Must all come by the lock, or frees at least? */
+enum slow_kind { SLOW_NOBODY, SLOW_FREES, SLOW_ALL };
 
 struct domain {
     pthread_mutex_t lock;
     pthread_mutex_t pressure; /* who makes room; taken without the lock */
     struct options options;
-    struct map live;
+    struct map listed; /* blocks by address, from when they are first handed out */
+    struct thread_cache *caches;
     struct tree segments;
-    struct slab blocks, segment_slab, fences, allocators;
+    struct slab blocks, segment_slab, fences, allocators, cache_slab;
     struct allocator *first;
     struct lane lane;
     struct events *events; /* NULL: nobody wants them */

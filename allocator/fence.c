@@ -21,6 +21,7 @@
 #include "allocator/fence.h"
 #include "allocator/pool.h"
 #include "allocator/record.h"
+#include "allocator/thread_cache.h"
 
 #define FOREIGN_PATIENCE_NS UINT64_C(2000000)
 #define POLL_AGAIN 8 /* mallocs after a poll in vain */
@@ -293,8 +294,10 @@ static int settle(struct allocator *a, struct fence *fence)
 int fence_free(struct allocator *a, struct block *block, int async)
 {
     a->frees++;
-    if (!block->shared && !async && lane_free(a)) {
-        blocks_become_reusable((struct block_list){block, block}, COUNTER_num_lane_frees);
+    if (!block->shared && !async && !a->no_events && lane_free(a)) {
+        stats_count(a->stats, COUNTER_num_lane_frees, 1);
+        if (!thread_cache_keep(block))
+            block_becomes_reusable(block);
         return 0;
     }
     struct fence *fence = fence_make(a);

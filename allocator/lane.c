@@ -263,7 +263,7 @@ static int is_outrun(struct lane *lane)
 int lane_free(struct allocator *a)
 {
     struct lane *lane = &a->domain->lane;
-    if (!lane->ops || a->no_events)
+    if (!lane->ops)
         return 0;
     for (;;) {
         uint64_t word = load(lane);

@@ -19,11 +19,11 @@ struct lane {
     const struct lane_ops *ops; /* NULL: there are no lanes */
     struct lane_thread *threads;
     struct slab thread_slab;
-    uint64_t key;      /* SINGLE: the lane */
-    uint64_t context;  /* of all that is outstanding; 0: nothing is */
-    uint64_t used_key; /* used == 1 */
-    int used;          /* streams since `counting`: none, one, or (2) several */
-    int mixed;         /* work of several contexts, or unseen work: nothing is restored */
+    uint64_t key;             /* SINGLE: the lane */
+    _Atomic uint64_t context; /* of all that is outstanding; 0: nothing is, or not known yet */
+    uint64_t used_key;        /* used == 1 */
+    int used;                 /* streams since `counting`: none, one, or (2) several */
+    int mixed;                /* work of several contexts, or unseen work: nothing is restored */
     unsigned capturing;
     struct fence *mark, *owed; /* of `marked`; owed: MANY, and to be joined */
     struct allocator *marked;
@@ -33,7 +33,7 @@ struct lane {
     unsigned seals, patience;
 };
 
-/* Is a block freed now reusable at once? Then it is booked as such. */
+/* Is a block freed now reusable at once? Then it is booked as such. Also without the lock. */
 int lane_free(struct allocator *allocator);
 
 /* A fence was sealed: its frees are done, its event not recorded yet. And its end. */

@@ -15,6 +15,7 @@ void options_default(struct options *options)
         .max_non_split_rounding = 20 * MIB,
         .large_segment_bytes = 20 * MIB,
         .cache = 1,
+        .thread_cache = 1,
     };
 }
 
@@ -169,8 +170,10 @@ static int set_free_mode(struct options *o, const char *text)
 
 static int set_thread_cache(struct options *o, const char *text)
 {
-    (void)o;
-    return strcasecmp(text, "off") ? -1 : 0;
+    int on = read_word(text, switches);
+    if (on >= 0)
+        o->thread_cache = on;
+    return on;
 }
 
 static int set_cache(struct options *o, const char *text)
@@ -205,7 +208,7 @@ static const struct key {
     {"per_process_memory_fraction", set_memory_fraction, "a number above 0, at most 1", 0},
     {"memory_limit_mb", set_limit, "a whole number of MiB, at least 2", 0},
     {"free_mode", set_free_mode, "async, fence or strict", 0},
-    {"thread_cache", set_thread_cache, "off (thread caches are not in this version)", 0},
+    {"thread_cache", set_thread_cache, "on or off", 0},
     {"cache", set_cache, "on or off", 0},
     {"ipc", set_ipc, "auto, dedicated or error", 0},
 };
@@ -324,6 +327,8 @@ void options_value(const struct options *o, unsigned i, char *text, size_t size)
         snprintf(text, size, "%llu", (unsigned long long)(o->memory_limit / MIB));
     else if (!strcmp(name, "free_mode"))
         snprintf(text, size, "%s", free_modes[o->free_mode]);
+    else if (!strcmp(name, "thread_cache"))
+        snprintf(text, size, "%s", switches[o->thread_cache]);
     else if (!strcmp(name, "cache"))
         snprintf(text, size, "%s", switches[o->cache]);
     else if (!strcmp(name, "ipc"))

@@ -23,8 +23,9 @@ struct options {
     uint32_t roundup_power2_divisions[ROUNDUP_INTERVALS]; /* 0 or 1: off */
     enum free_mode free_mode;
     enum ipc_mode ipc;
-    int cache;      /* 0: count only, every call native */
-    uint32_t given; /* bit i: key i of options_name was given */
+    int cache;        /* 0: count only, every call native */
+    int thread_cache; /* 0: every request takes the lock */
+    uint32_t given;   /* bit i: key i of options_name was given */
 };
 
 void options_default(struct options *options);

@@ -119,37 +119,52 @@ struct block *pool_take(struct allocator *a, uint64_t size)
     return block;
 }
 
-/* Takes reusable `other` into its neighbour `block` (in no pool). */
-static void absorb(struct allocator *a, struct block *block, struct block *other)
+void pool_forget(struct allocator *a, struct block *block)
 {
-    pool_remove(a, other);
-    if (other == block->next) {
-        block->next = other->next;
-    } else {
-        block->previous = other->previous;
-        block->node.minor = block_address(other);
+    if (atomic_load_explicit(&block->claim, memory_order_relaxed)) {
+        map_remove(&a->domain->listed, block_address(block));
+        atomic_store_explicit(&block->claim, 0, memory_order_release);
     }
-    block->node.major += block_size(other);
+    slab_give(&a->domain->blocks, block);
+}
+
+/* `block` takes in the one behind it; both are in no pool. */
+static void absorb_next(struct allocator *a, struct block *block)
+{
+    struct block *next = block->next;
+    block->node.major += block_size(next);
+    block->next = next->next;
     if (block->next)
         block->next->previous = block;
-    if (block->previous)
-        block->previous->next = block;
-    else
-        block->segment->first = block;
-    slab_give(&a->domain->blocks, other);
+    pool_forget(a, next);
+}
+
+void pool_merge(struct allocator *a, struct block *block)
+{
+    if (block->next && block->next->state == BLOCK_REUSABLE) {
+        pool_remove(a, block->next);
+        absorb_next(a, block);
+    }
+    if (block->previous && block->previous->state == BLOCK_REUSABLE) {
+        block = block->previous;
+        pool_remove(a, block);
+        absorb_next(a, block);
+    }
+    pool_insert(a, block);
+}
+
+void block_leaves_use(struct block *block)
+{
+    struct device_stats *stats = block->segment->allocator->stats;
+    enum stat_pool stat = block->segment->stat;
+    assert(block->state == BLOCK_PENDING);
+    stats_subtract(stats, STAT_requested_bytes, stat, block->requested);
+    stats_subtract(stats, STAT_active, stat, 1);
+    stats_subtract(stats, STAT_active_bytes, stat, block_size(block));
 }
 
 void block_becomes_reusable(struct block *block)
 {
-    struct allocator *a = block->segment->allocator;
-    enum stat_pool stat = block->segment->stat;
-    assert(block->state == BLOCK_PENDING);
-    stats_subtract(a->stats, STAT_requested_bytes, stat, block->requested);
-    stats_subtract(a->stats, STAT_active, stat, 1);
-    stats_subtract(a->stats, STAT_active_bytes, stat, block_size(block));
-    if (block->next && block->next->state == BLOCK_REUSABLE)
-        absorb(a, block, block->next);
-    if (block->previous && block->previous->state == BLOCK_REUSABLE)
-        absorb(a, block, block->previous);
-    pool_insert(a, block);
+    block_leaves_use(block);
+    pool_merge(block->segment->allocator, block);
 }

@@ -144,7 +144,7 @@ void segment_hand_over(struct segment *segment)
     struct allocator *a = segment->allocator;
     assert(segment->idle);
     pool_remove(a, segment->first);
-    slab_give(&a->domain->blocks, segment->first);
+    pool_forget(a, segment->first);
     segment_unlink(segment);
     slab_give(&a->domain->segment_slab, segment);
     stats_count(a->stats, COUNTER_num_device_free, 1);
@@ -198,7 +198,7 @@ void segment_collect_garbage(struct allocator *a, uint64_t size)
             return;
 }
 
-void segment_forget(struct segment *segment)
+void segment_forget(struct segment *segment, uint64_t *held)
 {
     struct allocator *a = segment->allocator;
     for (struct block *block = segment->first, *next; block; block = next) {
@@ -208,7 +208,7 @@ void segment_forget(struct segment *segment)
         } else {
             if (block->state == BLOCK_ALLOCATED) {
                 record_block(block, EVENT_free);
-                map_remove(&a->domain->live, block->live.key);
+                *held += 1;
                 stats_histogram(a->stats, block->requested, -1);
                 stats_subtract(a->stats, STAT_allocation, segment->stat, 1);
                 stats_subtract(a->stats, STAT_allocated_bytes, segment->stat, block_size(block));
@@ -217,7 +217,7 @@ void segment_forget(struct segment *segment)
             stats_subtract(a->stats, STAT_active, segment->stat, 1);
             stats_subtract(a->stats, STAT_active_bytes, segment->stat, block_size(block));
         }
-        slab_give(&a->domain->blocks, block);
+        pool_forget(a, block);
     }
     segment_unlink(segment);
     slab_give(&a->domain->segment_slab, segment);
@@ -233,4 +233,6 @@ void segment_pin(struct segment *segment)
     for (struct block *block = segment->first; block; block = block->next)
         if (block->state == BLOCK_REUSABLE)
             tree_insert(&a->pool[POOL_PINNED], &block->node);
+        else if (block_claimed(block) == CLAIM_EASY)
+            block_claim(block, CLAIM_HELD);
 }

@@ -10,7 +10,7 @@ int segment_grow(struct allocator *allocator, uint64_t size, enum growth growth,
                  struct block **block);
 int segment_release(struct segment *segment);
 void segment_hand_over(struct segment *segment);
-void segment_forget(struct segment *segment);
+void segment_forget(struct segment *segment, uint64_t *held); /* adds blocks of the program */
 void segment_pin(struct segment *segment);
 struct segment *segment_holding(const struct domain *domain, uint64_t address);
 uint64_t segment_release_idle(struct allocator *allocator, uint64_t bytes, uint64_t timeout_ns);

@@ -2,6 +2,7 @@
 #include <stddef.h>
 
 #include "allocator/domain.h"
+#include "allocator/thread_cache.h"
 
 static const uint8_t shown_as[] = {
     [BLOCK_ALLOCATED] = SNAPSHOT_ALLOCATED,
@@ -13,14 +14,15 @@ static void show(const struct block *block, void (*take)(void *, const struct sn
                  void *context)
 {
     const struct segment *segment = block->segment;
+    enum block_state state = block_is_cached(block) ? BLOCK_REUSABLE : block->state;
     const struct snapshot_block row = {
         .address = block_address(block),
         .size_bytes = block_size(block),
-        .requested_bytes = block->state == BLOCK_REUSABLE ? 0 : block->requested,
+        .requested_bytes = state == BLOCK_REUSABLE ? 0 : block->requested,
         .segment_address = segment->node.minor,
         .segment_bytes = segment->size,
         .device = segment->allocator->ordinal,
-        .state = shown_as[block->state],
+        .state = shown_as[state],
         .pool = (uint8_t)segment->stat,
         .site = block->state == BLOCK_REUSABLE ? 0 : block->site,
     };
@@ -31,10 +33,12 @@ void domain_walk(struct domain *domain,
                  void (*take)(void *context, const struct snapshot_block *block), void *context)
 {
     pthread_mutex_lock(&domain->lock);
+    thread_caches_stop(domain, NULL);
     for (struct tree_node *node = tree_at_least(&domain->segments, 0, 0); node;
          node = tree_at_least(&domain->segments, 0, node->minor + 1))
         for (struct block *block = ((struct segment *)node)->first; block; block = block->next)
             show(block, take, context);
+    thread_caches_go_on(domain, NULL);
     pthread_mutex_unlock(&domain->lock);
 }
 
@@ -53,7 +57,8 @@ int block_is_valid(const struct block *block)
 }
 
 struct sums {
-    uint64_t allocated, active, requested, reserved, reusable, inactive_split, live;
+    uint64_t allocated, active, requested, reserved, reusable, inactive_split;
+    int cached; /* thread caches change what others count */
 };
 
 static int add_segment(const struct segment *segment, struct sums *sums)
@@ -66,8 +71,10 @@ static int add_segment(const struct segment *segment, struct sums *sums)
         return 0;
     sums->reserved += segment->size;
     for (const struct block *block = segment->first; block; block = block->next) {
-        int held = map_find(&domain->live, block_address(block)) == &block->live;
-        if (!block_is_valid(block) || held != (block->state == BLOCK_ALLOCATED))
+        int listed = map_find(&domain->listed, block_address(block)) == &block->listed;
+        int held = block->state == BLOCK_ALLOCATED;
+        if (!block_is_valid(block) || listed != (atomic_load(&block->claim) != 0) ||
+            held != (block_claimed(block) != CLAIM_NOBODY))
             return 0;
         if (block->state == BLOCK_REUSABLE) {
             const struct tree *pool = &segment->allocator->pool[segment->pool];
@@ -77,8 +84,13 @@ static int add_segment(const struct segment *segment, struct sums *sums)
             sums->inactive_split += segment->idle ? 0 : block_size(block);
             continue;
         }
+        if (block_is_cached(block)) {
+            sums->reusable += block_size(block);
+            sums->inactive_split += block_size(block);
+            continue;
+        }
         sums->active += block_size(block);
-        sums->requested += block->requested;
+        sums->requested += sums->cached ? 0 : block->requested;
         sums->allocated += held ? block_size(block) : 0;
     }
     return 1;
@@ -87,12 +99,14 @@ static int add_segment(const struct segment *segment, struct sums *sums)
 /* Sum of rows equals each counter, over all allocators that share this device's row. */
 int allocator_is_valid(const struct allocator *a)
 {
-    struct sums sums = {0};
+    struct sums sums = {.cached = thread_caches_serve(a->domain, a->stats)};
     for (const struct allocator *other = a->domain->first; other; other = other->next)
         if (other->stats == a->stats)
             for (const struct segment *segment = other->segments; segment; segment = segment->next)
                 if (!add_segment(segment, &sums))
                     return 0;
+    if (sums.cached)
+        return 1;
     return sums.allocated == stats_current_all(a->stats, STAT_allocated_bytes) &&
            sums.active == stats_current_all(a->stats, STAT_active_bytes) &&
            sums.requested == stats_current_all(a->stats, STAT_requested_bytes) &&

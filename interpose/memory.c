@@ -11,6 +11,7 @@
 #include "interpose/real.h"
 #include "interpose/retry.h"
 #include "interpose/submit.h"
+#include "interpose/thread.h"
 
 static uint64_t now_ns(void)
 {
@@ -32,11 +33,20 @@ static uint64_t natively_free(const struct device_stats *stats, uint64_t availab
     return limit ? least(native, limit > allocated ? limit - allocated : 0) : native;
 }
 
+/* The numbers of a device as they are now, with what threads counted alone. */
+static struct device_stats numbers_of(const struct context *context)
+{
+    struct device_stats stats;
+    stats_gather(&stats, &context->row->stats, process->page->cache, PAGE_CACHES,
+                 (unsigned)context->device);
+    return stats;
+}
+
 /* Notes in page why a request failed: what was there, and whether it would have fitted natively. */
 static void note_oom(const struct context *context, uint64_t bytes)
 {
     struct page *page = process->page;
-    const struct device_stats *stats = &context->row->stats;
+    const struct device_stats now = numbers_of(context), *stats = &now;
     uint64_t available = 0, n = atomic_fetch_add(&page->oom_count, 1);
     struct page_oom *event = &page->oom[n % PAGE_OOMS];
     driver_ops.memory_free((void *)context, &available);
@@ -52,6 +62,54 @@ static void note_oom(const struct context *context, uint64_t bytes)
     event->site = domain_asked_where();
     event->native_would_fit = bytes <= natively_free(stats, available);
     atomic_store(&event->time_ns, now_ns() - page->start_monotonic_ns);
+}
+
+/* Has this thread a cache of its own (row: plus one), or shall it have none? */
+static _Thread_local enum { NOT_ASKED, CACHED, UNCACHED } cached;
+static _Thread_local unsigned cache_row;
+
+static int take_row(unsigned *row)
+{
+    for (unsigned word = 0; word < PAGE_CACHES / 64; word++) {
+        uint64_t taken = atomic_load(&process->cache_rows[word]);
+        while (~taken) {
+            uint64_t bit = ~taken & (taken + 1);
+            if (atomic_compare_exchange_weak(&process->cache_rows[word], &taken, taken | bit)) {
+                *row = word * 64 + (unsigned)__builtin_ctzll(bit);
+                return 0;
+            }
+        }
+    }
+    return -1;
+}
+
+static void give_row(unsigned row)
+{
+    atomic_fetch_and(&process->cache_rows[row / 64], ~(UINT64_C(1) << row % 64));
+}
+
+static void thread_begins(void)
+{
+    cached = UNCACHED;
+    if (take_row(&cache_row))
+        return;
+    if (domain_thread_begins(process->domain, &process->page->cache[cache_row])) {
+        give_row(cache_row);
+        return;
+    }
+    cached = CACHED;
+    thread_watch();
+}
+
+void memory_thread_ends(void)
+{
+    if (cached == CACHED && process_serving()) {
+        process_inside++;
+        domain_thread_ends(process->domain);
+        process_inside--;
+        give_row(cache_row);
+    }
+    cached = UNCACHED; /* whatever destructors of the program still free */
 }
 
 /* The driver's own memory for the program: on the books as what went past the cache. */
@@ -79,6 +137,8 @@ CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
         return forward_alloc(pointer, bytes);
     callers_note();
     process_inside++;
+    if (cached == NOT_ASKED)
+        thread_begins();
     int code = allocator_malloc(context->allocator, bytes, &address);
     process_inside--;
     if (code == ALLOCATOR_PASS)
@@ -142,6 +202,8 @@ static int free_block(CUdeviceptr pointer, int state, enum free_kind kind)
     if (late && process_inside) /* exit interrupted us: what this is cannot be looked up */
         return CUDA_SUCCESS;
     process_inside++;
+    if (cached == NOT_ASKED && !late)
+        thread_begins();
     int code = domain_free(process->domain, pointer, late ? FREED_LATE : kind);
     process_inside--;
     return code;
@@ -221,7 +283,8 @@ CUresult memory_info(size_t *available, size_t *total)
     if (result != CUDA_SUCCESS || !process_serving() || !available ||
         !(context = context_current()))
         return result;
-    uint64_t native = natively_free(&context->row->stats, *available);
+    const struct device_stats now = numbers_of(context);
+    uint64_t native = natively_free(&now, *available);
     *available = total ? least(native, *total) : native;
     return result;
 }

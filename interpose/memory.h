@@ -28,4 +28,6 @@ int memory_retry(void);
 CUresult memory_export(CUdeviceptr pointer); /* before an IPC handle is made */
 void memory_pin(CUdeviceptr pointer);        /* after SYNC_MEMOPS was set */
 
+void memory_thread_ends(void); /* what the calling thread has cached is everybody's */
+
 #endif

@@ -40,8 +40,9 @@ struct process {
     struct sites *sites; /* NULL: nobody wants them */
     struct config config;
     struct context contexts[MOST_CONTEXTS];
-    const struct lane_state *lanes; /* NULL: free_mode is not async */
-    _Atomic uint64_t thread_rows;   /* bit i: a thread has row i of the page */
+    const struct lane_state *lanes;                /* NULL: free_mode is not async */
+    _Atomic uint64_t thread_rows;                  /* bit i: a thread has row i of the page */
+    _Atomic uint64_t cache_rows[PAGE_CACHES / 64]; /* likewise of the rows of thread caches */
     _Atomic uintptr_t first_context;
     _Atomic int several_contexts;
     int traced;                       /* the trace is whole */

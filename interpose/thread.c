@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "interpose/capture.h"
+#include "interpose/memory.h"
 #include "interpose/process.h"
 #include "interpose/submit.h"
 
@@ -10,6 +11,7 @@ static void ends(void *unused)
 {
     (void)unused;
     capture_thread_ends();
+    memory_thread_ends();
     submit_thread_ends();
 }
 

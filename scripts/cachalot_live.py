@@ -84,6 +84,8 @@ class Page:
             name, *place, _ = FIELD.unpack_from(data, offset + i * FIELD.size)
             fields[text_of(name)] = tuple(place)
         self.size = offset + count * FIELD.size  # events lie behind: they are not read each time
+        self.cache_bins = {part: [name for name in fields if name.rpartition(".")[0] == f"cache.{part}"]
+                           for part in ("allocated", "freed")}
         return fields
 
     def number(self, data, name, row=0):
@@ -95,6 +97,20 @@ class Page:
         if parts > FIELDS_MOST or at + max(parts - 1, 0) * part_stride + NUMBER.size > len(data):
             raise BadPage("is a damaged page")
         return sum(NUMBER.unpack_from(data, at + i * part_stride)[0] for i in range(parts or 1))
+
+    def cached(self, data, name, row):
+        """What threads counted alone for a device: the sum over their rows; 0 where a page has none."""
+        if "cache.device" not in self.fields or name not in self.fields:
+            return 0
+        offset, _, parts, stride = self.fields["cache.device"]
+        at = self.fields[name][0]
+        if parts > FIELDS_MOST or max(offset, at) + max(parts - 1, 0) * stride + NUMBER.size > len(data):
+            raise BadPage("is a damaged page")
+        rows = (i * stride for i in range(parts) if NUMBER.unpack_from(data, offset + i * stride)[0] == row + 1)
+        return sum(NUMBER.unpack_from(data, at + part)[0] for part in rows)
+
+    def bins(self, data, part, row):
+        return sum(self.cached(data, name, row) for name in self.cache_bins[part])
 
     def text(self, data, name, row=0):
         if name not in self.fields:
@@ -117,8 +133,15 @@ class Page:
         for name in SUMS:
             taken, freed = (sum(self.number(data, f"device.{name}.{part}.{pool}_pool", row)
                                 for pool in ("small", "large")) for part in ("allocated", "freed"))
+            if name == "allocation":
+                taken, freed = (was + self.bins(data, part, row)
+                                for was, part in ((taken, "allocated"), (freed, "freed")))
+            elif name == "allocated_bytes":
+                taken, freed = (was + self.cached(data, f"cache.{part}_bytes", row)
+                                for was, part in ((taken, "allocated"), (freed, "freed")))
             values[name] = max(taken - freed, 0)
             values[f"{name}_ever"] = taken
+        values["num_hits"] += self.bins(data, "allocated", row)
         values["name"] = self.text(data, "device.name", row)
         values["uuid"] = self.text(data, "device.uuid", row)
         return values

@@ -36,6 +36,34 @@ static void thread_field(struct field_writer *writer, const char *name, size_t o
     writer->table[writer->count - 1].part_stride = sizeof(struct page_thread);
 }
 
+static void cache_field(struct field_writer *writer, const char *name, size_t offset,
+                        const char *unit)
+{
+    field(writer, name, offsetof(struct page, cache) + offset, unit);
+    if (writer->table == NULL)
+        return;
+    writer->table[writer->count - 1].parts = PAGE_CACHES;
+    writer->table[writer->count - 1].part_stride = sizeof(struct cache_row);
+}
+
+static void cache_fields(struct field_writer *writer)
+{
+    cache_field(writer, "cache.sequence", offsetof(struct cache_row, sequence), "count");
+    cache_field(writer, "cache.device", offsetof(struct cache_row, device), "count");
+    cache_field(writer, "cache.allocated_bytes", offsetof(struct cache_row, allocated_bytes),
+                "bytes");
+    cache_field(writer, "cache.freed_bytes", offsetof(struct cache_row, freed_bytes), "bytes");
+    for (unsigned bin = 0; bin < CACHE_BINS; bin++) {
+        char text[sizeof((struct page_field *)0)->name];
+#define X(name, unit, meaning)                                                                     \
+    snprintf(text, sizeof text, "cache." #name ".%u", bin);                                        \
+    cache_field(writer, text,                                                                      \
+                offsetof(struct cache_row, bin[0].name) + bin * sizeof(struct cache_bin), unit);
+        CACHE_LIST(X)
+#undef X
+    }
+}
+
 static void row_field(struct field_writer *writer, const char *name, size_t offset,
                       const char *unit)
 {
@@ -161,6 +189,7 @@ static void all_fields(struct field_writer *writer)
     process_fields(writer);
     coverage_fields(writer);
     other_fields(writer);
+    cache_fields(writer);
     device_fields(writer);
 }
 

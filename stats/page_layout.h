@@ -48,6 +48,7 @@ struct page {
     uint32_t config_count;
     struct page_config config[PAGE_CONFIGS];
     char coverage_note[256]; /* why coverage is partial, or empty */
+    struct cache_row cache[PAGE_CACHES];
 };
 
 static inline struct page_device *page_device(const struct page *page, unsigned i)

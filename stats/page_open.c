@@ -111,16 +111,19 @@ static void end_texts(struct page *page)
     }
 }
 
-/* Rows of a live page change under the reader: each is copied as one. */
+/* Rows of a live page change under the reader: each is copied as one, and with it what its threads
+ * counted alone. */
 static void copy_rows(struct page *copy, const struct page *page)
 {
     for (unsigned i = 0; i < copy->device_count; i++) {
         struct device_stats *to = &page_device(copy, i)->stats;
         uint64_t offset = copy->device_offset + (uint64_t)i * copy->device_stride;
         const struct page_device *from = (const void *)((const char *)page + offset);
-        if (stats_copy(to, &from->stats) != 0)
+        if (stats_gather(to, &from->stats, page->cache, PAGE_CACHES, i) != 0)
             to->sequence |= 1; /* so that the report can say so */
     }
+    for (unsigned i = 0; i < PAGE_CACHES; i++)
+        copy->cache[i].device = 0;
 }
 
 static void *map(int fd, size_t bytes, int protection)

@@ -27,7 +27,9 @@ struct page_config {
 };
 
 /* One number, found from the page's begin. With a stride it is one of each device's row, that
- * far apart. With parts it is the sum of that many numbers, part_stride apart. */
+ * far apart. With parts it is the sum of that many numbers, part_stride apart. "cache.…": to be
+ * added to a device's own numbers where "cache.device" of the same part is its row plus one
+ * (cache_row.h says which). */
 struct page_field {
     char name[56]; /* dotted, e.g. "device.allocated_bytes.allocated.small_pool" */
     uint32_t offset, stride, parts, part_stride;
@@ -41,6 +43,7 @@ struct page_thread {
 };
 
 #define PAGE_THREADS 64
+#define PAGE_CACHES 128 /* threads that allocate alone; all others take the lock */
 #define PAGE_WARNINGS 32
 #define WARNING_BEGUN (UINT64_C(1) << 63)
 #define PAGE_OOMS 16

@@ -67,7 +67,8 @@ static void copy_rows(struct report_source *source)
             continue;
         struct report_row *row = &source->rows[source->row_count++];
         row->device = device;
-        row->torn = stats_copy(&row->stats, &device->stats) != 0;
+        row->torn =
+            stats_gather(&row->stats, &device->stats, source->page->cache, PAGE_CACHES, i) != 0;
     }
 }
 

@@ -9,6 +9,7 @@
 #ifndef CACHALOT_STATS_STATS_H
 #define CACHALOT_STATS_STATS_H
 
+#include "stats/cache_row.h"
 #include "stats/stats_change.h"
 
 /* Copies the moment's ingredients if `all` stands at its peak of reserved or allocated bytes. */
@@ -18,5 +19,12 @@ void stats_note_peaks(struct device_stats *stats);
  * the row stayed odd (its writer died in the middle of one change): the copy is then sound, but the
  * change half booked. */
 int stats_copy(struct device_stats *to, const struct device_stats *from);
+
+/* The same with what threads counted alone for this device, the `device`-th, in `count` rows. */
+int stats_gather(struct device_stats *to, const struct device_stats *from,
+                 const struct cache_row *rows, unsigned count, unsigned device);
+
+/* Adds a thread's row, which is then 0, under the lock. */
+void stats_fold(struct device_stats *stats, struct cache_row *row);
 
 #endif

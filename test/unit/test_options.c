@@ -60,6 +60,7 @@ static void every_good_value_reads_back(void **state)
         {"free_mode", "fence", "fence"},
         {"free_mode", "async", "async"},
         {"thread_cache", "off", "off"},
+        {"thread_cache", "on", "on"},
         {"cache", "off", "off"},
         {"cache", "on", "on"},
         {"ipc", "auto", "auto"},
@@ -224,7 +225,7 @@ static void the_defaults_are_the_published_ones(void **state)
         {"per_process_memory_fraction", "1"},
         {"memory_limit_mb", "off"},
         {"free_mode", "async"},
-        {"thread_cache", "off"},
+        {"thread_cache", "on"},
         {"cache", "on"},
         {"ipc", "auto"},
     };

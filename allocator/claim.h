@@ -1,0 +1,29 @@
+/* Whose is a block? Its claim says so to threads that hold no lock (thread_cache.c). */
+#ifndef CACHALOT_ALLOCATOR_CLAIM_H
+#define CACHALOT_ALLOCATOR_CLAIM_H
+
+#include "allocator/block.h"
+
+/* In a claim: what may be done with the block. A thread's free takes a block by changing EASY into
+ * CACHED, so address and right are one word: of two frees one wins. */
+enum { CLAIM_NOBODY = 0, CLAIM_EASY = 1, CLAIM_HELD = 2, CLAIM_CACHED = 3, CLAIM_KIND = 3 };
+
+static inline void block_claim(struct block *block, int kind)
+{
+    atomic_store_explicit(&block->claim, block_address(block) | (unsigned)kind,
+                          memory_order_release);
+}
+
+/* Whose is a block of the map? */
+static inline int block_claimed(const struct block *block)
+{
+    return (int)(atomic_load_explicit(&block->claim, memory_order_acquire) & CLAIM_KIND);
+}
+
+/* A block that its thread alone knows is reusable, for all who count. */
+static inline int block_is_cached(const struct block *block)
+{
+    return block->state == BLOCK_ALLOCATED && block_claimed(block) == CLAIM_CACHED;
+}
+
+#endif

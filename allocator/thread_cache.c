@@ -1,0 +1,178 @@
+/* Thread caches: the way without the lock, and why it may be taken.
+ *
+ * 1. Who is in. A thread's `row->sequence` is odd while it is in its own cache; it went in (a plain
+ *    store), then looked at `wanted`. Who wants what others have holds the lock, sets their
+ *    `wanted`, makes all threads pass a barrier (membarrier) and waits for even sequences. So
+ *    either the owner sees `wanted` and turns back, or the other sees it inside and waits. Both
+ *    were plain stores and loads: the barrier is the wanter's to pay, once for all threads.
+ * 2. Whose is a block. `claim` is address and right in one word. A free finds the block by a look
+ *    at the map that may miss (then the lock decides) or find what is none any more (then the claim
+ *    does not fit); it takes the block by changing EASY into CACHED. Of two frees of one block one
+ *    wins, and one of an address inside a block finds nothing. A block in the map is neither merged
+ *    nor split nor forgotten while it is EASY or CACHED, except with all caches stopped.
+ * 3. When is it reusable. As in lane_free: at once, or it is not taken in here. Work that used the
+ *    block was submitted before this free looked at the lane's word, so whoever changes the word
+ *    later records a mark that covers it, or knows that it has finished (the driver's own lock
+ *    orders a submission before the look against the mark after the change). What is reusable stays
+ *    so whatever becomes of the lane: it is as if it lay in the pool.
+ * 4. Numbers. Each thread counts in a row of its own; readers add the rows. A peak is passed only
+ *    under the lock: a thread knows how far below the peaks it is, and goes the long way there.
+ *    test/model (free.c, cache.c) explores 1 to 3.
+ */
+#include "allocator/thread_cache.h"
+
+#include <stddef.h>
+
+_Thread_local struct thread_cache *thread_cache_own;
+
+static int enter(struct thread_cache *cache)
+{
+    uint64_t sequence = stat_get(&cache->row->sequence);
+    stat_set(&cache->row->sequence, sequence + 1);
+    atomic_signal_fence(memory_order_seq_cst);
+    return !atomic_load_explicit(&cache->wanted, memory_order_acquire);
+}
+
+static void leave(struct thread_cache *cache)
+{
+    uint64_t sequence = stat_get(&cache->row->sequence);
+    atomic_store_explicit(&cache->row->sequence, sequence + 1, memory_order_release);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* How far a statistic is below its peak, of this pool and of all. */
+static int64_t below_peak(const struct device_stats *stats, enum stat_kind kind)
+{
+    const struct pool_stat *stat = &stats->stat[kind];
+    return least(
+        (int64_t)(stat_get(&stat->peak[SMALL_POOL]) - stats_current(stats, kind, SMALL_POOL)),
+        (int64_t)(stat_get(&stat->peak[STAT_POOLS]) - stats_current_all(stats, kind)));
+}
+
+/* The limits as they are now. What other threads count alone is not in it. */
+static void set_limits(struct thread_cache *cache)
+{
+    const struct device_stats *stats = cache->allocator->stats;
+    /* What this thread has counted since it was last folded: freed less allocated. */
+    int64_t bytes =
+        (int64_t)(stat_get(&cache->row->freed_bytes) - stat_get(&cache->row->allocated_bytes));
+    int64_t blocks = 0, requested = 0;
+    for (uint32_t left = cache->touched; left; left &= left - 1) {
+        const struct cache_bin *bin = &cache->row->bin[__builtin_ctz(left)];
+        blocks += (int64_t)(stat_get(&bin->freed) - stat_get(&bin->allocated));
+        requested +=
+            (int64_t)(stat_get(&bin->freed_requested) - stat_get(&bin->allocated_requested));
+    }
+    cache->least_bytes =
+        cache->bytes - bytes -
+        least(below_peak(stats, STAT_allocated_bytes), below_peak(stats, STAT_active_bytes));
+    cache->most_bytes =
+        least(CACHE_LIMIT, cache->bytes - bytes + below_peak(stats, STAT_inactive_split_bytes));
+    cache->least_count = cache->count - blocks -
+                         least(below_peak(stats, STAT_allocation), below_peak(stats, STAT_active));
+    cache->most_count = cache->count - blocks + below_peak(stats, STAT_inactive_split);
+    cache->least_requested = cache->requested - requested - below_peak(stats, STAT_requested_bytes);
+}
+
+static void count(struct thread_cache *cache, int taken, uint64_t size, uint64_t requested)
+{
+    struct cache_row *row = cache->row;
+    unsigned at = stat_bin_of(requested) % 32; /* below CACHE_BINS, as the block's size says */
+    struct cache_bin *bin = &row->bin[at];
+    cache->touched |= 1u << at;
+    if (taken) {
+        cache->bytes -= (int64_t)size;
+        cache->count--;
+        cache->requested -= (int64_t)requested;
+        stat_increase(&row->allocated_bytes, size);
+        stat_increase(&bin->allocated, 1);
+        stat_increase(&bin->allocated_requested, requested);
+    } else {
+        cache->bytes += (int64_t)size;
+        cache->count++;
+        cache->requested += (int64_t)requested;
+        stat_increase(&bin->freed_requested, requested);
+        stat_increase(&bin->freed, 1);
+        stat_increase(&row->freed_bytes, size);
+    }
+}
+
+static int may_take(const struct thread_cache *cache, uint64_t size, uint64_t requested)
+{
+    return cache->bytes - (int64_t)size >= cache->least_bytes &&
+           cache->count > cache->least_count &&
+           cache->requested - (int64_t)requested >= cache->least_requested;
+}
+
+static int may_give(const struct thread_cache *cache, uint64_t size)
+{
+    return cache->bytes + (int64_t)size <= cache->most_bytes && cache->count < cache->most_count;
+}
+
+int thread_cache_take(struct allocator *a, uint64_t bytes, uint64_t *address)
+{
+    struct thread_cache *cache = thread_cache_own;
+    uint64_t size = options_round(&a->domain->options, bytes);
+    struct block *block = NULL;
+    if (!cache || size > CACHE_MOST ||
+        atomic_load_explicit(&a->slow, memory_order_relaxed) == SLOW_ALL)
+        return 0;
+    if (enter(cache) && cache->allocator == a && (block = cache->first[size / BLOCK_GRAIN - 1])) {
+        if (!may_take(cache, size, bytes))
+            set_limits(cache);
+        if (may_take(cache, size, bytes)) {
+            cache->first[size / BLOCK_GRAIN - 1] = block->link;
+            count(cache, 1, size, bytes);
+            block->requested = bytes;
+            block_claim(block, CLAIM_EASY);
+            *address = block_address(block);
+        } else {
+            block = NULL;
+        }
+    }
+    leave(cache);
+    return block != NULL;
+}
+
+/* The block at `address` for this cache alone; NULL: not for it. */
+static struct block *claim(const struct thread_cache *cache, uint64_t address)
+{
+    struct block *block = block_of_listed(map_glance(&cache->domain->listed, address));
+    uint64_t easy = address | CLAIM_EASY;
+    if (!block || !atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED))
+        return NULL;
+    if (block->segment->allocator == cache->allocator)
+        return block;
+    block_claim(block, CLAIM_EASY);
+    return NULL;
+}
+
+int thread_cache_give(struct domain *domain, uint64_t address)
+{
+    struct thread_cache *cache = thread_cache_own;
+    struct block *block = NULL;
+    if (!cache || cache->domain != domain)
+        return 0;
+    struct allocator *a;
+    if (enter(cache) && (a = cache->allocator) &&
+        !atomic_load_explicit(&a->slow, memory_order_relaxed) && lane_free(a) &&
+        (block = claim(cache, address))) {
+        uint64_t size = block_size(block);
+        if (!may_give(cache, size))
+            set_limits(cache);
+        if (may_give(cache, size)) {
+            count(cache, 0, size, block->requested);
+            block->link = cache->first[size / BLOCK_GRAIN - 1];
+            cache->first[size / BLOCK_GRAIN - 1] = block;
+        } else {
+            block_claim(block, CLAIM_EASY);
+            block = NULL;
+        }
+    }
+    leave(cache);
+    return block != NULL;
+}

@@ -1,0 +1,60 @@
+/* Thread caches: what a thread allocates and frees again alone costs no lock. The rules are at the
+ * head of thread_cache.c.
+ *
+ * A cache holds small blocks that are reusable, apart from the pool, of one allocator at a time, at
+ * most CACHE_LIMIT bytes. What spills over goes to the allocator's spare blocks, from where any
+ * thread's cache is filled again; both go back to the pool when memory is short. */
+#ifndef CACHALOT_ALLOCATOR_THREAD_CACHE_H
+#define CACHALOT_ALLOCATOR_THREAD_CACHE_H
+
+#include "allocator/domain.h"
+#include "stats/cache_row.h"
+
+#define CACHE_LIMIT MIB
+
+struct thread_cache {
+    struct domain *domain;
+    struct cache_row *row;
+    struct allocator *allocator; /* whose blocks; NULL: none */
+    _Atomic int wanted;          /* somebody else is in here */
+    uint32_t touched;            /* bins of the row that are not 0 */
+    /* Freed less allocated since the cache was empty. Between the limits no peak is passed, and the
+     * cache is not too full. */
+    int64_t bytes, count, requested;
+    int64_t least_bytes, most_bytes, least_count, most_count, least_requested;
+    struct block *first[CACHE_STEPS];
+    struct thread_cache *next, *previous;
+};
+
+/* The calling thread's, of one domain; NULL: it has none. */
+extern _Thread_local struct thread_cache *thread_cache_own;
+
+/* Without the lock, for the calling thread: 1 if done. */
+int thread_cache_take(struct allocator *allocator, uint64_t bytes, uint64_t *address);
+int thread_cache_give(struct domain *domain, uint64_t address);
+
+/* With the lock, at the begin of a request of the calling thread: what it counted alone is folded
+ * into the numbers, and its cache, if it has one, serves `allocator` from now on. */
+void thread_cache_settle(struct domain *domain, struct allocator *allocator);
+
+/* With the lock: a block of `size` from the calling thread's cache or the spare blocks, in no pool
+ * and out of the books of reusable ones; or NULL. */
+struct block *thread_cache_find(struct allocator *allocator, uint64_t size);
+
+/* With the lock: a freed block that is reusable at once stays in the calling thread's cache, if
+ * that takes it: 1. A full cache spills. */
+int thread_cache_keep(struct block *block);
+
+/* With the lock, all caches that serve this device (NULL: all): no thread is in its cache until
+ * go_on. The lock must be kept. */
+void thread_caches_stop(struct domain *domain, const struct device_stats *stats);
+void thread_caches_go_on(struct domain *domain, const struct device_stats *stats);
+int thread_caches_serve(const struct domain *domain, const struct device_stats *stats);
+
+/* Everything that caches of the allocator's device hold goes back to the pool; returns bytes. pool:
+ * while they are stopped. leave: likewise, and none serves this allocator any more. */
+uint64_t thread_caches_empty(struct allocator *allocator);
+uint64_t thread_caches_pool(struct allocator *allocator);
+void thread_caches_leave(struct allocator *allocator);
+
+#endif

@@ -1,0 +1,97 @@
+/* What threads count alone, and the numbers of their device. */
+#include "stats/stats.h"
+
+#include <stddef.h>
+
+#define NUMBERS (sizeof(struct cache_row) / sizeof(stat_value))
+#define MOST_TRIES 10000
+
+/* allocated, freed: of the requests that threads served from what was reusable. */
+static void add(struct device_stats *stats, enum stat_kind kind, uint64_t allocated, uint64_t freed)
+{
+    struct pool_stat *stat = &stats->stat[kind];
+    stat_increase(&stat->freed[SMALL_POOL], freed);
+    stat_increase(&stat->allocated[SMALL_POOL], allocated);
+    stat_raise_to(&stat->peak[SMALL_POOL], stats_current(stats, kind, SMALL_POOL));
+    stat_raise_to(&stat->peak[STAT_POOLS], stats_current_all(stats, kind));
+}
+
+static void add_row(struct device_stats *stats, const struct cache_row *row)
+{
+    uint64_t allocated = 0, freed = 0, requested = 0, requested_freed = 0;
+    uint64_t bytes = stat_get(&row->allocated_bytes), bytes_freed = stat_get(&row->freed_bytes);
+    for (unsigned i = 0; i < CACHE_BINS; i++) {
+        const struct cache_bin *bin = &row->bin[i];
+        uint64_t in = stat_get(&bin->allocated), out = stat_get(&bin->freed);
+        uint64_t asked = stat_get(&bin->allocated_requested);
+        uint64_t asked_freed = stat_get(&bin->freed_requested);
+        if (!in && !out)
+            continue;
+        allocated += in;
+        freed += out;
+        requested += asked;
+        requested_freed += asked_freed;
+        stat_increase(&stats->histogram_total[i], in);
+        stat_increase(&stats->histogram_live[i], in - out);
+        stat_increase(&stats->histogram_live_bytes[i], asked - asked_freed);
+    }
+    add(stats, STAT_allocation, allocated, freed);
+    add(stats, STAT_requested_bytes, requested, requested_freed);
+    add(stats, STAT_allocated_bytes, bytes, bytes_freed);
+    add(stats, STAT_active, allocated, freed);
+    add(stats, STAT_active_bytes, bytes, bytes_freed);
+    add(stats, STAT_inactive_split, freed, allocated);
+    add(stats, STAT_inactive_split_bytes, bytes_freed, bytes);
+    stats_count(stats, COUNTER_num_hits, allocated);
+    stats_count(stats, COUNTER_num_lane_frees, freed);
+    stats_count(stats, COUNTER_reusable_bytes, bytes_freed - bytes);
+}
+
+void stats_fold(struct device_stats *stats, struct cache_row *row)
+{
+    add_row(stats, row);
+    stat_set(&row->allocated_bytes, 0);
+    stat_set(&row->freed_bytes, 0);
+    for (unsigned i = 0; i < CACHE_BINS; i++) {
+#define X(name, unit, meaning) stat_set(&row->bin[i].name, 0);
+        CACHE_LIST(X)
+#undef X
+    }
+}
+
+/* Returns -1 if its thread did not come out of a change. */
+static int copy_row(struct cache_row *to, const struct cache_row *from)
+{
+    const stat_value *source = (const stat_value *)from;
+    stat_value *target = (stat_value *)to;
+    for (int try = 0;; try++) {
+        uint64_t before = atomic_load_explicit(&from->sequence, memory_order_acquire);
+        for (size_t i = 0; i < NUMBERS; i++)
+            stat_set(&target[i], stat_get(&source[i]));
+        atomic_thread_fence(memory_order_acquire);
+        if (before % 2 == 0 && stat_get(&from->sequence) == before)
+            return 0;
+        if (try == MOST_TRIES)
+            return -1;
+    }
+}
+
+int stats_gather(struct device_stats *to, const struct device_stats *from,
+                 const struct cache_row *rows, unsigned count, unsigned device)
+{
+    for (int try = 0;; try++) {
+        int code = stats_copy(to, from);
+        uint64_t sequence = stat_get(&to->sequence);
+        for (unsigned i = 0; i < count; i++)
+            if (stat_get(&rows[i].device) == device + 1) {
+                struct cache_row row;
+                code |= copy_row(&row, &rows[i]);
+                add_row(to, &row);
+            }
+        atomic_thread_fence(memory_order_acquire);
+        if (stat_get(&from->sequence) == sequence)
+            return code;
+        if (try == MOST_TRIES)
+            return -1;
+    }
+}
