@@ -120,7 +120,7 @@ static struct block *look(struct allocator *a, uint64_t size)
 {
     a->mallocs++;
     fence_poll(a, 0);
-    struct block *block = thread_cache_find(a, size);
+    struct block *block = size <= CACHE_MOST ? thread_cache_find(a, size) : NULL;
     if (!block)
         block = pool_take(a, size);
     if (!block && a->pending) {
@@ -246,10 +246,8 @@ static int allocate(struct allocator *a, uint64_t bytes, uint64_t *address, int 
     struct block *block = NULL;
     if (size > UINT64_MAX / 2)
         return ALLOCATOR_PASS;
-    if (thread_cache_take(a, bytes, address))
-        return 0;
     allocator_enter(a);
-    thread_cache_settle(a->domain, a);
+    thread_cache_settle(a);
     int code = find(a, bytes, size, further, &block);
     if (code == 0)
         code = hand_out(a, block, bytes, address);
@@ -311,19 +309,24 @@ void allocator_note_host_work(struct allocator *a)
  * do. */
 static struct block *held_at(struct domain *domain, uint64_t address)
 {
-    struct block *block = block_of_listed(map_find(&domain->listed, address));
-    uint64_t claim = block ? atomic_load_explicit(&block->claim, memory_order_relaxed) : 0;
-    int kind = (int)(claim & CLAIM_KIND);
-    return (kind == CLAIM_EASY || kind == CLAIM_HELD) &&
-                   atomic_compare_exchange_strong(&block->claim, &claim, address | CLAIM_NOBODY)
-               ? block
-               : NULL;
+    struct thread_cache *cache = thread_cache_of(domain);
+    struct block *block = cache ? cache->found : NULL; /* perhaps the one */
+    if (!block || atomic_load_explicit(&block->claim, memory_order_relaxed) / CLAIM_KINDS !=
+                      address / CLAIM_KINDS)
+        block = block_of_listed(map_find(&domain->listed, address));
+    if (!block)
+        return NULL;
+    if (block_claimed(block) == CLAIM_HELD) { /* only the lock's holder changes it */
+        block_claim(block, CLAIM_NOBODY);
+        return block;
+    }
+    uint64_t easy = address | CLAIM_EASY;
+    return atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_NOBODY) ? block
+                                                                                        : NULL;
 }
 
 int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
 {
-    if (kind == FREED_NATIVE && thread_cache_give(domain, address))
-        return 0;
     pthread_mutex_lock(&domain->lock);
     struct block *block = held_at(domain, address);
     if (!block) {
@@ -335,7 +338,7 @@ int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
     enum stat_pool stat = block->segment->stat;
     stats_begin(a->stats);
     if (kind == FREED_NATIVE)
-        thread_cache_settle(domain, a);
+        thread_cache_settle(a);
     stats_subtract(a->stats, STAT_allocation, stat, 1);
     stats_subtract(a->stats, STAT_allocated_bytes, stat, block_size(block));
     stats_histogram(a->stats, block->requested, -1);

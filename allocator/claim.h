@@ -6,7 +6,7 @@
 
 /* In a claim: what may be done with the block. A thread's free takes a block by changing EASY into
  * CACHED, so address and right are one word: of two frees one wins. */
-enum { CLAIM_NOBODY = 0, CLAIM_EASY = 1, CLAIM_HELD = 2, CLAIM_CACHED = 3, CLAIM_KIND = 3 };
+enum { CLAIM_NOBODY, CLAIM_EASY, CLAIM_HELD, CLAIM_CACHED, CLAIM_KINDS };
 
 static inline void block_claim(struct block *block, int kind)
 {
@@ -17,7 +17,7 @@ static inline void block_claim(struct block *block, int kind)
 /* Whose is a block of the map? */
 static inline int block_claimed(const struct block *block)
 {
-    return (int)(atomic_load_explicit(&block->claim, memory_order_acquire) & CLAIM_KIND);
+    return (int)(atomic_load_explicit(&block->claim, memory_order_acquire) % CLAIM_KINDS);
 }
 
 /* A block that its thread alone knows is reusable, for all who count. */

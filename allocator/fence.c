@@ -296,7 +296,7 @@ int fence_free(struct allocator *a, struct block *block, int async)
     a->frees++;
     if (!block->shared && !async && !a->no_events && lane_free(a)) {
         stats_count(a->stats, COUNTER_num_lane_frees, 1);
-        if (!thread_cache_keep(block))
+        if (block_size(block) > CACHE_MOST || !thread_cache_keep(block))
             block_becomes_reusable(block);
         return 0;
     }

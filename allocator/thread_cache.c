@@ -113,37 +113,47 @@ static int may_give(const struct thread_cache *cache, uint64_t size)
     return cache->bytes + (int64_t)size <= cache->most_bytes && cache->count < cache->most_count;
 }
 
-int thread_cache_take(struct allocator *a, uint64_t bytes, uint64_t *address)
+/* The size of a small request's block, as options_round says; UINT64_MAX: not small. */
+static uint64_t round_small(const struct options *options, uint64_t bytes)
+{
+    if (bytes - 1 >= CACHE_MOST)
+        return UINT64_MAX;
+    if (options->roundup_power2_divisions[0] > 1)
+        return options_round(options, bytes);
+    return (bytes + BLOCK_GRAIN - 1) / BLOCK_GRAIN * BLOCK_GRAIN;
+}
+
+uint64_t allocator_hit_alone(struct allocator *a, uint64_t bytes)
 {
     struct thread_cache *cache = thread_cache_own;
-    uint64_t size = options_round(&a->domain->options, bytes);
-    struct block *block = NULL;
-    if (!cache || size > CACHE_MOST ||
+    uint64_t size, address = 0;
+    if (!cache || (size = round_small(&a->domain->options, bytes)) > CACHE_MOST ||
         atomic_load_explicit(&a->slow, memory_order_relaxed) == SLOW_ALL)
         return 0;
-    if (enter(cache) && cache->allocator == a && (block = cache->first[size / BLOCK_GRAIN - 1])) {
+    struct block **first = &cache->first[size / BLOCK_GRAIN - 1], *block;
+    if (enter(cache) && cache->allocator == a && (block = *first)) {
         if (!may_take(cache, size, bytes))
             set_limits(cache);
         if (may_take(cache, size, bytes)) {
-            cache->first[size / BLOCK_GRAIN - 1] = block->link;
+            address = block_address(block);
+            *first = block->link;
             count(cache, 1, size, bytes);
             block->requested = bytes;
             block_claim(block, CLAIM_EASY);
-            *address = block_address(block);
-        } else {
-            block = NULL;
         }
     }
     leave(cache);
-    return block != NULL;
+    return address;
 }
 
 /* The block at `address` for this cache alone; NULL: not for it. */
-static struct block *claim(const struct thread_cache *cache, uint64_t address)
+static struct block *claim(struct thread_cache *cache, uint64_t address)
 {
     struct block *block = block_of_listed(map_glance(&cache->domain->listed, address));
+    cache->found = block;
     uint64_t easy = address | CLAIM_EASY;
-    if (!block || !atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED))
+    if (!block || atomic_load_explicit(&block->claim, memory_order_relaxed) != easy ||
+        !atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED))
         return NULL;
     if (block->segment->allocator == cache->allocator)
         return block;
@@ -151,13 +161,14 @@ static struct block *claim(const struct thread_cache *cache, uint64_t address)
     return NULL;
 }
 
-int thread_cache_give(struct domain *domain, uint64_t address)
+int domain_free_alone(struct domain *domain, uint64_t address)
 {
     struct thread_cache *cache = thread_cache_own;
-    struct block *block = NULL;
+    struct allocator *a;
+    struct block *block;
+    int done = 0;
     if (!cache || cache->domain != domain)
         return 0;
-    struct allocator *a;
     if (enter(cache) && (a = cache->allocator) &&
         !atomic_load_explicit(&a->slow, memory_order_relaxed) && lane_free(a) &&
         (block = claim(cache, address))) {
@@ -168,11 +179,11 @@ int thread_cache_give(struct domain *domain, uint64_t address)
             count(cache, 0, size, block->requested);
             block->link = cache->first[size / BLOCK_GRAIN - 1];
             cache->first[size / BLOCK_GRAIN - 1] = block;
+            done = 1;
         } else {
             block_claim(block, CLAIM_EASY);
-            block = NULL;
         }
     }
     leave(cache);
-    return block != NULL;
+    return done;
 }

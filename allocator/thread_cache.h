@@ -22,30 +22,50 @@ struct thread_cache {
      * cache is not too full. */
     int64_t bytes, count, requested;
     int64_t least_bytes, most_bytes, least_count, most_count, least_requested;
+    struct block *found; /* by the last free without the lock, which did not take it */
     struct block *first[CACHE_STEPS];
     struct thread_cache *next, *previous;
 };
 
+/* So that the limits are looked up at the next request: until then nothing may be taken or given.
+ */
+static inline void thread_cache_forget_limits(struct thread_cache *cache)
+{
+    cache->least_bytes = INT64_MAX;
+    cache->most_bytes = -1;
+}
+
 /* The calling thread's, of one domain; NULL: it has none. */
 extern _Thread_local struct thread_cache *thread_cache_own;
 
-/* Without the lock, for the calling thread: 1 if done. */
-int thread_cache_take(struct allocator *allocator, uint64_t bytes, uint64_t *address);
-int thread_cache_give(struct domain *domain, uint64_t address);
+/* The rest with the lock. The calling thread's cache of this domain, or NULL. */
+static inline struct thread_cache *thread_cache_of(const struct domain *domain)
+{
+    struct thread_cache *cache = thread_cache_own;
+    return cache && cache->domain == domain ? cache : NULL;
+}
 
-/* With the lock, at the begin of a request of the calling thread: what it counted alone is folded
- * into the numbers, and its cache, if it has one, serves `allocator` from now on. */
-void thread_cache_settle(struct domain *domain, struct allocator *allocator);
+/* At the begin of a request: what the thread counted alone is folded into the numbers, and its
+ * cache, if it has one, serves `allocator` from now on. */
+void thread_cache_settle_with(struct thread_cache *cache, struct allocator *allocator);
+static inline void thread_cache_settle(struct allocator *allocator)
+{
+    struct thread_cache *cache = thread_cache_of(allocator->domain);
+    if (cache && (cache->touched || cache->allocator != allocator))
+        thread_cache_settle_with(cache, allocator);
+    else if (cache)
+        thread_cache_forget_limits(cache);
+}
 
-/* With the lock: a block of `size` from the calling thread's cache or the spare blocks, in no pool
- * and out of the books of reusable ones; or NULL. */
+/* A block of `size` from the calling thread's cache or the spare blocks, in no pool and out of the
+ * books of reusable ones; or NULL. */
 struct block *thread_cache_find(struct allocator *allocator, uint64_t size);
 
-/* With the lock: a freed block that is reusable at once stays in the calling thread's cache, if
- * that takes it: 1. A full cache spills. */
+/* A freed block that is reusable at once stays in the calling thread's cache, if that takes it: 1.
+ * A full cache spills. */
 int thread_cache_keep(struct block *block);
 
-/* With the lock, all caches that serve this device (NULL: all): no thread is in its cache until
+/* All caches that serve this device (NULL: all): no thread is in its cache until
  * go_on. The lock must be kept. */
 void thread_caches_stop(struct domain *domain, const struct device_stats *stats);
 void thread_caches_go_on(struct domain *domain, const struct device_stats *stats);

@@ -14,19 +14,12 @@ static unsigned step_of(uint64_t size)
     return (unsigned)(size / BLOCK_GRAIN - 1);
 }
 
-/* So that the limits are looked up at the next request: nothing may be taken or given before. */
-static void forget_limits(struct thread_cache *cache)
-{
-    cache->least_bytes = INT64_MAX;
-    cache->most_bytes = -1;
-}
-
 static void fold(struct thread_cache *cache)
 {
     if (cache->touched)
         stats_fold(cache->allocator->stats, cache->row);
     cache->touched = 0;
-    forget_limits(cache);
+    thread_cache_forget_limits(cache);
 }
 
 /* A cached block is no longer reusable, for the books. */
@@ -68,13 +61,6 @@ static uint64_t empty(struct thread_cache *cache)
     return pool_all(cache->first);
 }
 
-/* The calling thread's, as it is under the lock; NULL: it has none here. */
-static struct thread_cache *own_of(const struct domain *domain)
-{
-    struct thread_cache *cache = thread_cache_own;
-    return cache && cache->domain == domain ? cache : NULL;
-}
-
 /* Leaves the allocator that it served. `begun`: whose numbers are being changed already. */
 static void unbind(struct thread_cache *cache, const struct device_stats *begun)
 {
@@ -90,11 +76,8 @@ static void unbind(struct thread_cache *cache, const struct device_stats *begun)
     stat_set(&cache->row->device, 0);
 }
 
-void thread_cache_settle(struct domain *domain, struct allocator *a)
+void thread_cache_settle_with(struct thread_cache *cache, struct allocator *a)
 {
-    struct thread_cache *cache = own_of(domain);
-    if (!cache)
-        return;
     if (cache->allocator == a) {
         fold(cache);
         return;
@@ -104,7 +87,7 @@ void thread_cache_settle(struct domain *domain, struct allocator *a)
         return;
     cache->allocator = a;
     stat_set(&cache->row->device, a->ordinal + 1);
-    forget_limits(cache);
+    thread_cache_forget_limits(cache);
 }
 
 /* Some spare blocks of this size for a cache that has none. */
@@ -126,8 +109,8 @@ static void refill(struct thread_cache *cache, struct allocator *a, uint64_t siz
 
 struct block *thread_cache_find(struct allocator *a, uint64_t size)
 {
-    struct thread_cache *cache = own_of(a->domain);
-    if (size > CACHE_MOST || (!cache && !a->spare_bytes))
+    struct thread_cache *cache = thread_cache_of(a->domain);
+    if (!cache && !a->spare_bytes)
         return NULL;
     if (cache && cache->allocator != a)
         cache = NULL;
@@ -168,9 +151,9 @@ static void spill(struct thread_cache *cache)
 int thread_cache_keep(struct block *block)
 {
     struct allocator *a = block->segment->allocator;
-    struct thread_cache *cache = own_of(a->domain);
+    struct thread_cache *cache = thread_cache_of(a->domain);
     uint64_t size = block_size(block);
-    if (!cache || cache->allocator != a || size > CACHE_MOST || block->segment->pool != POOL_SMALL)
+    if (!cache || cache->allocator != a || block->segment->pool != POOL_SMALL)
         return 0;
     if (cache->bytes + (int64_t)size > (int64_t)CACHE_LIMIT)
         spill(cache);
@@ -265,7 +248,7 @@ int domain_thread_begins(struct domain *domain, struct cache_row *row)
     if (cache) {
         cache->domain = domain;
         cache->row = row;
-        forget_limits(cache);
+        thread_cache_forget_limits(cache);
         cache->next = domain->caches;
         if (cache->next)
             cache->next->previous = cache;
@@ -278,7 +261,7 @@ int domain_thread_begins(struct domain *domain, struct cache_row *row)
 
 void domain_thread_ends(struct domain *domain)
 {
-    struct thread_cache *cache = own_of(domain);
+    struct thread_cache *cache = thread_cache_of(domain);
     if (!cache)
         return;
     pthread_mutex_lock(&domain->lock);

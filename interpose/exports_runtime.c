@@ -35,17 +35,31 @@ static void *real_runtime(const char *name, const void *caller)
     return function ? function : real_dlsym_call(RTLD_NEXT, name);
 }
 
+static int malloc_by_cudart(void **pointer, size_t bytes, const void *caller)
+{
+    int (*next)(void **, size_t) = (int (*)(void **, size_t))real_runtime("cudaMalloc", caller);
+    int error = next ? next(pointer, bytes) : CUDART_UNLOADING;
+    bound = error == 0;
+    return error;
+}
+
 int cudaMalloc(void **pointer, size_t bytes)
 {
     CUdeviceptr served;
-    if (bound && pointer && bytes && process_serving() && memory_hit(&served, bytes)) {
+    if (bound && pointer && bytes && process_serving() && (served = memory_hit(bytes))) {
         *pointer = (void *)(uintptr_t)served;
         return 0;
     }
-    int (*next)(void **, size_t) =
-        (int (*)(void **, size_t))real_runtime("cudaMalloc", __builtin_return_address(0));
-    int error = next ? next(pointer, bytes) : CUDART_UNLOADING;
-    bound = error == 0;
+    return malloc_by_cudart(pointer, bytes, __builtin_return_address(0));
+}
+
+static int free_by_cudart(void *pointer, const void *caller)
+{
+    int (*next)(void *) = (int (*)(void *))real_runtime("cudaFree", caller);
+    int error = next ? next(pointer) : CUDART_UNLOADING;
+    memory_free_answered();
+    if (error == 0)
+        bound = 1;
     return error;
 }
 
@@ -55,12 +69,7 @@ int cudaFree(void *pointer)
         bound || process_state() == PROCESS_EXITING; /* a cudart that is unloading would refuse */
     if (early && pointer && !memory_free_early((CUdeviceptr)(uintptr_t)pointer))
         return 0;
-    int (*next)(void *) = (int (*)(void *))real_runtime("cudaFree", __builtin_return_address(0));
-    int error = next ? next(pointer) : CUDART_UNLOADING;
-    memory_free_answered();
-    if (error == 0)
-        bound = 1;
-    return error;
+    return free_by_cudart(pointer, __builtin_return_address(0));
 }
 
 int cudaSetDevice(int device)
