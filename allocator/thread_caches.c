@@ -76,6 +76,21 @@ static void unbind(struct thread_cache *cache, const struct device_stats *begun)
     stat_set(&cache->row->device, 0);
 }
 
+static int serves(const struct thread_cache *cache, const struct device_stats *stats)
+{
+    return cache->allocator && (!stats || cache->allocator->stats == stats);
+}
+
+/* While one thread passes a peak, others may have counted as much as their caches hold. */
+static void note_uncertainty(struct allocator *a)
+{
+    uint64_t caches = 0;
+    for (const struct thread_cache *cache = a->domain->caches; cache; cache = cache->next)
+        caches += (uint64_t)serves(cache, a->stats);
+    if (caches > 1)
+        stat_raise_to(&a->stats->counter[COUNTER_peak_uncertainty_bytes], caches * CACHE_LIMIT);
+}
+
 void thread_cache_settle_with(struct thread_cache *cache, struct allocator *a)
 {
     if (cache->allocator == a) {
@@ -87,6 +102,7 @@ void thread_cache_settle_with(struct thread_cache *cache, struct allocator *a)
         return;
     cache->allocator = a;
     stat_set(&cache->row->device, a->ordinal + 1);
+    note_uncertainty(a);
     thread_cache_forget_limits(cache);
 }
 
@@ -168,11 +184,6 @@ int thread_cache_keep(struct block *block)
     stats_add(a->stats, STAT_inactive_split_bytes, SMALL_POOL, size);
     stats_set(a->stats, COUNTER_reusable_bytes, stats_get(a->stats, COUNTER_reusable_bytes) + size);
     return 1;
-}
-
-static int serves(const struct thread_cache *cache, const struct device_stats *stats)
-{
-    return cache->allocator && (!stats || cache->allocator->stats == stats);
 }
 
 int thread_caches_serve(const struct domain *domain, const struct device_stats *stats)

@@ -34,6 +34,8 @@
     X(num_lane_marks, "count", "lane marks recorded")                                              \
     X(num_lane_joins, "count", "times that a stream waited for a lane's mark")                     \
     X(num_lane_leaves, "count", "times that a lane was left for work on another stream")           \
+    X(num_thread_hits, "count", "requests served by a cache of their thread, without a lock")      \
+    X(peak_uncertainty_bytes, "bytes", "most by which peaks may be wrong; 0: exact")               \
     X(num_late_frees, "count", "frees of our blocks after exit began")                             \
     X(num_double_frees, "count", "frees of a block that was free already")                         \
     X(num_pinned_blocks, "count", "blocks never recycled (SYNC_MEMOPS)")                           \

@@ -43,6 +43,7 @@ static void add_row(struct device_stats *stats, const struct cache_row *row)
     add(stats, STAT_inactive_split, freed, allocated);
     add(stats, STAT_inactive_split_bytes, bytes_freed, bytes);
     stats_count(stats, COUNTER_num_hits, allocated);
+    stats_count(stats, COUNTER_num_thread_hits, allocated);
     stats_count(stats, COUNTER_num_lane_frees, freed);
     stats_count(stats, COUNTER_reusable_bytes, bytes_freed - bytes);
 }
