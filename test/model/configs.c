@@ -26,6 +26,11 @@ static const struct config configs[] = {
      SIZE(2, 2, 2, 2, CONTEXT_ENDS),
      .stream_context = {0, 1},
      .block_context = {0, 1}},
+    {.name = "caches", SIZE(2, 2, 2, 2, CACHES)},
+    {.name = "caches-contexts",
+     SIZE(2, 2, 2, 2, CACHES),
+     .stream_context = {0, 1},
+     .block_context = {0, 1}},
 
     /* Does not hold, and cannot: README.md. */
     {.name = "strict", SIZE(2, 2, 1, 3, 0), .strict = 1},

@@ -22,6 +22,8 @@ static void on_the_lane(struct steps *steps, int t)
     } else {
         for (int u = 0; u < THREADS && !(s->bits & EARLY); u++)
             s->threads[u].note = 0; /* made under another word */
+        if ((s->bits & (EARLY | DIRTY)) != (EARLY | DIRTY))
+            lane_word_changed(s);
         s->bits |= EARLY | DIRTY;
         is_reusable(step, t, "SINGLE, early and dirty: reusable");
     }
@@ -183,6 +185,50 @@ static void decide(struct steps *steps, int t)
     }
 }
 
+/* A free without the lock, cut where others can come between (lane_free, thread_cache.c): it looks
+ * at the word, then at the lane's context, then makes the word dirty, and keeps the block at last.
+ */
+static void look(struct steps *steps, int t)
+{
+    const struct state *s = steps->from;
+    if (s->mode == NONE) {
+        step_to(steps, t, "looks at the word: NONE", FREE_KEEP);
+    } else if (s->mode == MANY) {
+        step_to(steps, t, "looks at the word: MANY", FREE_DECIDE);
+    } else {
+        struct step *step = step_to(steps, t, "looks at the word: SINGLE", FREE_CONTEXT);
+        step->state.threads[t].flags &= ~CHANGED;
+        /* Need it not be changed? Then what was true at the look is enough. */
+        step->state.threads[t].after = (s->bits & (EARLY | DIRTY)) == (EARLY | DIRTY);
+    }
+}
+
+static void look_at_context(struct steps *steps, int t)
+{
+    const struct state *s = steps->from;
+    int same = steps->config->block_context[s->threads[t].block - 1] == s->context;
+    step_to(steps, t, "looks at the lane's context", same ? FREE_SET : FREE_DECIDE);
+}
+
+static void set_early(struct steps *steps, int t)
+{
+    const struct thread *thread = &steps->from->threads[t];
+    struct step *step = step_to(steps, t, "the word is as it was", FREE_KEEP);
+    struct state *s = &step->state;
+    if (thread->flags & CHANGED && !thread->after && !PLANTED(KEPT_ANYWAY)) {
+        step->words = "the word has changed";
+        s->threads[t].pc = FREE_LOOK;
+    } else if (!thread->after && s->mode == SINGLE && !PLANTED(KEPT_UNMARKED)) {
+        step->words = "SINGLE: early and dirty";
+        lane_word_changed(s);
+        for (int u = 0; u < THREADS && !(s->bits & EARLY); u++)
+            s->threads[u].note = 0; /* made under another word */
+        s->bits |= EARLY | DIRTY;
+    }
+    s->threads[t].flags &= ~CHANGED;
+    s->threads[t].after = 0;
+}
+
 void free_steps(struct steps *steps, int t)
 {
     struct step *step;
@@ -195,6 +241,18 @@ void free_steps(struct steps *steps, int t)
         if (step->state.mode == SINGLE)
             step->state.bits |= EARLY | DIRTY;
         is_reusable(step, t, "early, in a word of its own: reusable");
+        break;
+    case FREE_LOOK:
+        look(steps, t);
+        break;
+    case FREE_CONTEXT:
+        look_at_context(steps, t);
+        break;
+    case FREE_SET:
+        set_early(steps, t);
+        break;
+    case FREE_KEEP:
+        is_reusable(step_new(steps, t, "", 0, 0), t, "keeps the block in its cache");
         break;
     case FENCE_EPOCH:
         step = step_to(steps, t, PLANTED(EPOCH_FIRST) ? "generation + 1" : "epoch + 1", FENCE_SCAN);
@@ -260,6 +318,8 @@ void free_calls(struct steps *steps, int t)
             step->state.blocks[b].state = FREEING;
             step->state.threads[t].block = b + 1;
             step->state.threads[t].flags = async ? ASYNC : 0;
+            if (config->programs & CACHES && !async)
+                step->state.threads[t].pc = FREE_LOOK;
             device_free_begins(&step->state, config, t, b);
         }
     }

@@ -1,8 +1,16 @@
 #include "lane.h"
 #include "device.h"
 
+void lane_word_changed(struct state *s)
+{
+    for (int t = 0; t < THREADS; t++)
+        if (s->threads[t].pc == FREE_CONTEXT || s->threads[t].pc == FREE_SET)
+            s->threads[t].flags |= CHANGED;
+}
+
 void lane_changed(struct state *s)
 {
+    lane_word_changed(s);
     for (int t = 0; t < THREADS; t++)
         if (s->threads[t].pc == SUBMIT_JOIN || s->threads[t].pc == SUBMIT_JOINED)
             s->threads[t].flags |= CHANGED;
@@ -39,6 +47,7 @@ void lane_leave(struct state *s, uint8_t used)
 void lane_mark(struct step *step, int t, enum pc after)
 {
     struct state *s = &step->state;
+    lane_word_changed(s);
     if (!PLANTED(DIRTY_CLEARED_AFTER))
         s->bits &= ~DIRTY;
     if (!PLANTED(NO_MARKING))
@@ -72,6 +81,7 @@ void lane_mark_steps(struct steps *steps, int t)
         s->mark = thread->mark;
         s->mark_context = s->context;
         s->mark_gone = 0;
+        lane_word_changed(s);
         s->bits &= ~MARKING;
         if (PLANTED(DIRTY_CLEARED_AFTER))
             s->bits &= ~DIRTY;

@@ -7,6 +7,9 @@
 /* Whoever holds a copy of the word finds it changed. */
 void lane_changed(struct state *s);
 
+/* So does a free that has looked at it; also when its bits change. */
+void lane_word_changed(struct state *s);
+
 /* All notes are void. */
 void lane_generation(struct state *s);
 

@@ -16,10 +16,12 @@ enum {
     ASYNC_FREES = 32,
     THREAD_ENDS = 64,
     CONTEXT_ENDS = 128,
+    CACHES = 256, /* frees go to the thread's cache, step by step, without the lock */
 };
 struct config {
     const char *name;
-    uint8_t threads, streams, blocks, works, programs;
+    uint8_t threads, streams, blocks, works;
+    uint16_t programs;
     uint8_t legacy; /* stream 0 is the legacy stream, ordered with stream 1 */
     uint8_t stream_context[STREAMS], block_context[BLOCKS];
     uint8_t strict;     /* only a free of the same thread justifies a wait */

@@ -39,7 +39,9 @@
     X(NOTE_OUTLIVES_MARK, "programmatic", "a mark leaves the word as it was before the free, and notes valid")\
     X(ASYNC_ON_LANE, "async-frees", "cuMemFreeAsync frees on the lane")                                \
     X(GIVEN_AT_ONCE, "gives", "a block is exported or unmapped without a wait for E")                  \
-    X(EXPORTED_ON_LANE, "gives", "an exported block is freed on the lane")
+    X(EXPORTED_ON_LANE, "gives", "an exported block is freed on the lane")                           \
+    X(KEPT_UNMARKED, "caches", "a free into a thread's cache does not make the lane dirty")            \
+    X(KEPT_ANYWAY, "caches", "the word changed between its look and its store")
 /* clang-format on */
 
 #define X(name, config, words) PLANT_##name,

@@ -18,6 +18,10 @@ enum pc {
     MARK_ADOPT,
     FREE_DECIDE,
     FREE_FLAG,
+    FREE_LOOK,
+    FREE_CONTEXT,
+    FREE_SET,
+    FREE_KEEP,
     FENCE_EPOCH,
     FENCE_SCAN,
     FENCE_GATE,
@@ -41,7 +45,8 @@ enum { NO_SLOT, SLOT_OLD, SLOT_CURRENT };
 enum {
     BUFFERED = 1,       /* the slot is written, but others do not see it yet */
     EPOCH_OLD = 2,      /* the epoch was raised between load and store */
-    CHANGED = 4,        /* the mode or generation changed since the lock was left */
+    CHANGED = 4,        /* the mode or generation changed since the lock was left, or the word since
+                           a free looked at it */
     PROGRAMMATIC = 8,   /* the launch is not ordered on its stream */
     ASYNC = 16,         /* cuMemFreeAsync */
     HAS_CANDIDATE = 32, /* its fence is the candidate */
