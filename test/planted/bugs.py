@@ -20,6 +20,7 @@ class Bug:
 LANE, ENDS, FENCE, MARK = (f"allocator/{name}.c" for name in ("lane", "lane_ends", "fence", "mark"))
 SUBMIT, CAPTURE, CONTEXT, LAUNCH = (f"interpose/{name}.c" for name in ("submit", "capture", "exports_context", "exports_launch"))
 MEMORY, DOMAIN = "interpose/memory.c", "allocator/domain.c"
+CACHE, CACHES = "allocator/thread_cache.c", "allocator/thread_caches.c"
 LAUNCHES = "cuLaunchKernel:20,cuMemsetD8Async:20,cuLaunchKernelEx:20"
 THREADS = ("1 3 200000", "2 8 60000", "3 3 400000", "4 8 100000", "5 3 400000", "6 4 400000")
 
@@ -69,7 +70,7 @@ BUGS = (
     Bug("fence_unasked", "a block is reusable once its fence is recorded", FENCE, "stress",
         (("        fence_recorded(a, fence);\n", "        fence_recorded(a, fence);\n        retire(a, fence);\n"),)),
     Bug("shared_on_lane", "what another process may touch is reusable at once", FENCE, "unit",
-        (("!block->shared && !async && lane_free(a)", "!async && lane_free(a)"),)),
+        (("!block->shared && !async && !a->no_events && lane_free(a)", "!async && !a->no_events && lane_free(a)"),)),
     Bug("destroy_unseen", "a stream's end is not noticed: its handle comes back", SUBMIT, "stress",
         (("    if (process_serving())\n        lane_stream_ends(process->domain, (uint64_t)(uintptr_t)stream);",
           "    (void)stream;"),)),
@@ -123,4 +124,27 @@ BUGS = (
           "        (void)note_host_work;"),)),
     Bug("host_work_older", "the mark that comes back last is taken for the newest", MARK, "unit",
         (("int newest = fence && a->host_works == before;", "int newest = fence && before + 1;"),), THREADS, "cuCtxRecordEvent:10"),
+    Bug("cached_anyway", "a block goes into its thread's cache whatever the lane says", CACHE, "stress",
+        (("lane_free(a) &&\n        (block", "(block"),)),
+    Bug("cached_unmarked", "it does when the lane was clean, and the lane stays clean", CACHE, "stress",
+        (("lane_free(a) &&\n        (block",
+          "(atomic_load(&a->domain->lane.state.word) & LANE_MODE) != LANE_MANY &&\n        (block"),)),
+    Bug("cached_before_host", "it does though the host may still look at what is written", CACHE, "stress",
+        (("        !atomic_load_explicit(&a->slow, memory_order_relaxed) && lane_free", "        lane_free"),)),
+    Bug("cached_exported", "it does when another process may use it", DOMAIN, "unit",
+        (("            block_claim(block, CLAIM_HELD);\n", ""),)),
+    Bug("cached_of_another", "it does when it is another context's", CACHE, "unit",
+        (("    if (block->segment->allocator == cache->allocator)\n        return block;", "    return block;"),)),
+    Bug("cached_twice", "of two frees of one block both win", CACHE, "unit",
+        (("atomic_load_explicit(&block->claim, memory_order_relaxed) != easy ||", "atomic_load(&block->claim) / 4 != easy / 4 ||"),
+         ("        !atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED))",
+          "        (atomic_store(&block->claim, address | CLAIM_CACHED), 0))"))),
+    Bug("cached_at_growth", "caches keep what they have when a segment is taken from the driver", "allocator/allocator.c", "unit",
+        (("pool_for(a, size) == POOL_SMALL && thread_caches_empty(a) &&", "0 &&"),)),
+    Bug("cached_peak", "a thread passes peaks alone", CACHE, "unit",
+        (("return cache->bytes - (int64_t)size >= cache->least_bytes &&\n           cache->count > cache->least_count &&", "return"),)),
+    Bug("cached_pinned", "what lies in a cache is handed out though its segment is pinned", DOMAIN, "unit",
+        (("            thread_caches_pool(segment->allocator);", "            (void)0;"),)),
+    Bug("ended_thread", "what an ending thread has cached is lost", CACHES, "unit",
+        (("    thread_cache_own = NULL;\n    unbind(cache, NULL);", "    thread_cache_own = NULL;"),)),
 )

@@ -1,0 +1,395 @@
+/* Thread caches: what a thread frees and takes alone, who may not, when all goes back, and that the
+ * numbers are the same as if every request took the lock. */
+#include <linux/membarrier.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "allocator/thread_cache.h"
+#include "lane_world.h"
+#include "random.h"
+
+#define ROWS 4
+static struct cache_row rows[ROWS];
+static struct thread_cache *caches[ROWS];
+static struct device_stats now;
+
+/* This thread goes on as another one, which has cache `i`. */
+static void as(int i)
+{
+    thread_cache_own = caches[i];
+}
+
+static int setup(void **state)
+{
+    lane_world_setup(state);
+    memset(rows, 0, sizeof rows);
+    for (int i = ROWS - 1; i >= 0; i--) {
+        assert_int_equal(domain_thread_begins(w.domain, &rows[i]), 0);
+        caches[i] = thread_cache_own;
+    }
+    return 0;
+}
+#define CACHE(test) cmocka_unit_test_setup(test, setup)
+
+static void look(void)
+{
+    assert_int_equal(stats_gather(&now, &w.stats, rows, ROWS, 0), 0);
+}
+#define NOW(kind) stats_current_all(&now, STAT_##kind)
+
+/* As the program's calls: alone, or with the lock. */
+static uint64_t get(uint64_t bytes)
+{
+    uint64_t address = allocator_hit_alone(w.a, bytes);
+    return address ? address : take(bytes);
+}
+
+static void put(uint64_t address)
+{
+    if (!domain_free_alone(w.domain, address))
+        give(address);
+}
+
+/* A block of `bytes` that lies in this thread's cache. */
+static uint64_t cached(uint64_t bytes)
+{
+    uint64_t address = get(bytes);
+    put(address);
+    look();
+    assert_true(allocator_hit_alone(w.a, bytes) == address);
+    assert_true(domain_free_alone(w.domain, address));
+    return address;
+}
+
+static void a_pair_takes_no_lock(void **state)
+{
+    (void)state;
+    uint64_t block = cached(4096);
+    pthread_mutex_lock(&w.domain->lock);
+    for (int i = 0; i < 1000; i++) {
+        assert_true(allocator_hit_alone(w.a, 4000 + i % 97) == block);
+        assert_true(domain_free_alone(w.domain, block));
+    }
+    pthread_mutex_unlock(&w.domain->lock);
+    look();
+    assert_true(NOW(allocation) == 0 && NOW(requested_bytes) == 0 && NOW(active_bytes) == 0);
+    assert_true(now.stat[STAT_allocation].allocated[SMALL_POOL] == 1002);
+    assert_true(stats_get(&now, COUNTER_num_thread_hits) == 1001);
+    assert_true(stats_get(&now, COUNTER_reusable_bytes) == 2 * MIB);
+    assert_true(NOW(inactive_split_bytes) == 2 * MIB);
+}
+
+static void wrong_frees_are_answered_as_without_caches(void **state)
+{
+    (void)state;
+    uint64_t block = cached(4096), held = get(4096);
+    assert_true(held == block);
+    assert_false(domain_free_alone(w.domain, block + 512));
+    assert_int_equal(try_give(block + 512), ALLOCATOR_INVALID);
+    put(block);
+    assert_false(domain_free_alone(w.domain, block));
+    assert_int_equal(try_give(block), ALLOCATOR_INVALID);
+    assert_int_equal(COUNTER(num_double_frees), 2);
+    as(1);
+    assert_false(domain_free_alone(w.domain, block));
+    assert_int_equal(try_give(block), ALLOCATOR_INVALID);
+}
+
+static void only_small_blocks_on_a_lane_stay(void **state)
+{
+    (void)state;
+    uint64_t large = take(CACHE_MOST + 1), small = take(4096);
+    assert_false(domain_free_alone(w.domain, large));
+    give(large);
+    assert_true(allocator_hit_alone(w.a, CACHE_MOST + 1) == 0);
+    submit(L);
+    submit(K);
+    assert_true(mode() == LANE_MANY);
+    assert_false(domain_free_alone(w.domain, small));
+    give(small);
+    assert_true(get(4096) != small); /* it waits for its fence */
+}
+
+static void a_free_into_a_cache_makes_the_lane_dirty(void **state)
+{
+    (void)state;
+    cached(4096);
+    submit(L);
+    uint64_t block = get(4096);
+    assert_true(domain_free_alone(w.domain, block));
+    assert_true(atomic_load(&lane_state(w.domain)->word) & LANE_DIRTY);
+    submit(K);
+    assert_true(marks() == 1 && joins == 1);
+}
+
+static void a_free_that_the_host_waits_in_takes_the_lock(void **state)
+{
+    (void)state;
+    cached(4096);
+    uint64_t block = get(4096);
+    submit(L);
+    allocator_note_host_work(w.a);
+    assert_false(domain_free_alone(w.domain, block));
+    w.device.instant = 1;
+    give(block);
+    assert_true(domain_free_alone(w.domain, get(4096)));
+}
+
+static void marked_blocks_do_not_stay(void **state)
+{
+    (void)state;
+    struct block_place place;
+    cached(4096);
+    uint64_t exported = get(4096);
+    assert_int_equal(domain_mark(w.domain, exported, BLOCK_EXPORTED, &place), 0);
+    assert_false(domain_free_alone(w.domain, exported));
+    uint64_t other = cached(512), pinned = get(1024);
+    assert_int_equal(domain_mark(w.domain, pinned, BLOCK_PINNED, &place), 0);
+    assert_false(domain_free_alone(w.domain, pinned));
+    assert_true(get(512) != other); /* from a pinned segment nothing is taken */
+    assert_int_equal(domain_mark(w.domain, other, BLOCK_EXPORTED, &place), ALLOCATOR_INVALID);
+}
+
+static void blocks_of_another_context_do_not_stay(void **state)
+{
+    (void)state;
+    static struct fake_device device;
+    static struct device_stats stats;
+    fake_init(&device, UINT64_MAX);
+    memset(&stats, 0, sizeof stats);
+    struct allocator *other = world_add(&device, &stats);
+    uint64_t theirs = 0;
+    as(1);
+    assert_int_equal(allocator_malloc(other, 4096, &theirs), 0);
+    as(0);
+    uint64_t ours = cached(4096);
+    cached(8192);
+    get(8192); /* no peak is in the way */
+    assert_false(domain_free_alone(w.domain, theirs));
+    assert_true(allocator_hit_alone(other, 4096) == 0);
+    assert_int_equal(domain_free(w.domain, theirs, FREED_NATIVE), 0);
+    assert_true(allocator_hit_alone(other, 4096) == theirs); /* it serves that one now */
+    assert_true(allocator_hit_alone(w.a, 4096) == 0);
+    assert_int_equal(allocator_forget(other), 1);
+    assert_true(allocator_hit_alone(other, 4096) == 0 && get(4096) == ours);
+}
+
+static void all_is_merged_before_memory_is_taken_from_the_driver(void **state)
+{
+    (void)state;
+    uint64_t block[512];
+    for (int i = 0; i < 512; i++)
+        block[i] = get(4096);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
+    for (int i = 0; i < 512; i++) {
+        as(i % 2);
+        put(block[i]);
+    }
+    assert_true(caches[0]->count + caches[1]->count > 256);
+    as(2);
+    for (int i = 0; i < 2; i++)
+        get(MIB);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
+}
+
+static void what_spills_fills_other_caches(void **state)
+{
+    (void)state;
+    uint64_t block[600];
+    as(0);
+    for (int i = 0; i < 600; i++)
+        block[i] = get(4096);
+    as(1);
+    for (int i = 0; i < 600; i++)
+        put(block[i]);
+    assert_true(caches[1]->bytes <= (int64_t)CACHE_LIMIT);
+    assert_true(w.a->spare_bytes + (uint64_t)caches[1]->bytes == 600 * 4096);
+    as(2);
+    get(4096);
+    assert_true(caches[2]->count > 0);
+    look();
+    uint64_t thread_hits = stats_get(&now, COUNTER_num_thread_hits);
+    get(4096);
+    look();
+    assert_true(stats_get(&now, COUNTER_num_thread_hits) == thread_hits + 1);
+}
+
+static void a_thread_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    cached(4096);
+    as(1);
+    domain_thread_ends(w.domain);
+    as(0);
+    for (int i = 0; i < 1000; i++) {
+        domain_thread_ends(w.domain);
+        assert_null(thread_cache_own);
+        assert_true(CURRENT(inactive_split) == 0 && COUNTER(reusable_bytes) == 2 * MIB);
+        assert_int_equal(domain_thread_begins(w.domain, &rows[0]), 0);
+        assert_ptr_equal(thread_cache_own, caches[0]);
+        cached(512 + i);
+    }
+    domain_thread_ends(w.domain);
+    w.device.instant = 1;
+    assert_int_equal(domain_empty_cache(w.domain, 1), 2 * MIB);
+}
+
+static uint64_t shown[4];
+static void show(void *context, const struct snapshot_block *block)
+{
+    (void)context;
+    shown[block->state] += block->size_bytes;
+}
+
+static void a_snapshot_shows_them_reusable(void **state)
+{
+    (void)state;
+    cached(4096);
+    memset(shown, 0, sizeof shown);
+    domain_walk(w.domain, show, NULL);
+    assert_true(shown[SNAPSHOT_REUSABLE] == 2 * MIB && shown[SNAPSHOT_ALLOCATED] == 0);
+}
+
+/* What the statistics must be, counted by hand. */
+struct sums {
+    uint64_t blocks, bytes, requested, most_blocks, most_bytes, most_requested;
+};
+
+static void book(struct sums *sums, int taken, uint64_t bytes)
+{
+    uint64_t size = options_round(&w.options, bytes), sign = taken ? 1 : (uint64_t)-1;
+    sums->blocks += sign;
+    sums->bytes += sign * size;
+    sums->requested += sign * bytes;
+    sums->most_blocks = sums->blocks > sums->most_blocks ? sums->blocks : sums->most_blocks;
+    sums->most_bytes = sums->bytes > sums->most_bytes ? sums->bytes : sums->most_bytes;
+    sums->most_requested =
+        sums->requested > sums->most_requested ? sums->requested : sums->most_requested;
+}
+
+static void peaks_of_one_thread_are_exact(void **state)
+{
+    (void)state;
+    enum { MOST = 64 };
+    struct sums sums = {0};
+    uint64_t address[MOST] = {0}, bytes[MOST], random = 7;
+    for (int step = 0; step < 4000; step++) {
+        uint64_t i = random_below(&random, MOST);
+        if (address[i]) {
+            put(address[i]);
+            address[i] = 0;
+        } else {
+            bytes[i] = 1 + random_below(&random, step % 50 ? 3000 : 900000);
+            address[i] = get(bytes[i]);
+        }
+        book(&sums, address[i] != 0, bytes[i]);
+        look();
+        assert_true(NOW(allocation) == sums.blocks && NOW(active) == sums.blocks);
+        assert_true(NOW(allocated_bytes) == sums.bytes && NOW(requested_bytes) == sums.requested);
+        assert_true(PEAK(allocation) == sums.most_blocks && PEAK(active) == sums.most_blocks);
+        assert_true(PEAK(allocated_bytes) == sums.most_bytes);
+        assert_true(PEAK(active_bytes) == sums.most_bytes);
+        assert_true(PEAK(requested_bytes) == sums.most_requested);
+        assert_true(PEAK(inactive_split_bytes) >= NOW(inactive_split_bytes));
+    }
+    assert_true(stats_get(&now, COUNTER_num_thread_hits) > 500);
+    assert_true(COUNTER(peak_uncertainty_bytes) == 0);
+    as(1);
+    get(4096);
+    assert_true(COUNTER(peak_uncertainty_bytes) == 2 * CACHE_LIMIT);
+}
+
+static int real_barrier(void)
+{
+    return (int)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+}
+static struct lane_ops real_ops;
+
+static _Atomic(uintptr_t) passed[64];
+static _Atomic int going;
+
+static void *work(void *row)
+{
+    uint64_t random = (uint64_t)(uintptr_t)row | 1, held[16] = {0}, address;
+    assert_int_equal(domain_thread_begins(w.domain, row), 0);
+    for (int step = 0; step < 20000; step++) {
+        uint64_t i = random_below(&random, 16), bytes = (uint64_t)512 << random_below(&random, 8);
+        address = held[i];
+        held[i] = 0;
+        if (address) /* another may free it */
+            address = atomic_exchange(&passed[random_below(&random, 64)], address);
+        else if (!(held[i] = allocator_hit_alone(w.a, bytes)))
+            assert_int_equal(allocator_malloc(w.a, bytes, &held[i]), 0);
+        if (address && !domain_free_alone(w.domain, address))
+            assert_int_equal(domain_free(w.domain, address, FREED_NATIVE), 0);
+    }
+    for (int i = 0; i < 16; i++)
+        if (held[i])
+            assert_int_equal(domain_free(w.domain, held[i], FREED_NATIVE), 0);
+    domain_thread_ends(w.domain);
+    going--;
+    return NULL;
+}
+
+static void others_may_take_what_is_in_them(void **state)
+{
+    (void)state;
+    pthread_t thread[ROWS];
+    for (int i = 0; i < ROWS; i++) {
+        as(i);
+        domain_thread_ends(w.domain);
+    }
+    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+    real_ops = *w.domain->lane.ops;
+    real_ops.barrier = real_barrier;
+    w.domain->lane.ops = &real_ops;
+    going = ROWS;
+    for (int i = 0; i < ROWS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, work, &rows[i]), 0);
+    while (going) {
+        domain_empty_cache(w.domain, 0);
+        domain_walk(w.domain, show, NULL);
+        usleep(100);
+    }
+    for (int i = 0; i < ROWS; i++)
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+    for (int i = 0; i < 64; i++)
+        if (passed[i])
+            assert_int_equal(domain_free(w.domain, atomic_exchange(&passed[i], 0), FREED_NATIVE),
+                             0);
+    look();
+    assert_true(NOW(allocation) == 0 && NOW(active_bytes) == 0 && NOW(requested_bytes) == 0);
+    assert_true(stats_get(&now, COUNTER_num_thread_hits) > 1000);
+    assert_true(allocator_is_valid(w.a));
+}
+
+static void without_the_option_there_are_none(void **state)
+{
+    (void)state;
+    as(0);
+    w.domain->options.thread_cache = 0;
+    assert_int_equal(domain_thread_begins(w.domain, &rows[0]), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CACHE(a_pair_takes_no_lock),
+        CACHE(wrong_frees_are_answered_as_without_caches),
+        CACHE(only_small_blocks_on_a_lane_stay),
+        CACHE(a_free_into_a_cache_makes_the_lane_dirty),
+        CACHE(a_free_that_the_host_waits_in_takes_the_lock),
+        CACHE(marked_blocks_do_not_stay),
+        CACHE(blocks_of_another_context_do_not_stay),
+        CACHE(all_is_merged_before_memory_is_taken_from_the_driver),
+        CACHE(what_spills_fills_other_caches),
+        CACHE(a_thread_leaves_nothing_behind),
+        CACHE(a_snapshot_shows_them_reusable),
+        CACHE(peaks_of_one_thread_are_exact),
+        CACHE(others_may_take_what_is_in_them),
+        CACHE(without_the_option_there_are_none),
+    };
+    return cmocka_run_group_tests_name("thread caches", tests, NULL, NULL);
+}
