@@ -49,8 +49,8 @@ int page_is_here(const struct page *page);
 #define PAGE_DIRECTORY_SIZE 40
 const char *page_directory(char *buffer, size_t size);
 
-/* Removes this user's pages in `directory` (NULL: the usual) that are dead and older than
- * `seconds`. */
+/* Removes some of this user's pages in `directory` (NULL: the usual) that are dead and older than
+ * `seconds`: a few at a time, so that a start takes no time. */
 void page_remove_old(const char *directory, uint64_t seconds);
 
 /* Adds a warning (printf-like): the same text again is counted, not added; text beyond the room

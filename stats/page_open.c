@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define PAGE_BYTES_MOST (64U << 20)
+#define MOST_LOOKS 16 /* into old pages at one start: the next start looks into others */
 
 static const char *check_file(int fd, size_t *bytes)
 {
@@ -216,18 +217,32 @@ static int is_removable(const struct page *page, const char *path, uint64_t befo
     return page_is_here(page) ? !page_is_alive(page, path) : page->state == PAGE_REPORTED;
 }
 
-static void remove_if_old(int directory, const char *name, uint64_t before_ns)
+/* Is the file itself so old? It was written to when it was made; what is stored in a mapped page
+ * leaves no trace in it. This alone is asked of young ones, so that a start costs little however
+ * many programs have left their pages. */
+static int is_old_file(int directory, const char *name, uint64_t before_ns)
+{
+    struct stat status;
+    return fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+           (uint64_t)status.st_mtim.tv_sec < before_ns / 1000000000U;
+}
+
+/* Returns whether it had to be looked into. */
+static int remove_if_old(int directory, const char *name, uint64_t before_ns)
 {
     const char *problem;
+    if (!is_old_file(directory, name, before_ns))
+        return 0;
     int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     struct page *page = fd < 0 ? NULL : open_fd(fd, 0, &problem);
     if (fd >= 0)
         close(fd);
     if (page == NULL)
-        return;
+        return 1;
     if (is_removable(page, name, before_ns))
         unlinkat(directory, name, 0);
     munmap(page, page->page_bytes);
+    return 1;
 }
 
 static uint64_t now_seconds(void)
@@ -250,8 +265,9 @@ void page_remove_old(const char *directory, uint64_t seconds)
     if (listing == NULL)
         return;
     uint64_t before_ns = now > seconds ? (now - seconds) * 1000000000U : 0;
-    for (const struct dirent *entry; (entry = readdir(listing)) != NULL;)
+    int looks = 0;
+    for (const struct dirent *entry; looks < MOST_LOOKS && (entry = readdir(listing)) != NULL;)
         if (is_page_name(entry->d_name))
-            remove_if_old(dirfd(listing), entry->d_name, before_ns);
+            looks += remove_if_old(dirfd(listing), entry->d_name, before_ns);
     closedir(listing);
 }
