@@ -31,6 +31,8 @@ void domain_record(struct domain *domain, struct events *events, struct sites *s
     domain->events = events;
     domain->sites = sites;
     domain->recorded = events || sites;
+    if (domain->recorded)
+        domain->options.thread_cache = 0; /* each event is noted under the lock */
 }
 
 uint64_t domain_empty_cache(struct domain *domain, int wait)
