@@ -29,8 +29,8 @@ A report has what happened over time if the program ran with CACHALOT_EVENTS=N
 (the last N events); the map then, too, or by `cachalot dump --segments`.
 
 Exit code: 0 done, 2 usage, 3 no or broken report, or one without events.
-examples: cachalot export cachalot.python3.4711.json --html memory.html
-          cachalot export run.trace --csv run.csv --perfetto run.perfetto
+example: cachalot export cachalot.python3.4711.json --html memory.html
+example: cachalot export run.trace --csv run.csv --perfetto run.perfetto
 """
 
 EXPORTS = ("--html", "--memory-viz", "--perfetto", "--csv")

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define WRITE_MOST 1024
+
 /* Beyond it there is no error but a SIGXFSZ, which would kill the program. */
 static int is_within_file_limit(uint64_t bytes)
 {
@@ -162,12 +164,14 @@ static int open_again(const struct page *page)
     return -ESTALE;
 }
 
-/* How many events from `n` on, at most up to the ring's end, are whole. */
+/* How many events from `n` on are whole; at most up to the ring's end, and as many as are written
+ * at once: of what no longer fits on a disk that much is lost. */
 static uint64_t count_whole(const struct events *events, uint64_t n)
 {
     uint64_t end = atomic_load_explicit(&events->count, memory_order_acquire), count = 0;
     uint64_t most = events->capacity - (n & (events->capacity - 1));
     most = end - n < most ? end - n : most;
+    most = most < WRITE_MOST ? most : WRITE_MOST;
     while (count < most &&
            atomic_load_explicit(&events->event[(n + count) & (events->capacity - 1)].number,
                                 memory_order_acquire) == n + count + 1)

@@ -23,6 +23,7 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 import cases_coverage  # noqa: E402
 import cases_programs  # noqa: E402
 import cases_rates  # noqa: E402
+import cases_recording  # noqa: E402
 import cases_reuse  # noqa: E402
 import cases_seeds  # noqa: E402
 import cases_timing  # noqa: E402
@@ -35,6 +36,8 @@ CASES = {
     "door-driver": cases_programs.door_driver,
     "ctypes": cases_programs.counted,
     "killed": cases_programs.killed,
+    "recording": cases_recording.recording,
+    "recording-cost": cases_recording.recording_cost,
     "sanitizer": cases_programs.sanitized,
     "seed1": cases_seeds.seed1,
     "seed2": cases_seeds.seed2,
@@ -63,7 +66,7 @@ CASES = {
 }
 LONG = {"facts", "pairs", "hunter", "hang", "coverage", "launch-rate", "streams16",
         "programs"}  # only where they are named
-ALONE = {"timing", *LONG} - {"coverage"}  # nothing else may run meanwhile
+ALONE = {"timing", "recording-cost", *LONG} - {"coverage"}  # nothing else may run meanwhile
 
 
 def parse(arguments):

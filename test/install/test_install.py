@@ -52,7 +52,7 @@ def place(tmp_path, staged):
 def test_all_is_there(staged):
     found = {str(path.relative_to(staged)) for path in staged.rglob("*") if not path.is_dir()}
     own = f"{LIBDIR}/cachalot/"
-    modules = {path for path in found if re.fullmatch(re.escape(own) + r"cachalot_\w+\.py", path)}
+    modules = {path for path in found if re.fullmatch(re.escape(own) + r"(cachalot_\w+\.py|export_page\w*\.(html|css|js))", path)}
     assert len(modules) >= 15
     assert found - modules == {own + name for name in NAMES} | {
         "bin/cachalot", f"{LIBDIR}/pkgconfig/cachalot.pc", "share/man/man1/cachalot.1",

@@ -85,6 +85,6 @@ def test_the_terminal_is_as_before(place, terminal):
 def test_show_fits(place, terminal, size):
     process, _ = place.start("report")
     path = process.stdout.readline()[:-1]
-    shown = terminal(size, "sh", "-c", f"{' '.join(COMMAND)} show {path} | tail -n 12; sleep 60")
+    shown = terminal(size, "sh", "-c", f"{' '.join(COMMAND)} show {path} | tail -n 18; sleep 60")
     lines = shown.screen("Leaked: ")
     assert max(map(len, lines)) <= size[0] and any("Fragmentation" in line for line in lines)

@@ -1,0 +1,51 @@
+"""What is recorded of real work: its timeline, its trace replayed, the lines of its leaks, and what each costs."""
+
+import json
+import statistics
+
+from kit import Failed, mib
+
+STEPS, ROUNDS = 40, 3
+PEAKS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
+
+
+def recording(kit):
+    """A training with everything recorded: the same losses, a replay with its peaks, lines of Python."""
+    command = kit.script("torch_train.py", STEPS)
+    plain = kit.good(command, kit.front())
+    recorded = kit.good(command, {**kit.front(), "CACHALOT_TRACE": str(kit.work / "t"), "CACHALOT_SITES": "1",
+                                  "CACHALOT_EVENTS": "100000"})
+    kit.same_lines("recording: losses", plain, recorded)
+    report = recorded.exit.report
+    replayed = json.loads(kit.cachalot("replay", kit.work / "t", "--format", "json"))
+    for name in PEAKS:
+        was, now = (document["devices"][0]["memory_stats"][f"{name}.all.peak"] for document in (report, replayed))
+        exact = name != "reserved_bytes"  # blocks behind fences are not reusable at once
+        kit.check(f"recording: peak {name} of the replay", now == was if exact else now <= 1.02 * was,
+                  f"{mib(now)} against {mib(was)}")
+    rows = report["events"]["rows"]
+    ordered = all(a["time_ns"] <= b["time_ns"] for a, b in zip(rows, rows[1:]))
+    kit.check("recording: events", ordered and rows[-1]["time_ns"] <= report["time"]["uptime_ns"],
+              f"{len(rows)} rows, {report['events']['lost']} lost")
+    frames = [frame for site in report["sites"] for frame in site["frames"]]
+    kit.check("recording: lines of Python", any("torch_train.py:" in frame for frame in frames),
+              f"{len(report['sites'])} sites, {report['sites_lost']} requests without a place")
+
+
+def recording_cost(kit):
+    """Seconds of the same training, plain and with each, by turns."""
+    command = kit.script("torch_train.py", STEPS)
+    kinds = {"plain": {}, "events": {"CACHALOT_EVENTS": "100000"}, "trace": {"CACHALOT_TRACE": str(kit.work / "t.%p")},
+             "sites, one of 100": {"CACHALOT_SITES": "100"}, "sites": {"CACHALOT_SITES": "1"}}
+    seconds = {kind: [] for kind in kinds}
+    for _ in range(ROUNDS):
+        for kind, more in kinds.items():
+            seconds[kind].append(kit.good(command, {**kit.front(), **more}).seconds)
+    middle = {kind: statistics.median(found) for kind, found in seconds.items()}
+    if not middle["plain"]:
+        raise Failed("no time was measured")
+    for kind in ("events", "trace"):
+        ratio = middle[kind] / middle["plain"]
+        kit.check(f"recording: cost of {kind}", ratio <= 1.05, f"{ratio:.3f} of {middle['plain']:.2f} s")
+    for kind in ("sites, one of 100", "sites"):
+        kit.note(f"recording: cost of {kind}", f"{middle[kind] / middle['plain']:.3f} of {middle['plain']:.2f} s")
