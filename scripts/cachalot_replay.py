@@ -18,9 +18,9 @@ usage: cachalot replay TRACE [--conf OPTIONS] [--capacity BYTES]
 Replays the allocations of a recorded run through the library's allocator, with
 no GPU: every free is reusable at once. Prints peaks, fragmentation, and what
 the calls to the driver would have cost.
-  TRACE       by `cachalot run --trace`, op,id,bytes,stream lines, an RMM log, or
-              a snapshot by PyTorch's torch.cuda.memory._dump_snapshot; gzipped
-              or not
+  TRACE       by `cachalot run --trace`, op,id,bytes,stream lines, an RMM log,
+              or a snapshot by PyTorch's torch.cuda.memory._dump_snapshot;
+              gzipped or not
   --conf      options, as in CACHALOT_CONF
   --capacity  memory of the device (8GiB; default: no end)
   --costs     other prices of driver calls: lines call,bytes,ns

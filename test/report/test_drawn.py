@@ -256,7 +256,7 @@ def test_two_devices(tab, folder, model):
 
 
 def test_without_events_it_says_how_to_get_them(tab, folder, model):
-    tab.open(page_of(folder, model, "plain"))
+    tab.open(page_of(folder, {key: value for key, value in model.items() if key != "events"}, "plain"))
     assert "CACHALOT_EVENTS=100000" in text(tab, "timeline-hint") and "has no segments" in text(tab, "map-hint")
     assert not tab.evaluate("document.getElementById('timeline').checkVisibility()")
     assert "3 MiB" in text(tab, "largest") and tab.errors == []

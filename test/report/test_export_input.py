@@ -44,7 +44,7 @@ def test_a_file_of_a_gigabyte_is_refused_at_once(tmp_path):
 
 def test_a_report_without_events(tmp_path, model):
     path = tmp_path / "r.json"
-    path.write_text(json.dumps(model))
+    path.write_text(json.dumps({key: value for key, value in model.items() if key != "events"}))
     for option in OPTIONS[1:]:
         code, said = run(path, option, tmp_path / "x")
         assert code == 3 and "CACHALOT_EVENTS" in said
