@@ -71,7 +71,7 @@ void recording_start(void)
 /* Writes the trace as far as it has come. Returns whether there is more to come. */
 static int write_trace(enum events_trace end)
 {
-    int error = trace_write(process->page, end);
+    int error = trace_write(process->page, end, 0);
     if (error)
         process_warn("the trace ends here: %s", trace_problem(error));
     return error == 0;
@@ -104,7 +104,7 @@ void recording_serve(void)
     if (error)
         process_warn("no thread for the trace (%s): it ends here", strerror(error));
     if (error)
-        trace_write(process->page, TRACE_STOPPED);
+        trace_write(process->page, TRACE_STOPPED, 0);
 }
 
 void recording_end(void)

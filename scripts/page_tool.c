@@ -64,8 +64,9 @@ static struct report_options report_options_of(const struct page *page,
 static void end_trace(struct page *page)
 {
     const struct events *events = page_events(page);
-    int error =
-        events && page->trace[0] && events->trace == TRACE_ON ? trace_write(page, TRACE_ENDED) : 0;
+    int error = events && page->trace[0] && events->trace == TRACE_ON
+                    ? trace_write(page, TRACE_ENDED, 1)
+                    : 0;
     if (error)
         fprintf(stderr, "cachalot-page: the end of the trace is lost: %s\n", trace_problem(error));
 }

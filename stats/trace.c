@@ -39,9 +39,10 @@ static int write_at(int fd, const void *from, size_t size, uint64_t offset)
 }
 
 static struct trace_header header_of(const struct page *page, const struct events *events,
-                                     const char *reason)
+                                     const char *reason, int dead)
 {
-    const struct event_clock *last = &events->last[events->latest & 1];
+    /* Of a process that lives the clock is asked anew: its own readings change under us. */
+    struct event_clock last = dead ? events->last[events->latest & 1] : events_clock();
     struct trace_header header = {
         .magic = TRACE_MAGIC,
         .format = TRACE_FORMAT,
@@ -55,8 +56,8 @@ static struct trace_header header_of(const struct page *page, const struct event
         .begin_ns = events->begin_ns,
         .first_ticks = events->first.ticks,
         .first_ns = events->first.ns,
-        .last_ticks = last->ticks,
-        .last_ns = last->ns,
+        .last_ticks = last.ticks,
+        .last_ns = last.ns,
     };
     memcpy(header.session, page->session, sizeof header.session);
     memcpy(header.hostname, page->hostname, sizeof header.hostname);
@@ -100,7 +101,7 @@ static int create(int directory, const char *name, struct page *page, const stru
     if (fd < 0)
         return -errno;
     char block[TRACE_HEADER_BYTES] = {0};
-    struct trace_header header = header_of(page, events, "");
+    struct trace_header header = header_of(page, events, "", 0);
     struct stat status;
     header.state = TRACE_ON;
     memcpy(block, &header, sizeof header);
@@ -199,7 +200,7 @@ static int write_events(int fd, struct events *events, int skip)
     }
 }
 
-int trace_write(struct page *page, enum events_trace end)
+int trace_write(struct page *page, enum events_trace end, int dead)
 {
     struct events *events = page_events(page);
     if (!events)
@@ -214,7 +215,7 @@ int trace_write(struct page *page, enum events_trace end)
         atomic_store(&events->trace, error != 0 ? TRACE_STOPPED : end);
     if (fd < 0)
         return error;
-    struct trace_header header = header_of(page, events, error ? trace_problem(error) : "");
+    struct trace_header header = header_of(page, events, error ? trace_problem(error) : "", dead);
     int late = write_at(fd, &header, sizeof header, 0);
     if (error != 0 &&
         ftruncate(fd, (off_t)(TRACE_HEADER_BYTES + events->written * sizeof(struct event))) != 0)

@@ -32,8 +32,9 @@ int trace_open(struct page *page, const char *path);
 
 /* Writes what is whole in the ring. `end`: the state that the trace is left in, or TRACE_ON; with
  * one, places that are not whole (their threads were killed) are left out. Returns 0 or -errno;
- * after an error the trace is STOPPED at what it has. One thread at a time. */
-int trace_write(struct page *page, enum events_trace end);
+ * after an error the trace is STOPPED at what it has. One thread at a time. dead: the page is that
+ * of a process that was killed. */
+int trace_write(struct page *page, enum events_trace end, int dead);
 
 /* What such an error means. */
 const char *trace_problem(int error);
