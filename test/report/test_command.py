@@ -279,6 +279,18 @@ def test_show_of_what_is_no_report(place, content):
     assert place.cachalot("show", "none.json").returncode == 3
 
 
+@pytest.mark.parametrize("command", ["show", "check"])
+def test_what_is_larger_than_any_report_is_not_read(place, command):
+    """Not into memory: it has less than the file."""
+    with open(place.work / "x.json", "wb") as file:
+        file.write(b'{"schema_version": "1.0.0", "x": "')
+        file.truncate(1 << 30)
+    for path in ("x.json", "/dev/zero"):
+        script = 'ulimit -v 1500000; exec "$@"'
+        done = place.run("sh", "-c", script, "sh", *COMMAND, command, path, *(["--max-oom", "0"] if command == "check" else []))
+        assert done.returncode == 3 and "is larger than any report" in done.stdout + done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("content", [
     '{"schema_version": "1.0.0"}',
     '{"schema_version": "1.0.0", "devices": [{"statistics": 3, "name": "\\u001b[2J"}],'
