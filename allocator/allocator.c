@@ -212,7 +212,7 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
     stats_add(a->stats, STAT_allocation, stat, 1);
     stats_histogram(a->stats, bytes, 1);
     record_block(block, EVENT_alloc);
-    int easy = block->segment->pool == POOL_SMALL && block_size(block) <= CACHE_MOST;
+    int easy = block->segment->pool == POOL_SMALL && block_size(block) <= CACHE_MOST && bytes;
     block_claim(block, easy ? CLAIM_EASY : CLAIM_HELD);
     *address = block_address(block);
     return 0;

@@ -48,7 +48,8 @@ static struct map_node *_Atomic *bucket_at(const struct map *map, uint64_t bucke
 
 /* Buckets below `buckets` are in use: a hash that names one beyond belongs to its half-sized
  * ancestor. */
-static struct map_node *_Atomic *bucket_of(const struct map *map, uint64_t buckets, uint64_t key)
+static inline struct map_node *_Atomic *bucket_of(const struct map *map, uint64_t buckets,
+                                                  uint64_t key)
 {
     uint64_t mask = UINT64_MAX >> __builtin_clzll(buckets), bucket = hash(key) & mask;
     if (bucket >= buckets)

@@ -25,10 +25,10 @@
 
 _Thread_local struct thread_cache *thread_cache_own;
 
+/* Whoever is in leaves, also when it was not let in. */
 static int enter(struct thread_cache *cache)
 {
-    uint64_t sequence = stat_get(&cache->row->sequence);
-    stat_set(&cache->row->sequence, sequence + 1);
+    stat_set(&cache->row->sequence, stat_get(&cache->row->sequence) + 1);
     atomic_signal_fence(memory_order_seq_cst);
     return !atomic_load_explicit(&cache->wanted, memory_order_acquire);
 }
@@ -54,7 +54,7 @@ static int64_t below_peak(const struct device_stats *stats, enum stat_kind kind)
 }
 
 /* The limits as they are now. What other threads count alone is not in it. */
-static void set_limits(struct thread_cache *cache)
+__attribute__((noinline)) static void set_limits(struct thread_cache *cache)
 {
     const struct device_stats *stats = cache->allocator->stats;
     /* What this thread has counted since it was last folded: freed less allocated. */
@@ -78,10 +78,17 @@ static void set_limits(struct thread_cache *cache)
     cache->least_requested = cache->requested - requested - below_peak(stats, STAT_requested_bytes);
 }
 
-static void count(struct thread_cache *cache, int taken, uint64_t size, uint64_t requested)
+/* As stat_bin_of, without a jump; below CACHE_BINS, as the block's size says. */
+static unsigned bin_of(uint64_t requested)
+{
+    return (63 - (unsigned)__builtin_clzll(2 * (requested - 1) + 1)) % 32;
+}
+
+static inline __attribute__((always_inline)) void count(struct thread_cache *cache, int taken,
+                                                        uint64_t size, uint64_t requested)
 {
     struct cache_row *row = cache->row;
-    unsigned at = stat_bin_of(requested) % 32; /* below CACHE_BINS, as the block's size says */
+    unsigned at = bin_of(requested);
     struct cache_bin *bin = &row->bin[at];
     cache->touched |= 1u << at;
     if (taken) {
@@ -113,77 +120,114 @@ static int may_give(const struct thread_cache *cache, uint64_t size)
     return cache->bytes + (int64_t)size <= cache->most_bytes && cache->count < cache->most_count;
 }
 
-/* The size of a small request's block, as options_round says; UINT64_MAX: not small. */
-static uint64_t round_small(const struct options *options, uint64_t bytes)
+static inline __attribute__((always_inline)) uint64_t take_out(struct thread_cache *cache,
+                                                               uint64_t size, uint64_t requested)
 {
-    if (bytes - 1 >= CACHE_MOST)
-        return UINT64_MAX;
-    if (options->roundup_power2_divisions[0] > 1)
-        return options_round(options, bytes);
-    return (bytes + BLOCK_GRAIN - 1) / BLOCK_GRAIN * BLOCK_GRAIN;
+    struct block **first = &cache->first[size / BLOCK_GRAIN - 1], *block = *first;
+    *first = block->link;
+    count(cache, 1, size, requested);
+    block->requested = requested;
+    block_claim(block, CLAIM_EASY);
+    leave(cache);
+    return block_address(block);
+}
+
+/* The two long ways out of `serve`. */
+__attribute__((noinline)) static uint64_t serve_at_limits(struct thread_cache *cache, uint64_t size,
+                                                          uint64_t requested)
+{
+    set_limits(cache);
+    if (may_take(cache, size, requested))
+        return take_out(cache, size, requested);
+    leave(cache);
+    return 0;
+}
+
+__attribute__((noinline)) static uint64_t serve_nothing(struct thread_cache *cache)
+{
+    leave(cache);
+    return 0;
+}
+
+static inline __attribute__((always_inline)) uint64_t
+serve(struct thread_cache *cache, const struct allocator *a, uint64_t size, uint64_t requested)
+{
+    if (!enter(cache) || cache->allocator != a || !cache->first[size / BLOCK_GRAIN - 1] ||
+        atomic_load_explicit(&a->slow, memory_order_relaxed) == SLOW_ALL)
+        return serve_nothing(cache);
+    return may_take(cache, size, requested) ? take_out(cache, size, requested)
+                                            : serve_at_limits(cache, size, requested);
+}
+
+/* With roundup_power2_divisions. */
+__attribute__((noinline)) static uint64_t
+serve_rounded(struct thread_cache *cache, const struct allocator *a, uint64_t requested)
+{
+    uint64_t size = options_round(&a->domain->options, requested);
+    return size > CACHE_MOST ? 0 : serve(cache, a, size, requested);
 }
 
 uint64_t allocator_hit_alone(struct allocator *a, uint64_t bytes)
 {
     struct thread_cache *cache = thread_cache_own;
-    uint64_t size, address = 0;
-    if (!cache || (size = round_small(&a->domain->options, bytes)) > CACHE_MOST ||
-        atomic_load_explicit(&a->slow, memory_order_relaxed) == SLOW_ALL)
+    if (!cache || bytes - 1 >= CACHE_MOST)
         return 0;
-    struct block **first = &cache->first[size / BLOCK_GRAIN - 1], *block;
-    if (enter(cache) && cache->allocator == a && (block = *first)) {
-        if (!may_take(cache, size, bytes))
-            set_limits(cache);
-        if (may_take(cache, size, bytes)) {
-            address = block_address(block);
-            *first = block->link;
-            count(cache, 1, size, bytes);
-            block->requested = bytes;
-            block_claim(block, CLAIM_EASY);
-        }
-    }
-    leave(cache);
-    return address;
+    if (a->domain->options.roundup_power2_divisions[0] > 1)
+        return serve_rounded(cache, a, bytes);
+    return serve(cache, a, (bytes + BLOCK_GRAIN - 1) / BLOCK_GRAIN * BLOCK_GRAIN, bytes);
 }
 
 /* The block at `address` for this cache alone; NULL: not for it. */
 static struct block *claim(struct thread_cache *cache, uint64_t address)
 {
     struct block *block = block_of_listed(map_glance(&cache->domain->listed, address));
-    cache->found = block;
     uint64_t easy = address | CLAIM_EASY;
-    if (!block || atomic_load_explicit(&block->claim, memory_order_relaxed) != easy ||
-        !atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED))
-        return NULL;
-    if (block->segment->allocator == cache->allocator)
-        return block;
-    block_claim(block, CLAIM_EASY);
+    if (block && atomic_load_explicit(&block->claim, memory_order_relaxed) == easy &&
+        atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED)) {
+        if (block->segment->allocator == cache->allocator)
+            return block;
+        block_claim(block, CLAIM_EASY);
+    }
+    cache->found = block;
     return NULL;
+}
+
+static inline __attribute__((always_inline)) void put_in(struct thread_cache *cache,
+                                                         struct block *block)
+{
+    uint64_t size = block_size(block);
+    struct block **first = &cache->first[size / BLOCK_GRAIN - 1];
+    count(cache, 0, size, block->requested);
+    block->link = *first;
+    *first = block;
+}
+
+__attribute__((noinline)) static int keep_at_limits(struct thread_cache *cache, struct block *block)
+{
+    set_limits(cache);
+    int keeps = may_give(cache, block_size(block));
+    if (keeps)
+        put_in(cache, block);
+    else
+        block_claim(block, CLAIM_EASY);
+    leave(cache);
+    return keeps;
 }
 
 int domain_free_alone(struct domain *domain, uint64_t address)
 {
     struct thread_cache *cache = thread_cache_own;
     struct allocator *a;
-    struct block *block;
-    int done = 0;
+    struct block *block = NULL;
     if (!cache || cache->domain != domain)
         return 0;
     if (enter(cache) && (a = cache->allocator) &&
         !atomic_load_explicit(&a->slow, memory_order_relaxed) && lane_free(a) &&
         (block = claim(cache, address))) {
-        uint64_t size = block_size(block);
-        if (!may_give(cache, size))
-            set_limits(cache);
-        if (may_give(cache, size)) {
-            count(cache, 0, size, block->requested);
-            block->link = cache->first[size / BLOCK_GRAIN - 1];
-            cache->first[size / BLOCK_GRAIN - 1] = block;
-            done = 1;
-        } else {
-            block_claim(block, CLAIM_EASY);
-        }
+        if (!may_give(cache, block_size(block)))
+            return keep_at_limits(cache, block);
+        put_in(cache, block);
     }
     leave(cache);
-    return done;
+    return block != NULL;
 }

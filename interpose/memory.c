@@ -154,23 +154,23 @@ CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
     return (CUresult)code;
 }
 
-static CUdeviceptr hit_under_lock(const struct context *context, size_t bytes)
+CUdeviceptr memory_hit_alone(size_t bytes)
 {
+    const struct context *context = context_bound();
+    return context ? allocator_hit_alone(context->allocator, bytes) : 0;
+}
+
+CUdeviceptr memory_hit(size_t bytes)
+{
+    const struct context *context = context_bound();
     uint64_t address = 0;
+    if (!context)
+        return 0;
     callers_note();
     process_inside++;
     int code = allocator_hit(context->allocator, bytes, &address);
     process_inside--;
     return code ? 0 : address;
-}
-
-CUdeviceptr memory_hit(size_t bytes)
-{
-    struct context *context = context_bound();
-    if (!context)
-        return 0;
-    uint64_t address = allocator_hit_alone(context->allocator, bytes);
-    return address ? address : hit_under_lock(context, bytes);
 }
 
 /* The pitch that the driver gives: the width rounded up to the device's texture alignment (checked
@@ -237,34 +237,33 @@ CUresult memory_free(CUdeviceptr pointer)
         answered.pointer = 0;
         return answered.result;
     }
+    if (memory_free_alone(pointer))
+        return CUDA_SUCCESS;
     int state = process_state();
     if (state == PROCESS_IDLE)
         return real()->cuMemFree_v2(pointer);
-    if (state == PROCESS_SERVING && domain_free_alone(process->domain, pointer))
-        return CUDA_SUCCESS;
     int code = free_block(pointer, state, FREED_NATIVE);
     if (code == ALLOCATOR_UNKNOWN)
         return forward_free(pointer);
     return code == ALLOCATOR_INVALID ? CUDA_ERROR_INVALID_VALUE : (CUresult)code;
 }
 
-/* Called when the short way has failed. */
-static int free_early(CUdeviceptr pointer, int state)
+int memory_free_alone(CUdeviceptr pointer)
 {
+    return process_serving() ? domain_free_alone(process->domain, pointer) : 0;
+}
+
+int memory_free_early(CUdeviceptr pointer)
+{
+    int state = process_state();
+    if (state == PROCESS_IDLE || !pointer)
+        return 1;
     int code = free_block(pointer, state, FREED_NATIVE);
     if (code && code != ALLOCATOR_UNKNOWN) {
         answered.pointer = pointer;
         answered.result = code == ALLOCATOR_INVALID ? CUDA_ERROR_INVALID_VALUE : (CUresult)code;
     }
     return code != 0;
-}
-
-int memory_free_early(CUdeviceptr pointer)
-{
-    int state = process_state();
-    if (state == PROCESS_SERVING && domain_free_alone(process->domain, pointer))
-        return 0;
-    return state == PROCESS_IDLE || !pointer ? 1 : free_early(pointer, state);
 }
 
 void memory_free_answered(void)

@@ -13,13 +13,15 @@ CUresult memory_free(CUdeviceptr pointer);
 CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread);
 CUresult memory_info(size_t *available, size_t *total);
 
-/* Only what is in the cache: the address, or 0. */
+/* Only what is in the cache: the address, or 0. alone: and without a lock, to be tried first. */
+CUdeviceptr memory_hit_alone(size_t bytes);
 CUdeviceptr memory_hit(size_t bytes);
 
 /* A free from the runtime's door: 0 done; 1 let it enter cudart (whatever it is, memory_free
  * answers it there). */
 int memory_free_early(CUdeviceptr pointer);
-void memory_free_answered(void); /* cudart has returned */
+int memory_free_alone(CUdeviceptr pointer); /* without a lock, to be tried first: 1 done */
+void memory_free_answered(void);            /* cudart has returned */
 
 /* After the first try of some allocation failed for want of memory: gives our cache back, and says
  * whether to try once more. */
