@@ -11,6 +11,8 @@ from datetime import datetime, timezone
 from typing import NamedTuple
 
 from cachalot_report import Report, get, number
+from cachalot_show import is_ours
+from cachalot_symbols import resolve
 from cachalot_tools import Failure, printable
 
 ACTIONS = ("alloc", "free", "free_completed", "segment_alloc", "segment_free", "fence_wait", "oom")
@@ -106,10 +108,10 @@ def site_of(value, sites):
 
 
 def read_sites(report):
-    """Frames of each call site, innermost first."""
-    sites = report.get("sites")
+    """Frames of each call site by their names, innermost first, without those that are CUDA's own."""
+    sites = get(resolve(report.root), "sites")
     frames = [get(site, "frames") for site in sites] if isinstance(sites, list) else []
-    return [[printable(f)[:500] for f in own[:100]] if isinstance(own, list) else [] for own in frames]
+    return [[printable(f)[:500] for f in own[:100] if not is_ours(f)] if isinstance(own, list) else [] for own in frames]
 
 
 def read_block(block, place, sites):

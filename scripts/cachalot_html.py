@@ -9,7 +9,7 @@ from cachalot_history import CHANGES
 from cachalot_report import count_text, get, number, size_text
 from cachalot_sources import device_of
 from cachalot_tools import HERE, Failure, installed, printable
-from cachalot_words import fragmentation_words, oom_title, oom_words
+from cachalot_words import fragmentation_words, oom_title, oom_words, site_text
 
 CHART = "Chart.js 3 or 4 (Debian and Ubuntu: apt-get install libjs-chart.js)"
 CHART_PLACES = ("/usr/share/javascript/chart.js/chart.min.js", "/usr/share/nodejs/chart.js/dist/chart.min.js",
@@ -108,10 +108,6 @@ def tiles(device, report):
     return [row for row in rows if row[1] != "-"]
 
 
-def site_text(site, sites):
-    return " < ".join(sites[site]) if type(site) is int and 0 <= site < len(sites) else "-"
-
-
 def largest_blocks(history, sites):
     """Of the segments: the largest blocks that the program holds."""
     blocks = [b for s in history.segments for b in s.blocks if b.state == "active"]
@@ -171,7 +167,7 @@ def device_object(history, device, source):
     report, events = source.report, columns(history)
     largest = largest_blocks(history, source.sites) if history.segments else \
         leaked_sizes(report, history.device, source.sites) if report else {"title": "", "rows": [], "head": [], "kinds": []}
-    ooms = oom_words(report, history.device) if report else [
+    ooms = oom_words(report, history.device, source.sites) if report else [
         {"time": e.time, "title": oom_title(e.size, e.time), "lines": []} for e in history.events if e.action == "oom"]
     return {"index": history.device, "name": history.name,
             "tiles": tiles(device, report), "words": fragmentation_words(device), "ooms": ooms,

@@ -6,8 +6,8 @@ import re
 from cachalot_report import get, number
 
 STATES = {"active": "active_allocated", "pending": "active_awaiting_free", "inactive": "inactive"}
-PYTHON_FRAME = re.compile(r"(.+):([0-9]{1,9}) (.+)")  # train.py:31 step
-NATIVE_FRAME = re.compile(r"(.+?)!(.+)")  # libfoo.so!bar+0x12
+PYTHON_FRAME = re.compile(r"([^!]+):([0-9]{1,9}) (.+)")  # train.py:31 step
+NATIVE_FRAME = re.compile(r"(.+?)!(.+?)(?: \((.+):([0-9]{1,9})\))?")  # libfoo.so!bar+0x12 (bar.c:31)
 
 
 def frame(text):
@@ -15,7 +15,9 @@ def frame(text):
     if match:
         return {"filename": match[1], "line": int(match[2]), "name": match[3]}
     match = NATIVE_FRAME.fullmatch(text)
-    return {"filename": match[1] if match else "??", "line": 0, "name": match[2] if match else text}
+    if not match:
+        return {"filename": "??", "line": 0, "name": text}
+    return {"filename": match[3] or match[1], "line": int(match[4] or 0), "name": match[2]}
 
 
 def block_object(block, frames):

@@ -3,6 +3,14 @@
 from cachalot_report import get, number, ratio_text, size_text
 from cachalot_tools import printable
 
+FRAMES_SHOWN = 4
+
+
+def site_text(site, sites):
+    """The frames that say most, innermost first."""
+    frames = sites[site] if type(site) is int and 0 <= site < len(sites) else []
+    return " < ".join(frames[:FRAMES_SHOWN]) + (" < …" if len(frames) > FRAMES_SHOWN else "") or "-"
+
 
 def whole_of(device, key):
     return number(device, "at_peak_reserved", key) or 0
@@ -64,20 +72,25 @@ def fragmentation_words(device):
     return words
 
 
+def figures_of(event):
+    """What stood in the way, where the event does not explain itself."""
+    lines = [f"{size_text(number(event, 'allocated_bytes'))} were allocated and "
+             f"{size_text(number(event, 'reserved_bytes'))} reserved; "
+             f"{size_text(number(event, 'device_free_bytes'))} were free on the device, "
+             f"{size_text(number(event, 'reusable_bytes'))} idle in the cache, the largest piece "
+             f"{size_text(number(event, 'largest_allocatable_bytes'))}."]
+    if get(event, "native_would_fit") is True:
+        lines.append("Without the cache it would have fitted: only fragmentation stood in the way.")
+    return lines
+
+
 def oom_lines(event):
-    """What an out-of-memory event says of itself, or what can be said of its figures."""
-    asked = number(event, "requested_bytes")
-    lines = [printable(get(event, "explanation"))] if isinstance(get(event, "explanation"), str) else []
-    reusable, largest = number(event, "reusable_bytes"), number(event, "largest_allocatable_bytes")
-    free = number(event, "device_free_bytes")
-    lines.append(f"{size_text(number(event, 'allocated_bytes'))} were allocated and "
-                 f"{size_text(number(event, 'reserved_bytes'))} reserved; {size_text(free)} were free on the device, "
-                 f"{size_text(reusable)} idle in the cache, the largest piece {size_text(largest)}.")
-    if get(event, "native_would_fit") is True and not (lines and len(lines) > 1):
-        lines.append(f"Without the cache {size_text(asked)} would have fitted: only fragmentation stood in the way.")
+    """What there is to say of an out-of-memory event."""
+    explanation = get(event, "explanation")
+    lines = [printable(explanation)] if isinstance(explanation, str) and explanation else figures_of(event)
     serve = get(event, "would_serve")
     if isinstance(serve, list) and serve:
-        lines.append("These settings would have served it: " + ", ".join(printable(s)[:100] for s in serve[:10]))
+        lines.append("Each of these settings would have served it: " + ", ".join(printable(s)[:100] for s in serve[:10]))
     return lines
 
 
@@ -85,16 +98,13 @@ def oom_title(asked, time):
     return f"{size_text(asked)} asked for, after {time / 1e9:.3f} s: out of memory"
 
 
-def oom_words(report, device):
+def oom_words(report, device, sites):
     """The device's out-of-memory events, for the page."""
     events = [e for e in report.list("oom_events") if number(e, "device") == device]
-    sites = report.get("sites")
     out = []
     for event in events[:1000]:
-        site = get(event, "site")
-        frames = get(sites[site], "frames") if isinstance(sites, list) and type(site) is int and \
-            0 <= site < len(sites) else None
-        where = [f"Asked for at {' < '.join(printable(f)[:500] for f in frames[:100])}"] if isinstance(frames, list) else []
+        site = site_text(get(event, "site"), sites)
+        where = [f"Asked for at {site}"] if site != "-" else []
         time = int(number(event, "time_ns") or 0)
         out.append({"time": time, "lines": oom_lines(event) + where,
                     "title": oom_title(number(event, "requested_bytes"), time)})

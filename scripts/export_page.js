@@ -102,7 +102,7 @@ const marker = {
 };
 
 function dataset([label, name], k) {
-    return {label, data: history.points(history.levels[k]), borderColor: style(name), backgroundColor: style(name) + (k === 1 ? "00" : "2e"),
+    return {label, data: history.points(history.levels[k], wholeTime()[1]), borderColor: style(name), backgroundColor: style(name) + (k === 1 ? "00" : "2e"),
         borderWidth: k === 1 ? 1.2 : 1.8, fill: k === 1 ? false : "origin", stepped: true, pointRadius: 0, pointHitRadius: 0};
 }
 

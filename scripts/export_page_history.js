@@ -60,10 +60,12 @@ class History {
         return levels;
     }
 
-    points(level) {
+    /* A level as the chart wants it, up to the time `end`. */
+    points(level, end) {
         const points = this.count ? [{x: this.time[0], y: level[0]}] : [];
         for (let i = 0; i < this.count; i++)
             points.push({x: this.time[i], y: level[i + 1]});
+        points.push({x: end, y: level[this.count]});
         return points;
     }
 
