@@ -1,0 +1,57 @@
+/* The books of one allocator, for the allocator's own files. Everything but `slow` is guarded by
+ * the domain's lock. */
+#ifndef CACHALOT_ALLOCATOR_ALLOCATOR_BOOKS_H
+#define CACHALOT_ALLOCATOR_ALLOCATOR_BOOKS_H
+
+#include <stdint.h>
+
+#include "allocator/block.h"
+#include "allocator/device.h"
+#include "allocator/tree.h"
+#include "stats/stats.h"
+
+#define CACHE_MOST (256 * 1024) /* largest block of a thread cache */
+#define CACHE_STEPS (CACHE_MOST / BLOCK_GRAIN)
+
+struct domain;
+struct fence;
+
+struct allocator {
+    struct domain *domain;
+    const struct device_ops *ops;
+    void *device;
+    uint64_t context; /* its name in lanes */
+    unsigned ordinal;
+    struct device_stats *stats;
+    uint64_t limit;
+    struct tree pool[POOLS];
+    struct block *spare_blocks[CACHE_STEPS]; /* spilled by thread caches, by size */
+    uint64_t spare_bytes;
+    struct segment *segments;
+    struct idle_list {
+        struct segment *oldest, *newest;
+    } idle[STAT_POOLS];                   /* by what they are booked as */
+    struct fence *pending, *pending_last; /* by number */
+    struct fence *recording;
+    struct fence *spare;         /* with events to use again */
+    struct fence *host_work;     /* what a free must still wait for; on no list */
+    uint64_t host_works;         /* marked so far */
+    uint64_t host_work_unmarked; /* not 0: it could not be marked, a free waits for everything */
+    struct block_list deferred;  /* freed during a capture: no fence yet */
+    uint64_t idle_clock, fence_number, growing_bytes, mallocs, frees, poll_after;
+    uint64_t captures_ended; /* how often all had */
+    unsigned calls;          /* into the device, under way now */
+    int no_events;           /* the driver cannot mark a context: free as in strict mode */
+    int error;               /* of the context, for good: everything goes to the driver */
+    int forgotten;
+    struct allocator *next;
+
+    /* What threads without the lock look at, apart from what changes all the time. */
+    _Alignas(64) _Atomic int slow; /* enum slow_kind */
+    char apart[60];
+};
+
+/* Must all come by the lock, or frees at least? */
+enum slow_kind { SLOW_NOBODY, SLOW_FREES, SLOW_ALL };
+
+#endif
