@@ -4,7 +4,8 @@ between two processes.
 usage: torch_pairs.py NAME [ROUNDS] [STEPS] [TORCH_WORK]     NAME of torch_more.py, or of TORCH_WORK
 
 Two models of one seed take the same steps in turn; PyTorch's cache is off in the steps of the second
-(`torch.cuda.memory.caching_allocator_enable`). Prints ms of both, and for each round the median over its steps of the ratio.
+(`torch.cuda.memory.caching_allocator_enable`). A third goes ahead, untimed: the first step of a new shape pays for choosing
+kernels. Prints ms of both, and for each round the median over its steps of the ratio.
 """
 
 import contextlib
@@ -52,12 +53,14 @@ def model(make, cached):
 
 def main(name, rounds=5, steps=12, path=None):
     make = work_of(name, path)
-    ways = {cached: model(make, cached) for cached in (True, False)}
+    ahead, ways = model(make, True), {cached: model(make, cached) for cached in (True, False)}
     for _ in range(4):
+        timed(ahead, True)
         for cached, step in ways.items():
             timed(step, cached)
     taken, ratios = {True: [], False: []}, []
     for number in range(int(rounds) * int(steps)):
+        timed(ahead, True)
         for cached in (True, False) if number % 2 else (False, True):
             taken[cached].append(timed(ways[cached], cached))
     pairs = [ours / own for ours, own in zip(taken[False], taken[True])]
