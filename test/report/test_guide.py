@@ -195,3 +195,20 @@ def test_env_for_jupyter_and_kubernetes_can_be_parsed(place):
     values = {e["name"]: e["value"] for e in pod["containers"][0]["env"]}
     assert values["LD_PRELOAD"] == "/opt/cachalot/libcachalot.so" and values["CACHALOT_CONF"] == "cache:off"
     assert {m["name"] for m in pod["containers"][0]["volumeMounts"]} == {v["name"] for v in pod["volumes"]}
+
+
+def test_the_example_for_github_actions(place):
+    """YAML with the keys that GitHub asks for, and no command or option that there is not."""
+    yaml = pytest.importorskip("yaml")
+    root = pathlib.Path(__file__).resolve().parents[2]
+    flow = yaml.safe_load((root / "examples/github-actions.yml").read_text())
+    (job,) = flow["jobs"].values()
+    assert {"name", "jobs", True} == set(flow) and {"runs-on", "steps"} <= set(job)  # `on` is YAML's true
+    assert all(("uses" in step) != ("run" in step) for step in job["steps"])
+    lines = [step["run"] for step in job["steps"] if step.get("run", "").startswith("cachalot ")]
+    assert len(lines) == 4
+    for line in lines:
+        words = shlex.split(line)
+        text = place.cachalot(words[1], "--help").stdout
+        assert all(word in text for word in words[2:] if word.startswith("--")), line
+        assert place.run("sh", "-n", "-c", line).returncode == 0
