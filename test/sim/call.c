@@ -16,12 +16,12 @@
 
 /* Entries number first to last of the call fail. */
 struct failure {
-    int call;
+    int call; /* CALL_COUNT: of any */
     unsigned long long first, last;
     CUresult error;
 };
 
-static atomic_ullong counts[CALL_COUNT];
+static atomic_ullong counts[CALL_COUNT + 1]; /* and all together */
 static struct failure failures[FAILURES_MAX];
 static int failure_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -31,6 +31,8 @@ static _Thread_local enum sim_call current;
 
 static int call_by_name(const char *name, size_t length)
 {
+    if (length == 1 && *name == '*')
+        return CALL_COUNT;
     for (int call = 0; call < CALL_COUNT; call++)
         if (strlen(sim_symbols[call].name) == length &&
             strncmp(sim_symbols[call].name, name, length) == 0)
@@ -80,7 +82,7 @@ static void delays_read(void)
     while (text && *text && !plain) {
         size_t length = strcspn(text, ":");
         int call = call_by_name(text, length);
-        if (call < 0 || text[length] != ':') {
+        if (call < 0 || call == CALL_COUNT || text[length] != ':') {
             fprintf(stderr, "cachalot-sim: CACHALOT_SIM_DELAY=%s is not N or FUNCTION:N[,...]\n",
                     config()->delay);
             abort();
@@ -99,12 +101,15 @@ static void environment_read(void)
 CUresult call_begin_early(enum sim_call call)
 {
     pthread_once(&once, environment_read);
-    unsigned long long number = atomic_fetch_add(&counts[call], 1) + 1;
+    unsigned long long number = atomic_fetch_add(&counts[call], 1) + 1,
+                       of_all = atomic_fetch_add(&counts[CALL_COUNT], 1) + 1;
     if (sim_symbols[call].since > config()->driver)
         return CUDA_ERROR_NOT_SUPPORTED;
     for (int i = 0; i < failure_count; i++) {
         const struct failure *failure = &failures[i];
-        if (failure->call == (int)call && number >= failure->first && number <= failure->last)
+        int any = failure->call == CALL_COUNT;
+        unsigned long long n = any ? of_all : number;
+        if ((any || failure->call == (int)call) && n >= failure->first && n <= failure->last)
             return failure->error;
     }
     return CUDA_SUCCESS;
@@ -155,4 +160,9 @@ unsigned long long cachalot_sim_calls(const char *function)
 {
     int call = call_by_name(function, strlen(function));
     return call < 0 ? 0 : atomic_load(&counts[call]);
+}
+
+const char *cachalot_sim_name(size_t function)
+{
+    return function < CALL_COUNT ? sim_symbols[function].name : NULL;
 }

@@ -46,8 +46,10 @@ CUresult cachalot_sim_launch_signal(CUstream stream, uint64_t ns, volatile int *
 uint64_t cachalot_sim_now(void);
 void cachalot_sim_advance(uint64_t ns);
 
-/* How often an exported driver function was entered; 0 for an unknown name. */
+/* How often an exported driver function was entered; 0 for an unknown name. "*": all of them. */
 unsigned long long cachalot_sim_calls(const char *function);
+/* The name of the exported driver function with this number; NULL after the last. */
+const char *cachalot_sim_name(size_t function);
 /* Pieces of work not yet finished, and captures under way, in the whole process. */
 size_t cachalot_sim_unfinished(void);
 size_t cachalot_sim_captures(void);
