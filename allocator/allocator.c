@@ -291,9 +291,9 @@ static int settle(struct allocator *a, struct block *block, enum free_kind kind)
         return code ? code : error;
     }
     block_becomes_reusable(block); /* whole, so now idle */
-    if (kind == FREED_NATIVE)
-        return segment_release(block->segment);
-    segment_hand_over(block->segment);
+    if (kind == FREED_NATIVE && (!segment_release(block->segment) || a->forgotten))
+        return 0;
+    segment_hand_over(block->segment); /* the driver's answer is the program's */
     return ALLOCATOR_PASS;
 }
 

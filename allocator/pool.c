@@ -119,12 +119,17 @@ struct block *pool_take(struct allocator *a, uint64_t size)
     return block;
 }
 
+void pool_unlist(struct allocator *a, struct block *block)
+{
+    if (!atomic_load_explicit(&block->claim, memory_order_relaxed))
+        return;
+    map_remove(&a->domain->listed, block_address(block));
+    atomic_store_explicit(&block->claim, 0, memory_order_release);
+}
+
 void pool_forget(struct allocator *a, struct block *block)
 {
-    if (atomic_load_explicit(&block->claim, memory_order_relaxed)) {
-        map_remove(&a->domain->listed, block_address(block));
-        atomic_store_explicit(&block->claim, 0, memory_order_release);
-    }
+    pool_unlist(a, block);
     slab_give(&a->domain->blocks, block);
 }
 

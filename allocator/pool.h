@@ -10,6 +10,7 @@ void pool_split(struct allocator *allocator, struct block *block, uint64_t size)
 void pool_insert(struct allocator *allocator, struct block *block);
 void pool_remove(struct allocator *allocator, struct block *block);
 void pool_merge(struct allocator *allocator, struct block *block);  /* and inserts */
+void pool_unlist(struct allocator *allocator, struct block *block); /* no more found by address */
 void pool_forget(struct allocator *allocator, struct block *block); /* in no pool, nor needed */
 void block_leaves_use(struct block *block); /* for the books: it is no longer active */
 void block_becomes_reusable(struct block *block);

@@ -59,6 +59,21 @@ struct segment *segment_holding(const struct domain *domain, uint64_t address)
     return segment && address - node->minor < segment->size ? segment : NULL;
 }
 
+/* On the books. */
+static void segment_link(struct segment *segment)
+{
+    struct allocator *a = segment->allocator;
+    segment->previous = NULL;
+    segment->next = a->segments;
+    if (a->segments)
+        a->segments->previous = segment;
+    a->segments = segment;
+    tree_insert(&a->domain->segments, &segment->node);
+    stats_add(a->stats, STAT_segment, segment->stat, 1);
+    stats_add(a->stats, STAT_reserved_bytes, segment->stat, segment->size);
+    record_segment(segment, EVENT_segment_alloc);
+}
+
 /* A segment with one block in it, which is in no pool yet; NULL without host memory. */
 static struct segment *segment_make(struct allocator *a, enum pool pool, enum stat_pool stat,
                                     uint64_t address, uint64_t bytes)
@@ -78,18 +93,11 @@ static struct segment *segment_make(struct allocator *a, enum pool pool, enum st
     segment->pool = pool;
     segment->stat = stat;
     segment->first = block;
-    segment->next = a->segments;
-    if (a->segments)
-        a->segments->previous = segment;
-    a->segments = segment;
     block->node.major = bytes;
     block->node.minor = address;
     block->segment = segment;
-    tree_insert(&a->domain->segments, &segment->node);
-    stats_add(a->stats, STAT_segment, segment->stat, 1);
-    stats_add(a->stats, STAT_reserved_bytes, segment->stat, bytes);
+    segment_link(segment);
     stats_count(a->stats, COUNTER_num_device_alloc, 1);
-    record_segment(segment, EVENT_segment_alloc);
     return segment;
 }
 
@@ -138,27 +146,44 @@ static void segment_unlink(struct segment *segment)
     stats_subtract(a->stats, STAT_reserved_bytes, segment->stat, segment->size);
 }
 
-/* Forgets one idle segment: whoever calls has the driver free it. */
-void segment_hand_over(struct segment *segment)
+static void segment_leave_books(struct segment *segment)
+{
+    assert(segment->idle);
+    pool_remove(segment->allocator, segment->first);
+    pool_unlist(segment->allocator, segment->first); /* the address may be another's at once */
+    segment_unlink(segment);
+}
+
+static void segment_end(struct segment *segment)
 {
     struct allocator *a = segment->allocator;
-    assert(segment->idle);
-    pool_remove(a, segment->first);
     pool_forget(a, segment->first);
-    segment_unlink(segment);
     slab_give(&a->domain->segment_slab, segment);
     stats_count(a->stats, COUNTER_num_device_free, 1);
 }
 
-/* Gives one idle segment back; the lock is dropped meanwhile. */
+/* Forgets one idle segment: whoever calls has the driver free it. */
+void segment_hand_over(struct segment *segment)
+{
+    segment_leave_books(segment);
+    segment_end(segment);
+}
+
+/* Gives one idle segment back; the lock is dropped meanwhile. What the driver does not take is
+ * still ours. */
 int segment_release(struct segment *segment)
 {
     struct allocator *a = segment->allocator;
-    uint64_t address = segment->node.minor;
-    segment_hand_over(segment);
+    segment_leave_books(segment);
     allocator_call(a);
-    int code = a->ops->segment_free(a->device, address);
+    int code = a->ops->segment_free(a->device, segment->node.minor);
     allocator_return(a);
+    if (code && !a->forgotten) {
+        segment_link(segment);
+        pool_insert(a, segment->first);
+    } else {
+        segment_end(segment);
+    }
     return code;
 }
 
@@ -175,7 +200,9 @@ uint64_t segment_release_idle(struct allocator *a, uint64_t bytes, uint64_t time
         return 0;
     for (struct segment *segment; released < bytes && (segment = oldest_idle(a));) {
         uint64_t size = segment->size;
-        released += segment_release(segment) ? 0 : size;
+        if (segment_release(segment))
+            break;
+        released += size;
     }
     return released;
 }

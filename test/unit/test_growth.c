@@ -240,9 +240,16 @@ static void a_segment_that_the_driver_will_not_take_back(void **state)
 {
     (void)state;
     world_remake("", 40 * MIB);
-    give(take(20 * MIB));
-    w.device.code[FAKE_FREE] = 700;
+    uint64_t block = take(20 * MIB);
+    give(block);
+    w.device.code[FAKE_FREE] = 1;
     assert_int_equal(domain_empty_cache(w.domain, 0), 0);
+    assert_int_equal(CURRENT(reserved_bytes), 20 * MIB); /* is still ours */
+    assert_int_equal(COUNTER(num_device_free), 0);
+    assert_int_equal(take(20 * MIB), block);
+    give(block);
+    w.device.code[FAKE_FREE] = 0;
+    assert_int_equal(domain_empty_cache(w.domain, 0), 20 * MIB);
     assert_int_equal(CURRENT(reserved_bytes), 0);
 }
 
