@@ -198,7 +198,7 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
     if (!atomic_load_explicit(&block->claim, memory_order_relaxed)) {
         atomic_store_explicit(&block->listed.key, block_address(block), memory_order_relaxed);
         if (map_insert(&a->domain->listed, &block->listed)) {
-            pool_insert(a, block);
+            pool_merge(a, block);
             return a->ops->out_of_memory;
         }
     }
