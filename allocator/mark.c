@@ -78,6 +78,8 @@ int fence_wait_for_host_work(struct allocator *a)
         if (a->host_work == fence && fence->state != FENCE_GONE)
             a->host_work = NULL;
         fence_drop(a, fence);
+        if (code > 0) /* our own call went wrong, or earlier work did */
+            code = fence_synchronize(a);
     }
     return code > 0 ? code : 0;
 }
