@@ -84,7 +84,10 @@ static int add_capture(uint64_t key)
     if (capture) {
         capture->node.key = key;
         real()->cuCtxGetCurrent(&capture->context);
-        map_insert(&process->capturing, &capture->node);
+        if (map_insert(&process->capturing, &capture->node)) {
+            slab_give(&process->capture_nodes, capture);
+            capture = NULL;
+        }
     }
     pthread_mutex_unlock(&process->capture_lock);
     return capture != NULL;
@@ -106,8 +109,10 @@ void capture_after_begin(CUstream stream, int per_thread, CUresult result)
     int began = result == CUDA_SUCCESS;
     if (began && remove_capture(key)) /* a stream that begins anew has ended what it had, unseen */
         captures_less_one();
-    if (!began || !add_capture(key))
+    if (!began)
         captures_less_one();
+    else if (!add_capture(key))
+        atomic_fetch_add(&process->unnoted_captures, 1); /* counted until some capture ends */
     else if (key != (uint64_t)(uintptr_t)stream)
         thread_watch();
 }
@@ -118,18 +123,42 @@ static CUresult is_capturing(CUstream stream, int per_thread, CUstreamCaptureSta
                       : real()->cuStreamIsCapturing(stream, status);
 }
 
+static int is_noted(uint64_t key)
+{
+    pthread_mutex_lock(&process->capture_lock);
+    int noted = map_find(&process->capturing, key) != NULL;
+    pthread_mutex_unlock(&process->capture_lock);
+    return noted;
+}
+
+/* Where the driver does not say, a stream whose capture we saw begin is capturing. */
 int capture_is_on(CUstream stream, int per_thread)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return is_capturing(stream, per_thread, &status) == CUDA_SUCCESS &&
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
+    if (is_capturing(stream, per_thread, &status) != CUDA_SUCCESS)
+        return is_noted(key_of(stream, per_thread));
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* One for which there was no memory. */
+static int end_unnoted(void)
+{
+    int count = atomic_load(&process->unnoted_captures);
+    while (count > 0 &&
+           !atomic_compare_exchange_weak(&process->unnoted_captures, &count, count - 1))
+        ;
+    return count > 0;
 }
 
 void capture_after_end(CUstream stream, int per_thread)
 {
-    if (!capture_active() || capture_is_on(stream, per_thread))
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!capture_active())
+        return;
+    is_capturing(stream, per_thread, &status);
+    if (status != CU_STREAM_CAPTURE_STATUS_NONE)
         return; /* called on the wrong stream or thread: it goes on */
-    if (remove_capture(key_of(stream, per_thread)))
+    if (remove_capture(key_of(stream, per_thread)) || end_unnoted())
         captures_less_one();
 }
 

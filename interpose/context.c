@@ -32,13 +32,16 @@ static void describe(struct page_device *row, CUdevice device, size_t total)
 }
 
 /* The current context is the device's primary one if that is active and has this handle. Retaining
- * it costs a reference for a moment only, and does not make it, since it is active. */
+ * it costs a reference for a moment only, and does not make it, since it is active. Negative: the
+ * driver does not say. */
 static int is_primary(CUcontext handle, CUdevice device)
 {
     CUcontext primary = NULL;
-    if (!context_primary_is_active(device) ||
-        real()->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
-        return 0;
+    int active = context_primary_is_active(device);
+    if (active <= 0)
+        return active;
+    if (real()->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
+        return -1;
     real()->cuDevicePrimaryCtxRelease_v2(device);
     return primary == handle;
 }
@@ -61,7 +64,9 @@ static struct context *make(CUcontext handle)
         return NULL;
     if (device < 0 || (unsigned)device >= atomic_load(&process->page->device_count))
         return NULL;
-    real()->cuDeviceTotalMem_v2(&total, device);
+    int primary = is_primary(handle, device);
+    if (primary < 0 || real()->cuDeviceTotalMem_v2(&total, device) != CUDA_SUCCESS)
+        return NULL;
     struct page_device *row = page_device(process->page, (unsigned)device);
     describe(row, device, total);
     struct allocator *allocator = allocator_create(
@@ -72,7 +77,7 @@ static struct context *make(CUcontext handle)
     context->device = device;
     context->row = row;
     context->allocator = allocator;
-    context->primary = is_primary(handle, device);
+    context->primary = primary;
     atomic_store(&context->suspended, 0);
     context->handle = handle;
     if (context->primary)
@@ -187,5 +192,6 @@ int context_primary_is_active(CUdevice device)
 {
     unsigned flags;
     int active = 0;
-    return real()->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active;
+    CUresult result = real()->cuDevicePrimaryCtxGetState(device, &flags, &active);
+    return result == CUDA_SUCCESS ? active != 0 : -1;
 }

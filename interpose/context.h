@@ -34,6 +34,6 @@ int context_is_primary(CUcontext handle);
 /* Primary contexts of a device: a reset ends them; a release only if it was the last. */
 void context_forget_primary(CUdevice device);
 void context_suspend_primary(CUdevice device, int suspended);
-int context_primary_is_active(CUdevice device);
+int context_primary_is_active(CUdevice device); /* negative: the driver does not say */
 
 #endif

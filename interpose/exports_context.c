@@ -78,7 +78,7 @@ static CUresult release_primary(CUresult (*release)(CUdevice), CUdevice device)
         return release(device);
     context_suspend_primary(device, 1);
     CUresult result = release(device);
-    if (result == CUDA_SUCCESS && !context_primary_is_active(device))
+    if (result == CUDA_SUCCESS && context_primary_is_active(device) == 0)
         context_forget_primary(device);
     else
         context_suspend_primary(device, 0);

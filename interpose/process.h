@@ -50,6 +50,7 @@ struct process {
     _Atomic uint64_t generation;      /* changes when a context goes */
     stat_value early[COVERAGE_KINDS]; /* counted before there is a page */
     _Atomic int captures, recordings; /* capture.c */
+    _Atomic int unnoted_captures;
     struct map capturing, others, graphs;
     struct slab capture_nodes, other_nodes, graph_nodes;
 };
