@@ -170,41 +170,6 @@ static int wait_for_context(void *device)
     return (int)result;
 }
 
-/* The wait of a native free, by a native free: legal while a capture is active, and invalidates
- * none. */
-static int wait_as_free(void *device)
-{
-    struct visit visit;
-    CUdeviceptr pointer = 0;
-    CUresult result = enter(device, &visit);
-    if (result != CUDA_SUCCESS)
-        return (int)result;
-    result = real()->cuMemAlloc_v2(&pointer, 1);
-    int full = result == CUDA_ERROR_OUT_OF_MEMORY;
-    if (result == CUDA_SUCCESS)
-        result = real()->cuMemFree_v2(pointer);
-    leave(&visit);
-    return full ? DEVICE_DEFERRED : (int)result;
-}
-
-static int synchronize(void *device)
-{
-    static _Atomic int no_events;
-    void *event = NULL;
-    int code = no_events ? DEVICE_UNSUPPORTED : fence_record(device, &event);
-    if (code == DEVICE_UNSUPPORTED)
-        no_events = 1;
-    if (code == 0)
-        code = wait_for_ever(device, event);
-    else if (code != DEVICE_DEFERRED)
-        code = wait_for_context(device);
-    if (code == DEVICE_DEFERRED)
-        code = wait_as_free(device);
-    if (event)
-        fence_destroy(device, event);
-    return code;
-}
-
 /* Errors that cuda.h says leave the process or the context unusable, and those of broken hardware.
  */
 static int is_lasting(int code)
@@ -232,6 +197,43 @@ static int is_lasting(int code)
     default:
         return 0;
     }
+}
+
+/* The wait of a native free, by a native free: legal while a capture is active, and invalidates
+ * none. */
+static int wait_as_free(void *device)
+{
+    struct visit visit;
+    CUdeviceptr pointer = 0;
+    CUresult result = enter(device, &visit);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = real()->cuMemAlloc_v2(&pointer, 1);
+    int full = result == CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS)
+        result = real()->cuMemFree_v2(pointer);
+    if (result != CUDA_SUCCESS && pointer && !is_lasting((int)result)) /* it is still there */
+        real()->cuMemFree_v2(pointer);
+    leave(&visit);
+    return full ? DEVICE_DEFERRED : (int)result;
+}
+
+static int synchronize(void *device)
+{
+    static _Atomic int no_events;
+    void *event = NULL;
+    int code = no_events ? DEVICE_UNSUPPORTED : fence_record(device, &event);
+    if (code == DEVICE_UNSUPPORTED)
+        no_events = 1;
+    if (code == 0)
+        code = wait_for_ever(device, event);
+    else if (code != DEVICE_DEFERRED)
+        code = wait_for_context(device);
+    if (code == DEVICE_DEFERRED)
+        code = wait_as_free(device);
+    if (event)
+        fence_destroy(device, event);
+    return code;
 }
 
 static int failed(void *device, int code)

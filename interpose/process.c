@@ -138,8 +138,11 @@ static int begin(void)
         process_warn("the live page is not in its place: %s", problem);
     config_publish(&process->config, process->page);
     process->domain = domain_create(&process->config.options);
-    if (!process->domain)
+    if (!process->domain) {
+        page_close(process->page, 1);
+        process->page = NULL;
         return -1;
+    }
     recording_start();
     submit_start();
     for (enum coverage_kind kind = 0; kind < COVERAGE_KINDS; kind++)
@@ -155,12 +158,13 @@ void process_start(void)
         return;
     int error = errno;
     pthread_mutex_lock(&process->start_lock);
-    if (process_state() == PROCESS_IDLE && !process->page && begin() == 0) {
+    /* Without the handler nobody would tell us when to end: then nothing is begun. */
+    if (process_state() == PROCESS_IDLE && !process->page && on_exit(on_exit_begin, NULL) == 0 &&
+        begin() == 0) {
         process_count(COVERAGE_init_calls);
         if (!atomic_load(&process->page->coverage[COVERAGE_dlsym_lookups]) &&
             !atomic_load(&process->page->coverage[COVERAGE_proc_address_lookups]))
             process_count(COVERAGE_linked_calls);
-        on_exit(on_exit_begin, NULL);
         atomic_store(&process->state, PROCESS_SERVING);
         service_start();
         recording_serve();
