@@ -5,6 +5,7 @@
 #include "stats/report_value.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static const char *const kind_names[] = {
     [REPORT_EXIT] = "exit",
@@ -72,6 +73,44 @@ static void copy_rows(struct report_source *source)
     }
 }
 
+struct text {
+    char *begin;
+    size_t length, room;
+    int failed; /* for good: jansson goes on after some errors, and a hole would be no JSON */
+};
+
+static int append(const char *piece, size_t size, void *data)
+{
+    struct text *text = data;
+    if (text->failed)
+        return -1;
+    if (size >= text->room - text->length) {
+        size_t room = 2 * text->room + size + 16384;
+        char *more = realloc(text->begin, room);
+        if (more == NULL) {
+            text->failed = 1;
+            return -1;
+        }
+        text->begin = more;
+        text->room = room;
+    }
+    memcpy(text->begin + text->length, piece, size);
+    text->length += size;
+    text->begin[text->length] = '\0';
+    return 0;
+}
+
+/* As json_dumps. */
+static char *dump(const json_t *root)
+{
+    struct text text = {NULL, 0, 0, 0};
+    if (json_dump_callback(root, append, &text, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0 &&
+        !text.failed)
+        return text.begin;
+    free(text.begin);
+    return NULL;
+}
+
 char *report_text(const struct snapshot *snapshot, const struct report_options *options)
 {
     unsigned failures = report_failures();
@@ -83,7 +122,7 @@ char *report_text(const struct snapshot *snapshot, const struct report_options *
     copy_rows(&source);
     report_number_sites(&source);
     json_t *root = document(&source);
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    char *text = dump(root);
     json_decref(root);
     free(source.rows);
     if (report_failures() == failures)
