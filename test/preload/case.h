@@ -11,6 +11,7 @@
 
 #define SAY(expression) (printf("%s: %lld\n", #expression, (long long)(expression)), fflush(stdout))
 
+#ifndef OK
 #define OK(expression)                                                                             \
     do {                                                                                           \
         long long got = (long long)(expression);                                                   \
@@ -19,6 +20,7 @@
             _exit(99);                                                                             \
         }                                                                                          \
     } while (0)
+#endif
 
 #define CHECK(condition) OK(!(condition))
 

@@ -1,0 +1,173 @@
+"""Every call may fail: the N-th of every function of the driver that a mixed piece of work reaches, with
+each error that cuda.h says it may return, and of every function of libc that the library itself calls.
+The program sees an error that the function it called has natively, or none; nothing is lost, nothing
+hangs, and the cache serves afterwards. CACHALOT_EVERY=1 tries all (minutes); otherwise a sample."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import zlib
+
+import pytest
+
+import sanitizer
+from conftest import LIBRARY, PROGRAMS, ROOT
+
+EVERY = int(os.environ.get("CACHALOT_EVERY", "60"))
+CASES = {"CACHALOT_SIM_CAPACITY": "128M", "CACHALOT_OUTPUT": "case.%q{CASE}.json"}
+FAIL_LIBC = PROGRAMS / "libfail_libc.so"
+WAYS = {"async": "", "fence": "free_mode:fence", "strict": "free_mode:strict", "off": "cache:off"}
+# What cuda.h says leaves the context unusable: from then on the driver serves, what was freed is never reusable.
+LASTING = {4, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 805, 807, 911}
+LATER = (700, 719, 999)  # "may also return error codes from previous, asynchronous launches"
+NOT_READY = 600
+STARTING = {"cuInit", "cuDeviceGetCount", "on_exit"}  # without these there is nothing to serve
+
+
+def read_header():
+    """{function: errors that it may return} from the comments of cuda.h."""
+    home = subprocess.run([ROOT / "scripts/cuda_home.sh"], capture_output=True, text=True, check=True)
+    text = (pathlib.Path(home.stdout.strip()) / "include/cuda.h").read_text(errors="replace")
+    numbers = {name: int(value) for name, value in re.findall(r"^\s+(CUDA_ERROR_\w+)\s*=\s*(\d+)", text, re.M)}
+    errors = {}
+    for comment, name in re.findall(r"/\*\*((?:(?!\*/).)*)\*/\s*(?:__CUDA_DEPRECATED\s+)?CUresult\s+CUDAAPI\s+(\w+)",
+                                    text, re.S):
+        returns = re.search(r"\\return(.*?)(?:\n \*\s*\n|\\note|\\sa|$)", comment, re.S)
+        codes = {numbers[error] for error in re.findall(r"CUDA_ERROR_\w+", returns[1] if returns else "")}
+        if "notefnerr" in comment:
+            codes.update(LATER)
+        errors[name] = codes - {NOT_READY}
+    return errors
+
+
+ERRORS = read_header()
+
+
+def native_errors(function):
+    """Also of versions and twins that are not in the header under their own name."""
+    plain = re.sub(r"_pt[ds][sz]$", "", function)
+    names = (plain, re.sub(r"_v\d$", "", plain))
+    return next((ERRORS[name] for name in names if ERRORS.get(name)), {1, 4, 3, 201})
+
+
+class Answer:
+    """One line of the program: what failed, and what was there at the end."""
+
+    def __init__(self, line):
+        self.case, _, rest = line.partition(":" if line.startswith("NONE") else ": ")
+        words = [word.split("=") for word in rest.split()]
+        self.values = {name: value for name, value in words if name[0] not in "c#"}
+        self.failed = [(name, int(code)) for name, code in words if name.startswith("cu")]
+        self.counts = {name[1:]: int(count) for name, count in words if name[0] == "#"}
+        kind, _, what = self.case.partition("=")
+        self.function, *numbers = what.split(":")
+        self.error = int(numbers[1]) if len(numbers) > 1 else 0
+        self.kind, self.lasting = kind, self.error in LASTING or "+" in what
+
+    def problems(self, report, cached):
+        """What should not be. `cached`: the cache is on."""
+        if "died" in self.values:
+            return [f"died: {self.values['died']}"]
+        found = [f"{name} gives {code}" for name, code in self.failed
+                 if code not in native_errors(name) | ({self.error} if self.function == "*" else set())]
+        if self.lasting:
+            return found
+        if self.values.get("missing") != "0":
+            found.append(f"{self.values.get('missing')} bytes are missing")
+        if self.function not in STARTING and not (self.kind == "LIBC" and not report) and self.values.get("served") != str(int(cached)):
+            found.append("not served")
+        return found + (books(report) if report else [])
+
+
+def books(report):
+    totals = report["totals"]
+    found = []
+    later = any("stays pending" in warning["text"] for warning in report["warnings"])
+    for name in ("allocated_bytes", "leaked_bytes", *(() if later else ("requested_bytes", "active_bytes"))):
+        if totals.get(name):
+            found.append(f"{name} is {totals[name]}")
+    if totals["requests"] != totals["frees"]:
+        found.append(f"{totals['requests']} requests, {totals['frees']} frees")
+    return found
+
+
+def run(place, cases, preload=(LIBRARY,), **environment):
+    """The program's answers, in order."""
+    place.findings.leaks = False  # thousands of children, many of which give up in the middle
+    process = place.start("failures", preload=preload, **CASES, **environment)
+    out, err = process.communicate("".join(case + "\n" for case in cases), timeout=3600)
+    place.running.remove(process)
+    assert process.returncode == 0, err
+    return [Answer(line) for line in out.splitlines()]
+
+
+def check(place, cases, way="async", **more):
+    answers = run(place, cases, CACHALOT_CONF=WAYS[way], **more)
+    assert [answer.case for answer in answers] == cases
+    found = []
+    for number, answer in enumerate(answers):
+        path = place.work / f"case.{number}.json"
+        report = json.loads(path.read_text()) if path.exists() else None
+        problems = answer.problems(report, way != "off")
+        if problems:
+            found.append(f"{answer.case}: {'; '.join(problems)}")
+    assert not found, f"{len(found)} of {len(cases)}:\n" + "\n".join(found[:200])
+
+
+def sample(cases, way):
+    """Every so many of them, and in the usual mode the first of each function."""
+    seen, some = set(), []
+    for case in cases:
+        function = case.split(":")[0]
+        if way == "async" and function not in seen or zlib.crc32(case.encode()) % EVERY == 0:
+            some.append(case)
+        seen.add(function)
+    return some if EVERY > 1 else cases
+
+
+def reached(place, way="async", **more):
+    """{name: calls} of a run in which nothing fails."""
+    (answer,) = run(place, ["NONE="], CACHALOT_CONF=WAYS[way], **more)
+    assert answer.problems(None, way != "off") == []
+    return answer.counts
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_driver(place, way):
+    cases = [f"DRIVER={name}:{number}:{error}" for name, count in reached(place, way).items() if name != "*"
+             for number in range(1, count + 1) for error in sorted(native_errors(name))]
+    check(place, sample(cases, way), way)
+
+
+@sanitizer.unless_sanitized("its runtime is in the way of libc's functions", ("asan", "tsan"))
+@pytest.mark.parametrize("way", ["async", "strict"])
+def test_libc(place, way):
+    counts = reached(place, way, preload=(FAIL_LIBC, LIBRARY))
+    cases = [f"LIBC={name}:{number}" for name, count in counts.items() if not name.startswith("cu") and name != "*"
+             for number in range(1, count + 1)]
+    check(place, sample(cases, way), way, preload=(FAIL_LIBC, LIBRARY))
+
+
+@pytest.mark.parametrize("error", [700, 999, 4])
+def test_a_driver_that_is_broken_for_good(place, error):
+    """From the N-th call of any function on."""
+    calls = reached(place)["*"]
+    check(place, [f"DRIVER=*:{number}+:{error}" for number in range(1, calls + 100, max(1, EVERY // 3))])
+
+
+# Only where another fails; of another process; not there in the simulated driver; strict only.
+NOT_REACHED = {"cuDeviceGetUuid", "cuMemAllocPitch_v2", "cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2",
+               "cuIpcCloseMemHandle", "cuModuleGetFunction", "cuLibraryGetKernel", "cuMemGetHandleForAddressRange",
+               "cuEventDestroy_v2"}
+
+
+def test_all_that_is_hooked_is_reached(place):
+    """All that the simulated driver has of it."""
+    hooks = set(re.findall(r"\bX\((cu[A-Z]\w*)\)", (ROOT / "interpose/hooks.h").read_text()))
+    exports = subprocess.run(["nm", "-D", "--defined-only", sanitizer.BUILD / "test/sim/libcuda.so.1"],
+                             capture_output=True, text=True, check=True).stdout
+    old = set(re.findall(r"OLD\((\w+)", (ROOT / "test/sim/calls_old.def").read_text()))
+    assert sorted((hooks & set(re.findall(r" (cu\w+)", exports))) - old - NOT_REACHED
+                  - set(reached(place))) == []
