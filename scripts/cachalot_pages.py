@@ -123,7 +123,7 @@ def with_pid(path, pid):
 def harvest_page(page, *options):
     """Makes the report of a dead page, and removes it. Returns its path; None if there was one."""
     path = None
-    if page.state != "reported":
+    if page.state not in ("reported", "making"):  # making: killed before it counted anything
         written = tool("report", page.path, *options)
         if written.returncode != 0:
             raise Failure(1, written.stderr.strip().replace("cachalot-page: ", ""))
@@ -135,7 +135,7 @@ def harvest_page(page, *options):
 def harvest_all(pages, output):
     """Paths of the reports made, and the worst exit code."""
     dead = [page for page in pages if page.life == "dead"]
-    unreported = [page for page in dead if page.state != "reported"]
+    unreported = [page for page in dead if page.state not in ("reported", "making")]
     paths, code = [], 0
     for page in dead:
         options = []

@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,7 +143,8 @@ static void list_page(const char *path)
     struct page *page = page_open(path, 0, &problem);
     print_column(path, '\t');
     if (page == NULL) {
-        printf("0\tbad\t-\t-\t%s\n", problem);
+        const char *life = page_is_unmade(AT_FDCWD, path) ? "dead\tmaking" : "bad\t-";
+        printf("0\t%s\t-\t%s\n", life, problem);
         return;
     }
     uint32_t state = page->state;

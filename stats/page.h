@@ -49,6 +49,9 @@ int page_is_here(const struct page *page);
 #define PAGE_DIRECTORY_SIZE 40
 const char *page_directory(char *buffer, size_t size);
 
+/* Did the process end while it made this page (a name in `directory`)? Nothing was counted then. */
+int page_is_unmade(int directory, const char *name);
+
 /* Removes some of this user's pages in `directory` (NULL: the usual) that are dead and older than
  * `seconds`: a few at a time, so that a start takes no time. */
 void page_remove_old(const char *directory, uint64_t seconds);

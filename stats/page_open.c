@@ -217,38 +217,57 @@ static int is_removable(const struct page *page, const char *path, uint64_t befo
     return page_is_here(page) ? !page_is_alive(page, path) : page->state == PAGE_REPORTED;
 }
 
-/* Is the file itself so old? It was written to when it was made; what is stored in a mapped page
- * leaves no trace in it. This alone is asked of young ones, so that a start costs little however
- * many programs have left their pages. */
-static int is_old_file(int directory, const char *name, uint64_t before_ns)
+static uint64_t now_seconds(void)
+{
+    struct timespec now;
+    return clock_gettime(CLOCK_REALTIME, &now) == 0 ? (uint64_t)now.tv_sec : 0;
+}
+
+/* No page is older than its file, and to look into each of many would cost every start much. */
+static int may_be_old(int directory, const char *name, uint64_t before_ns)
 {
     struct stat status;
     return fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-           (uint64_t)status.st_mtim.tv_sec < before_ns / 1000000000U;
+           (uint64_t)status.st_mtime < before_ns / 1000000000U + 1;
+}
+
+#define MAKING_SECONDS 2 /* making a page takes a thousandth */
+
+int page_is_unmade(int directory, const char *name)
+{
+    unsigned long long pid, start;
+    char magic[sizeof(((struct page *)NULL)->magic)] = {0};
+    static const char none[sizeof magic];
+    struct stat status;
+    const char *slash = strrchr(name, '/');
+    if (sscanf(slash ? slash + 1 : name, "%20llu.%20llu.", &pid, &start) != 2 ||
+        proc_is_alive(pid, start))
+        return 0;
+    int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    int unmade = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+                 status.st_uid == geteuid() &&
+                 (uint64_t)status.st_mtime + MAKING_SECONDS <= now_seconds() &&
+                 read(fd, magic, sizeof magic) >= 0 && memcmp(magic, none, sizeof magic) == 0;
+    if (fd >= 0)
+        close(fd);
+    return unmade;
 }
 
 /* Returns whether it had to be looked into. */
 static int remove_if_old(int directory, const char *name, uint64_t before_ns)
 {
     const char *problem;
-    if (!is_old_file(directory, name, before_ns))
+    if (!may_be_old(directory, name, before_ns))
         return 0;
     int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     struct page *page = fd < 0 ? NULL : open_fd(fd, 0, &problem);
     if (fd >= 0)
         close(fd);
-    if (page == NULL)
-        return 1;
-    if (is_removable(page, name, before_ns))
+    if (page ? is_removable(page, name, before_ns) : page_is_unmade(directory, name))
         unlinkat(directory, name, 0);
-    munmap(page, page->page_bytes);
+    if (page)
+        munmap(page, page->page_bytes);
     return 1;
-}
-
-static uint64_t now_seconds(void)
-{
-    struct timespec now;
-    return clock_gettime(CLOCK_REALTIME, &now) == 0 ? (uint64_t)now.tv_sec : 0;
 }
 
 const char *page_directory(char *buffer, size_t size)

@@ -158,6 +158,10 @@ static void test_old_dead_pages_are_removed_and_live_ones_not(void **state)
     page->pid = UINT32_MAX; /* nobody */
     page->start_realtime_ns = 1;
     assert_int_equal(link(page->path, old), 0);
+    page_remove_old(directory, 60);
+    assert_int_equal(access(old, F_OK), 0); /* its file is new */
+    const struct timespec long_ago[2] = {{1, 0}, {1, 0}};
+    assert_int_equal(utimensat(AT_FDCWD, old, long_ago, 0), 0);
     page_remove_old(directory, UINT32_MAX);
     assert_int_equal(access(old, F_OK), 0);
     page->pid = (uint64_t)getpid();
