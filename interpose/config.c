@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <unistd.h>
 
 #include "interpose/process.h"
 #include "stats/report.h"
@@ -15,6 +16,14 @@ static const char *value_of(const char *name)
 {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
+}
+
+static char directory[sizeof((struct page *)NULL)->cwd];
+
+void config_note_directory(void)
+{
+    ssize_t n = readlink("/proc/self/cwd", directory, sizeof directory - 1);
+    directory[n > 0 ? n : 0] = 0;
 }
 
 int config_enabled(void)
@@ -188,6 +197,8 @@ void config_publish(const struct config *config, struct page *page)
 {
     int from = source();
     const char *session = value_of("CACHALOT_SESSION");
+    if (directory[0])
+        memcpy(page->cwd, directory, sizeof page->cwd);
     for (unsigned i = 0; options_name(i) && i < PAGE_CONFIGS; i++) {
         struct page_config *row = &page->config[i];
         snprintf(row->name, sizeof row->name, "%s", options_name(i));

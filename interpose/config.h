@@ -24,6 +24,10 @@ struct config {
  * environment. */
 int config_enabled(void);
 
+/* When the process starts: relative names mean this directory, wherever a daemon goes later. Holds
+ * in forked children too. */
+void config_note_directory(void);
+
 void config_read(struct config *config);
 
 /* Writes options with their sources, session, rank and the report's path into the page, which is

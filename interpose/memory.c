@@ -213,6 +213,8 @@ static int free_block(CUdeviceptr pointer, int state, enum free_kind kind)
         thread_begins();
     int code = domain_free(process->domain, pointer, late ? FREED_LATE : kind);
     process_inside--;
+    if (late && code == 0)
+        atomic_fetch_add(&process->late_frees, 1);
     if (code == ALLOCATOR_PASS && kind == FREED_NATIVE)
         code = (int)real()->cuMemFree_v2(pointer);
     return code;

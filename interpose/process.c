@@ -37,6 +37,7 @@ __attribute__((constructor)) static void load(void)
         mmap(NULL, sizeof *process, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return;
+    config_note_directory();
     int wiped = madvise(memory, sizeof *process, MADV_WIPEONFORK) == 0;
     if (!__atomic_compare_exchange_n(&process, &none, memory, 0, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE))
@@ -108,6 +109,7 @@ static void on_exit_begin(int status, void *unused)
     atomic_store(&process->page->exit_code, status & 0xff);
     atomic_store(&process->page->state, PAGE_EXITING);
     atomic_store(&process->state, PROCESS_EXITING);
+    service_watch_end();
 }
 
 __attribute__((destructor)) static void unload(void)

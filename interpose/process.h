@@ -49,6 +49,7 @@ struct process {
     struct context *_Atomic sole;     /* the only context, if it is a primary one */
     _Atomic uint64_t generation;      /* changes when a context goes */
     stat_value early[COVERAGE_KINDS]; /* counted before there is a page */
+    _Atomic uint64_t late_frees;      /* after our end */
     _Atomic int captures, recordings; /* capture.c */
     _Atomic int unnoted_captures;
     struct map capturing, others, graphs;

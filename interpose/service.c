@@ -189,6 +189,8 @@ static void check_signal(void)
         process_warn("the program took signal %u for itself later", number);
 }
 
+static uint64_t reported_frees; /* late ones that the exit report knows of */
+
 void service_report_exit(void)
 {
     struct timespec limit;
@@ -201,12 +203,34 @@ void service_report_exit(void)
         return;
     check_signal();
     recording_end();
+    reported_frees = atomic_load(&process->late_frees);
     int code = write_report(REPORT_EXIT, 0);
     atomic_store(&process->page->state, code ? PAGE_EXITING : PAGE_REPORTED);
     /* Not unmapped: threads that outlive exit may still count. */
     if (code == 0 && process->page->path[0])
         unlink(process->page->path);
     pthread_mutex_unlock(&process->report_lock);
+}
+
+static ssize_t at_the_very_end(void *unused, const char *text, size_t size)
+{
+    (void)unused, (void)text;
+    if (process_state() == PROCESS_EXITING && getpid() == process->pid &&
+        atomic_load(&process->late_frees) != reported_frees)
+        service_report_exit();
+    return (ssize_t)size;
+}
+
+/* Libraries' destructors may run after ours, and what they free is no leak. glibc flushes its
+ * streams after all of them: one of our own, with something in it, brings us back. */
+void service_watch_end(void)
+{
+    static char buffer[16];
+    FILE *stream = fopencookie(NULL, "w", (cookie_io_functions_t){.write = at_the_very_end});
+    if (!stream)
+        return;
+    setvbuf(stream, buffer, _IOFBF, sizeof buffer);
+    fputc('.', stream);
 }
 
 /* Does any mapping of this process come from a libcuda, also one of another link namespace? */

@@ -12,6 +12,7 @@ int service_thread(void *(*serve)(void *));
 /* The report at the end of a process that was served. The page goes if it could be written, else it
  * stays. */
 void service_report_exit(void);
+void service_watch_end(void); /* when the exit begins: again, if it does not know all */
 
 /* If libcuda is mapped but nothing of it ever came through us (RTLD_DEEPBIND, dlmopen), a report
  * says so. */

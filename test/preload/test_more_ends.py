@@ -1,0 +1,69 @@
+"""Children and ends of every kind: daemons, Python's workers, plugins that go."""
+
+import sys
+
+import pytest
+
+import sanitizer
+from conftest import PROGRAMS
+
+WORKERS = """
+import ctypes, multiprocessing, sys
+
+def work(number):
+    cudart = ctypes.CDLL("libcudart.so.13")
+    block = ctypes.c_void_p()
+    codes = [cudart.cudaMalloc(ctypes.byref(block), ctypes.c_size_t(1000)) for i in range(number)]
+    return codes + [cudart.cudaFree(block)]
+
+if __name__ == "__main__":
+    if sys.argv[2:]:
+        work(3)
+    with multiprocessing.get_context(sys.argv[1]).Pool(3) as pool:
+        print(sorted(pool.map(work, [1, 2, 3, 4], 1)))
+        pool.close()
+        pool.join()
+"""
+
+
+def test_a_daemon(place):
+    report = place.report("daemon")
+    assert (report.totals["requests"], report.totals["frees"]) == (6, 5)
+    assert report["exit"]["code"] == 3
+    assert place.left_pages() == []
+
+
+@pytest.mark.parametrize("parent", [(), ("uses CUDA",)])
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing(place, method, parent):
+    """Workers leave by os._exit: their pages become reports."""
+    place.findings.leaks = False
+    script = place.work / "workers.py"
+    script.write_text(WORKERS)
+    place.same(sys.executable, script, method, *parent)
+    place.harvest()
+    requests = [report.totals["requests"] for report in place.reports()]
+    if parent:
+        requests.remove(3)
+    # A child forked from a process that uses CUDA has none; natively too.
+    assert sum(requests) == (0 if parent and method == "fork" else 10), requests
+    assert all(report.totals["double_frees"] == 0 for report in place.reports())
+    assert place.left_pages() == []
+
+
+@pytest.mark.parametrize("closing", [(), ("close",)])
+def test_a_plugin_that_frees_at_its_end(place, closing):
+    report = place.report("load_plugins", *closing, PROGRAMS / "libplugin_end.so")
+    # One that goes with the program frees when we have ended.
+    assert (report.totals["requests"], report.totals["leaked_blocks"]) == (3, 1)
+    assert report.counter("num_late_frees") == (0 if closing else 1)
+
+
+@sanitizer.unless_sanitized("its runtime does not allow RTLD_DEEPBIND")
+@pytest.mark.parametrize("cudart", ["130", "static"])
+@pytest.mark.parametrize("way", ["deep", "namespace"])
+def test_loaded_past_us_is_said(place, way, cudart):
+    report = place.report("load_deep", way, PROGRAMS / f"liballocate_plugin_{cudart}.so")
+    assert report["coverage"]["status"] == "none"
+    assert any("RTLD_DEEPBIND" in reason for reason in report["coverage"]["reasons"])
+    assert report.totals["requests"] == 0
