@@ -1,0 +1,107 @@
+"""What others planted is not used, what others wrote is not read, and nothing is written but what was named."""
+
+import os
+import pathlib
+import shutil
+import stat
+import subprocess
+import tempfile
+
+import pytest
+
+import sanitizer
+from conftest import LIBRARY, PROGRAMS, SIM, load
+
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="takes two users")
+
+
+def test_inert_in_a_process_with_rights(place):
+    """AT_SECURE."""
+    native = place.native("allocate_130")
+    ours = place.run("allocate_130", preload=(PROGRAMS / "libsecure.so", LIBRARY), CACHALOT_LOG="log")
+    assert (ours.code, ours.out, ours.err) == (0, native.out, "")
+    assert list(place.work.iterdir()) == [] and place.left_pages() == []
+
+
+@pytest.mark.parametrize("value", ["../../up", "/etc/up", "..", ".", "%p", "a\nb", "x" * 500, "\x1b[2J"],
+                         ids=lambda value: ascii(value)[:12])
+def test_values_stay_in_their_folder(place, value):
+    (place.work / "in").mkdir()
+    place.same("allocate_130", CACHALOT_OUTPUT="in/%r-%q{WHO}.json", RANK=value, WHO=value)
+    (path,) = (place.work / "in").iterdir()
+    assert [path.name for path in place.work.iterdir()] == ["in"]
+    assert all(32 <= ord(c) < 127 for c in path.name)
+    assert load(path)["totals"]["requests"] == 6
+
+
+def test_nothing_is_written_elsewhere(place):
+    folders = {name: place.work / name for name in ("home", "tmp", "cwd", "out")}
+    for folder in folders.values():
+        folder.mkdir()
+    script = f"cd {folders['cwd']} && exec {PROGRAMS}/allocate_130"
+    ours = place.run("/bin/sh", "-c", script, HOME=folders["home"], TMPDIR=folders["tmp"],
+                     XDG_CACHE_HOME=folders["home"], XDG_RUNTIME_DIR=folders["tmp"],
+                     CACHALOT_OUTPUT=folders["out"] / "r.json")
+    assert (ours.code, ours.err) == (0, "")
+    left = [path for name in ("home", "tmp", "cwd") for path in folders[name].iterdir()]
+    assert left == [] and place.left_pages() == []
+    (report,) = folders["out"].iterdir()
+    assert stat.S_IMODE(report.stat().st_mode) & 0o022 == 0
+
+
+@pytest.fixture
+def theirs(place):
+    """A folder of another user's, in which programs can run, and the name of that user's page directory."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="cachalot-theirs-", dir="/tmp"))
+    pages = pathlib.Path(f"/dev/shm/cachalot-{NOBODY}")
+    if pages.exists() or pages.is_symlink():
+        pytest.skip(f"{pages} is in use")
+    for path in (LIBRARY, SIM / "libcuda.so.1", SIM / "libcudart.so.13", PROGRAMS / "allocate_130"):
+        shutil.copy(path, folder)
+    os.chown(folder, NOBODY, NOBODY)
+    yield folder, pages
+    shutil.rmtree(folder)
+    if pages.is_dir() and not pages.is_symlink():
+        shutil.rmtree(pages)
+    elif pages.exists() or pages.is_symlink():
+        pages.unlink()
+
+
+def plant(pages, what, victim):
+    if what == "link":
+        victim.mkdir()
+        os.chown(victim, NOBODY, NOBODY)
+        pages.symlink_to(victim)
+    elif what == "file":
+        pages.write_text("planted")
+    else:
+        pages.mkdir()
+        pages.chmod(0o777 if what == "open" else 0o700)
+        os.chown(pages, 0 if what == "another's" else NOBODY, NOBODY)
+
+
+@as_root
+@sanitizer.unless_sanitized("its runtime cannot be read by that user", ("asan", "tsan"))
+@pytest.mark.parametrize("what", ["link", "file", "open", "another's"])
+def test_a_planted_page_directory_is_refused(place, theirs, what):
+    folder, pages = theirs
+    plant(pages, what, folder / "victim")
+    environment = {"LD_PRELOAD": str(folder / "libcachalot.so"), "LD_LIBRARY_PATH": str(folder), "PATH": "/bin"}
+    done = subprocess.run([folder / "allocate_130"], cwd=folder, env=environment, user=NOBODY, group=NOBODY,
+                          extra_groups=[], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    (path,) = folder.glob("*.json")
+    warnings = [warning["text"] for warning in load(path)["warnings"]]
+    assert any("the page has no file" in text for text in warnings), warnings
+    assert not pages.is_dir() or list(pages.iterdir()) == []
+
+
+@as_root
+def test_pages_of_others_are_not_read(place):
+    place.run("end", "kill")
+    (page,) = place.left_pages()
+    os.chown(page, NOBODY, NOBODY)
+    done = place.cachalot("harvest")
+    assert done.code == 3 and "another user" in done.err
+    assert page.exists() and list(place.work.iterdir()) == []
