@@ -8,7 +8,8 @@ import struct
 
 from cachalot_tools import Failure, page_directory
 
-PT_INTERP = 3
+PT_LOAD, PT_DYNAMIC, PT_INTERP = 1, 2, 3
+DT_NEEDED, DT_STRTAB = 1, 5
 SCRIPTS_DEEP = 5  # as the kernel
 
 
@@ -51,6 +52,28 @@ class Elf:
                 file.seek(place)
                 name = file.read(min(length, 4096)).rstrip(b"\0")
                 self.interpreter = name.decode("utf-8", "replace")
+
+
+def needed(path):
+    """The libraries that a 64-bit program of this machine's byte order names; none where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+        offset, = struct.unpack_from("=Q", data, 32)
+        size, count = struct.unpack_from("=HH", data, 54)
+        if data[:5] != b"\x7fELF\x02":
+            return []
+        # type, flags, offset, address, physical address, bytes in the file
+        segments = [struct.unpack_from("=IIQQQQ", data, offset + i * size) for i in range(count)]
+        entries = [entry for kind, _, at, _, _, length in segments if kind == PT_DYNAMIC
+                   for entry in struct.iter_unpack("=QQ", data[at:at + length // 16 * 16])]
+        strings = [table - begin + at for tag, table in entries if tag == DT_STRTAB
+                   for kind, _, at, begin, _, length in segments
+                   if kind == PT_LOAD and begin <= table < begin + length]
+        return [data[strings[0] + name:data.index(b"\0", strings[0] + name)].decode("utf-8", "replace")
+                for tag, name in entries if tag == DT_NEEDED]
+    except (OSError, struct.error, IndexError, ValueError):
+        return []
 
 
 def read_elf(path):

@@ -12,7 +12,7 @@ import time
 
 import cachalot_check
 import cachalot_summary
-from cachalot_program import check_library, check_program, find_program, preloadable
+from cachalot_program import check_library, check_program, find_program, needed, preloadable
 from cachalot_tools import Failure, find_library, printable, tool
 
 HELP = """\
@@ -79,11 +79,13 @@ def original_environment():
     return environment
 
 
-def preload(library, existing):
-    """LD_PRELOAD with our library before all but sanitizers, which must come first."""
+def preload(library, existing, program):
+    """LD_PRELOAD with our library before all but sanitizers, which must come first: also the program's own."""
+    own = [name for name in needed(program) if SANITIZER.match(name)]
+    existing = " ".join([existing, *own])
     others = [name for name in re.split("[ :]+", existing) if name and os.path.basename(name) != os.path.basename(library)]
     first = [name for name in others if SANITIZER.search(os.path.basename(name))]
-    return ":".join(first + [library] + [name for name in others if name not in first])
+    return ":".join([*dict.fromkeys(first), library] + [name for name in others if name not in first])
 
 
 def report_signal():
@@ -108,11 +110,11 @@ def check_conf(conf):
         raise Failure(125, f"--conf: {'; '.join(lines)}")
 
 
-def environment_for(options, library):
+def environment_for(options, library, program):
     """The program's environment."""
     environment = original_environment()
     existing = environment.get(b"LD_PRELOAD", b"").decode("utf-8", "surrogateescape")
-    ours = {"LD_PRELOAD": preload(library, existing)}
+    ours = {"LD_PRELOAD": preload(library, existing, program)}
     if "--output" in options:
         ours["CACHALOT_OUTPUT"] = options["--output"]
     if "--trace" in options:
@@ -237,7 +239,7 @@ def main(arguments):
     path = find_program(words[0])
     check_program(path, header)
     report_signal()
-    environment = environment_for(options, preloadable(library))
+    environment = environment_for(options, preloadable(library), path)
     gates = gates_of(options)
     if "--html" in options:
         exporter().check_page(options["--html"])

@@ -151,3 +151,18 @@ def test_another_interposer_of_dlsym_before_us_is_said(place):
     report = place.only_report()
     assert report["coverage"]["status"] == "none"
     assert report.totals["requests"] == 0
+
+
+@pytest.mark.parametrize("kind", ["address", "thread"])
+def test_a_program_with_a_sanitizer(place, kind):
+    """`cachalot run` has its runtime stay first; the library is one that knows no sanitizer."""
+    program = PROGRAMS / f"allocate_{kind}"
+    if not program.exists():
+        pytest.skip("not built here")
+    options = {"ASAN_OPTIONS": "detect_leaks=0"}
+    native = place.native(program, **options)
+    if native.code and "FATAL" in native.err:
+        pytest.skip("the runtime cannot start here: addresses have too many random bits")
+    ours = place.cachalot("run", program, **options)
+    assert (ours.code, ours.out, ours.err) == (0, native.out, "")
+    check(place.only_report())
