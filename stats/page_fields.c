@@ -14,9 +14,10 @@ struct field_writer {
 
 static void field(struct field_writer *writer, const char *name, size_t offset, const char *unit)
 {
-    struct page_field *to = writer->table + writer->count++;
+    unsigned number = writer->count++;
     if (writer->table == NULL)
         return;
+    struct page_field *to = writer->table + number;
     snprintf(to->name, sizeof to->name, "%s", name);
     snprintf(to->unit, sizeof to->unit, "%s", unit);
     to->offset = (uint32_t)offset;
