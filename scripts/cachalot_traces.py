@@ -155,7 +155,8 @@ class Snapshot:
             count += 1
         for event in self.events:
             if event["action"] == "alloc":
-                stream = streams.setdefault(event.get("stream") or 0, len(streams))
+                key = event.get("stream")
+                stream = streams.setdefault(key if type(key) is int else 0, len(streams))
                 lines.append(f"a,{count},{event['size']},{stream}")
                 ids[event["addr"]] = count
                 count += 1

@@ -1,0 +1,58 @@
+"""A pickle of anybody's is plain data or refused: no code runs, nothing but Failure comes out."""
+
+import io
+import os
+import pickle
+import sys
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import cachalot_traces  # noqa: E402
+from cachalot_tools import Failure  # noqa: E402
+
+QUICK = settings(max_examples=int(os.environ.get("CACHALOT_EXAMPLES", "150")), deadline=None,
+                 suppress_health_check=list(HealthCheck))
+NUMBER = st.one_of(st.integers(-2, 6), st.sampled_from([2**63, 2**64, -2**70, 0x7F0000000000]), st.none(),
+                   st.floats(), st.text(max_size=3), st.just([1]))
+EVENT = st.fixed_dictionaries(
+    {}, optional={"action": st.sampled_from(["alloc", "free_requested", "free_completed", "segment_alloc",
+                                             "segment_free", "segment_map", "oom", "snapshot", "other", 7]),
+                  "addr": NUMBER, "size": NUMBER, "stream": NUMBER, "frames": st.none()})
+GOOD = st.fixed_dictionaries({"action": st.sampled_from(["alloc", "alloc", "free_requested", "free_completed"]),
+                              "addr": st.integers(0, 9), "size": st.integers(0, 4)}, optional={"stream": NUMBER})
+BLOCK = st.fixed_dictionaries({}, optional={"address": NUMBER, "size": NUMBER, "state": st.sampled_from(
+    ["active_allocated", "active_pending_free", "inactive", None]), "requested_size": NUMBER})
+SEGMENT = st.fixed_dictionaries({}, optional={"device": NUMBER, "address": NUMBER, "total_size": NUMBER,
+                                              "blocks": st.lists(BLOCK, max_size=4)})
+SNAPSHOT = st.fixed_dictionaries({}, optional={
+    "device_traces": st.lists(st.lists(GOOD, max_size=12) | st.lists(EVENT, max_size=12), min_size=1, max_size=2), "segments": st.lists(SEGMENT, max_size=3)})
+OPCODES = st.lists(st.sampled_from([bytes([b]) for b in b"().]}0e1Nas2bRicod\x80\x85\x86\x87\x88\x89\x8c\x93\x94\x95"]
+                                   + [b"cos\nsystem\n", b"V1\n", b"I7\n", b"K\x01", b"U\x02ab", b"\x80\x04", b"j\xff\xff\xff\xff"]),
+                   max_size=40).map(b"".join)
+
+
+def read(data):
+    """What the reader makes of it, to the last line."""
+    try:
+        source = cachalot_traces.open_snapshot(io.BytesIO(data), "x", None)
+        lines = b"".join(source.chunks).decode().splitlines()
+    except Failure as failure:
+        assert failure.code in (2, 3) and str(failure)
+        return
+    assert lines[0] == "op,id,bytes,stream" and all(line[:2] in ("a,", "f,") for line in lines[1:])
+
+
+@QUICK
+@given(SNAPSHOT)
+def test_any_snapshot(value):
+    read(pickle.dumps(value))
+
+
+@QUICK
+@given(OPCODES)
+def test_any_opcodes(data):
+    read(data + b".")
