@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SIM_DEVICES_MAX 16
+#define SIM_DEVICES_MAX 64
 
 struct sim_config {
     int devices, driver, manual_clock;
