@@ -194,7 +194,6 @@ static void fill(struct page *page, const struct page *identity, struct page_sha
     page->device_offset = (uint32_t)aligned(sizeof *page, 64);
     page->device_stride = (uint32_t)aligned(sizeof(struct page_device), 64);
     page->field_offset = page->device_offset + shape.devices * page->device_stride;
-    page->state = PAGE_RUNNING;
     page->exit_code = -1;
     page->device_count = shape.devices;
     page_fields_write(page);

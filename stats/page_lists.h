@@ -8,6 +8,7 @@ enum page_request {
     REQUEST_EMPTY_CACHE = 2,
     REQUEST_BLOCKS = 4
 };
+/* 0: being made; who makes it says when it counts. */
 enum page_state { PAGE_RUNNING = 1, PAGE_EXITING = 2, PAGE_REPORTED = 3 };
 
 /* Memory that the program took past the cache.  X(name) */

@@ -65,6 +65,7 @@ static void fill_device(struct page_device *device)
 
 static void fill(struct page *page)
 {
+    page->state = PAGE_RUNNING;
     fill_device(page_device(page, 0));
     page->coverage[COVERAGE_init_calls] = 1;
     page->coverage[COVERAGE_dlsym_lookups] = 7;
