@@ -34,20 +34,26 @@ void allocator_return(struct allocator *a)
 /* What frees without the lock must know. */
 static void note_slow(struct allocator *a)
 {
-    int slow = a->error || a->forgotten || a->no_events ? SLOW_ALL
-               : a->host_work || a->host_work_unmarked  ? SLOW_FREES
-                                                        : SLOW_NOBODY;
+    int slow = a->error | a->forgotten | a->no_events  ? SLOW_ALL
+               : a->host_work || a->host_work_unmarked ? SLOW_FREES
+                                                       : SLOW_NOBODY;
     if (slow != atomic_load_explicit(&a->slow, memory_order_relaxed))
         atomic_store_explicit(&a->slow, slow, memory_order_relaxed);
 }
 
-void allocator_leave(struct allocator *a)
+/* When nothing has grown. */
+static void leave_no_more(struct allocator *a)
 {
     note_slow(a);
-    stats_note_peaks(a->stats);
     assert(allocator_is_valid(a));
     stats_end(a->stats);
     pthread_mutex_unlock(&a->domain->lock);
+}
+
+void allocator_leave(struct allocator *a)
+{
+    stats_note_peaks(a->stats);
+    leave_no_more(a);
 }
 
 struct allocator *allocator_create(struct domain *domain, const struct device_ops *ops,
@@ -350,6 +356,6 @@ int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
         stats_count(a->stats, COUNTER_num_late_frees, 1);
     else
         code = settle(a, block, kind);
-    allocator_leave(a);
+    leave_no_more(a);
     return code;
 }

@@ -32,9 +32,12 @@ static inline void stats_add(struct device_stats *stats, enum stat_kind kind, en
                              uint64_t n)
 {
     struct pool_stat *stat = &stats->stat[kind];
-    stat_increase(&stat->allocated[pool], n);
-    stat_raise_to(&stat->peak[pool], stats_current(stats, kind, pool));
-    stat_raise_to(&stat->peak[STAT_POOLS], stats_current_all(stats, kind));
+    uint64_t allocated = stat_get(&stat->allocated[pool]) + n;
+    uint64_t current = allocated - stat_get(&stat->freed[pool]);
+    enum stat_pool other = pool == SMALL_POOL ? LARGE_POOL : SMALL_POOL;
+    stat_set(&stat->allocated[pool], allocated);
+    stat_raise_to(&stat->peak[pool], current);
+    stat_raise_to(&stat->peak[STAT_POOLS], current + stats_current(stats, kind, other));
 }
 
 static inline void stats_subtract(struct device_stats *stats, enum stat_kind kind,
@@ -56,12 +59,6 @@ static inline void stats_set(struct device_stats *stats, enum counter_kind kind,
 static inline uint64_t stats_get(const struct device_stats *stats, enum counter_kind kind)
 {
     return stat_get(&stats->counter[kind]);
-}
-
-static inline unsigned stat_bin_of(uint64_t bytes)
-{
-    unsigned bin = bytes <= 1 ? 0 : 64 - (unsigned)__builtin_clzll(bytes - 1);
-    return bin < HISTOGRAM_BINS ? bin : HISTOGRAM_BINS - 1;
 }
 
 /* Books a request of `bytes` in the histogram; `live` is +1 when handed out, -1 when freed. */

@@ -37,6 +37,12 @@ enum moment_kind {
 
 #define HISTOGRAM_BINS 48 /* bin b: requests of up to 2^b bytes and more than half of that */
 
+static inline unsigned stat_bin_of(uint64_t bytes)
+{
+    unsigned bin = bytes <= 1 ? 0 : 64 - (unsigned)__builtin_clzll(bytes - 1);
+    return bin < HISTOGRAM_BINS ? bin : HISTOGRAM_BINS - 1;
+}
+
 struct device_stats {
     stat_value sequence;
     struct pool_stat stat[STAT_KINDS];

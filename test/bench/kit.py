@@ -28,7 +28,9 @@ def environment(library=None, simulated=True, capacity="64G"):
     if library:
         found["LD_PRELOAD"] = str(library)
         found["CACHALOT_OUTPUT"] = "/dev/null"
-        found["CACHALOT_PAGE_DIR"] = PAGES.name  # none of the pages that others left
+        for page in pathlib.Path(PAGES.name).iterdir():
+            page.unlink()  # no program finds what others left
+        found["CACHALOT_PAGE_DIR"] = PAGES.name
     return found
 
 

@@ -46,3 +46,12 @@ def test_max_split_size_never_changes_what_was_requested(name):
     got = replay(name, "max_split_size_mb:128")
     assert got["mallocs"] == CERTIFIED[name][0]
     assert got["peak_requested"] == CERTIFIED[name][1]
+
+
+@pytest.mark.parametrize("name", CERTIFIED)
+def test_a_thread_cache_changes_the_peaks_of_nothing_and_adds_little(name):
+    """What is used is booked to the byte; what lies in the cache costs at most four small segments."""
+    mallocs, requested, allocated, reserved, _ = CERTIFIED[name]
+    got = replay(name, "thread_cache:on")
+    assert (got["mallocs"], got["peak_requested"], got["peak_allocated"]) == (mallocs, requested, allocated)
+    assert reserved <= got["peak_reserved"] <= reserved + 4 * (2 << 20)
