@@ -71,3 +71,34 @@ void bench_churn(const uint64_t *argument)
         print(ours, replace_libc(libc, &random, count), count);
     }
 }
+
+/* `live` blocks, each of one of `sizes` sizes (multiples of 512 B), replaced at random. */
+void bench_grow(const uint64_t *argument)
+{
+    uint64_t live = argument[0], sizes = argument[1], random = 1;
+    void **block = malloc(live * sizeof *block);
+    if (!block)
+        bench_fail("malloc", 1);
+    for (uint64_t i = 0; i < live; i++)
+        MUST(cudaMalloc(&block[i], 512 * (1 + bench_random(&random) % sizes)));
+    for (uint64_t round = 0; round < argument[2]; round++) {
+        uint64_t begin = bench_now();
+        for (uint64_t i = 0; i < argument[3]; i++) {
+            void **one = &block[bench_random(&random) % live];
+            MUST(cudaFree(*one));
+            MUST(cudaMalloc(one, 512 * (1 + bench_random(&random) % sizes)));
+        }
+        uint64_t middle = bench_now();
+        for (uint64_t i = 0; i < argument[3]; i++) {
+            void *libc;
+            bench_keep(block[bench_random(&random) % live]);
+            bench_keep(libc = malloc(BASE_BYTES));
+            free(libc);
+        }
+        print(middle - begin, bench_now() - middle, argument[3]);
+    }
+    fflush(stdout);
+    for (uint64_t i = 0; i < live; i++)
+        MUST(cudaFree(block[i]));
+    free(block);
+}
