@@ -24,7 +24,8 @@ static void prepare(void)
     const char *problem = NULL;
     char folder[] = "/dev/shm/cachalot-fuzz-XXXXXX";
     HOLDS(mkdtemp(folder));
-    struct page *page = page_create(folder, 2, &problem);
+    struct page *page =
+        page_create(folder, (struct page_shape){.devices = 2, .events = 16, .shown = 16}, &problem);
     HOLDS(page && !problem);
     good_bytes = page->page_bytes;
     good = malloc(good_bytes);
