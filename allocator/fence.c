@@ -81,8 +81,7 @@ static void blocks_become_reusable(struct block_list blocks, enum counter_kind r
     for (struct block *block = blocks.first, *next; block; block = next) {
         next = block->link;
         stats_count(block->segment->allocator->stats, rule, 1);
-        if (rule == COUNTER_num_fence_frees)
-            record_block(block, EVENT_free_completed);
+        record_block(block, EVENT_free_completed);
         block_becomes_reusable(block);
     }
 }
