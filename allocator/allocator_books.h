@@ -10,7 +10,7 @@
 #include "allocator/tree.h"
 #include "stats/stats.h"
 
-#define CACHE_MOST (256 * 1024) /* largest block of a thread cache */
+#define CACHE_MOST MIB /* largest block of a thread cache: all of the small pool */
 #define CACHE_STEPS (CACHE_MOST / BLOCK_GRAIN)
 
 struct domain;
@@ -26,7 +26,7 @@ struct allocator {
     uint64_t limit;
     struct tree pool[POOLS];
     struct block *spare_blocks[CACHE_STEPS]; /* spilled by thread caches, by size */
-    uint64_t spare_bytes;
+    uint64_t spare_bytes, spare_count;
     struct segment *segments;
     struct idle_list {
         struct segment *oldest, *newest;

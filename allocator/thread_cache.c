@@ -74,7 +74,8 @@ __attribute__((noinline)) static void set_limits(struct thread_cache *cache)
         least(CACHE_LIMIT, cache->bytes - bytes + below_peak(stats, STAT_inactive_split_bytes));
     cache->least_count = cache->count - blocks -
                          least(below_peak(stats, STAT_allocation), below_peak(stats, STAT_active));
-    cache->most_count = cache->count - blocks + below_peak(stats, STAT_inactive_split);
+    cache->most_count =
+        least(CACHE_BLOCKS, cache->count - blocks + below_peak(stats, STAT_inactive_split));
     cache->least_requested = cache->requested - requested - below_peak(stats, STAT_requested_bytes);
 }
 

@@ -2,15 +2,16 @@
  * head of thread_cache.c.
  *
  * A cache holds small blocks that are reusable, apart from the pool, of one allocator at a time, at
- * most CACHE_LIMIT bytes. What spills over goes to the allocator's spare blocks, from where any
- * thread's cache is filled again; both go back to the pool when memory is short. */
+ * most CACHE_LIMIT bytes and CACHE_BLOCKS. What spills over goes to the allocator's spare blocks,
+ * from where any thread's cache is filled again; both go back to the pool when memory is short. */
 #ifndef CACHALOT_ALLOCATOR_THREAD_CACHE_H
 #define CACHALOT_ALLOCATOR_THREAD_CACHE_H
 
 #include "allocator/domain.h"
 #include "stats/cache_row.h"
 
-#define CACHE_LIMIT MIB
+#define CACHE_LIMIT (4 * MIB)
+#define CACHE_BLOCKS 64 /* so that no request moves many */
 
 struct thread_cache {
     struct domain *domain;

@@ -5,9 +5,9 @@
 #include "allocator/pool.h"
 #include "allocator/thread_cache.h"
 
-#define SPARE_LIMIT (16 * MIB) /* spare blocks of an allocator; beyond it they are pooled */
+#define SPARE_BLOCKS 64 /* of an allocator; what is more is pooled */
 #define REFILL_BLOCKS 16
-#define REFILL_BYTES (64 * 1024)
+#define REFILL_BYTES (256 * 1024)
 
 static unsigned step_of(uint64_t size)
 {
@@ -41,13 +41,14 @@ static void pool_back(struct block *block)
     pool_merge(a, block);
 }
 
-static uint64_t pool_all(struct block **first)
+/* `left`: bytes that are in there. */
+static uint64_t pool_all(struct block **first, uint64_t left)
 {
-    uint64_t bytes = 0;
-    for (unsigned step = 0; step < CACHE_STEPS; step++)
+    uint64_t bytes = left;
+    for (unsigned step = 0; left; step++)
         for (struct block *block; (block = first[step]);) {
             first[step] = block->link;
-            bytes += block_size(block);
+            left -= block_size(block);
             pool_back(block);
         }
     return bytes;
@@ -57,8 +58,9 @@ static uint64_t pool_all(struct block **first)
 static uint64_t empty(struct thread_cache *cache)
 {
     fold(cache);
+    uint64_t bytes = pool_all(cache->first, (uint64_t)cache->bytes);
     cache->count = cache->bytes = 0;
-    return pool_all(cache->first);
+    return bytes;
 }
 
 /* Leaves the allocator that it served. `begun`: whose numbers are being changed already. */
@@ -118,6 +120,7 @@ static void refill(struct thread_cache *cache, struct allocator *a, uint64_t siz
         block->link = *first;
         *first = block;
         a->spare_bytes -= size;
+        a->spare_count--;
         cache->bytes += (int64_t)size;
         cache->count++;
     }
@@ -141,6 +144,7 @@ struct block *thread_cache_find(struct allocator *a, uint64_t size)
         cache->count--;
     } else {
         a->spare_bytes -= size;
+        a->spare_count--;
     }
     book_out(a, size);
     return block;
@@ -150,18 +154,19 @@ struct block *thread_cache_find(struct allocator *a, uint64_t size)
 static void spill(struct thread_cache *cache)
 {
     struct allocator *a = cache->allocator;
-    for (unsigned step = 0; step < CACHE_STEPS; step++)
-        for (struct block *block; (block = cache->first[step]);) {
+    for (unsigned step = 0; cache->count; step++)
+        for (struct block *block; (block = cache->first[step]); cache->count--) {
             cache->first[step] = block->link;
-            if (a->spare_bytes >= SPARE_LIMIT) {
+            if (a->spare_count >= SPARE_BLOCKS) {
                 pool_back(block);
                 continue;
             }
             block->link = a->spare_blocks[step];
             a->spare_blocks[step] = block;
             a->spare_bytes += block_size(block);
+            a->spare_count++;
         }
-    cache->count = cache->bytes = 0;
+    cache->bytes = 0;
 }
 
 int thread_cache_keep(struct block *block)
@@ -171,7 +176,7 @@ int thread_cache_keep(struct block *block)
     uint64_t size = block_size(block);
     if (!cache || cache->allocator != a || block->segment->pool != POOL_SMALL)
         return 0;
-    if (cache->bytes + (int64_t)size > (int64_t)CACHE_LIMIT)
+    if (cache->bytes + (int64_t)size > (int64_t)CACHE_LIMIT || cache->count >= CACHE_BLOCKS)
         spill(cache);
     block_leaves_use(block);
     block->state = BLOCK_ALLOCATED;
@@ -226,8 +231,8 @@ uint64_t thread_caches_pool(struct allocator *a)
             bytes += empty(cache);
     for (struct allocator *other = a->domain->first; other; other = other->next)
         if (other->stats == a->stats) {
-            bytes += other->spare_bytes ? pool_all(other->spare_blocks) : 0;
-            other->spare_bytes = 0;
+            bytes += pool_all(other->spare_blocks, other->spare_bytes);
+            other->spare_bytes = other->spare_count = 0;
         }
     return bytes;
 }

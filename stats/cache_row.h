@@ -6,7 +6,7 @@
 
 #include "stats/stat_value.h"
 
-#define CACHE_BINS 19 /* as in the histogram: requests of up to 2^18 bytes */
+#define CACHE_BINS 21 /* as in the histogram: requests of up to 2^20 bytes */
 
 /* Numbers of one bin of the histogram; X(name, unit, meaning) */
 #define CACHE_LIST(X)                                                                              \
