@@ -49,6 +49,6 @@ def test_it_is_found(place, orders, bug):  # noqa: F811
     elif bug.found == "spin_in_stream":
         assert is_found(place, bug, "spin_in_stream")
     elif bug.found == "stream_race":
-        assert is_found(place, bug, "stream_race", 300, CACHALOT_SIM_CLOCK="manual", CACHALOT_SIM_DELAY="cuStreamDestroy_v2:1")
+        assert is_found(place, bug, "stream_race", 1500, CACHALOT_SIM_CLOCK="manual", CACHALOT_SIM_DELAY="cuStreamDestroy_v2:1")
     else:
         assert by_stress(place, bug)
