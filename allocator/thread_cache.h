@@ -11,7 +11,7 @@
 #include "stats/cache_row.h"
 
 #define CACHE_LIMIT (4 * MIB)
-#define CACHE_BLOCKS 64 /* so that no request moves many */
+#define CACHE_BLOCKS 32 /* so that no request moves many */
 
 struct thread_cache {
     struct domain *domain;

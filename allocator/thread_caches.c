@@ -5,7 +5,7 @@
 #include "allocator/pool.h"
 #include "allocator/thread_cache.h"
 
-#define SPARE_BLOCKS 64 /* of an allocator; what is more is pooled */
+#define SPARE_BLOCKS 16 /* of an allocator; what is more is pooled */
 #define REFILL_BLOCKS 16
 #define REFILL_BYTES (256 * 1024)
 
