@@ -11,7 +11,7 @@
 #include "allocator/slab.h"
 #include "stats/events.h"
 #include "stats/sites.h"
-    
+
 struct domain {
     pthread_mutex_t lock;
     pthread_mutex_t pressure; /* who makes room; taken without the lock */
