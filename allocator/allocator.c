@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "allocator/domain.h"
+#include "allocator/arena.h"
 #include "allocator/fence.h"
 #include "allocator/pool.h"
 #include "allocator/segment.h"
@@ -43,6 +43,7 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
 {
     pthread_mutex_lock(&domain->lock);
     struct allocator *a = slab_take(&domain->allocators);
+    pthread_mutex_unlock(&domain->lock);
     if (a) {
         a->domain = domain;
         a->ops = ops;
@@ -51,15 +52,20 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
         a->ordinal = ordinal;
         a->stats = stats;
         a->limit = limit;
+        if (domain->options.expandable != EXPANDABLE_FALSE && domain->options.cache)
+            a->arena = arena_create(a);
+        pthread_mutex_lock(&domain->lock);
         a->next = domain->first;
         domain->first = a;
         stats_begin(stats);
+        if (a->arena && arena_begin(a))
+            a->arena = NULL; /* the host has no memory: then it is lost */
         stats_set(stats, COUNTER_memory_limit_bytes, limit == UINT64_MAX ? 0 : limit);
         uint64_t split = domain->options.max_split_size;
         stats_set(stats, COUNTER_max_split_size_bytes, split == UINT64_MAX ? 0 : split);
         stats_end(stats);
+        pthread_mutex_unlock(&domain->lock);
     }
-    pthread_mutex_unlock(&domain->lock);
     return a;
 }
 
@@ -163,6 +169,10 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
  * driver said. */
 static int look_further(struct allocator *a, uint64_t size, struct block **taken)
 {
+    if (pool_for(a, size) == POOL_MAPPED && arena_claim(a, size, 0, taken) == 0)
+        return 0; /* what is idle elsewhere */
+    if (a->forgotten)
+        return ALLOCATOR_PASS;
     segment_collect_garbage(a, size);
     if ((*taken = fence_wait_for(a, size, growth_price_ns(size))))
         return 0;
@@ -175,7 +185,7 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
     enum stat_pool stat = block->segment->stat;
     block->live.key = block_address(block);
     if (map_insert(&a->domain->live, &block->live)) {
-        pool_insert(a, block);
+        pool_put(a, block);
         return a->ops->out_of_memory;
     }
     block->state = BLOCK_ALLOCATED;
@@ -265,6 +275,13 @@ static int settle(struct allocator *a, struct block *block, enum free_kind kind)
         return segment_release(block->segment);
     segment_hand_over(block->segment);
     return ALLOCATOR_PASS;
+}
+
+void allocator_bury(struct allocator *a)
+{
+    if (a->arena)
+        arena_bury(a);
+    a->arena = NULL;
 }
 
 void allocator_note_host_work(struct allocator *a)

@@ -37,6 +37,10 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
  * still held. */
 uint64_t allocator_forget(struct allocator *allocator);
 
+/* After the driver ended the context of a forgotten allocator: mapped memory is the process's, and
+ * would outlive it. */
+void allocator_bury(struct allocator *allocator);
+
 /* A block of at least `bytes`. allocator_hit never grows nor waits: 0 or ALLOCATOR_MISS. */
 int allocator_malloc(struct allocator *allocator, uint64_t bytes, uint64_t *address);
 int allocator_hit(struct allocator *allocator, uint64_t bytes, uint64_t *address);
@@ -64,6 +68,9 @@ void domain_captures_ended(struct domain *domain);
 
 /* Books blocks whose fence has passed; the last call into the driver before exit. */
 void domain_poll(struct domain *domain);
+
+/* More devices may use the memory of device `ordinal`: has the driver allow what is mapped. */
+void domain_allow(struct domain *domain, unsigned ordinal);
 
 /* Calls `take` for every block, by segment and address, under the lock: it must not call back. */
 void domain_walk(struct domain *domain,

@@ -2,7 +2,7 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
-#include "allocator/domain.h"
+#include "allocator/arena.h"
 #include "allocator/fence.h"
 #include "allocator/segment.h"
 
@@ -46,6 +46,18 @@ static void for_each(struct domain *domain, void (*act)(struct allocator *))
     for (struct allocator *a = domain->first; a; a = a->next) {
         stats_begin(a->stats);
         act(a);
+        stats_end(a->stats);
+    }
+    pthread_mutex_unlock(&domain->lock);
+}
+
+void domain_allow(struct domain *domain, unsigned ordinal)
+{
+    pthread_mutex_lock(&domain->lock);
+    for (struct allocator *a = domain->first; a; a = a->next) {
+        stats_begin(a->stats);
+        if (a->ordinal == ordinal && a->arena)
+            arena_allow(a);
         stats_end(a->stats);
     }
     pthread_mutex_unlock(&domain->lock);

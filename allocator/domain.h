@@ -20,6 +20,7 @@ struct allocator {
     struct device_stats *stats;
     uint64_t limit;
     struct tree pool[POOLS];
+    struct arena *arena; /* NULL: no mapped memory */
     struct segment *segments;
     struct idle_list {
         struct segment *oldest, *newest;

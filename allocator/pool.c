@@ -2,7 +2,7 @@
  * The rules are PyTorch's (c10/cuda/CUDACachingAllocator.cpp), to the byte: design/allocator.md. */
 #include <assert.h>
 
-#include "allocator/domain.h"
+#include "allocator/arena.h"
 #include "allocator/pool.h"
 #include "allocator/segment.h"
 
@@ -14,7 +14,9 @@ enum pool pool_for(const struct allocator *a, uint64_t size)
 {
     if (size <= SMALL_MOST)
         return POOL_SMALL;
-    return a->domain->dedicated && size >= DEDICATED_LEAST ? POOL_DEDICATED : POOL_LARGE;
+    if (a->domain->dedicated && size >= DEDICATED_LEAST)
+        return POOL_DEDICATED;
+    return a->arena ? POOL_MAPPED : POOL_LARGE;
 }
 
 static int is_split(const struct block *block)
@@ -42,7 +44,9 @@ void pool_insert(struct allocator *a, struct block *block)
     stats_set(a->stats, COUNTER_reusable_bytes, stats_get(a->stats, COUNTER_reusable_bytes) + size);
     if (size > stats_get(a->stats, COUNTER_largest_allocatable_bytes))
         stats_set(a->stats, COUNTER_largest_allocatable_bytes, size);
-    if (is_split(block)) {
+    if (block->segment->arena) {
+        arena_note(block, 1);
+    } else if (is_split(block)) {
         stats_add(a->stats, STAT_inactive_split, stat, 1);
         stats_add(a->stats, STAT_inactive_split_bytes, stat, size);
     } else {
@@ -58,7 +62,9 @@ void pool_remove(struct allocator *a, struct block *block)
     stats_set(a->stats, COUNTER_reusable_bytes, stats_get(a->stats, COUNTER_reusable_bytes) - size);
     if (size == stats_get(a->stats, COUNTER_largest_allocatable_bytes))
         note_largest(a);
-    if (is_split(block)) {
+    if (block->segment->arena) {
+        arena_note(block, 0);
+    } else if (is_split(block)) {
         stats_subtract(a->stats, STAT_inactive_split, stat, 1);
         stats_subtract(a->stats, STAT_inactive_split_bytes, stat, size);
     } else {
@@ -71,6 +77,8 @@ static int may_take(const struct options *o, enum pool pool, const struct block 
                     uint64_t size)
 {
     uint64_t have = block_size(block);
+    if (pool == POOL_MAPPED)
+        return 1;
     if (pool == POOL_DEDICATED)
         return have - size < (size / 8 > DEDICATED_LEAST ? size / 8 : DEDICATED_LEAST);
     if (size < o->max_split_size && have >= o->max_split_size)
@@ -82,7 +90,8 @@ static int should_split(const struct options *o, enum pool pool, uint64_t have, 
 {
     if (pool == POOL_SMALL)
         return have - size >= SMALL_REST;
-    return pool == POOL_LARGE && size < o->max_split_size && have - size > SMALL_MOST;
+    return have - size > SMALL_MOST &&
+           (pool == POOL_MAPPED || (pool == POOL_LARGE && size < o->max_split_size));
 }
 
 /* Cuts `block` (in no pool) after `size` bytes if the rest is worth it; the rest becomes reusable.
@@ -106,23 +115,27 @@ void pool_split(struct allocator *a, struct block *block, uint64_t size)
     pool_insert(a, rest);
 }
 
-struct block *pool_take(struct allocator *a, uint64_t size)
+static struct block *take_from(struct allocator *a, enum pool pool, uint64_t size)
 {
-    const struct options *o = &a->domain->options;
-    enum pool pool = pool_for(a, size);
     struct tree_node *node = tree_at_least(&a->pool[pool], size, 0);
     struct block *block = node ? block_of_node(node) : NULL;
-    if (!block || !may_take(o, pool, block, size))
+    if (!block || !may_take(&a->domain->options, pool, block, size))
         return NULL;
     pool_remove(a, block);
     pool_split(a, block, size);
     return block;
 }
 
-/* Takes reusable `other` into its neighbour `block` (in no pool). */
-static void absorb(struct allocator *a, struct block *block, struct block *other)
+struct block *pool_take(struct allocator *a, uint64_t size)
 {
-    pool_remove(a, other);
+    enum pool pool = pool_for(a, size);
+    struct block *block = take_from(a, pool, size);
+    /* Where mapping failed there are ordinary segments too. */
+    return block || pool != POOL_MAPPED ? block : take_from(a, POOL_LARGE, size);
+}
+
+void block_join(struct block *block, struct block *other)
+{
     if (other == block->next) {
         block->next = other->next;
     } else {
@@ -136,7 +149,22 @@ static void absorb(struct allocator *a, struct block *block, struct block *other
         block->previous->next = block;
     else
         block->segment->first = block;
-    slab_give(&a->domain->blocks, other);
+    slab_give(&block->segment->allocator->domain->blocks, other);
+}
+
+static void absorb(struct allocator *a, struct block *block, struct block *other)
+{
+    if (other && other->state == BLOCK_REUSABLE) {
+        pool_remove(a, other);
+        block_join(block, other);
+    }
+}
+
+void pool_put(struct allocator *a, struct block *block)
+{
+    absorb(a, block, block->next);
+    absorb(a, block, block->previous);
+    pool_insert(a, block);
 }
 
 void block_becomes_reusable(struct block *block)
@@ -147,9 +175,8 @@ void block_becomes_reusable(struct block *block)
     stats_subtract(a->stats, STAT_requested_bytes, stat, block->requested);
     stats_subtract(a->stats, STAT_active, stat, 1);
     stats_subtract(a->stats, STAT_active_bytes, stat, block_size(block));
-    if (block->next && block->next->state == BLOCK_REUSABLE)
-        absorb(a, block, block->next);
-    if (block->previous && block->previous->state == BLOCK_REUSABLE)
-        absorb(a, block, block->previous);
-    pool_insert(a, block);
+    uint64_t begin = block_address(block), end = begin + block_size(block);
+    pool_put(a, block);
+    if (block->segment->arena && block_size(block) >= block->segment->arena->chunk_bytes)
+        arena_go_home(block->segment->arena, begin, end);
 }

@@ -9,6 +9,10 @@ struct block *pool_take(struct allocator *allocator, uint64_t size);
 void pool_split(struct allocator *allocator, struct block *block, uint64_t size);
 void pool_insert(struct allocator *allocator, struct block *block);
 void pool_remove(struct allocator *allocator, struct block *block);
+
+/* Into its pool, merged with its neighbours. join: takes a neighbour, in no pool, into `block`. */
+void pool_put(struct allocator *a, struct block *block);
+void block_join(struct block *block, struct block *other);
 void block_becomes_reusable(struct block *block);
 
 #endif

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <stddef.h>
 
+#include "allocator/arena.h"
 #include "allocator/fence.h"
 #include "allocator/pool.h"
 #include "allocator/segment.h"
@@ -96,6 +97,13 @@ static struct segment *segment_make(struct allocator *a, enum pool pool, enum st
 int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct block **block)
 {
     enum pool pool = growth == GROW_NATIVE ? POOL_PINNED : pool_for(a, size);
+    if (pool == POOL_MAPPED && growth != GROW_LEAST) {
+        int code = arena_claim(a, size, 1, block);
+        if (code <= 0 || code == a->ops->out_of_memory)
+            return code;
+    }
+    if (pool == POOL_MAPPED) /* the last resort, or mapping fails: just what is needed */
+        pool = POOL_LARGE, growth = GROW_LEAST;
     uint64_t bytes = segment_bytes(a, pool, size, growth == GROW_LEAST), address = 0;
     uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes) + a->growing_bytes;
     if (a->limit < bytes || reserved > a->limit - bytes)
@@ -131,8 +139,10 @@ static void segment_unlink(struct segment *segment)
     *(segment->previous ? &segment->previous->next : &a->segments) = segment->next;
     if (segment->next)
         segment->next->previous = segment->previous;
-    stats_subtract(a->stats, STAT_segment, segment->stat, 1);
-    stats_subtract(a->stats, STAT_reserved_bytes, segment->stat, segment->size);
+    const struct arena *arena = segment->arena;
+    uint64_t bytes = arena ? arena->chunks * arena->chunk_bytes : segment->size;
+    stats_subtract(a->stats, STAT_segment, segment->stat, arena ? arena->chunks : 1);
+    stats_subtract(a->stats, STAT_reserved_bytes, segment->stat, bytes);
 }
 
 /* Forgets one idle segment: whoever calls has the driver free it. */
@@ -167,9 +177,9 @@ static struct segment *oldest_idle(const struct allocator *a)
 
 uint64_t segment_release_idle(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
 {
-    uint64_t released = 0;
-    if (!oldest_idle(a) || !fence_is_idle(a, timeout_ns))
-        return 0;
+    uint64_t released = a->arena ? arena_release(a, bytes, timeout_ns) : 0;
+    if (released >= bytes || !oldest_idle(a) || !fence_is_idle(a, timeout_ns))
+        return released;
     for (struct segment *segment; released < bytes && (segment = oldest_idle(a));) {
         uint64_t size = segment->size;
         released += segment_release(segment) ? 0 : size;
@@ -202,7 +212,7 @@ void segment_forget(struct segment *segment)
         next = block->next;
         if (block->state == BLOCK_REUSABLE) {
             pool_remove(a, block);
-        } else {
+        } else if (block->state == BLOCK_ALLOCATED || block->state == BLOCK_PENDING) {
             if (block->state == BLOCK_ALLOCATED) {
                 map_remove(&a->domain->live, block->live.key);
                 stats_histogram(a->stats, block->requested, -1);

@@ -1,7 +1,7 @@
 /* Listing all blocks, and checking that everything an allocator believes is true. */
 #include <stddef.h>
 
-#include "allocator/domain.h"
+#include "allocator/arena.h"
 
 static const uint8_t shown_as[] = {
     [BLOCK_ALLOCATED] = SNAPSHOT_ALLOCATED,
@@ -48,7 +48,42 @@ int block_is_valid(const struct block *block)
     return next->previous == block &&
            block_address(next) == block_address(block) + block_size(block) &&
            next->segment == block->segment &&
-           !(block->state == BLOCK_REUSABLE && next->state == BLOCK_REUSABLE);
+           !(block->state == next->state &&
+             (block->state == BLOCK_REUSABLE || block->state == BLOCK_ABSENT));
+}
+
+/* Has the block memory below all of it, or below none if it is absent? And is it noted as idle
+ * where it should be? */
+static int block_is_backed(const struct arena *arena, const struct block *block)
+{
+    uint64_t begin = block_address(block), end = begin + block_size(block);
+    uint32_t slot = (uint32_t)((begin - arena->base) / arena->chunk_bytes);
+    for (; slot < arena->top && arena_address(arena, slot) < end; slot++) {
+        int whole = arena_address(arena, slot) >= begin && arena_address(arena, slot + 1) <= end;
+        if (block->state != BLOCK_CLAIMED &&
+            arena_is_present(arena, slot) != (block->state != BLOCK_ABSENT))
+            return 0;
+        if (whole && arena->idle[slot] != (block->state == BLOCK_REUSABLE))
+            return 0;
+    }
+    return block->state == BLOCK_ABSENT || arena_address(arena, slot) >= end;
+}
+
+static int arena_is_valid(const struct arena *arena)
+{
+    uint32_t idle = 0, spares = 0, chunks = 0;
+    for (uint32_t slot = 0; slot < arena->top; slot++)
+        idle += arena->idle[slot];
+    for (uint32_t number = 1; number <= arena->made; number++) {
+        const struct chunk *chunk = &arena->chunk[number];
+        chunks += chunk->booked != 0;
+        spares += chunk->booked && !chunk->owner && !chunk->leaving;
+        if (chunk->owner && arena->slot[chunk->owner - 1].chunk != number)
+            return 0;
+        if (chunk->home && arena->slot[chunk->home - 1].chunk != number)
+            return 0;
+    }
+    return idle == arena->idle_slots && spares == arena->spares && chunks == arena->chunks;
 }
 
 struct sums {
@@ -61,21 +96,28 @@ static int add_segment(const struct segment *segment, struct sums *sums)
     if (!segment->first || segment->first->previous ||
         block_address(segment->first) != segment->node.minor)
         return 0;
-    if (segment->idle != (!segment->first->next && segment->first->state == BLOCK_REUSABLE))
+    const struct arena *arena = segment->arena;
+    if (arena && !arena_is_valid(arena))
         return 0;
-    sums->reserved += segment->size;
+    if (!arena &&
+        segment->idle != (!segment->first->next && segment->first->state == BLOCK_REUSABLE))
+        return 0;
+    sums->reserved += arena ? arena->chunks * arena->chunk_bytes : segment->size;
     for (const struct block *block = segment->first; block; block = block->next) {
         int held = map_find(&domain->live, block_address(block)) == &block->live;
-        if (!block_is_valid(block) || held != (block->state == BLOCK_ALLOCATED))
+        if ((arena && !block_is_backed(arena, block)) || !block_is_valid(block) ||
+            held != (block->state == BLOCK_ALLOCATED))
             return 0;
         if (block->state == BLOCK_REUSABLE) {
             const struct tree *pool = &segment->allocator->pool[segment->pool];
             if (tree_at_least(pool, block->node.major, block->node.minor) != &block->node)
                 return 0;
             sums->reusable += block_size(block);
-            sums->inactive_split += segment->idle ? 0 : block_size(block);
+            sums->inactive_split += arena || segment->idle ? 0 : block_size(block);
             continue;
         }
+        if (block->state == BLOCK_ABSENT || block->state == BLOCK_CLAIMED)
+            continue;
         sums->active += block_size(block);
         sums->requested += block->requested;
         sums->allocated += held ? block_size(block) : 0;
