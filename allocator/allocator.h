@@ -79,6 +79,7 @@ void domain_walk(struct domain *domain,
 enum block_mark { BLOCK_PINNED, BLOCK_EXPORTED };
 struct block_place {
     uint64_t segment_address, offset, size_bytes;
+    int mapped; /* mapped memory: no other process can have it by cuIpcGetMemHandle */
 };
 /* Marks the live block that holds `address`: pinned: never recycled; exported: from now on blocks
  * >= 2 MiB get segments of their own. Fills *place. Returns 0, ALLOCATOR_UNKNOWN or

@@ -94,11 +94,30 @@ int arena_begin(struct allocator *a)
     return 0;
 }
 
+void arena_pin(struct block *block)
+{
+    struct arena *arena = block->segment->arena;
+    uint64_t c = arena->chunk_bytes, begin = block_address(block) - arena->base;
+    uint64_t end = arena->base + (begin + block_size(block) + c - 1) / c * c;
+    begin = arena->base + begin / c * c;
+    while (block->previous && block_address(block) > begin)
+        block = block->previous;
+    for (; block && block_address(block) < end; block = block->next) {
+        if (block->state == BLOCK_REUSABLE && !block->pinned && !arena_fill_kit(arena, 4)) {
+            uint64_t from = block_address(block), to = from + block_size(block);
+            block = arena_isolate(arena, block, from < begin ? begin : from, to < end ? to : end);
+            block->pinned = 1;
+            arena_put(block, BLOCK_REUSABLE);
+        }
+        block->pinned |= block->state != BLOCK_REUSABLE && block->state != BLOCK_ABSENT;
+    }
+}
+
 void arena_note(const struct block *block, int reusable)
 {
     struct arena *arena = block->segment->arena;
     uint64_t chunk_bytes = arena->chunk_bytes, offset = block_address(block) - arena->base;
-    if (block_size(block) < chunk_bytes)
+    if (block->pinned || block_size(block) < chunk_bytes)
         return;
     uint64_t first = (offset + chunk_bytes - 1) / chunk_bytes;
     uint64_t last = (offset + block_size(block)) / chunk_bytes;
@@ -150,6 +169,7 @@ struct block *arena_cut(struct arena *arena, struct block *block, uint64_t addre
     arena->kit = rest->link;
     *rest = (struct block){.segment = block->segment,
                            .state = block->state,
+                           .pinned = block->pinned,
                            .previous = block,
                            .next = block->next,
                            .node = {.major = block_size(block) - offset, .minor = address}};

@@ -49,6 +49,10 @@ int arena_begin(struct allocator *allocator);
 /* Takes note that a block of an arena went into its pool, or left it. */
 void arena_note(const struct block *block, int reusable);
 
+/* Nothing is ever taken again from the slots of a live block: the program has set something there
+ * that sticks. */
+void arena_pin(struct block *block);
+
 /* A block of `size` bytes, in no pool: from memory that is idle elsewhere, and if that is too
  * little and `grow`, from the driver. The lock is dropped meanwhile. */
 int arena_claim(struct allocator *allocator, uint64_t size, int grow, struct block **block);

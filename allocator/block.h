@@ -33,6 +33,7 @@ struct block {
     uint64_t requested;
     enum block_state state;
     int shared; /* other processes may use it: only a fence makes it reusable */
+    int pinned; /* in POOL_PINNED when it is reusable, whatever the segment's other blocks do */
 };
 
 /* Blocks that become reusable together, joined by `link`. */
@@ -72,6 +73,11 @@ static inline uint64_t block_size(const struct block *block)
 static inline uint64_t block_address(const struct block *block)
 {
     return block->node.minor;
+}
+
+static inline enum pool block_pool(const struct block *block)
+{
+    return block->pinned ? POOL_PINNED : block->segment->pool;
 }
 
 /* Do its neighbours lie beside it, and is it merged with them where it could be? */

@@ -113,15 +113,16 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
     int condition = block ? 0 : segment ? ALLOCATOR_INVALID : ALLOCATOR_UNKNOWN;
     if (!condition) {
         struct device_stats *stats = segment->allocator->stats;
-        *place = (struct block_place){
-            segment->node.minor, block_address(block) - segment->node.minor, block_size(block)};
+        *place =
+            (struct block_place){segment->node.minor, block_address(block) - segment->node.minor,
+                                 block_size(block), segment->arena != NULL};
         stats_begin(stats);
-        if (mark == BLOCK_PINNED && segment->pool != POOL_PINNED) {
+        if (mark == BLOCK_PINNED && segment->pool != POOL_PINNED && !block->pinned) {
             stats_count(stats, COUNTER_num_pinned_blocks, 1);
-            segment_pin(segment);
+            segment_pin(segment, block);
         } else if (mark == BLOCK_EXPORTED) {
             stats_count(stats, COUNTER_num_exports, 1);
-            stats_count(stats, COUNTER_num_offset_exports, place->offset != 0);
+            stats_count(stats, COUNTER_num_offset_exports, place->offset && !place->mapped);
             domain->dedicated = 1;
             block->shared = 1;
         }

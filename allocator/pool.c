@@ -40,7 +40,7 @@ void pool_insert(struct allocator *a, struct block *block)
     enum stat_pool stat = block->segment->stat;
     uint64_t size = block_size(block);
     block->state = BLOCK_REUSABLE;
-    tree_insert(&a->pool[block->segment->pool], &block->node);
+    tree_insert(&a->pool[block_pool(block)], &block->node);
     stats_set(a->stats, COUNTER_reusable_bytes, stats_get(a->stats, COUNTER_reusable_bytes) + size);
     if (size > stats_get(a->stats, COUNTER_largest_allocatable_bytes))
         stats_set(a->stats, COUNTER_largest_allocatable_bytes, size);
@@ -58,7 +58,7 @@ void pool_remove(struct allocator *a, struct block *block)
 {
     enum stat_pool stat = block->segment->stat;
     uint64_t size = block_size(block);
-    tree_remove(&a->pool[block->segment->pool], &block->node);
+    tree_remove(&a->pool[block_pool(block)], &block->node);
     stats_set(a->stats, COUNTER_reusable_bytes, stats_get(a->stats, COUNTER_reusable_bytes) - size);
     if (size == stats_get(a->stats, COUNTER_largest_allocatable_bytes))
         note_largest(a);
@@ -154,7 +154,7 @@ void block_join(struct block *block, struct block *other)
 
 static void absorb(struct allocator *a, struct block *block, struct block *other)
 {
-    if (other && other->state == BLOCK_REUSABLE) {
+    if (other && other->state == BLOCK_REUSABLE && other->pinned == block->pinned) {
         pool_remove(a, other);
         block_join(block, other);
     }

@@ -229,9 +229,13 @@ void segment_forget(struct segment *segment)
     slab_give(&a->domain->segment_slab, segment);
 }
 
-void segment_pin(struct segment *segment)
+void segment_pin(struct segment *segment, struct block *live)
 {
     struct allocator *a = segment->allocator;
+    if (segment->arena) {
+        arena_pin(live);
+        return;
+    }
     for (struct block *block = segment->first; block; block = block->next)
         if (block->state == BLOCK_REUSABLE)
             tree_remove(&a->pool[segment->pool], &block->node);

@@ -48,7 +48,7 @@ int block_is_valid(const struct block *block)
     return next->previous == block &&
            block_address(next) == block_address(block) + block_size(block) &&
            next->segment == block->segment &&
-           !(block->state == next->state &&
+           !(block->state == next->state && block->pinned == next->pinned &&
              (block->state == BLOCK_REUSABLE || block->state == BLOCK_ABSENT));
 }
 
@@ -63,7 +63,7 @@ static int block_is_backed(const struct arena *arena, const struct block *block)
         if (block->state != BLOCK_CLAIMED &&
             arena_is_present(arena, slot) != (block->state != BLOCK_ABSENT))
             return 0;
-        if (whole && arena->idle[slot] != (block->state == BLOCK_REUSABLE))
+        if (whole && arena->idle[slot] != (block->state == BLOCK_REUSABLE && !block->pinned))
             return 0;
     }
     return block->state == BLOCK_ABSENT || arena_address(arena, slot) >= end;
@@ -109,7 +109,7 @@ static int add_segment(const struct segment *segment, struct sums *sums)
             held != (block->state == BLOCK_ALLOCATED))
             return 0;
         if (block->state == BLOCK_REUSABLE) {
-            const struct tree *pool = &segment->allocator->pool[segment->pool];
+            const struct tree *pool = &segment->allocator->pool[block_pool(block)];
             if (tree_at_least(pool, block->node.major, block->node.minor) != &block->node)
                 return 0;
             sums->reusable += block_size(block);

@@ -120,7 +120,8 @@ static void search_run(struct search *search, struct block *from, uint64_t run_e
 
 static int is_hole(const struct block *block)
 {
-    return block && (block->state == BLOCK_REUSABLE || block->state == BLOCK_ABSENT);
+    return block && !block->pinned &&
+           (block->state == BLOCK_REUSABLE || block->state == BLOCK_ABSENT);
 }
 
 /* Each run with an absent block in it is searched once. */

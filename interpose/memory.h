@@ -25,7 +25,7 @@ void memory_free_answered(void); /* cudart has returned */
  * whether to try once more. */
 int memory_retry(void);
 
-CUresult memory_export(CUdeviceptr pointer); /* before an IPC handle is made */
-void memory_pin(CUdeviceptr pointer);        /* after SYNC_MEMOPS was set */
+CUresult memory_export(CUdeviceptr pointer, int legacy); /* before an IPC handle is made */
+void memory_pin(CUdeviceptr pointer);                    /* after SYNC_MEMOPS was set */
 
 #endif
