@@ -47,6 +47,7 @@ static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_
     arena->chunk_bytes = chunk_bytes;
     arena->base = address;
     arena->slots = (uint32_t)slots;
+    arena->reserved = bytes;
     arena->slot = (struct slot *)(arena + 1);
     arena->chunk = (struct chunk *)(arena->slot + slots);
     arena->idle = (uint8_t *)(arena->chunk + slots + 1);
@@ -62,10 +63,11 @@ void arena_unmap_tables(struct arena *arena)
 
 struct arena *arena_create(struct allocator *a)
 {
-    uint64_t chunk_bytes = options_chunk_bytes(&a->domain->options), address = 0, bytes = 0;
-    if (!a->ops->range_reserve || a->ops->range_reserve(a->device, chunk_bytes, &address, &bytes))
+    uint64_t address = 0, bytes = 0, total = 0;
+    if (!a->ops->range_reserve || a->ops->range_reserve(a->device, &address, &bytes, &total))
         return NULL;
-    struct arena *arena = make_tables(chunk_bytes, address, bytes);
+    struct arena *arena =
+        make_tables(options_chunk_bytes(&a->domain->options, total), address, bytes);
     if (!arena)
         a->ops->range_free(a->device, address, bytes);
     return arena;

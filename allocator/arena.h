@@ -29,8 +29,8 @@ struct chunk {
 
 struct arena {
     struct segment *segment;
-    uint64_t chunk_bytes, base;
-    uint8_t *idle; /* by slot: it lies whole in a reusable block */
+    uint64_t chunk_bytes, base, reserved; /* reserved: bytes of addresses, a multiple of nothing */
+    uint8_t *idle;                        /* by slot: it lies whole in a reusable block */
     struct slot *slot;
     struct chunk *chunk;               /* from 1 */
     uint32_t slots, top, chunks, made; /* top: slots ever used; made: chunk numbers ever used */

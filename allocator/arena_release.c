@@ -226,6 +226,6 @@ void arena_bury(struct allocator *a)
     for (uint32_t number = 1; number <= arena->made; number++)
         if (arena->chunk[number].handle)
             a->ops->chunk_release(a->device, arena->chunk_bytes, arena->chunk[number].handle);
-    a->ops->range_free(a->device, arena->base, arena->slots * arena->chunk_bytes);
+    a->ops->range_free(a->device, arena->base, arena->reserved);
     arena_unmap_tables(arena);
 }

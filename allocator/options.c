@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_CHUNK (16 * MIB)
+#define LEAST_CHUNK (2 * MIB)
+#define CHUNKS_LEAST 1024 /* that a small device is cut into at least */
 #define LEAST_SPLIT_MB 20 /* PyTorch: max_split_size_mb must be larger than kLargeBuffer */
 
 void options_default(struct options *options)
@@ -354,12 +357,15 @@ uint64_t options_round(const struct options *options, uint64_t bytes)
     return (bytes + 511) / 512 * 512;
 }
 
-uint64_t options_chunk_bytes(const struct options *options)
+uint64_t options_chunk_bytes(const struct options *options, uint64_t total)
 {
+    uint64_t bytes = MOST_CHUNK;
     for (unsigned i = 0; i < KEYS; i++)
         if (options->given >> i & 1 && keys[i].set == set_segment)
             return options->large_segment_bytes;
-    return 16 * MIB;
+    while (bytes > LEAST_CHUNK && bytes > total / CHUNKS_LEAST)
+        bytes /= 2;
+    return bytes;
 }
 
 uint64_t options_limit(const struct options *options, uint64_t total)

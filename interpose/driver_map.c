@@ -5,6 +5,7 @@
 #include "interpose/process.h"
 #include "interpose/real.h"
 
+#define GRAIN (2 * MIB)
 #define ADDRESSES_PER_BYTE 8 /* of the device's memory */
 
 /* Calls with this thread's capture mode relaxed, so that no capture is invalidated. */
@@ -33,20 +34,21 @@ static CUmemAllocationProp properties(const struct context *context)
     return wanted;
 }
 
-int driver_range_reserve(void *device, uint64_t chunk_bytes, uint64_t *address, uint64_t *bytes)
+int driver_range_reserve(void *device, uint64_t *address, uint64_t *bytes, uint64_t *total)
 {
     const struct context *context = device;
     const CUmemAllocationProp wanted = properties(context);
-    size_t total = 0, grain = 0;
+    size_t memory = 0, grain = 0;
     CUdeviceptr start = 0;
     CUresult result;
     if (!has(context->device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
         real()->cuMemGetAllocationGranularity(&grain, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM) !=
             CUDA_SUCCESS ||
-        !grain || chunk_bytes % grain ||
-        real()->cuDeviceTotalMem_v2(&total, context->device) != CUDA_SUCCESS)
+        !grain || GRAIN % grain ||
+        real()->cuDeviceTotalMem_v2(&memory, context->device) != CUDA_SUCCESS)
         return DEVICE_UNSUPPORTED;
-    *bytes = total * ADDRESSES_PER_BYTE / chunk_bytes * chunk_bytes;
+    *total = memory;
+    *bytes = memory / GRAIN * GRAIN * ADDRESSES_PER_BYTE;
     RELAXED(result, cuMemAddressReserve(&start, *bytes, 0, 0, 0));
     *address = start;
     return (int)result;

@@ -81,13 +81,13 @@ static int segment_free(void *context, uint64_t address)
 }
 
 /* Addresses without end: what there is of them does not limit a replay. */
-static int range_reserve(void *context, uint64_t chunk_bytes, uint64_t *address, uint64_t *bytes)
+static int range_reserve(void *context, uint64_t *address, uint64_t *bytes, uint64_t *total)
 {
-    struct replay_device *device = context;
-    device->chunk_bytes = chunk_bytes;
+    const struct replay_device *device = context;
     book(context, CALL_range_reserve, 0);
     *address = RANGE_ADDRESS;
-    *bytes = RANGE_BYTES / chunk_bytes * chunk_bytes;
+    *bytes = RANGE_BYTES;
+    *total = device->capacity;
     return 0;
 }
 
@@ -105,6 +105,7 @@ static int chunk_create(void *context, uint64_t bytes, uint64_t *handle)
         return OUT_OF_MEMORY;
     }
     device->used += bytes;
+    device->chunk_bytes = bytes;
     *handle = ++device->chunks;
     book(device, CALL_chunk_create, bytes);
     return 0;

@@ -1,7 +1,7 @@
 /*
  * Virtual memory management: handles are charged when created, addresses are mapped to them. A
- * handle is a piece of one file, so that what is mapped twice shares its bytes; and work on either
- * address is checked as work on the piece (physical_of).
+ * handle is shared memory, so that what is mapped twice shares its bytes; and work on either
+ * address is checked as work on that (physical_of).
  */
 #include "call.h"
 #include "capture.h"
@@ -9,32 +9,14 @@
 #include "context.h"
 #include "memory.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-#define PHYSICAL ((uintptr_t)1 << 62) /* where pieces lie for the checker: nobody's addresses */
 
 struct sim_handle {
     int device, references;
-    size_t bytes, offset;
+    size_t bytes;
+    void *bytes_at; /* shared memory, of which each mapping is one more */
 };
-
-static int file = -1;
-static size_t file_bytes;
-
-/* Offsets only grow; what is dropped goes back to the host. */
-static int file_take(struct sim_handle *handle)
-{
-    if (file < 0)
-        file = memfd_create("cachalot-sim", MFD_CLOEXEC);
-    if (file < 0 || ftruncate(file, (off_t)(file_bytes + handle->bytes)))
-        return 0;
-    handle->offset = file_bytes;
-    file_bytes += handle->bytes;
-    return 1;
-}
 
 int physical_of(struct sim_range *range)
 {
@@ -44,7 +26,7 @@ int physical_of(struct sim_range *range)
     uintptr_t at = range->start - memory->start;
     if (range->bytes > memory->bytes - at)
         range->bytes = memory->bytes - at;
-    range->start = PHYSICAL + memory->handle->offset + at;
+    range->start = (uintptr_t)memory->handle->bytes_at + at;
     return 1;
 }
 
@@ -58,8 +40,7 @@ static void handle_drop(struct sim_handle *handle)
     if (--handle->references)
         return;
     memory_discharge(handle->device, handle->bytes);
-    fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)handle->offset,
-              (off_t)handle->bytes);
+    munmap(handle->bytes_at, handle->bytes);
     free(handle);
 }
 
@@ -90,7 +71,9 @@ CUresult do_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes,
     handle->device = properties->location.id;
     handle->references = 1;
     handle->bytes = bytes;
-    if (!file_take(handle))
+    handle->bytes_at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (handle->bytes_at == MAP_FAILED)
         abort();
     *out = (CUmemGenericAllocationHandle)(uintptr_t)handle;
     return CUDA_SUCCESS;
@@ -150,8 +133,8 @@ CUresult do_cuMemMap(CUdeviceptr start, size_t bytes, size_t offset,
         return CUDA_ERROR_INVALID_VALUE;
     if (memory_find(start, bytes) || !memory_is_reserved(start, bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    if (mmap((void *)(uintptr_t)start, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
-             (off_t)physical->offset) == MAP_FAILED)
+    if (mremap(physical->bytes_at, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+               (void *)(uintptr_t)start) == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct sim_memory *memory = memory_note(NULL, MEMORY_MAPPED, start, bytes);
     memory->device = physical->device;
