@@ -9,21 +9,46 @@ static const uint8_t shown_as[] = {
     [BLOCK_REUSABLE] = SNAPSHOT_REUSABLE,
 };
 
-static void show(const struct block *block, void (*take)(void *, const struct snapshot_block *),
-                 void *context)
+static void show(const struct block *block, uint64_t begin, uint64_t bytes,
+                 void (*take)(void *, const struct snapshot_block *), void *context)
 {
     const struct segment *segment = block->segment;
     const struct snapshot_block row = {
         .address = block_address(block),
         .size_bytes = block_size(block),
         .requested_bytes = block->state == BLOCK_REUSABLE ? 0 : block->requested,
-        .segment_address = segment->node.minor,
-        .segment_bytes = segment->size,
+        .segment_address = begin,
+        .segment_bytes = bytes,
         .device = segment->allocator->ordinal,
         .state = shown_as[block->state],
         .pool = (uint8_t)segment->stat,
     };
     take(context, &row);
+}
+
+static int is_shown(const struct block *block)
+{
+    return block && block->state != BLOCK_ABSENT && block->state != BLOCK_CLAIMED;
+}
+
+/* Of an arena, each run of addresses with memory below them counts as a segment. */
+static void show_segment(const struct segment *segment,
+                         void (*take)(void *, const struct snapshot_block *), void *context)
+{
+    for (const struct block *block = segment->first, *last; block; block = last->next) {
+        uint64_t begin = block_address(block);
+        last = block;
+        while (is_shown(block) && is_shown(last->next))
+            last = last->next;
+        if (!is_shown(block))
+            continue;
+        uint64_t bytes = block_address(last) + block_size(last) - begin;
+        for (;; block = block->next) {
+            show(block, begin, bytes, take, context);
+            if (block == last)
+                break;
+        }
+    }
 }
 
 void domain_walk(struct domain *domain,
@@ -32,8 +57,7 @@ void domain_walk(struct domain *domain,
     pthread_mutex_lock(&domain->lock);
     for (struct tree_node *node = tree_at_least(&domain->segments, 0, 0); node;
          node = tree_at_least(&domain->segments, 0, node->minor + 1))
-        for (struct block *block = ((struct segment *)node)->first; block; block = block->next)
-            show(block, take, context);
+        show_segment((struct segment *)node, take, context);
     pthread_mutex_unlock(&domain->lock);
 }
 
