@@ -34,6 +34,7 @@ struct allocator {
     struct block_list deferred;  /* freed during a capture: no fence yet */
     uint64_t idle_clock, fence_number, growing_bytes, mallocs, frees, poll_after;
     unsigned calls; /* into the device, under way now */
+    int pressed;    /* the device was full once: segments of their own, not split */
     int no_events;  /* the driver cannot mark a context: free as in strict mode */
     int error;      /* of the context, for good: everything goes to the driver */
     int forgotten;

@@ -72,22 +72,35 @@ void pool_remove(struct allocator *a, struct block *block)
     }
 }
 
+/* Where the device was full once, whole segments stay whole: natively nothing fragments either, and
+ * what is whole can be given back. */
+static int is_kept_whole(const struct allocator *a, enum pool pool, const struct block *block)
+{
+    return a->pressed && pool == POOL_LARGE && !is_split(block);
+}
+
 /* May a request of `size` have this block, the best fit of its pool? */
-static int may_take(const struct options *o, enum pool pool, const struct block *block,
+static int may_take(const struct allocator *a, enum pool pool, const struct block *block,
                     uint64_t size)
 {
+    const struct options *o = &a->domain->options;
     uint64_t have = block_size(block);
     if (pool == POOL_MAPPED)
         return 1;
-    if (pool == POOL_DEDICATED)
+    if (pool == POOL_DEDICATED || is_kept_whole(a, pool, block))
         return have - size < (size / 8 > DEDICATED_LEAST ? size / 8 : DEDICATED_LEAST);
     if (size < o->max_split_size && have >= o->max_split_size)
         return 0;
     return size < o->max_split_size || have < size + o->max_non_split_rounding;
 }
 
-static int should_split(const struct options *o, enum pool pool, uint64_t have, uint64_t size)
+static int should_split(const struct allocator *a, const struct block *block, uint64_t size)
 {
+    const struct options *o = &a->domain->options;
+    enum pool pool = block->segment->pool;
+    uint64_t have = block_size(block);
+    if (is_kept_whole(a, pool, block))
+        return 0;
     if (pool == POOL_SMALL)
         return have - size >= SMALL_REST;
     return have - size > SMALL_MOST &&
@@ -100,8 +113,7 @@ static int should_split(const struct options *o, enum pool pool, uint64_t have, 
 void pool_split(struct allocator *a, struct block *block, uint64_t size)
 {
     struct block *rest;
-    if (!should_split(&a->domain->options, block->segment->pool, block_size(block), size) ||
-        !(rest = slab_take(&a->domain->blocks)))
+    if (!should_split(a, block, size) || !(rest = slab_take(&a->domain->blocks)))
         return;
     rest->node.major = block_size(block) - size;
     rest->node.minor = block_address(block) + size;
@@ -119,7 +131,7 @@ static struct block *take_from(struct allocator *a, enum pool pool, uint64_t siz
 {
     struct tree_node *node = tree_at_least(&a->pool[pool], size, 0);
     struct block *block = node ? block_of_node(node) : NULL;
-    if (!block || !may_take(&a->domain->options, pool, block, size))
+    if (!block || !may_take(a, pool, block, size))
         return NULL;
     pool_remove(a, block);
     pool_split(a, block, size);
