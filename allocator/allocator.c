@@ -278,6 +278,11 @@ static int settle(struct allocator *a, struct block *block, enum free_kind kind)
     return ALLOCATOR_PASS;
 }
 
+int allocator_maps(const struct allocator *a)
+{
+    return a->arena != NULL;
+}
+
 void allocator_bury(struct allocator *a)
 {
     if (a->arena)

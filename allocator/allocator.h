@@ -76,6 +76,12 @@ void domain_allow(struct domain *domain, unsigned ordinal);
 void domain_walk(struct domain *domain,
                  void (*take)(void *context, const struct snapshot_block *block), void *context);
 
+/* Decides expandable_segments:auto, before the first allocator. */
+void domain_decide(struct domain *domain, enum expandable decision);
+
+/* Does this allocator have mapped memory? */
+int allocator_maps(const struct allocator *allocator);
+
 enum block_mark { BLOCK_PINNED, BLOCK_EXPORTED };
 struct block_place {
     uint64_t segment_address, offset, size_bytes;

@@ -75,11 +75,6 @@ static inline uint64_t block_address(const struct block *block)
     return block->node.minor;
 }
 
-static inline enum pool block_pool(const struct block *block)
-{
-    return block->pinned ? POOL_PINNED : block->segment->pool;
-}
-
 /* Do its neighbours lie beside it, and is it merged with them where it could be? */
 int block_is_valid(const struct block *block);
 

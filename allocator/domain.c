@@ -51,6 +51,13 @@ static void for_each(struct domain *domain, void (*act)(struct allocator *))
     pthread_mutex_unlock(&domain->lock);
 }
 
+void domain_decide(struct domain *domain, enum expandable decision)
+{
+    pthread_mutex_lock(&domain->lock);
+    domain->options.expandable = decision;
+    pthread_mutex_unlock(&domain->lock);
+}
+
 void domain_allow(struct domain *domain, unsigned ordinal)
 {
     pthread_mutex_lock(&domain->lock);

@@ -4,6 +4,12 @@
 
 #include "allocator/block.h"
 
+/* That a block is in while it is reusable; that a request is served from. */
+static inline enum pool block_pool(const struct block *block)
+{
+    return block->pinned ? POOL_PINNED : block->segment->pool;
+}
+
 enum pool pool_for(const struct allocator *allocator, uint64_t size);
 struct block *pool_take(struct allocator *allocator, uint64_t size);
 void pool_split(struct allocator *allocator, struct block *block, uint64_t size);

@@ -2,6 +2,7 @@
 #include <stddef.h>
 
 #include "allocator/arena.h"
+#include "allocator/pool.h"
 
 static const uint8_t shown_as[] = {
     [BLOCK_ALLOCATED] = SNAPSHOT_ALLOCATED,

@@ -4,6 +4,7 @@
 
 #include "interpose/capture.h"
 #include "interpose/driver.h"
+#include "interpose/kind.h"
 #include "interpose/real.h"
 
 /* The context that this thread used last, valid while the generation stands. */
@@ -64,12 +65,14 @@ static struct context *make(CUcontext handle)
     real()->cuDeviceTotalMem_v2(&total, device);
     struct page_device *row = page_device(process->page, (unsigned)device);
     describe(row, device, total);
+    kind_decide();
+    context->device = device; /* the allocator asks the driver about it */
     struct allocator *allocator = allocator_create(
         process->domain, &driver_ops, context, (uint64_t)(uintptr_t)handle, (unsigned)device,
         &row->stats, options_limit(&process->config.options, total));
     if (!allocator)
         return NULL;
-    context->device = device;
+    kind_check(device, allocator);
     context->row = row;
     context->allocator = allocator;
     context->primary = is_primary(handle, device);
