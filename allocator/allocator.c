@@ -133,7 +133,6 @@ static int make_room(struct allocator *a, uint64_t size, struct block **taken)
 {
     int code;
     fence_flush_deferred(a, 1);
-    a->pressed = 1;
     if ((*taken = pool_take(a, size)) || (*taken = fence_wait_for(a, size, DEVICE_FOREVER)))
         return 0;
     if (release(a, size) &&

@@ -106,14 +106,17 @@ int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct 
         pool = POOL_LARGE, growth = GROW_LEAST;
     uint64_t bytes = segment_bytes(a, pool, size, growth == GROW_LEAST), address = 0;
     uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes) + a->growing_bytes;
-    if (a->limit < bytes || reserved > a->limit - bytes)
+    if (a->limit < bytes || reserved > a->limit - bytes) {
+        a->pressed = 1;
         return a->ops->out_of_memory;
+    }
 
     a->growing_bytes += bytes;
     allocator_call(a);
     int code = a->ops->segment_alloc(a->device, bytes, &address);
     allocator_return(a);
     a->growing_bytes -= bytes;
+    a->pressed |= code == a->ops->out_of_memory;
     if (code)
         return code;
     if (a->forgotten)

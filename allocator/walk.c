@@ -77,6 +77,8 @@ int block_is_valid(const struct block *block)
              (block->state == BLOCK_REUSABLE || block->state == BLOCK_ABSENT));
 }
 
+#define CHECK_EACH 64 /* of the changes of an arena: what has as many parts as it has slots */
+
 /* Has the block memory below all of it, or below none if it is absent? And is it noted as idle
  * where it should be? */
 static int block_is_backed(const struct arena *arena, const struct block *block)
@@ -117,12 +119,14 @@ struct sums {
 
 static int add_segment(const struct segment *segment, struct sums *sums)
 {
+    static unsigned turn;
+    int slots_too = segment->arena && turn++ % CHECK_EACH == 0;
     const struct domain *domain = segment->allocator->domain;
     if (!segment->first || segment->first->previous ||
         block_address(segment->first) != segment->node.minor)
         return 0;
     const struct arena *arena = segment->arena;
-    if (arena && !arena_is_valid(arena))
+    if (slots_too && !arena_is_valid(arena))
         return 0;
     if (!arena &&
         segment->idle != (!segment->first->next && segment->first->state == BLOCK_REUSABLE))
@@ -130,7 +134,7 @@ static int add_segment(const struct segment *segment, struct sums *sums)
     sums->reserved += arena ? arena->chunks * arena->chunk_bytes : segment->size;
     for (const struct block *block = segment->first; block; block = block->next) {
         int held = map_find(&domain->live, block_address(block)) == &block->live;
-        if ((arena && !block_is_backed(arena, block)) || !block_is_valid(block) ||
+        if ((slots_too && !block_is_backed(arena, block)) || !block_is_valid(block) ||
             held != (block->state == BLOCK_ALLOCATED))
             return 0;
         if (block->state == BLOCK_REUSABLE) {
