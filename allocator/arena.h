@@ -11,11 +11,12 @@
 #include "allocator/domain.h"
 
 struct slot {
-    struct block *hole; /* the reusable or absent block whose first whole slot this is */
-    uint64_t since;     /* epoch when it was last left */
-    uint32_t chunk;     /* mapped here, from 1; 0: none */
-    uint32_t was;       /* while changing: mapped until now */
-    int changing;       /* the driver is at it (or could not undo it): part of no window */
+    struct block *hole;  /* the reusable or absent block whose first whole slot this is */
+    uint64_t since;      /* epoch when it was last left */
+    uint32_t chunk;      /* mapped here, from 1; 0: none */
+    uint32_t was;        /* while changing: mapped until now */
+    int changing;        /* the driver is at it (or could not undo it): part of no window */
+    int unmapped, stuck; /* what came of it; whose change it is writes them without the lock */
 };
 
 struct chunk {

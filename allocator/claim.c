@@ -20,7 +20,6 @@
 #define KEEP 4
 #define KEEP_LEAST 64
 #define SPLIT_REST MIB /* as in pools */
-#define SLOT_DEAD 2
 
 /* Takes the blocks of the window out of pool and lists, as one. */
 static struct block *carve(struct arena *arena, const struct window *window, uint64_t size)
@@ -65,7 +64,7 @@ static uint32_t take_idle(struct arena *arena)
     struct tree_node *node = NULL;
     if (arena->spares) {
         uint32_t chunk = 1;
-        while (!arena->chunk[chunk].handle || arena->chunk[chunk].owner ||
+        while (!arena->chunk[chunk].booked || arena->chunk[chunk].owner ||
                arena->chunk[chunk].leaving)
             chunk++;
         arena->spares--;
@@ -91,7 +90,7 @@ static uint32_t take_idle(struct arena *arena)
 static uint32_t number_chunk(struct arena *arena)
 {
     uint32_t chunk = 1;
-    while (chunk <= arena->made && (arena->chunk[chunk].handle || arena->chunk[chunk].owner))
+    while (chunk <= arena->made && (arena->chunk[chunk].booked || arena->chunk[chunk].owner))
         chunk++;
     if (chunk > arena->made)
         arena->made = chunk;
@@ -136,7 +135,7 @@ static int map_slots(struct allocator *a, const struct window *window, uint32_t 
         struct slot *s = &arena->slot[*done];
         uint64_t address = arena_address(arena, *done);
         if (s->changing && s->was && !(code = a->ops->chunk_unmap(a->device, address, bytes)))
-            s->was = 0;
+            s->unmapped = 1;
         if (s->changing && !code)
             code = a->ops->chunk_map(a->device, address, bytes, arena->chunk[s->chunk].handle);
         if (code)
@@ -159,7 +158,7 @@ static void unmap_slots(struct allocator *a, const struct window *window, uint32
     for (uint32_t slot = window->first; slot < done; slot++)
         if (arena->slot[slot].changing &&
             a->ops->chunk_unmap(a->device, arena_address(arena, slot), arena->chunk_bytes))
-            arena->slot[slot].changing = SLOT_DEAD;
+            arena->slot[slot].stuck = 1;
 }
 
 /* Books what the driver made, and ends the change. */
@@ -176,13 +175,14 @@ static void settle_slots(struct allocator *a, const struct window *window, int f
         if (failed) {
             chunk->owner = 0;
             arena->spares += chunk->handle != 0;
-            s->chunk = s->was;
+            s->chunk = s->unmapped ? 0 : s->was;
         } else {
             stats_count(a->stats, COUNTER_num_maps, 1);
             chunk->home = chunk->home ? chunk->home : slot + 1;
         }
-        s->changing = s->changing == SLOT_DEAD ? SLOT_DEAD : 0;
+        s->changing = s->stuck; /* then for ever */
         s->was = 0;
+        s->unmapped = 0;
     }
 }
 
