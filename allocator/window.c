@@ -11,7 +11,7 @@
 #define COST_UNMAP 22
 
 struct sum {
-    uint64_t cost, blocked, absent;
+    uint64_t cost, blocked;
 };
 
 struct search {
@@ -27,22 +27,34 @@ int window_chunk_is_idle(const struct arena *arena, uint32_t chunk)
     return !c->leaving && (!c->owner || arena->idle[c->owner - 1]);
 }
 
-static void add(const struct search *search, struct sum *sum, uint32_t slot, int sign)
+#define NEVER UINT64_MAX
+
+/* What a slot without memory costs in a window. */
+static uint64_t cost_of(const struct search *search, uint32_t slot)
 {
     const struct arena *arena = search->arena;
     const struct slot *s = &arena->slot[slot];
-    uint64_t n = (uint64_t)(int64_t)sign;
-    if (arena_is_present(arena, slot))
-        return;
-    sum->absent += n;
     if (s->changing || slot >= search->most)
-        sum->blocked += n;
-    else if (s->chunk && window_chunk_is_idle(arena, s->chunk))
-        sum->cost += n * COST_RECALL;
-    else if (s->chunk && (s->since > arena->safe || arena->chunk[s->chunk].home == slot + 1))
+        return NEVER;
+    if (!s->chunk)
+        return COST_MAP;
+    if (window_chunk_is_idle(arena, s->chunk))
+        return COST_RECALL;
+    if (s->since > arena->safe || arena->chunk[s->chunk].home == slot + 1)
+        return NEVER;
+    return COST_MAP + COST_UNMAP;
+}
+
+/* Adds a slot to the window, or takes it off again. */
+static void add(const struct search *search, struct sum *sum, uint32_t slot, int sign)
+{
+    uint64_t n = (uint64_t)(int64_t)sign, cost;
+    if (arena_is_present(search->arena, slot))
+        return;
+    if ((cost = cost_of(search, slot)) == NEVER)
         sum->blocked += n;
     else
-        sum->cost += n * (COST_MAP + (s->chunk ? COST_UNMAP : 0));
+        sum->cost += n * cost;
 }
 
 /* What slots cost that were to be called back, but whose chunk another slot of the window has;

@@ -29,7 +29,7 @@ BUGS = (
     Bug("release_at_once", "idle chunks are unmapped under work that a lane's reuse has overtaken", RELEASE, "mapped",
         (("int over = is_over(a, timeout_ns);", "int over = 1;\n    (void)is_over, (void)timeout_ns;"),), MOVES),
     Bug("remap_at_once", "what was mapped at a slot is taken down although work may still use it", WINDOW, "mapped",
-        (("(s->since > arena->safe ||", "(0 ||"),
+        (("if (s->since > arena->safe ||", "if (0 ||"),
          ("if (arena->slot[slot].since > arena->safe ||", "if (0 ||")), MOVES),
     Bug("idle_in_part", "a chunk counts as idle when part of it is", ARENA, "mapped",
         (("uint64_t last = (offset + block_size(block)) / chunk_bytes;",
