@@ -17,6 +17,7 @@ void options_default(struct options *options)
         .max_split_size = UINT64_MAX,
         .max_non_split_rounding = 20 * MIB,
         .large_segment_bytes = 20 * MIB,
+        .expandable = EXPANDABLE_AUTO,
         .cache = 1,
     };
 }

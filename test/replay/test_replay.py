@@ -220,7 +220,7 @@ def test_random_traces_follow_the_model(steps, conf, capacity, rmm, spread):
     if not lines:
         return
     arguments = [TOOL, "--capacity", str(capacity)]
-    arguments += ["--conf", ",".join(f"{NAMES[k]}:{v}" for k, v in conf.items())] if conf else []
+    arguments += ["--conf", ",".join(["expandable_segments:False", *(f"{NAMES[k]}:{v}" for k, v in conf.items())])]
     done = subprocess.run([*arguments, "-"], input=((RMM if rmm else "") + "\n".join(lines)).encode(),
                           stdout=subprocess.PIPE, check=True)
     got = json.loads(done.stdout)
