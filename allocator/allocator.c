@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "allocator/domain.h"
+#include "allocator/arena.h"
 #include "allocator/fence.h"
 #include "allocator/pool.h"
 #include "allocator/record.h"
@@ -62,6 +62,7 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
 {
     pthread_mutex_lock(&domain->lock);
     struct allocator *a = slab_take(&domain->allocators);
+    pthread_mutex_unlock(&domain->lock);
     if (a) {
         a->domain = domain;
         a->ops = ops;
@@ -70,15 +71,20 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
         a->ordinal = ordinal;
         a->stats = stats;
         a->limit = limit;
+        if (domain->options.expandable != EXPANDABLE_FALSE && domain->options.cache)
+            a->arena = arena_create(a);
+        pthread_mutex_lock(&domain->lock);
         a->next = domain->first;
         domain->first = a;
         stats_begin(stats);
+        if (a->arena && arena_begin(a))
+            a->arena = NULL; /* the host has no memory: then it is lost */
         stats_set(stats, COUNTER_memory_limit_bytes, limit == UINT64_MAX ? 0 : limit);
         uint64_t split = domain->options.max_split_size;
         stats_set(stats, COUNTER_max_split_size_bytes, split == UINT64_MAX ? 0 : split);
         stats_end(stats);
+        pthread_mutex_unlock(&domain->lock);
     }
-    pthread_mutex_unlock(&domain->lock);
     return a;
 }
 
@@ -191,6 +197,10 @@ static int look_further(struct allocator *a, uint64_t size, struct block **taken
     /* All that is reusable is merged before a segment is taken from the driver. */
     if (pool_for(a, size) == POOL_SMALL && thread_caches_empty(a) && (*taken = pool_take(a, size)))
         return 0;
+    if (pool_for(a, size) == POOL_MAPPED && arena_claim(a, size, 0, taken) == 0)
+        return 0; /* what is idle elsewhere */
+    if (a->forgotten)
+        return ALLOCATOR_PASS;
     segment_collect_garbage(a, size);
     if ((*taken = fence_wait_for(a, size, growth_price_ns(size))))
         return 0;
@@ -301,6 +311,18 @@ static int settle(struct allocator *a, struct block *block, enum free_kind kind)
         return 0;
     segment_hand_over(block->segment); /* the driver's answer is the program's */
     return ALLOCATOR_PASS;
+}
+
+int allocator_maps(const struct allocator *a)
+{
+    return a->arena != NULL;
+}
+
+void allocator_bury(struct allocator *a)
+{
+    if (a->arena)
+        arena_bury(a);
+    a->arena = NULL;
 }
 
 void allocator_note_host_work(struct allocator *a)

@@ -44,6 +44,10 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
  * still held. */
 uint64_t allocator_forget(struct allocator *allocator);
 
+/* After the driver ended the context of a forgotten allocator: mapped memory is the process's, and
+ * would outlive it. */
+void allocator_bury(struct allocator *allocator);
+
 /* A block of at least `bytes`. allocator_hit never grows nor waits: 0 or ALLOCATOR_MISS. */
 int allocator_malloc(struct allocator *allocator, uint64_t bytes, uint64_t *address);
 int allocator_hit(struct allocator *allocator, uint64_t bytes, uint64_t *address);
@@ -82,13 +86,23 @@ void domain_captures_ended(struct domain *domain);
 /* Books blocks whose fence has passed; the last call into the driver before exit. */
 void domain_poll(struct domain *domain);
 
+/* More devices may use the memory of device `ordinal`: has the driver allow what is mapped. */
+void domain_allow(struct domain *domain, unsigned ordinal);
+
 /* Calls `take` for every block, by segment and address, under the lock: it must not call back. */
 void domain_walk(struct domain *domain,
                  void (*take)(void *context, const struct snapshot_block *block), void *context);
 
+/* Decides expandable_segments:auto, before the first allocator. */
+void domain_decide(struct domain *domain, enum expandable decision);
+
+/* Does this allocator have mapped memory? */
+int allocator_maps(const struct allocator *allocator);
+
 enum block_mark { BLOCK_PINNED, BLOCK_EXPORTED };
 struct block_place {
     uint64_t segment_address, offset, size_bytes;
+    int mapped; /* mapped memory: no other process can have it by cuIpcGetMemHandle */
 };
 /* Marks the live block that holds `address`: pinned: never recycled; exported: from now on blocks
  * >= 2 MiB get segments of their own. Fills *place. Returns 0, ALLOCATOR_UNKNOWN or

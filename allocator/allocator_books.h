@@ -25,6 +25,7 @@ struct allocator {
     struct device_stats *stats;
     uint64_t limit;
     struct tree pool[POOLS];
+    struct arena *arena;                     /* NULL: no mapped memory */
     struct block *spare_blocks[CACHE_STEPS]; /* spilled by thread caches, by size */
     uint64_t spare_bytes, spare_count;
     struct segment *segments;
@@ -41,6 +42,7 @@ struct allocator {
     uint64_t idle_clock, fence_number, growing_bytes, mallocs, frees, poll_after;
     uint64_t captures_ended; /* how often all had */
     unsigned calls;          /* into the device, under way now */
+    int pressed;             /* the device was full once: segments of their own, not split */
     int no_events;           /* the driver cannot mark a context: free as in strict mode */
     int error;               /* of the context, for good: everything goes to the driver */
     int forgotten;

@@ -9,12 +9,13 @@
 #include "allocator/map.h"
 #include "allocator/tree.h"
 
-enum block_state { BLOCK_ALLOCATED, BLOCK_PENDING, BLOCK_REUSABLE };
+/* ABSENT: addresses of an arena without memory; CLAIMED: taken out of its pool, for now. */
+enum block_state { BLOCK_ALLOCATED, BLOCK_PENDING, BLOCK_REUSABLE, BLOCK_ABSENT, BLOCK_CLAIMED };
 
 /* DEDICATED: whole segments for memory that other processes may map (offset 0, never split).
  * PINNED: memory that keeps a setting of the program's (SYNC_MEMOPS): nothing is ever taken from
  * it. */
-enum pool { POOL_SMALL, POOL_LARGE, POOL_DEDICATED, POOL_PINNED, POOLS };
+enum pool { POOL_SMALL, POOL_LARGE, POOL_MAPPED, POOL_DEDICATED, POOL_PINNED, POOLS };
 
 #define BLOCK_GRAIN 512 /* kMinBlockSize: blocks begin at multiples of it in their segment */
 
@@ -26,6 +27,7 @@ struct block {
     uint64_t requested;
     enum block_state state;
     int shared;    /* other processes may use it: only a fence makes it reusable */
+    int pinned;    /* in POOL_PINNED when reusable, whatever the segment's other blocks do */
     uint32_t site; /* where it was asked for (stats/sites.h); only while that is recorded */
 
     /* Kept when the block is given back (slab.h): a thread without the lock may look. */
@@ -43,6 +45,7 @@ struct segment {
     uint64_t size;
     struct allocator *allocator;
     struct block *first;
+    struct arena *arena;                     /* NULL: the driver gave it as one piece */
     struct segment *previous, *next;         /* all of the allocator */
     struct segment *idle_older, *idle_newer; /* while it is one reusable block */
     uint64_t idle_since;                     /* order of becoming idle */

@@ -2,7 +2,7 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
-#include "allocator/domain.h"
+#include "allocator/arena.h"
 #include "allocator/fence.h"
 #include "allocator/segment.h"
 #include "allocator/thread_cache.h"
@@ -64,6 +64,25 @@ static void for_each(struct domain *domain, void (*act)(struct allocator *))
     pthread_mutex_unlock(&domain->lock);
 }
 
+void domain_decide(struct domain *domain, enum expandable decision)
+{
+    pthread_mutex_lock(&domain->lock);
+    domain->options.expandable = decision;
+    pthread_mutex_unlock(&domain->lock);
+}
+
+void domain_allow(struct domain *domain, unsigned ordinal)
+{
+    pthread_mutex_lock(&domain->lock);
+    for (struct allocator *a = domain->first; a; a = a->next) {
+        stats_begin(a->stats);
+        if (a->ordinal == ordinal && a->arena)
+            arena_allow(a);
+        stats_end(a->stats);
+    }
+    pthread_mutex_unlock(&domain->lock);
+}
+
 static void poll(struct allocator *a)
 {
     fence_poll(a, 1);
@@ -116,16 +135,17 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
     int condition = block ? 0 : segment ? ALLOCATOR_INVALID : ALLOCATOR_UNKNOWN;
     if (!condition) {
         struct device_stats *stats = segment->allocator->stats;
-        *place = (struct block_place){
-            segment->node.minor, block_address(block) - segment->node.minor, block_size(block)};
+        *place =
+            (struct block_place){segment->node.minor, block_address(block) - segment->node.minor,
+                                 block_size(block), segment->arena != NULL};
         stats_begin(stats);
-        if (mark == BLOCK_PINNED && segment->pool != POOL_PINNED) {
+        if (mark == BLOCK_PINNED && segment->pool != POOL_PINNED && !block->pinned) {
             stats_count(stats, COUNTER_num_pinned_blocks, 1);
             thread_caches_pool(segment->allocator); /* of this segment nothing is taken any more */
-            segment_pin(segment);
+            segment_pin(segment, block);
         } else if (mark == BLOCK_EXPORTED) {
             stats_count(stats, COUNTER_num_exports, 1);
-            stats_count(stats, COUNTER_num_offset_exports, place->offset != 0);
+            stats_count(stats, COUNTER_num_offset_exports, place->offset && !place->mapped);
             domain->dedicated = 1;
             block->shared = 1;
             block_claim(block, CLAIM_HELD);

@@ -33,6 +33,11 @@ int fence_synchronize(struct allocator *allocator);
 struct fence *fence_mark(struct allocator *allocator);
 void fence_drop(struct allocator *allocator, struct fence *fence); /* nobody needs it any more */
 
+/* A fence without blocks, recorded now and on no list; NULL with a code if that could not be. Has
+ * one passed, after a wait of up to `timeout_ns`? Both drop the lock meanwhile. */
+struct fence *fence_record_alone(struct allocator *allocator, int *code);
+int fence_has_passed(struct allocator *allocator, struct fence *fence, uint64_t timeout_ns);
+
 /* Work that the host may see: its mark, and the wait for it, which returns an error of the device.
  */
 void fence_note_host_work(struct allocator *allocator);

@@ -4,8 +4,7 @@
 
 #include "allocator/fence.h"
 
-/* A fence without blocks, recorded now and on no list; NULL with a code if that could not be. */
-static struct fence *record_alone(struct allocator *a, int *code)
+struct fence *fence_record_alone(struct allocator *a, int *code)
 {
     struct fence *fence = a->no_events ? NULL : fence_make(a);
     *code = DEVICE_UNSUPPORTED;
@@ -26,12 +25,24 @@ static struct fence *record_alone(struct allocator *a, int *code)
     return NULL;
 }
 
+int fence_has_passed(struct allocator *a, struct fence *fence, uint64_t timeout_ns)
+{
+    fence->users++;
+    allocator_call(a);
+    int code = a->ops->fence_query(a->device, fence->event);
+    if (code == DEVICE_NOT_READY && timeout_ns)
+        code = a->ops->fence_wait(a->device, fence->event, timeout_ns);
+    allocator_return(a);
+    fence->users--;
+    return code == 0;
+}
+
 #define MOST_TRIES 1000 /* errors of the driver that pass */
 
 struct fence *fence_mark(struct allocator *a)
 {
     int code, tries = 0;
-    struct fence *fence = record_alone(a, &code);
+    struct fence *fence = fence_record_alone(a, &code);
     while (!fence && !a->forgotten && fence_synchronize(a) == DEVICE_DEFERRED &&
            ++tries < MOST_TRIES)
         ;
@@ -42,7 +53,7 @@ void fence_note_host_work(struct allocator *a)
 {
     int code;
     uint64_t before = a->host_works;
-    struct fence *fence = record_alone(a, &code);
+    struct fence *fence = fence_record_alone(a, &code);
     /* Of two recorded at the same time, none is known to be the newer one. */
     int newest = fence && a->host_works == before;
     if (!a->forgotten && !newest)

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_CHUNK (16 * MIB)
+#define LEAST_CHUNK (2 * MIB)
+#define CHUNKS_LEAST 1024 /* that a small device is cut into at least */
 #define LEAST_SPLIT_MB 20 /* PyTorch: max_split_size_mb must be larger than kLargeBuffer */
 
 void options_default(struct options *options)
@@ -14,6 +17,7 @@ void options_default(struct options *options)
         .max_split_size = UINT64_MAX,
         .max_non_split_rounding = 20 * MIB,
         .large_segment_bytes = 20 * MIB,
+        .expandable = EXPANDABLE_AUTO,
         .cache = 1,
         .thread_cache = 1,
     };
@@ -139,11 +143,17 @@ static int set_threshold(struct options *o, const char *text)
     return read_fraction(text, &o->garbage_collection_threshold);
 }
 
+static const char *const expandables[] = {"False", "True", "auto", NULL};
+
 static int set_expandable(struct options *o, const char *text)
 {
-    static const char *const words[] = {"False", "off", "0", NULL};
-    (void)o;
-    return read_word(text, words) < 0 ? -1 : 0;
+    static const char *const others[] = {"off", "on", NULL}, *const digits[] = {"0", "1", NULL};
+    int mode = read_word(text, expandables);
+    if (mode < 0 && (mode = read_word(text, others)) < 0)
+        mode = read_word(text, digits);
+    if (mode >= 0)
+        o->expandable = (enum expandable)mode;
+    return mode;
 }
 
 static int set_memory_fraction(struct options *o, const char *text)
@@ -204,7 +214,7 @@ static const struct key {
      "a power of two, or a list such as [256:1,512:2,>:8]", 1},
     {"garbage_collection_threshold", set_threshold, "a number above 0, at most 1", 1},
     {"large_segment_size_mb", set_segment, "an even number of MiB", 0},
-    {"expandable_segments", set_expandable, "False (mapped memory is not in this version)", 0},
+    {"expandable_segments", set_expandable, "auto, True or False", 0},
     {"per_process_memory_fraction", set_memory_fraction, "a number above 0, at most 1", 0},
     {"memory_limit_mb", set_limit, "a whole number of MiB, at least 2", 0},
     {"free_mode", set_free_mode, "async, fence or strict", 0},
@@ -320,7 +330,7 @@ void options_value(const struct options *o, unsigned i, char *text, size_t size)
     else if (!strcmp(name, "large_segment_size_mb"))
         snprintf(text, size, "%llu", (unsigned long long)(o->large_segment_bytes / MIB));
     else if (!strcmp(name, "expandable_segments"))
-        snprintf(text, size, "False");
+        snprintf(text, size, "%s", expandables[o->expandable]);
     else if (!strcmp(name, "per_process_memory_fraction"))
         snprintf(text, size, "%g", o->memory_fraction > 0 ? o->memory_fraction : 1.0);
     else if (!strcmp(name, "memory_limit_mb") && o->memory_limit)
@@ -351,6 +361,17 @@ uint64_t options_round(const struct options *options, uint64_t bytes)
         return step ? floor + (bytes - floor + step - 1) / step * step : bytes;
     }
     return (bytes + 511) / 512 * 512;
+}
+
+uint64_t options_chunk_bytes(const struct options *options, uint64_t total)
+{
+    uint64_t bytes = MOST_CHUNK;
+    for (unsigned i = 0; i < KEYS; i++)
+        if (options->given >> i & 1 && keys[i].set == set_segment)
+            return options->large_segment_bytes;
+    while (bytes > LEAST_CHUNK && bytes > total / CHUNKS_LEAST)
+        bytes /= 2;
+    return bytes;
 }
 
 uint64_t options_limit(const struct options *options, uint64_t total)

@@ -11,6 +11,7 @@
     16 /* powers of two from 1 MiB to 64 GiB (PyTorch: kRoundUpPowerOfTwoIntervals) */
 
 enum free_mode { FREE_ASYNC, FREE_FENCE, FREE_STRICT };
+enum expandable { EXPANDABLE_FALSE, EXPANDABLE_TRUE, EXPANDABLE_AUTO };
 enum ipc_mode { IPC_AUTO, IPC_DEDICATED, IPC_ERROR };
 
 struct options {
@@ -23,6 +24,7 @@ struct options {
     uint32_t roundup_power2_divisions[ROUNDUP_INTERVALS]; /* 0 or 1: off */
     enum free_mode free_mode;
     enum ipc_mode ipc;
+    enum expandable expandable;
     int cache;        /* 0: count only, every call native */
     int thread_cache; /* 0: every request takes the lock */
     uint32_t given;   /* bit i: key i of options_name was given */
@@ -49,6 +51,10 @@ void options_value(const struct options *options, unsigned i, char *text, size_t
 /* A request of `bytes` as a block: a multiple of 512, or the next division of a power of two. Never
  * overflows: requests above 2^62 come back as UINT64_MAX. */
 uint64_t options_round(const struct options *options, uint64_t bytes);
+
+/* Mapped memory of a device of `total` bytes comes in chunks of this size: large_segment_size_mb if
+ * that was given, else what is the best of footprint and cost (test/replay/footprint.md). */
+uint64_t options_chunk_bytes(const struct options *options, uint64_t total);
 
 /* The least that may be reserved for a device of `total` bytes by the options; UINT64_MAX: no
  * limit. */

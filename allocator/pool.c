@@ -2,7 +2,7 @@
  * The rules are PyTorch's (c10/cuda/CUDACachingAllocator.cpp), to the byte: design/allocator.md. */
 #include <assert.h>
 
-#include "allocator/domain.h"
+#include "allocator/arena.h"
 #include "allocator/pool.h"
 #include "allocator/segment.h"
 
@@ -14,7 +14,9 @@ enum pool pool_for(const struct allocator *a, uint64_t size)
 {
     if (size <= SMALL_MOST)
         return POOL_SMALL;
-    return a->domain->dedicated && size >= DEDICATED_LEAST ? POOL_DEDICATED : POOL_LARGE;
+    if (a->domain->dedicated && size >= DEDICATED_LEAST)
+        return POOL_DEDICATED;
+    return a->arena ? POOL_MAPPED : POOL_LARGE;
 }
 
 static int is_split(const struct block *block)
@@ -38,11 +40,13 @@ void pool_insert(struct allocator *a, struct block *block)
     enum stat_pool stat = block->segment->stat;
     uint64_t size = block_size(block);
     block->state = BLOCK_REUSABLE;
-    tree_insert(&a->pool[block->segment->pool], &block->node);
+    tree_insert(&a->pool[block_pool(block)], &block->node);
     stats_set(a->stats, COUNTER_reusable_bytes, stats_get(a->stats, COUNTER_reusable_bytes) + size);
     if (size > stats_get(a->stats, COUNTER_largest_allocatable_bytes))
         stats_set(a->stats, COUNTER_largest_allocatable_bytes, size);
-    if (is_split(block)) {
+    if (block->segment->arena) {
+        arena_note(block, 1);
+    } else if (is_split(block)) {
         stats_add(a->stats, STAT_inactive_split, stat, 1);
         stats_add(a->stats, STAT_inactive_split_bytes, stat, size);
     } else {
@@ -54,11 +58,13 @@ void pool_remove(struct allocator *a, struct block *block)
 {
     enum stat_pool stat = block->segment->stat;
     uint64_t size = block_size(block);
-    tree_remove(&a->pool[block->segment->pool], &block->node);
+    tree_remove(&a->pool[block_pool(block)], &block->node);
     stats_set(a->stats, COUNTER_reusable_bytes, stats_get(a->stats, COUNTER_reusable_bytes) - size);
     if (size == stats_get(a->stats, COUNTER_largest_allocatable_bytes))
         note_largest(a);
-    if (is_split(block)) {
+    if (block->segment->arena) {
+        arena_note(block, 0);
+    } else if (is_split(block)) {
         stats_subtract(a->stats, STAT_inactive_split, stat, 1);
         stats_subtract(a->stats, STAT_inactive_split_bytes, stat, size);
     } else {
@@ -66,23 +72,39 @@ void pool_remove(struct allocator *a, struct block *block)
     }
 }
 
+/* Where the device was full once, whole segments stay whole: natively nothing fragments either, and
+ * what is whole can be given back. */
+static int is_kept_whole(const struct allocator *a, enum pool pool, const struct block *block)
+{
+    return a->pressed && pool == POOL_LARGE && !is_split(block);
+}
+
 /* May a request of `size` have this block, the best fit of its pool? */
-static int may_take(const struct options *o, enum pool pool, const struct block *block,
+static int may_take(const struct allocator *a, enum pool pool, const struct block *block,
                     uint64_t size)
 {
+    const struct options *o = &a->domain->options;
     uint64_t have = block_size(block);
-    if (pool == POOL_DEDICATED)
+    if (pool == POOL_MAPPED)
+        return 1;
+    if (pool == POOL_DEDICATED || is_kept_whole(a, pool, block))
         return have - size < (size / 8 > DEDICATED_LEAST ? size / 8 : DEDICATED_LEAST);
     if (size < o->max_split_size && have >= o->max_split_size)
         return 0;
     return size < o->max_split_size || have < size + o->max_non_split_rounding;
 }
 
-static int should_split(const struct options *o, enum pool pool, uint64_t have, uint64_t size)
+static int should_split(const struct allocator *a, const struct block *block, uint64_t size)
 {
+    const struct options *o = &a->domain->options;
+    enum pool pool = block->segment->pool;
+    uint64_t have = block_size(block);
+    if (is_kept_whole(a, pool, block))
+        return 0;
     if (pool == POOL_SMALL)
         return have - size >= SMALL_REST;
-    return pool == POOL_LARGE && size < o->max_split_size && have - size > SMALL_MOST;
+    return have - size > SMALL_MOST &&
+           (pool == POOL_MAPPED || (pool == POOL_LARGE && size < o->max_split_size));
 }
 
 /* Cuts `block` (in no pool) after `size` bytes if the rest is worth it; the rest becomes reusable.
@@ -91,8 +113,7 @@ static int should_split(const struct options *o, enum pool pool, uint64_t have, 
 void pool_split(struct allocator *a, struct block *block, uint64_t size)
 {
     struct block *rest;
-    if (!should_split(&a->domain->options, block->segment->pool, block_size(block), size) ||
-        !(rest = slab_take(&a->domain->blocks)))
+    if (!should_split(a, block, size) || !(rest = slab_take(&a->domain->blocks)))
         return;
     rest->node.major = block_size(block) - size;
     rest->node.minor = block_address(block) + size;
@@ -106,17 +127,23 @@ void pool_split(struct allocator *a, struct block *block, uint64_t size)
     pool_insert(a, rest);
 }
 
-struct block *pool_take(struct allocator *a, uint64_t size)
+static struct block *take_from(struct allocator *a, enum pool pool, uint64_t size)
 {
-    const struct options *o = &a->domain->options;
-    enum pool pool = pool_for(a, size);
     struct tree_node *node = tree_at_least(&a->pool[pool], size, 0);
     struct block *block = node ? block_of_node(node) : NULL;
-    if (!block || !may_take(o, pool, block, size))
+    if (!block || !may_take(a, pool, block, size))
         return NULL;
     pool_remove(a, block);
     pool_split(a, block, size);
     return block;
+}
+
+struct block *pool_take(struct allocator *a, uint64_t size)
+{
+    enum pool pool = pool_for(a, size);
+    struct block *block = take_from(a, pool, size);
+    /* Where mapping failed there are ordinary segments too. */
+    return block || pool != POOL_MAPPED ? block : take_from(a, POOL_LARGE, size);
 }
 
 void pool_unlist(struct allocator *a, struct block *block)
@@ -133,29 +160,45 @@ void pool_forget(struct allocator *a, struct block *block)
     slab_give(&a->domain->blocks, block);
 }
 
-/* `block` takes in the one behind it; both are in no pool. */
-static void absorb_next(struct allocator *a, struct block *block)
+void block_join(struct block *block, struct block *other)
 {
-    struct block *next = block->next;
-    block->node.major += block_size(next);
-    block->next = next->next;
+    struct allocator *a = block->segment->allocator;
+    if (other == block->next) {
+        block->next = other->next;
+    } else {
+        pool_unlist(a, block); /* by its old address */
+        block->previous = other->previous;
+        block->node.minor = block_address(other);
+    }
+    block->node.major += block_size(other);
     if (block->next)
         block->next->previous = block;
-    pool_forget(a, next);
+    if (block->previous)
+        block->previous->next = block;
+    else
+        block->segment->first = block;
+    pool_forget(a, other);
 }
 
-void pool_merge(struct allocator *a, struct block *block)
+static int can_merge(const struct block *block, const struct block *other)
 {
-    if (block->next && block->next->state == BLOCK_REUSABLE) {
+    return other && other->state == BLOCK_REUSABLE && other->pinned == block->pinned;
+}
+
+/* The lower block stays: the map has it by its address. */
+struct block *pool_merge(struct allocator *a, struct block *block)
+{
+    if (can_merge(block, block->next)) {
         pool_remove(a, block->next);
-        absorb_next(a, block);
+        block_join(block, block->next);
     }
-    if (block->previous && block->previous->state == BLOCK_REUSABLE) {
+    if (can_merge(block, block->previous)) {
         block = block->previous;
         pool_remove(a, block);
-        absorb_next(a, block);
+        block_join(block, block->next);
     }
     pool_insert(a, block);
+    return block;
 }
 
 void block_leaves_use(struct block *block)
@@ -170,6 +213,9 @@ void block_leaves_use(struct block *block)
 
 void block_becomes_reusable(struct block *block)
 {
+    uint64_t begin = block_address(block), end = begin + block_size(block);
     block_leaves_use(block);
-    pool_merge(block->segment->allocator, block);
+    block = pool_merge(block->segment->allocator, block);
+    if (block->segment->arena && block_size(block) >= block->segment->arena->chunk_bytes)
+        arena_go_home(block->segment->arena, begin, end);
 }

@@ -4,14 +4,25 @@
 
 #include "allocator/block.h"
 
+/* That a block is in while it is reusable; that a request is served from. */
+static inline enum pool block_pool(const struct block *block)
+{
+    return block->pinned ? POOL_PINNED : block->segment->pool;
+}
+
 enum pool pool_for(const struct allocator *allocator, uint64_t size);
 struct block *pool_take(struct allocator *allocator, uint64_t size);
 void pool_split(struct allocator *allocator, struct block *block, uint64_t size);
 void pool_insert(struct allocator *allocator, struct block *block);
 void pool_remove(struct allocator *allocator, struct block *block);
-void pool_merge(struct allocator *allocator, struct block *block);  /* and inserts */
 void pool_unlist(struct allocator *allocator, struct block *block); /* no more found by address */
 void pool_forget(struct allocator *allocator, struct block *block); /* in no pool, nor needed */
+
+/* Into its pool, merged with its neighbours: returns what it has become. join: takes a neighbour,
+ * in no pool, into `block`. */
+struct block *pool_merge(struct allocator *allocator, struct block *block);
+void block_join(struct block *block, struct block *other);
+
 void block_leaves_use(struct block *block); /* for the books: it is no longer active */
 void block_becomes_reusable(struct block *block);
 

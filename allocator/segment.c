@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <stddef.h>
 
+#include "allocator/arena.h"
 #include "allocator/fence.h"
 #include "allocator/pool.h"
 #include "allocator/record.h"
@@ -28,7 +29,7 @@ static uint64_t segment_bytes(const struct allocator *a, enum pool pool, uint64_
         return size;
     if (pool == POOL_SMALL)
         return SMALL_SEGMENT;
-    if (least || pool == POOL_DEDICATED || size >= LARGE_LEAST || size > large)
+    if (least || a->pressed || pool == POOL_DEDICATED || size >= LARGE_LEAST || size > large)
         return round_up(size, SEGMENT_GRAIN);
     return large;
 }
@@ -106,16 +107,26 @@ static struct segment *segment_make(struct allocator *a, enum pool pool, enum st
 int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct block **block)
 {
     enum pool pool = growth == GROW_NATIVE ? POOL_PINNED : pool_for(a, size);
+    if (pool == POOL_MAPPED && growth != GROW_LEAST) {
+        int code = arena_claim(a, size, 1, block);
+        if (code <= 0 || code == a->ops->out_of_memory)
+            return code;
+    }
+    if (pool == POOL_MAPPED) /* the last resort, or mapping fails: just what is needed */
+        pool = POOL_LARGE, growth = GROW_LEAST;
     uint64_t bytes = segment_bytes(a, pool, size, growth == GROW_LEAST), address = 0;
     uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes) + a->growing_bytes;
-    if (a->limit < bytes || reserved > a->limit - bytes)
+    if (a->limit < bytes || reserved > a->limit - bytes) {
+        a->pressed = 1;
         return a->ops->out_of_memory;
+    }
 
     a->growing_bytes += bytes;
     allocator_call(a);
     int code = a->ops->segment_alloc(a->device, bytes, &address);
     allocator_return(a);
     a->growing_bytes -= bytes;
+    a->pressed |= code == a->ops->out_of_memory;
     if (code)
         return code;
     if (a->forgotten)
@@ -142,8 +153,10 @@ static void segment_unlink(struct segment *segment)
     *(segment->previous ? &segment->previous->next : &a->segments) = segment->next;
     if (segment->next)
         segment->next->previous = segment->previous;
-    stats_subtract(a->stats, STAT_segment, segment->stat, 1);
-    stats_subtract(a->stats, STAT_reserved_bytes, segment->stat, segment->size);
+    const struct arena *arena = segment->arena;
+    uint64_t bytes = arena ? arena->chunks * arena->chunk_bytes : segment->size;
+    stats_subtract(a->stats, STAT_segment, segment->stat, arena ? arena->chunks : 1);
+    stats_subtract(a->stats, STAT_reserved_bytes, segment->stat, bytes);
 }
 
 static void segment_leave_books(struct segment *segment)
@@ -195,9 +208,9 @@ static struct segment *oldest_idle(const struct allocator *a)
 
 uint64_t segment_release_idle(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
 {
-    uint64_t released = 0;
-    if (!oldest_idle(a) || !fence_is_idle(a, timeout_ns))
-        return 0;
+    uint64_t released = a->arena ? arena_release(a, bytes, timeout_ns) : 0;
+    if (released >= bytes || !oldest_idle(a) || !fence_is_idle(a, timeout_ns))
+        return released;
     for (struct segment *segment; released < bytes && (segment = oldest_idle(a));) {
         uint64_t size = segment->size;
         if (segment_release(segment))
@@ -232,7 +245,7 @@ void segment_forget(struct segment *segment, uint64_t *held)
         next = block->next;
         if (block->state == BLOCK_REUSABLE) {
             pool_remove(a, block);
-        } else {
+        } else if (block->state == BLOCK_ALLOCATED || block->state == BLOCK_PENDING) {
             if (block->state == BLOCK_ALLOCATED) {
                 record_block(block, EVENT_free);
                 *held += 1;
@@ -250,9 +263,13 @@ void segment_forget(struct segment *segment, uint64_t *held)
     slab_give(&a->domain->segment_slab, segment);
 }
 
-void segment_pin(struct segment *segment)
+void segment_pin(struct segment *segment, struct block *live)
 {
     struct allocator *a = segment->allocator;
+    if (segment->arena) {
+        arena_pin(live);
+        return;
+    }
     for (struct block *block = segment->first; block; block = block->next)
         if (block->state == BLOCK_REUSABLE)
             tree_remove(&a->pool[segment->pool], &block->node);

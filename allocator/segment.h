@@ -11,7 +11,7 @@ int segment_grow(struct allocator *allocator, uint64_t size, enum growth growth,
 int segment_release(struct segment *segment);
 void segment_hand_over(struct segment *segment);
 void segment_forget(struct segment *segment, uint64_t *held); /* adds blocks of the program */
-void segment_pin(struct segment *segment);
+void segment_pin(struct segment *segment, struct block *block);
 struct segment *segment_holding(const struct domain *domain, uint64_t address);
 uint64_t segment_release_idle(struct allocator *allocator, uint64_t bytes, uint64_t timeout_ns);
 void segment_collect_garbage(struct allocator *allocator, uint64_t size);

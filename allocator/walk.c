@@ -1,7 +1,8 @@
 /* Listing all blocks, and checking that everything an allocator believes is true. */
 #include <stddef.h>
 
-#include "allocator/domain.h"
+#include "allocator/arena.h"
+#include "allocator/pool.h"
 #include "allocator/thread_cache.h"
 
 static const uint8_t shown_as[] = {
@@ -10,8 +11,8 @@ static const uint8_t shown_as[] = {
     [BLOCK_REUSABLE] = SNAPSHOT_REUSABLE,
 };
 
-static void show(const struct block *block, void (*take)(void *, const struct snapshot_block *),
-                 void *context)
+static void show(const struct block *block, uint64_t begin, uint64_t bytes,
+                 void (*take)(void *, const struct snapshot_block *), void *context)
 {
     const struct segment *segment = block->segment;
     enum block_state state = block_is_cached(block) ? BLOCK_REUSABLE : block->state;
@@ -19,14 +20,39 @@ static void show(const struct block *block, void (*take)(void *, const struct sn
         .address = block_address(block),
         .size_bytes = block_size(block),
         .requested_bytes = state == BLOCK_REUSABLE ? 0 : block->requested,
-        .segment_address = segment->node.minor,
-        .segment_bytes = segment->size,
+        .segment_address = begin,
+        .segment_bytes = bytes,
         .device = segment->allocator->ordinal,
         .state = shown_as[state],
         .pool = (uint8_t)segment->stat,
         .site = block->state == BLOCK_REUSABLE ? 0 : block->site,
     };
     take(context, &row);
+}
+
+static int is_shown(const struct block *block)
+{
+    return block && block->state != BLOCK_ABSENT && block->state != BLOCK_CLAIMED;
+}
+
+/* Of an arena, each run of addresses with memory below them counts as a segment. */
+static void show_segment(const struct segment *segment,
+                         void (*take)(void *, const struct snapshot_block *), void *context)
+{
+    for (const struct block *block = segment->first, *last; block; block = last->next) {
+        uint64_t begin = block_address(block);
+        last = block;
+        while (is_shown(block) && is_shown(last->next))
+            last = last->next;
+        if (!is_shown(block))
+            continue;
+        uint64_t bytes = block_address(last) + block_size(last) - begin;
+        for (;; block = block->next) {
+            show(block, begin, bytes, take, context);
+            if (block == last)
+                break;
+        }
+    }
 }
 
 void domain_walk(struct domain *domain,
@@ -36,8 +62,7 @@ void domain_walk(struct domain *domain,
     thread_caches_stop(domain, NULL);
     for (struct tree_node *node = tree_at_least(&domain->segments, 0, 0); node;
          node = tree_at_least(&domain->segments, 0, node->minor + 1))
-        for (struct block *block = ((struct segment *)node)->first; block; block = block->next)
-            show(block, take, context);
+        show_segment((struct segment *)node, take, context);
     thread_caches_go_on(domain, NULL);
     pthread_mutex_unlock(&domain->lock);
 }
@@ -53,7 +78,44 @@ int block_is_valid(const struct block *block)
     return next->previous == block &&
            block_address(next) == block_address(block) + block_size(block) &&
            next->segment == block->segment &&
-           !(block->state == BLOCK_REUSABLE && next->state == BLOCK_REUSABLE);
+           !(block->state == next->state && block->pinned == next->pinned &&
+             (block->state == BLOCK_REUSABLE || block->state == BLOCK_ABSENT));
+}
+
+#define CHECK_EACH 64 /* of the changes of an arena: what has as many parts as it has slots */
+
+/* Has the block memory below all of it, or below none if it is absent? And is it noted as idle
+ * where it should be? */
+static int block_is_backed(const struct arena *arena, const struct block *block)
+{
+    uint64_t begin = block_address(block), end = begin + block_size(block);
+    uint32_t slot = (uint32_t)((begin - arena->base) / arena->chunk_bytes);
+    for (; slot < arena->top && arena_address(arena, slot) < end; slot++) {
+        int whole = arena_address(arena, slot) >= begin && arena_address(arena, slot + 1) <= end;
+        if (block->state != BLOCK_CLAIMED &&
+            arena_is_present(arena, slot) != (block->state != BLOCK_ABSENT))
+            return 0;
+        if (whole && arena->idle[slot] != (block->state == BLOCK_REUSABLE && !block->pinned))
+            return 0;
+    }
+    return block->state == BLOCK_ABSENT || arena_address(arena, slot) >= end;
+}
+
+static int arena_is_valid(const struct arena *arena)
+{
+    uint32_t idle = 0, spares = 0, chunks = 0;
+    for (uint32_t slot = 0; slot < arena->top; slot++)
+        idle += arena->idle[slot];
+    for (uint32_t number = 1; number <= arena->made; number++) {
+        const struct chunk *chunk = &arena->chunk[number];
+        chunks += chunk->booked != 0;
+        spares += chunk->booked && !chunk->owner && !chunk->leaving;
+        if (chunk->owner && arena->slot[chunk->owner - 1].chunk != number)
+            return 0;
+        if (chunk->home && arena->slot[chunk->home - 1].chunk != number)
+            return 0;
+    }
+    return idle == arena->idle_slots && spares == arena->spares && chunks == arena->chunks;
 }
 
 struct sums {
@@ -63,25 +125,32 @@ struct sums {
 
 static int add_segment(const struct segment *segment, struct sums *sums)
 {
+    static unsigned turn;
+    int slots_too = segment->arena && turn++ % CHECK_EACH == 0;
     const struct domain *domain = segment->allocator->domain;
     if (!segment->first || segment->first->previous ||
         block_address(segment->first) != segment->node.minor)
         return 0;
-    if (segment->idle != (!segment->first->next && segment->first->state == BLOCK_REUSABLE))
+    const struct arena *arena = segment->arena;
+    if (slots_too && !arena_is_valid(arena))
         return 0;
-    sums->reserved += segment->size;
+    if (!arena &&
+        segment->idle != (!segment->first->next && segment->first->state == BLOCK_REUSABLE))
+        return 0;
+    sums->reserved += arena ? arena->chunks * arena->chunk_bytes : segment->size;
     for (const struct block *block = segment->first; block; block = block->next) {
         int listed = map_find(&domain->listed, block_address(block)) == &block->listed;
         int held = block->state == BLOCK_ALLOCATED;
-        if (!block_is_valid(block) || listed != (atomic_load(&block->claim) != 0) ||
+        if ((slots_too && !block_is_backed(arena, block)) || !block_is_valid(block) ||
+            listed != (atomic_load(&block->claim) != 0) ||
             held != (block_claimed(block) != CLAIM_NOBODY))
             return 0;
         if (block->state == BLOCK_REUSABLE) {
-            const struct tree *pool = &segment->allocator->pool[segment->pool];
+            const struct tree *pool = &segment->allocator->pool[block_pool(block)];
             if (tree_at_least(pool, block->node.major, block->node.minor) != &block->node)
                 return 0;
             sums->reusable += block_size(block);
-            sums->inactive_split += segment->idle ? 0 : block_size(block);
+            sums->inactive_split += arena || segment->idle ? 0 : block_size(block);
             continue;
         }
         if (block_is_cached(block)) {
@@ -89,6 +158,8 @@ static int add_segment(const struct segment *segment, struct sums *sums)
             sums->inactive_split += block_size(block);
             continue;
         }
+        if (block->state == BLOCK_ABSENT || block->state == BLOCK_CLAIMED)
+            continue;
         sums->active += block_size(block);
         sums->requested += sums->cached ? 0 : block->requested;
         sums->allocated += held ? block_size(block) : 0;

@@ -4,6 +4,7 @@
 
 #include "interpose/capture.h"
 #include "interpose/driver.h"
+#include "interpose/kind.h"
 #include "interpose/real.h"
 
 /* The context that this thread used last, valid while the generation stands. */
@@ -69,12 +70,14 @@ static struct context *make(CUcontext handle)
         return NULL;
     struct page_device *row = page_device(process->page, (unsigned)device);
     describe(row, device, total);
+    kind_decide();
+    context->device = device; /* the allocator asks the driver about it */
     struct allocator *allocator = allocator_create(
         process->domain, &driver_ops, context, (uint64_t)(uintptr_t)handle, (unsigned)device,
         &row->stats, options_limit(&process->config.options, total));
     if (!allocator)
         return NULL;
-    context->device = device;
+    kind_check(device, allocator);
     context->row = row;
     context->allocator = allocator;
     context->primary = primary;
@@ -118,15 +121,17 @@ struct context *context_with(CUcontext handle)
 }
 
 /* Caller holds the context lock. */
-static void forget(struct context *context)
+static struct allocator *forget(struct context *context)
 {
     CUcontext handle = context->handle;
+    struct allocator *allocator = context->allocator;
     atomic_fetch_add(&process->generation, 1);
     atomic_store(&process->sole, NULL);
     if (context->allocator && allocator_forget(context->allocator))
         process_count(COVERAGE_context_losses);
     context->handle = NULL;
     capture_forget_context(handle);
+    return allocator;
 }
 
 void context_refuse(CUcontext handle)
@@ -142,13 +147,23 @@ void context_refuse(CUcontext handle)
     pthread_mutex_unlock(&process->context_lock);
 }
 
-void context_forget(CUcontext handle)
+struct allocator *context_forget(CUcontext handle)
 {
     pthread_mutex_lock(&process->context_lock);
     struct context *context = handle ? slot_of(handle) : NULL;
-    if (context)
-        forget(context);
+    struct allocator *allocator = context ? forget(context) : NULL;
     pthread_mutex_unlock(&process->context_lock);
+    return allocator;
+}
+
+int context_device(CUcontext handle, CUdevice *device)
+{
+    CUcontext popped;
+    if (real()->cuCtxPushCurrent_v2(handle) != CUDA_SUCCESS)
+        return 0;
+    int known = real()->cuCtxGetDevice(device) == CUDA_SUCCESS;
+    real()->cuCtxPopCurrent_v2(&popped);
+    return known;
 }
 
 int context_is_primary(CUcontext handle)
@@ -170,13 +185,13 @@ static struct context *primary_of(CUdevice device)
     return NULL;
 }
 
-void context_forget_primary(CUdevice device)
+struct allocator *context_forget_primary(CUdevice device)
 {
     pthread_mutex_lock(&process->context_lock);
     struct context *context = primary_of(device);
-    if (context)
-        forget(context);
+    struct allocator *allocator = context ? forget(context) : NULL;
     pthread_mutex_unlock(&process->context_lock);
+    return allocator;
 }
 
 void context_suspend_primary(CUdevice device, int suspended)

@@ -26,14 +26,18 @@ struct context *context_with(CUcontext handle);
  * reachable from the primary context it belongs to. */
 void context_refuse(CUcontext handle);
 
-/* The context is going, by whatever call: drop its blocks. */
-void context_forget(CUcontext handle);
+/* The context is going, by whatever call: drops its blocks. Returns what is to be buried
+ * (allocator_bury) when the driver has ended it, or NULL. */
+struct allocator *context_forget(CUcontext handle);
 
 int context_is_primary(CUcontext handle);
 
 /* Primary contexts of a device: a reset ends them; a release only if it was the last. */
-void context_forget_primary(CUdevice device);
+struct allocator *context_forget_primary(CUdevice device);
 void context_suspend_primary(CUdevice device, int suspended);
 int context_primary_is_active(CUdevice device); /* negative: the driver does not say */
+
+/* The device of any context, also one that is not served. Returns 0 if it is none. */
+int context_device(CUcontext handle, CUdevice *device);
 
 #endif

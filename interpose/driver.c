@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "interpose/capture.h"
+#include "interpose/driver_map.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
 
@@ -279,6 +280,13 @@ const struct device_ops driver_ops = {
     .out_of_memory = CUDA_ERROR_OUT_OF_MEMORY,
     .segment_alloc = segment_alloc,
     .segment_free = segment_free,
+    .range_reserve = driver_range_reserve,
+    .range_free = driver_range_free,
+    .chunk_create = driver_chunk_create,
+    .chunk_release = driver_chunk_release,
+    .chunk_map = driver_chunk_map,
+    .chunk_allow = driver_chunk_allow,
+    .chunk_unmap = driver_chunk_unmap,
     .fence_record = fence_record,
     .fence_query = fence_query,
     .fence_wait = fence_wait,

@@ -1,6 +1,7 @@
 /* Exported: contexts, streams, captures: what we react to. */
 #include "interpose/capture.h"
 #include "interpose/context.h"
+#include "interpose/driver_map.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
 #include "interpose/retry.h"
@@ -34,12 +35,15 @@ MAKES_CONTEXT(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device), 
 /* The driver refuses to destroy a primary context, whose blocks then live on. */
 static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
 {
+    struct allocator *lost = NULL;
     int serving = process_serving(), primary = serving && context_is_primary(context);
     if (serving && !primary)
-        context_forget(context);
+        lost = context_forget(context);
     CUresult result = call(context);
     if (primary && result == CUDA_SUCCESS)
-        context_forget(context);
+        lost = context_forget(context);
+    if (lost)
+        allocator_bury(lost);
     return result;
 }
 
@@ -51,6 +55,17 @@ CUresult cuCtxDestroy(CUcontext context)
 CUresult cuCtxDestroy_v2(CUcontext context)
 {
     return destroy(real()->cuCtxDestroy_v2, context);
+}
+
+/* Natively this reaches all memory of the peer; mapped memory must be told. */
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
+{
+    CUresult result = real()->cuCtxEnablePeerAccess(peer, flags);
+    CUdevice own, owner;
+    if (process_serving() && result == CUDA_SUCCESS &&
+        real()->cuCtxGetDevice(&own) == CUDA_SUCCESS && context_device(peer, &owner))
+        driver_allow_peer(owner, own);
+    return result;
 }
 
 CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
@@ -78,10 +93,13 @@ static CUresult release_primary(CUresult (*release)(CUdevice), CUdevice device)
         return release(device);
     context_suspend_primary(device, 1);
     CUresult result = release(device);
+    struct allocator *lost = NULL;
     if (result == CUDA_SUCCESS && context_primary_is_active(device) == 0)
-        context_forget_primary(device);
+        lost = context_forget_primary(device);
     else
         context_suspend_primary(device, 0);
+    if (lost)
+        allocator_bury(lost);
     return result;
 }
 
@@ -95,18 +113,23 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
     return release_primary(real()->cuDevicePrimaryCtxRelease_v2, device);
 }
 
+static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
+{
+    struct allocator *lost = process_serving() ? context_forget_primary(device) : NULL;
+    CUresult result = reset(device);
+    if (lost)
+        allocator_bury(lost);
+    return result;
+}
+
 CUresult cuDevicePrimaryCtxReset(CUdevice device)
 {
-    if (process_serving())
-        context_forget_primary(device);
-    return real()->cuDevicePrimaryCtxReset(device);
+    return reset_primary(real()->cuDevicePrimaryCtxReset, device);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
-    if (process_serving())
-        context_forget_primary(device);
-    return real()->cuDevicePrimaryCtxReset_v2(device);
+    return reset_primary(real()->cuDevicePrimaryCtxReset_v2, device);
 }
 
 /* A function that begins a capture on `stream`. */

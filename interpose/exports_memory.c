@@ -206,14 +206,14 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *pointer, CUmemoryPool pool,
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
 {
-    CUresult result = memory_export(pointer);
+    CUresult result = memory_export(pointer, 1);
     return result == CUDA_SUCCESS ? real()->cuIpcGetMemHandle(handle, pointer) : result;
 }
 
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr pointer, size_t size,
                                        CUmemRangeHandleType type, unsigned long long flags)
 {
-    memory_export(pointer); /* names its range itself, so an offset is no danger */
+    memory_export(pointer, 0); /* names its range itself, so an offset is no danger */
     return real()->cuMemGetHandleForAddressRange(handle, pointer, size, type, flags);
 }
 

@@ -72,6 +72,7 @@
     X(cuDevicePrimaryCtxRelease_v2)                                                                \
     X(cuDevicePrimaryCtxReset)                                                                     \
     X(cuDevicePrimaryCtxReset_v2)                                                                  \
+    X(cuCtxEnablePeerAccess)                                                                       \
     X(cuCtxFromGreenCtx)                                                                           \
     X(cuGreenCtxDestroy)                                                                           \
     X(cuStreamBeginCapture)                                                                        \
@@ -307,6 +308,9 @@
     X(cuDeviceGetUuid_v2)                                                                          \
     X(cuDeviceGetAttribute)                                                                        \
     X(cuDeviceTotalMem_v2)                                                                         \
+    X(cuMemGetAllocationGranularity)                                                               \
+    X(cuMemAddressFree)                                                                            \
+    X(cuMemUnmap)                                                                                  \
     X(cuDevicePrimaryCtxGetState)                                                                  \
     X(cuPointerGetAttributes)                                                                      \
     X(cuGraphGetNodes)                                                                             \

@@ -317,11 +317,16 @@ int memory_retry(void)
     return released != 0;
 }
 
-CUresult memory_export(CUdeviceptr pointer)
+CUresult memory_export(CUdeviceptr pointer, int legacy)
 {
     struct block_place place;
-    if (!process_serving() || domain_mark(process->domain, pointer, BLOCK_EXPORTED, &place) ||
-        !place.offset)
+    if (!process_serving() || domain_mark(process->domain, pointer, BLOCK_EXPORTED, &place))
+        return CUDA_SUCCESS;
+    if (place.mapped && legacy)
+        process_warn("IPC handle of mapped memory: the driver has none for it. What is allocated "
+                     "from now on can be exported; for all of it use "
+                     "CACHALOT_CONF=expandable_segments:False");
+    if (place.mapped || !place.offset)
         return CUDA_SUCCESS;
     process_warn("IPC handle of a block at offset %llu of its segment: the peer maps the segment's "
                  "begin. Programs that "

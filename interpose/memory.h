@@ -27,8 +27,8 @@ void memory_free_answered(void);            /* cudart has returned */
  * whether to try once more. */
 int memory_retry(void);
 
-CUresult memory_export(CUdeviceptr pointer); /* before an IPC handle is made */
-void memory_pin(CUdeviceptr pointer);        /* after SYNC_MEMOPS was set */
+CUresult memory_export(CUdeviceptr pointer, int legacy); /* before an IPC handle is made */
+void memory_pin(CUdeviceptr pointer);                    /* after SYNC_MEMOPS was set */
 
 void memory_thread_ends(void); /* what the calling thread has cached is everybody's */
 

@@ -20,6 +20,7 @@
 enum process_state { PROCESS_IDLE, PROCESS_SERVING, PROCESS_EXITING };
 
 #define MOST_CONTEXTS 256
+#define PEER_DEVICES 64
 
 struct context {
     CUcontext handle; /* NULL: slot free */
@@ -44,14 +45,14 @@ struct process {
     _Atomic uint64_t thread_rows;                  /* bit i: a thread has row i of the page */
     _Atomic uint64_t cache_rows[PAGE_CACHES / 64]; /* likewise of the rows of thread caches */
     _Atomic uintptr_t first_context;
-    _Atomic int several_contexts;
     int traced;                       /* the trace is whole */
     struct context *_Atomic sole;     /* the only context, if it is a primary one */
     _Atomic uint64_t generation;      /* changes when a context goes */
     stat_value early[COVERAGE_KINDS]; /* counted before there is a page */
     _Atomic uint64_t late_frees;      /* after our end */
-    _Atomic int captures, recordings; /* capture.c */
-    _Atomic int unnoted_captures;
+    _Atomic int several_contexts, captures, recordings,
+        unnoted_captures;                 /* the last three: capture.c */
+    _Atomic uint64_t peers[PEER_DEVICES]; /* by device: bit i: device i may use its memory */
     struct map capturing, others, graphs;
     struct slab capture_nodes, other_nodes, graph_nodes;
 };

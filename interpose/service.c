@@ -1,7 +1,6 @@
 #include "interpose/service.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "interpose/maps.h"
 #include "interpose/process.h"
 #include "interpose/recording.h"
 #include "stats/report.h"
@@ -233,29 +233,10 @@ void service_watch_end(void)
     fputc('.', stream);
 }
 
-/* Does any mapping of this process come from a libcuda, also one of another link namespace? */
-static int libcuda_is_mapped(void)
-{
-    static const char name[] = "/libcuda.so";
-    char buffer[4096 + sizeof name];
-    size_t kept = 0;
-    ssize_t got;
-    int found = 0, fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    while (fd >= 0 && !found && (got = read(fd, buffer + kept, 4096)) > 0) {
-        size_t length = kept + (size_t)got;
-        found = memmem(buffer, length, name, sizeof name - 1) != NULL;
-        kept = length < sizeof name ? length : sizeof name - 1;
-        memmove(buffer, buffer + length - kept, kept);
-    }
-    if (fd >= 0)
-        close(fd);
-    return found;
-}
-
 void service_report_none(void)
 {
     const char *problem = NULL;
-    if (!libcuda_is_mapped())
+    if (!maps_hold("/libcuda.so"))
         return;
     process->pid = getpid();
     config_read(&process->config);

@@ -30,7 +30,7 @@ example: cachalot tune run.csv.gz --capacity 24GiB
 
 # What is tried for each option; what the library does not know is left out.
 TRIED = (
-    ("expandable_segments", ("True",)),
+    ("expandable_segments", ("True", "False")),
     ("max_split_size_mb", ("20", "32", "64", "128", "256", "512", "1024")),
     ("large_segment_size_mb", ("2", "4", "10", "32", "64")),
     ("roundup_power2_divisions", ("4", "8", "16", "32")),

@@ -16,7 +16,13 @@ enum replay_exit { REPLAY_DONE = 0, REPLAY_FAILED = 1, REPLAY_USAGE = 2, REPLAY_
     X(event_record, "cuCtxRecordEvent")                                                            \
     X(event_query, "cuEventQuery")                                                                 \
     X(event_wait, "cuEventSynchronize")                                                            \
-    X(synchronize, "cuCtxSynchronize")
+    X(synchronize, "cuCtxSynchronize")                                                             \
+    X(range_reserve, "cuMemAddressReserve")                                                        \
+    X(chunk_create, "cuMemCreate")                                                                 \
+    X(chunk_map, "cuMemMap")                                                                       \
+    X(chunk_allow, "cuMemSetAccess")                                                               \
+    X(chunk_unmap, "cuMemUnmap")                                                                   \
+    X(chunk_release, "cuMemRelease")
 enum call_kind {
 #define X(name, meaning) CALL_##name,
     CALL_LIST(X)
@@ -39,7 +45,7 @@ uint64_t costs_of(const struct costs *costs, enum call_kind call, uint64_t bytes
 
 #define LEDGER_PARTS (1u << 20)
 struct replay_device {
-    uint64_t capacity, used, next_address;
+    uint64_t capacity, used, next_address, chunk_bytes, chunks;
     struct table segments;
     const struct costs *costs;
     struct call_sum {

@@ -16,7 +16,8 @@ static const struct measured {
     {CALL_alloc, 20 * MIB, 32979}, {CALL_alloc, 256 * MIB, 86052}, {CALL_alloc, 1024 * MIB, 276244},
     {CALL_free, 256, 39881},       {CALL_free, 64 << 10, 39074},   {CALL_free, MIB, 33937},
     {CALL_free, 20 * MIB, 37586},  {CALL_free, 256 * MIB, 193678}, {CALL_free, 1024 * MIB, 664721},
-    {CALL_event_record, 0, 260},
+    {CALL_event_record, 0, 260},   {CALL_chunk_create, 0, 22500},  {CALL_chunk_map, 0, 900},
+    {CALL_chunk_allow, 0, 33000},  {CALL_chunk_unmap, 0, 22000},   {CALL_chunk_release, 0, 24000},
 };
 
 /* NULL, or what is wrong with this price. Sizes of a call must rise. */

@@ -7,6 +7,8 @@
 #define OUT_OF_MEMORY 2 /* CUDA's code for it */
 #define FIRST_ADDRESS UINT64_C(0x7f0000000000)
 #define GRAIN (2 * MIB)
+#define RANGE_ADDRESS UINT64_C(0x10000000000)
+#define RANGE_BYTES (UINT64_C(1) << 46)
 
 const char *const call_names[CALL_KINDS] = {
 #define X(name, meaning) #name,
@@ -78,6 +80,72 @@ static int segment_free(void *context, uint64_t address)
     return 0;
 }
 
+/* Addresses without end: what there is of them does not limit a replay. */
+static int range_reserve(void *context, uint64_t *address, uint64_t *bytes, uint64_t *total)
+{
+    const struct replay_device *device = context;
+    book(context, CALL_range_reserve, 0);
+    *address = RANGE_ADDRESS;
+    *bytes = RANGE_BYTES;
+    *total = device->capacity;
+    return 0;
+}
+
+static int range_free(void *context, uint64_t address, uint64_t bytes)
+{
+    (void)context, (void)address, (void)bytes;
+    return 0;
+}
+
+static int chunk_create(void *context, uint64_t bytes, uint64_t *handle)
+{
+    struct replay_device *device = context;
+    if (bytes > device->capacity - device->used) {
+        device->call[CALL_chunk_create].failed++;
+        return OUT_OF_MEMORY;
+    }
+    device->used += bytes;
+    device->chunk_bytes = bytes;
+    *handle = ++device->chunks;
+    book(device, CALL_chunk_create, bytes);
+    return 0;
+}
+
+static int chunk_release(void *context, uint64_t bytes, uint64_t handle)
+{
+    struct replay_device *device = context;
+    (void)handle;
+    device->used -= bytes;
+    book(device, CALL_chunk_release, bytes);
+    return 0;
+}
+
+static int chunk_map(void *context, uint64_t address, uint64_t bytes, uint64_t handle)
+{
+    (void)address, (void)handle;
+    book(context, CALL_chunk_map, bytes);
+    return 0;
+}
+
+static int chunk_allow(void *context, uint64_t address, uint64_t bytes)
+{
+    struct replay_device *device = context;
+    (void)address;
+    /* Priced by the chunk, as if each had its own call: the most it can cost. */
+    for (uint64_t chunk = 0; chunk < bytes; chunk += device->chunk_bytes)
+        book(context, CALL_chunk_allow, device->chunk_bytes);
+    return 0;
+}
+
+static int chunk_unmap(void *context, uint64_t address, uint64_t bytes)
+{
+    struct replay_device *device = context;
+    (void)address;
+    for (uint64_t chunk = 0; chunk < bytes; chunk += device->chunk_bytes)
+        book(context, CALL_chunk_unmap, device->chunk_bytes);
+    return 0;
+}
+
 static int fence_record(void *context, void **event)
 {
     book(context, CALL_event_record, 0);
@@ -138,6 +206,13 @@ const struct device_ops replay_device_ops = {
     .out_of_memory = OUT_OF_MEMORY,
     .segment_alloc = segment_alloc,
     .segment_free = segment_free,
+    .range_reserve = range_reserve,
+    .range_free = range_free,
+    .chunk_create = chunk_create,
+    .chunk_release = chunk_release,
+    .chunk_map = chunk_map,
+    .chunk_allow = chunk_allow,
+    .chunk_unmap = chunk_unmap,
     .fence_record = fence_record,
     .fence_query = fence_query,
     .fence_wait = fence_wait,

@@ -25,6 +25,8 @@
     X(num_ooms, "count", "requests answered with out of memory")                                   \
     X(num_device_alloc, "count", "segments obtained from the driver")                              \
     X(num_device_free, "count", "segments given back to the driver")                               \
+    X(num_maps, "count", "times that memory was mapped at an address")                             \
+    X(num_unmaps, "count", "times that such a mapping was taken down")                             \
     X(num_fences, "count", "fences recorded")                                                      \
     X(num_fence_waits, "count", "waits of the host for a fence")                                   \
     X(fence_wait_ns, "ns", "time spent in those waits")                                            \

@@ -40,7 +40,8 @@ def command_of(kit, name):
 def in_rounds(kit, name, modes):
     """Way → [(ms, MiB, run)], a row for each round; every other round backwards."""
     command = command_of(kit, name)
-    ways = {"own cache": kit.native(),
+    own = {"PYTORCH_CUDA_ALLOC_CONF": kit.options.own_conf} if kit.options.own_conf else {}
+    ways = {"own cache": kit.native(**own),
             **{mode: kit.front(conf=f"free_mode:{mode}") for mode in modes}}
     rows = {way: [] for way in ways}
     for number in range(kit.options.repeat):

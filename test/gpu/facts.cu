@@ -156,7 +156,8 @@ int main(int argc, char **argv)
                  {"programmatic", facts_of_programmatic_launches},
                  {"captures", facts_of_captures},
                  {"contexts", facts_of_contexts},
-                 {"costs", facts_of_costs}};
+                 {"costs", facts_of_costs},
+                 {"maps", facts_of_maps}};
     signal(SIGALRM, ended);
     alarm(120);
     MUST(cudaSetDevice(0));

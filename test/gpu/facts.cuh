@@ -114,3 +114,4 @@ void facts_of_programmatic_launches();
 void facts_of_captures();
 void facts_of_contexts();
 void facts_of_costs();
+void facts_of_maps();

@@ -218,6 +218,7 @@ class Kit:
         environment = dict(self.no_cache() if environment is None else environment)
         environment.update(LD_PRELOAD=str(self.library), CACHALOT_PAGE_DIR=str(self.pages),
                            CACHALOT_OUTPUT=str(self.work / "report.%p.json"))
+        conf = ",".join(filter(None, [self.options.conf, conf]))
         if conf:
             environment["CACHALOT_CONF"] = conf
         return environment

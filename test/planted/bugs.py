@@ -1,5 +1,5 @@
 """Bugs to plant, one line or so each, and what must find them. `changes`: texts of the file and what stands there instead; each
-must be there exactly once. `found` by: "stress" (random work: an abort, or an error that the program does not expect), "hang" and
+must be there exactly once. `found` by: "mapped" (random work on memory that moves), "stress" (random work: an abort, or an error that the program does not expect), "hang" and
 "spin_in_stream" (an order of calls that ends natively does not), "stream_race", or "unit" (test_lane): what random work cannot
 see, or meets too rarely."""
 
@@ -18,6 +18,8 @@ class Bug:
 
 
 LANE, ENDS, FENCE, MARK = (f"allocator/{name}.c" for name in ("lane", "lane_ends", "fence", "mark"))
+RELEASE, WINDOW, CLAIM, ARENA = (f"allocator/{name}.c" for name in ("arena_release", "window", "arena_claim", "arena"))
+MOVES = ("1 1 6000", "2 1 6000", "3 3 4000")  # of mapped_stress
 SUBMIT, CAPTURE, CONTEXT, LAUNCH = (f"interpose/{name}.c" for name in ("submit", "capture", "exports_context", "exports_launch"))
 MEMORY, DOMAIN = "interpose/memory.c", "allocator/domain.c"
 CACHE, CACHES = "allocator/thread_cache.c", "allocator/thread_caches.c"
@@ -25,6 +27,17 @@ LAUNCHES = "cuLaunchKernel:20,cuMemsetD8Async:20,cuLaunchKernelEx:20"
 THREADS = ("1 3 200000", "2 8 60000", "3 3 400000", "4 8 100000", "5 3 400000", "6 4 400000")
 
 BUGS = (
+    Bug("release_at_once", "idle chunks are unmapped under work that a lane's reuse has overtaken", RELEASE, "mapped",
+        (("int over = is_over(a, timeout_ns);", "int over = 1;\n    (void)is_over, (void)timeout_ns;"),), MOVES),
+    Bug("remap_at_once", "what was mapped at a slot is taken down although work may still use it", WINDOW, "mapped",
+        (("if (s->since > arena->safe ||", "if (0 ||"),
+         ("if (arena->slot[slot].since > arena->safe ||", "if (0 ||")), MOVES),
+    Bug("idle_in_part", "a chunk counts as idle when part of it is", ARENA, "mapped",
+        (("uint64_t last = (offset + block_size(block)) / chunk_bytes;",
+          "uint64_t last = (offset + block_size(block) + chunk_bytes / 2) / chunk_bytes;"),), MOVES),
+    Bug("two_owners", "a chunk that is called back stays in the hole where it was", CLAIM, "mapped",
+        (("        if (arena->chunk[chunk].owner)\n            arena_evict(arena, arena->chunk[chunk].owner - 1);\n        else\n"
+          "            arena->spares--;", "        if (!arena->chunk[chunk].owner)\n            arena->spares--;"),), MOVES),
     Bug("no_join", "no stream waits for the mark", LANE, "stress",
         (("lane->owed && asked->joined != lane->era", "0"),)),
     Bug("join_lost", "the mark is forgotten when a candidate is made, not when it has passed", LANE, "stress",

@@ -12,6 +12,7 @@ from conftest import BUILD, Place, place  # noqa: E402, F401  (a fixture)
 
 PLANTED = BUILD / "test/planted"
 CLOCK = {"CACHALOT_SIM_CLOCK": "manual", "CACHALOT_SIM_LATENCY_NS": "1000", "CACHALOT_SIM_CAPACITY": "64G"}
+MOVING = {"CACHALOT_SIM_CAPACITY": "320M", "CACHALOT_CONF": "expandable_segments:True,large_segment_size_mb:2"}
 TIME = 20  # seconds: what is not done then hangs
 
 
@@ -46,6 +47,8 @@ def test_it_is_found(place, orders, bug):  # noqa: F811
         assert any(subprocess.run([unit], capture_output=True, timeout=TIME, check=False).returncode for unit in units)
     elif bug.found == "hang":
         assert is_found(place, bug, "hang", "check", orders, 9)
+    elif bug.found == "mapped":
+        assert any(is_found(place, bug, "mapped_stress", *run.split(), **MOVING) for run in bug.runs)
     elif bug.found == "spin_in_stream":
         assert is_found(place, bug, "spin_in_stream")
     elif bug.found == "stream_race":

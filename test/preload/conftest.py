@@ -26,6 +26,7 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 COMMAND = [sys.executable, str(ROOT / "scripts/cachalot")]
 KIB, MIB = 1 << 10, 1 << 20
 EMULATOR = os.environ.get("CACHALOT_EMULATOR", "").split()  # runs programs of another processor
+CONF = os.environ.get("CACHALOT_TEST_CONF", "expandable_segments:False")  # options that all programs run with
 OURS = ("CACHALOT_", "PYTORCH_", "LD_PRELOAD", "RANK")
 
 
@@ -90,6 +91,8 @@ class Place:
     def environment(self, preload, more, leaks=False):
         environment = {**self.base, **self.findings.environment(leaks),
                        **{k: str(v) for k, v in more.items() if v is not None}}
+        if CONF and more.get("CACHALOT_CONF", "") is not None:
+            environment["CACHALOT_CONF"] = ",".join(filter(None, [CONF, environment.get("CACHALOT_CONF")]))
         if preload:
             environment["LD_PRELOAD"] = self.preload(*preload)
         return environment

@@ -61,7 +61,7 @@ def test_a_bad_option_does_not_spoil_the_others(place):
 def test_the_variable_of_pytorch(place):
     pytorch = ("max_split_size_mb:64,garbage_collection_threshold:0.5,backend:cudaMallocAsync,"
                "expandable_segments:True")
-    report = place.report("allocate_130", PYTORCH_CUDA_ALLOC_CONF=pytorch)
+    report = place.report("allocate_130", PYTORCH_CUDA_ALLOC_CONF=pytorch, CACHALOT_CONF=None)
     assert report["config"]["max_split_size_mb"] == {"value": "64",
                                                      "source": "PYTORCH_CUDA_ALLOC_CONF"}
     assert report["config"]["free_mode"]["source"] == "default"

@@ -33,7 +33,13 @@ def command(*arguments, **options):
 
 
 def replay(path, *arguments):
-    """The document of a replay that must work."""
+    """The document of a replay that must work; of ordinary segments, if nothing else is said."""
+    arguments = list(arguments)
+    if "--conf" not in arguments:
+        arguments += ["--conf", ""]
+    conf = arguments.index("--conf") + 1
+    if "expandable_segments" not in arguments[conf]:
+        arguments[conf] = ",".join(filter(None, ["expandable_segments:False", arguments[conf]]))
     done = command("replay", path, "--format", "json", *arguments)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -1,5 +1,6 @@
 #include "check.h"
 
+#include "context.h"
 #include "engine.h"
 #include "memory.h"
 
@@ -44,16 +45,82 @@ static int is_signal(const struct sim_work *work, const struct sim_work *other)
            (!work->value_writes || (other->kind != WORK_COPY && other->kind != WORK_SET));
 }
 
+/* Appends what the range touches, each piece as it lies in its handle, or else as it is. */
+static void add_physical(struct sim_item *item, struct sim_range range)
+{
+    while (range.bytes) {
+        struct sim_range piece = range;
+        int mapped = range.rows == 1 && physical_of(&piece);
+        struct sim_range *all = realloc(item->physical, (item->physical_count + 1) * sizeof(*all));
+        if (!all)
+            abort();
+        item->physical = all;
+        item->physical[item->physical_count++] = piece;
+        if (!mapped)
+            return;
+        range.start += piece.bytes;
+        range.bytes -= piece.bytes;
+    }
+}
+
+static int is_mapped_memory(const struct sim_range *range)
+{
+    struct sim_range piece = *range;
+    return physical_of(&piece);
+}
+
+/* Rows in mapped memory become ranges of their own. */
+static void find_physical(struct sim_item *item)
+{
+    const struct sim_range *ranges = work_ranges(&item->work);
+    int mapped = 0;
+    for (size_t i = 0; i < item->work.range_count; i++)
+        mapped |= is_mapped_memory(&ranges[i]);
+    for (size_t i = 0; mapped && i < item->work.range_count; i++) {
+        struct sim_range row = ranges[i];
+        if (!is_mapped_memory(&row)) {
+            add_physical(item, row);
+            continue;
+        }
+        row.rows = 1;
+        for (size_t n = 0; n < ranges[i].rows; n++, row.start += ranges[i].pitch)
+            add_physical(item, row);
+    }
+}
+
+static const struct sim_range *item_ranges(const struct sim_item *item, size_t *count)
+{
+    *count = item->physical ? item->physical_count : item->work.range_count;
+    return item->physical ? item->physical : work_ranges(&item->work);
+}
+
 static int items_meet(const struct sim_item *item, const struct sim_item *other)
 {
-    const struct sim_range *mine = work_ranges(&item->work), *theirs = work_ranges(&other->work);
+    size_t mine_count, their_count;
+    const struct sim_range *mine = item_ranges(item, &mine_count),
+                           *theirs = item_ranges(other, &their_count);
     if (is_signal(&item->work, &other->work) || is_signal(&other->work, &item->work))
         return 0;
-    for (size_t i = 0; i < item->work.range_count; i++)
-        for (size_t j = 0; j < other->work.range_count; j++)
+    for (size_t i = 0; i < mine_count; i++)
+        for (size_t j = 0; j < their_count; j++)
             if ((mine[i].writes || theirs[j].writes) && range_meets(&mine[i], &theirs[j]))
                 return 1;
     return 0;
+}
+
+/* May the device that does the work touch all mapped memory in there? */
+static int is_allowed(const struct sim_item *item, uintptr_t start, size_t bytes)
+{
+    const struct sim_context *context = item->queue->context;
+    for (uintptr_t at = start; context && at < start + bytes;) {
+        const struct sim_memory *memory = memory_find(at, 1);
+        if (!memory)
+            return 1;
+        if (memory->kind == MEMORY_MAPPED && !(memory->accessible >> context->device & 1))
+            return 0;
+        at = memory->start + memory->bytes;
+    }
+    return 1;
 }
 
 static void check_mapped(const struct sim_item *item)
@@ -63,7 +130,8 @@ static void check_mapped(const struct sim_item *item)
     const struct sim_range *ranges = work_ranges(&item->work);
     for (size_t i = 0; i < item->work.range_count; i++) {
         size_t bytes = (ranges[i].rows - 1) * ranges[i].pitch + ranges[i].bytes;
-        if (!memory_is_mapped(ranges[i].start, bytes, item->work.kind == WORK_FREE)) {
+        if (!memory_is_mapped(ranges[i].start, bytes, item->work.kind == WORK_FREE) ||
+            !is_allowed(item, ranges[i].start, bytes)) {
             dprintf(STDERR_FILENO, "cachalot-sim: memory that is not mapped: 0x%" PRIxPTR "+%zu\n",
                     ranges[i].start, bytes);
             report("work touches memory that is not mapped", item, NULL);
@@ -71,11 +139,12 @@ static void check_mapped(const struct sim_item *item)
     }
 }
 
-void check_submission(const struct sim_item *item)
+void check_submission(struct sim_item *item)
 {
     if (item->work.range_count == 0)
         return;
     check_mapped(item);
+    find_physical(item);
     const struct sim_clock *clock = &item->queue->clock;
     for (struct sim_queue *queue = engine_active(); queue; queue = queue->next) {
         if (queue == item->queue)
@@ -100,6 +169,19 @@ const struct sim_item *check_busy(const struct sim_range *range, const struct si
                     return item;
         }
     return NULL;
+}
+
+int check_bytes_busy(uintptr_t start, size_t bytes)
+{
+    struct sim_item query = {.work.kind = WORK_TOUCH};
+    work_add_range(&query.work, (struct sim_range){start, bytes, 0, 1, 1});
+    find_physical(&query);
+    int busy = 0;
+    for (struct sim_queue *queue = engine_active(); queue; queue = queue->next)
+        for (const struct sim_item *item = queue->head; item; item = item->next)
+            busy |= items_meet(&query, item);
+    free(query.physical);
+    return busy;
 }
 
 void check_release(const struct sim_memory *memory)

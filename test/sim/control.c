@@ -74,10 +74,9 @@ size_t cachalot_sim_unfinished(void)
 
 int cachalot_sim_is_busy(CUdeviceptr address, size_t bytes)
 {
-    struct sim_range range = {address, bytes, 0, 1, 1};
     engine_lock();
     engine_run();
-    int busy = check_busy(&range, NULL) != NULL;
+    int busy = check_bytes_busy(address, bytes);
     engine_unlock();
     return busy;
 }

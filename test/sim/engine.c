@@ -273,6 +273,7 @@ static void item_finish(struct sim_item *item)
         queue_unlist(queue);
     work_dispose(&item->work);
     free(item->after);
+    free(item->physical);
     item->next = spare_items;
     spare_items = item;
 }

@@ -27,6 +27,8 @@ struct sim_item {
     struct sim_item *next, *previous, *next_offered;
     struct sim_point *after;
     size_t after_count;
+    struct sim_range *physical; /* what it touches as it lies in handles; NULL: no mapped memory */
+    size_t physical_count;
     uint64_t number, order, end;
     int started, host_state;
 };

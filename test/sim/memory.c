@@ -46,8 +46,60 @@ struct sim_memory *memory_find_base(uintptr_t address)
     return memory && memory->start == address ? memory : NULL;
 }
 
+/* cuMemAddressReserve's. Freed ones stay nobody's, until one of that size is wanted again. */
+static struct reservation {
+    uintptr_t start, end;
+    int freed;
+    struct reservation *next;
+} * reservations;
+
+static struct reservation *reservation_of(uintptr_t start, size_t bytes)
+{
+    struct reservation *r = reservations;
+    while (r && (start < r->start || start + bytes > r->end))
+        r = r->next;
+    return r;
+}
+
+int memory_is_reserved(uintptr_t start, size_t bytes)
+{
+    const struct reservation *r = reservation_of(start, bytes);
+    return r && !r->freed;
+}
+
+uintptr_t memory_reserve_range(size_t bytes, size_t alignment)
+{
+    size_t more = alignment < SIM_GRANULE ? SIM_GRANULE : alignment;
+    for (struct reservation *r = reservations; r; r = r->next)
+        if (r->freed && r->end - r->start == bytes && r->start % more == 0) {
+            r->freed = 0;
+            return r->start;
+        }
+    struct reservation *reservation = malloc(sizeof *reservation);
+    void *start =
+        mmap(NULL, bytes + more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (!reservation || start == MAP_FAILED) {
+        free(reservation);
+        return 0;
+    }
+    uintptr_t at = ((uintptr_t)start + more - 1) & ~(uintptr_t)(more - 1);
+    *reservation = (struct reservation){at, at + bytes, 0, reservations};
+    reservations = reservation;
+    return at;
+}
+
+int memory_unreserve_range(uintptr_t start, size_t bytes)
+{
+    struct reservation *r = reservation_of(start, bytes);
+    if (!r || r->freed || r->start != start || r->end != start + bytes)
+        return 0;
+    return r->freed = 1;
+}
+
 int memory_is_device_address(uintptr_t address)
 {
+    if (reservation_of(address, 1))
+        return 1;
     for (int i = 0; i < config()->devices; i++)
         if (address >= rooms[i].start && address < rooms[i].end)
             return 1;
@@ -197,11 +249,6 @@ static void pages_drop(uintptr_t start, uintptr_t end)
         madvise((void *)first, last - first, MADV_DONTNEED);
 }
 
-void memory_unreserve(uintptr_t start, size_t bytes)
-{
-    pages_drop(start, start + bytes);
-}
-
 void memory_release(struct sim_memory *memory)
 {
     check_release(memory);
@@ -214,7 +261,7 @@ void memory_release(struct sim_memory *memory)
         memory->context->memories = memory->next;
     if (memory->kind == MEMORY_HOST)
         free((void *)memory->start);
-    else if (memory->kind != MEMORY_REGISTERED)
+    else if (memory->kind != MEMORY_REGISTERED && memory->kind != MEMORY_MAPPED)
         pages_drop(memory->start, memory->start + memory->bytes);
     memory_discharge(memory->device, memory->charged);
     free(memory);

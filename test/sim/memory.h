@@ -28,8 +28,8 @@ struct sim_memory {
     uintptr_t start;
     size_t bytes, charged;
     enum sim_memory_kind kind;
-    int device, dying, sync_memops, accessible;
-    unsigned flags;
+    int device, dying, sync_memops;
+    unsigned flags, accessible; /* MEMORY_MAPPED: bit i: by device i */
     unsigned long long id;
     struct sim_context *context;
     struct sim_handle *handle; /* MEMORY_MAPPED */
@@ -54,8 +54,15 @@ void memory_release_context(struct sim_context *context);
 int memory_charge(int device, size_t bytes);
 void memory_discharge(int device, size_t bytes);
 size_t memory_used(int device);
-/* Addresses with nothing behind them. */
+/* Addresses with nothing behind them, that are not kept from others; and ranges of their own. */
 uintptr_t memory_reserve(int device, size_t bytes, size_t alignment);
-void memory_unreserve(uintptr_t start, size_t bytes);
+uintptr_t memory_reserve_range(size_t bytes, size_t alignment);
+int memory_unreserve_range(uintptr_t start, size_t bytes);
+int memory_is_reserved(uintptr_t start, size_t bytes);
+
+struct sim_range;
+/* One row of a range that begins in mapped memory: as it lies in the handle, as far as the mapping
+ * goes. 0: it is no mapped memory. */
+int physical_of(struct sim_range *range);
 
 #endif

@@ -164,6 +164,63 @@ static void mappings_need_access(void)
     OK(cuMemsetD8Async(start, 1, 20, a));
 }
 
+/* One handle at two addresses. */
+static CUdeviceptr twice(size_t size)
+{
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemAccessDesc access = {.location = properties.location,
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr start;
+    begin();
+    OK(cuMemAddressReserve(&start, 2 * size, 0, 0, 0));
+    OK(cuMemCreate(&handle, size, &properties, 0));
+    OK(cuMemMap(start, size, 0, handle, 0));
+    OK(cuMemMap(start + size, size, 0, handle, 0));
+    OK(cuMemRelease(handle));
+    OK(cuMemSetAccess(start, 2 * size, &access, 1));
+    return start;
+}
+
+static void what_is_mapped_twice_is_the_same(void)
+{
+    size_t size = 2 << 20, room, left, total;
+    CUdeviceptr start = twice(size);
+    unsigned char byte = 0;
+    OK(cuMemsetD8Async(start + 100, 7, 1, a));
+    OK(cuMemcpyDtoHAsync(&byte, start + size + 100, 1, a));
+    OK(cuStreamSynchronize(a));
+    GIVES(7, byte);
+    OK(cuMemGetInfo(&room, &total));
+    OK(cuMemUnmap(start, size));
+    OK(cuMemGetInfo(&left, &total));
+    GIVES(room, left);
+    OK(cuMemUnmap(start + size, size));
+    OK(cuMemGetInfo(&left, &total));
+    GIVES(room + size, left);
+}
+
+static void two_addresses_of_the_same_meet(void)
+{
+    size_t size = 2 << 20;
+    CUdeviceptr start = twice(size);
+    OK(cuMemsetD8Async(start + 100, 7, 10, a));
+    CHECK(cachalot_sim_is_busy(start + size + 105, 1));
+    CHECK(!cachalot_sim_is_busy(start + size + 110, 1));
+    OK(cuMemsetD8Async(start + size + 50, 7, 10, b));
+    OK(cuMemsetD8Async(start + size + 109, 7, 1, b));
+}
+
+static void unmapping_under_work(void)
+{
+    size_t size = 2 << 20;
+    CUdeviceptr start = twice(size);
+    OK(cuMemsetD8Async(start + 100, 7, 10, a));
+    OK(cuMemUnmap(start + size, size)); /* nobody uses that address */
+    OK(cuMemUnmap(start, size));
+}
+
 static CUcontext peer_context(CUstream *stream)
 {
     CUcontext peer;
@@ -268,6 +325,9 @@ static const struct test_case cases[] = {
      "unordered|cuLaunchKernelEx"},
     {"values are waited for", values_are_waited_for, MANUAL, NULL},
     {"mappings are memory", mappings_are_memory, MANUAL, "not mapped|cuMemsetD8Async"},
+    {"what is mapped twice is the same", what_is_mapped_twice_is_the_same, NULL, NULL},
+    {"two addresses of the same meet", two_addresses_of_the_same_meet, MANUAL, "unordered"},
+    {"unmapping under work", unmapping_under_work, MANUAL, "freed under unfinished work"},
     {"mappings need access", mappings_need_access, MANUAL, "not mapped|cuMemsetD8Async"},
     {"free does not wait for others", free_does_not_wait_for_others,
      MANUAL " CACHALOT_SIM_DEVICES=2", NULL},

@@ -1,6 +1,7 @@
 /*
- * Virtual memory management: handles are charged when created, addresses are mapped to them. One
- * handle mapped twice does not share its bytes here.
+ * Virtual memory management: handles are charged when created, addresses are mapped to them. A
+ * handle is shared memory, so that what is mapped twice shares its bytes; and work on either
+ * address is checked as work on that (physical_of).
  */
 #include "call.h"
 #include "capture.h"
@@ -9,11 +10,25 @@
 #include "memory.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 struct sim_handle {
     int device, references;
     size_t bytes;
+    void *bytes_at; /* shared memory, of which each mapping is one more */
 };
+
+int physical_of(struct sim_range *range)
+{
+    const struct sim_memory *memory = memory_find(range->start, 1);
+    if (!memory || memory->kind != MEMORY_MAPPED)
+        return 0;
+    uintptr_t at = range->start - memory->start;
+    if (range->bytes > memory->bytes - at)
+        range->bytes = memory->bytes - at;
+    range->start = (uintptr_t)memory->handle->bytes_at + at;
+    return 1;
+}
 
 static int aligned(size_t value)
 {
@@ -25,6 +40,7 @@ static void handle_drop(struct sim_handle *handle)
     if (--handle->references)
         return;
     memory_discharge(handle->device, handle->bytes);
+    munmap(handle->bytes_at, handle->bytes);
     free(handle);
 }
 
@@ -55,6 +71,10 @@ CUresult do_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes,
     handle->device = properties->location.id;
     handle->references = 1;
     handle->bytes = bytes;
+    handle->bytes_at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (handle->bytes_at == MAP_FAILED)
+        abort();
     *out = (CUmemGenericAllocationHandle)(uintptr_t)handle;
     return CUDA_SUCCESS;
 }
@@ -84,16 +104,13 @@ CUresult do_cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Reserved addresses are only kept from others by never going back: see memory_reserve. */
 CUresult do_cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t alignment, CUdeviceptr hint,
                                 unsigned long long flags)
 {
     (void)hint;
     if (!out || flags || !aligned(bytes) || (alignment & (alignment - 1)))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult why;
-    const struct sim_context *context = context_current(&why);
-    uintptr_t start = memory_reserve(context ? context->device : 0, bytes, alignment);
+    uintptr_t start = memory_reserve_range(bytes, alignment);
     if (!start)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *out = start;
@@ -102,9 +119,8 @@ CUresult do_cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t alignment
 
 CUresult do_cuMemAddressFree(CUdeviceptr start, size_t bytes)
 {
-    if (!aligned(bytes) || start % SIM_GRANULE || memory_find(start, bytes))
+    if (!aligned(bytes) || memory_find(start, bytes) || !memory_unreserve_range(start, bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    memory_unreserve(start, bytes);
     return CUDA_SUCCESS;
 }
 
@@ -115,9 +131,12 @@ CUresult do_cuMemMap(CUdeviceptr start, size_t bytes, size_t offset,
     if (!physical || offset || flags || !aligned(bytes) || start % SIM_GRANULE ||
         bytes > physical->bytes || !memory_is_device_address(start))
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_memory *memory = memory_note(NULL, MEMORY_MAPPED, start, bytes);
-    if (!memory)
+    if (memory_find(start, bytes) || !memory_is_reserved(start, bytes))
         return CUDA_ERROR_INVALID_VALUE;
+    if (mremap(physical->bytes_at, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+               (void *)(uintptr_t)start) == MAP_FAILED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct sim_memory *memory = memory_note(NULL, MEMORY_MAPPED, start, bytes);
     memory->device = physical->device;
     memory->handle = physical;
     physical->references++;
@@ -136,7 +155,12 @@ CUresult do_cuMemUnmap(CUdeviceptr start, size_t bytes)
             return CUDA_ERROR_INVALID_VALUE;
         at += memory->bytes;
         struct sim_handle *handle = memory->handle;
+        void *place = (void *)memory->start;
+        size_t length = memory->bytes;
         memory_release(memory);
+        if (mmap(place, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+                 -1, 0) == MAP_FAILED)
+            abort();
         handle_drop(handle);
     }
     return result;
@@ -151,7 +175,11 @@ CUresult do_cuMemSetAccess(CUdeviceptr start, size_t bytes, const CUmemAccessDes
         struct sim_memory *memory = memory_find(at, 1);
         if (!memory || memory->kind != MEMORY_MAPPED)
             return CUDA_ERROR_INVALID_VALUE;
-        memory->accessible = access[0].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        for (size_t i = 0; i < count; i++) {
+            unsigned device = 1u << access[i].location.id;
+            int may = access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+            memory->accessible = may ? memory->accessible | device : memory->accessible & ~device;
+        }
         at = memory->start + memory->bytes;
     }
     return CUDA_SUCCESS;

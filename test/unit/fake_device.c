@@ -232,10 +232,123 @@ static uint64_t fake_thread(void)
     return caller ? caller : self;
 }
 
+#define MOST_SLOTS 65536
+#define RANGE_BYTES (UINT64_C(1) << 40)
+
+/* Which chunk is mapped where. A chunk's handle is never used again. */
+static struct {
+    uint64_t address, handle;
+} slot[MOST_SLOTS];
+static uint64_t next_range = UINT64_C(1) << 44, next_handle;
+
+static int begin_numbered(struct fake_device *device, enum fake_call call)
+{
+    int code = begin(device, call);
+    return !code && device->failing == call && device->calls[call] == device->failing_number
+               ? FAKE_INVALID
+               : code;
+}
+
+static int fake_reserve(void *context, uint64_t *address, uint64_t *bytes, uint64_t *total)
+{
+    struct fake_device *device = context;
+    int code = begin_numbered(device, FAKE_RESERVE);
+    *address = next_range;
+    *bytes = RANGE_BYTES;
+    *total = device->capacity;
+    next_range += RANGE_BYTES;
+    return end(device, FAKE_RESERVE, code);
+}
+
+static int fake_range_free(void *context, uint64_t address, uint64_t bytes)
+{
+    (void)context, (void)address, (void)bytes;
+    return 0;
+}
+
+static int fake_create(void *context, uint64_t bytes, uint64_t *handle)
+{
+    struct fake_device *device = context;
+    int code = begin_numbered(device, FAKE_CREATE);
+    if (!code && bytes > device->capacity - device->used)
+        code = FAKE_OOM;
+    if (!code) {
+        device->used += bytes;
+        *handle = ++next_handle;
+    }
+    return end(device, FAKE_CREATE, code);
+}
+
+static size_t slot_at(uint64_t address)
+{
+    size_t i = 0;
+    while (i < MOST_SLOTS && slot[i].address != address)
+        i++;
+    return i;
+}
+
+static int fake_release(void *context, uint64_t bytes, uint64_t handle)
+{
+    struct fake_device *device = context;
+    int code = begin_numbered(device, FAKE_RELEASE);
+    for (size_t i = 0; i < MOST_SLOTS; i++)
+        if (slot[i].handle == handle)
+            fail("a chunk is released that is mapped");
+    if (!code)
+        device->used -= bytes;
+    return end(device, FAKE_RELEASE, code);
+}
+
+static int fake_map(void *context, uint64_t address, uint64_t bytes, uint64_t handle)
+{
+    struct fake_device *device = context;
+    int code = begin_numbered(device, FAKE_MAP);
+    size_t i = slot_at(0);
+    if (slot_at(address) < MOST_SLOTS || i == MOST_SLOTS || address % (2 << 20) || !bytes ||
+        !handle)
+        fail("a chunk is mapped where one is");
+    if (!code) {
+        slot[i].address = address;
+        slot[i].handle = handle;
+        device->mapped++;
+    }
+    return end(device, FAKE_MAP, code);
+}
+
+static int fake_allow(void *context, uint64_t address, uint64_t bytes)
+{
+    struct fake_device *device = context;
+    int code = begin_numbered(device, FAKE_ALLOW);
+    if (slot_at(address) == MOST_SLOTS || !bytes)
+        fail("access to what is not mapped");
+    return end(device, FAKE_ALLOW, code);
+}
+
+static int fake_unmap(void *context, uint64_t address, uint64_t bytes)
+{
+    struct fake_device *device = context;
+    int code = begin_numbered(device, FAKE_UNMAP);
+    if (slot_at(address) == MOST_SLOTS)
+        fail("nothing is mapped there");
+    for (size_t i = 0; i < MOST_SLOTS && !code; i++)
+        if (slot[i].address >= address && slot[i].address < address + bytes) {
+            slot[i].address = slot[i].handle = 0;
+            device->mapped--;
+        }
+    return end(device, FAKE_UNMAP, code);
+}
+
 const struct device_ops fake_ops = {
     .out_of_memory = FAKE_OOM,
     .segment_alloc = fake_alloc,
     .segment_free = fake_free,
+    .range_reserve = fake_reserve,
+    .range_free = fake_range_free,
+    .chunk_create = fake_create,
+    .chunk_release = fake_release,
+    .chunk_map = fake_map,
+    .chunk_allow = fake_allow,
+    .chunk_unmap = fake_unmap,
     .fence_record = fake_record,
     .fence_query = fake_query,
     .fence_wait = fake_wait,

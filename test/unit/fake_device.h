@@ -19,6 +19,12 @@ enum fake_call {
     FAKE_WAIT,
     FAKE_SYNC,
     FAKE_FAILED,
+    FAKE_RESERVE,
+    FAKE_CREATE,
+    FAKE_MAP,
+    FAKE_ALLOW,
+    FAKE_UNMAP,
+    FAKE_RELEASE,
     FAKE_CALLS
 };
 
@@ -27,12 +33,15 @@ struct fake_device {
     uint64_t recorded, passed;  /* marks numbered up to `passed` have passed */
     uint64_t calls[FAKE_CALLS]; /* how often each was made */
     uint64_t failing_alloc;     /* that call of FAKE_ALLOC fails; 0: none */
-    uint64_t alloc_bytes;       /* size asked for by the last FAKE_ALLOC */
-    uint64_t last_timeout;      /* of the last FAKE_WAIT */
-    uint64_t events;            /* made and not destroyed */
-    int instant;                /* every mark passes at once */
-    int stuck;                  /* no mark passes by waiting: waiting without limit aborts */
-    int code[FAKE_CALLS];       /* what each answers, if not 0 */
+    enum fake_call failing;     /* its calls numbered so fail once: FAKE_INVALID */
+    uint64_t failing_number;
+    uint64_t mapped;       /* mappings of chunks */
+    uint64_t alloc_bytes;  /* size asked for by the last FAKE_ALLOC */
+    uint64_t last_timeout; /* of the last FAKE_WAIT */
+    uint64_t events;       /* made and not destroyed */
+    int instant;           /* every mark passes at once */
+    int stuck;             /* no mark passes by waiting: waiting without limit aborts */
+    int code[FAKE_CALLS];  /* what each answers, if not 0 */
     /* Called before and after each call takes effect, no lock held: what another thread does
      * meanwhile. */
     void (*meanwhile)(struct fake_device *device, enum fake_call call, int after);

@@ -69,6 +69,7 @@ int main(void)
     char line[512], op;
     uint64_t n;
     options_default(&options);
+    options.expandable = EXPANDABLE_FALSE; /* the model knows no mapped memory */
     fake_init(&device, UINT64_MAX);
     while (fgets(line, sizeof line, stdin)) {
         line[strcspn(line, "\n")] = 0;

@@ -37,6 +37,7 @@ class Model:
         self.gone = {s: [0, 0] for s in STATS}
         self.peak = {s: [0, 0, 0] for s in STATS}
         self.hits = self.retries = self.ooms = self.device_allocs = self.device_frees = 0
+        self.pressed = False
 
     # sizes
     def round(self, n):
@@ -50,7 +51,7 @@ class Model:
     def segment_size(self, size, least):
         if size <= MIB:
             return 2 * MIB
-        if least or size >= 10 * MIB or size > self.large:
+        if least or self.pressed or size >= 10 * MIB or size > self.large:
             return -(-size // (2 * MIB)) * 2 * MIB
         return self.large
 
@@ -73,6 +74,10 @@ class Model:
     def reusable(self):
         return [(b.size, b.address, s, b) for s in self.segments for b in s.blocks if b.requested is None]
 
+    def stays_whole(self, segment):
+        """Since the device was full once."""
+        return self.pressed and not segment.small and len(segment.blocks) == 1
+
     # requests
     def best_fit(self, size):
         small = size <= MIB
@@ -80,6 +85,8 @@ class Model:
         if not fits:
             return None
         have, _, segment, block = min(fits, key=lambda f: f[:2])
+        if self.stays_whole(segment):
+            return (segment, block) if have - size < max(size // 8, 2 * MIB) else None
         if not small and self.max_split is not None:
             if size < self.max_split <= have:
                 return None
@@ -92,6 +99,8 @@ class Model:
         rest = block.size - size
         if segment.small:
             worth = rest >= 512
+        elif self.stays_whole(segment):
+            worth = False
         else:
             worth = rest > MIB and (self.max_split is None or size < self.max_split)
         if worth:
@@ -104,6 +113,7 @@ class Model:
         small, bytes_ = size <= MIB, self.segment_size(size, least)
         reserved = sum(s.size for s in self.segments)
         if (self.limit is not None and reserved + bytes_ > self.limit) or reserved + bytes_ > self.capacity:
+            self.pressed = True
             return None
         segment = Segment(self.top, bytes_, small)
         self.top += bytes_

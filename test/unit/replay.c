@@ -44,6 +44,7 @@ int main(int argc, char **argv)
     fake_init(&device, argc > 2 ? strtoull(argv[2], NULL, 10) : UINT64_MAX);
     struct options options;
     options_default(&options);
+    options.expandable = EXPANDABLE_FALSE;
     if (argc > 1 && options_parse(&options, argv[1], OPTIONS_ALL, complain, NULL))
         return 2;
     struct domain *domain = domain_create(&options);

@@ -221,7 +221,7 @@ static void the_defaults_are_the_published_ones(void **state)
         {"roundup_power2_divisions", "0"},
         {"garbage_collection_threshold", "0"},
         {"large_segment_size_mb", "20"},
-        {"expandable_segments", "False"},
+        {"expandable_segments", "auto"},
         {"per_process_memory_fraction", "1"},
         {"memory_limit_mb", "off"},
         {"free_mode", "async"},

@@ -19,6 +19,7 @@ void world_remake(const char *conf, uint64_t capacity)
     fake_call_as(0);
     fake_init(&w.device, capacity);
     options_default(&w.options);
+    w.options.expandable = EXPANDABLE_FALSE; /* most tests are about segments */
     options_parse(&w.options, conf, OPTIONS_ALL, complain, NULL);
     w.domain = domain_create(&w.options);
     assert_non_null(w.domain);

@@ -1,0 +1,249 @@
+/* Mapped memory: which addresses have memory below them.
+ *
+ * Natively nothing fragments, since every allocation has pages of its own. Here the same is had at
+ * the price of a mapping: a request that no hole is large enough for gets addresses of which some
+ * have no memory yet, and chunks that are idle elsewhere are mapped there too. Chunks are idle when
+ * all of their bytes are reusable; and a reusable byte may be handed out again under whatever
+ * address, since what makes it so (a fence that has passed, or the order of the lane) speaks of the
+ * memory and not of the address. Writes through one address are seen through another from the next
+ * kernel or copy on (CUDA guide, "virtual aliasing"), which is all that two owners of a block ever
+ * share.
+ *
+ * So moving a chunk waits for nothing, and the old mapping stays. When the program repeats itself,
+ * the addresses that it used before have their memory under them as soon as that is idle again
+ * (arena_claim.c), and no driver is asked.
+ *
+ * A mapping is taken down only when all work that may use its address has passed: its slot was left
+ * in an epoch that a fence recorded later has shown to be over (arena_claim.c, arena_release.c).
+ *
+ * Holes: each reusable or absent block is noted at its first whole slot, so that scanning slots
+ * finds them all, and hits cost nothing: only blocks of a chunk's size or more touch `idle`. */
+#include "allocator/arena.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "allocator/pool.h"
+
+static void *map_zeroes(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* Tables for all slots of the range; they are touched, and cost memory, only as far as it is used.
+ */
+static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_t bytes)
+{
+    uint64_t slots = bytes / chunk_bytes;
+    size_t each = sizeof(struct slot) + sizeof(struct chunk) + 1;
+    struct arena *arena =
+        slots < UINT32_MAX ? map_zeroes(sizeof *arena + (slots + 1) * each) : NULL;
+    if (!arena)
+        return NULL;
+    arena->chunk_bytes = chunk_bytes;
+    arena->base = address;
+    arena->slots = (uint32_t)slots;
+    arena->reserved = bytes;
+    arena->slot = (struct slot *)(arena + 1);
+    arena->chunk = (struct chunk *)(arena->slot + slots);
+    arena->idle = (uint8_t *)(arena->chunk + slots + 1);
+    arena->epoch = 1;
+    return arena;
+}
+
+void arena_unmap_tables(struct arena *arena)
+{
+    size_t each = sizeof(struct slot) + sizeof(struct chunk) + 1;
+    munmap(arena, sizeof *arena + (arena->slots + (size_t)1) * each);
+}
+
+struct arena *arena_create(struct allocator *a)
+{
+    uint64_t address = 0, bytes = 0, total = 0;
+    if (!a->ops->range_reserve || a->ops->range_reserve(a->device, &address, &bytes, &total))
+        return NULL;
+    struct arena *arena =
+        make_tables(options_chunk_bytes(&a->domain->options, total), address, bytes);
+    if (!arena)
+        a->ops->range_free(a->device, address, bytes);
+    return arena;
+}
+
+int arena_begin(struct allocator *a)
+{
+    struct arena *arena = a->arena;
+    struct segment *segment = arena->segment = slab_take(&a->domain->segment_slab);
+    struct block *block = slab_take(&a->domain->blocks);
+    if (!segment || !block)
+        return -1;
+    segment->node.minor = arena->base;
+    segment->size = arena->slots * arena->chunk_bytes;
+    segment->allocator = a;
+    segment->arena = arena;
+    segment->pool = POOL_MAPPED;
+    segment->stat = LARGE_POOL;
+    segment->first = block;
+    block->segment = segment;
+    block->node.major = segment->size;
+    block->node.minor = arena->base;
+    a->segments = segment;
+    tree_insert(&a->domain->segments, &segment->node);
+    arena_put(block, BLOCK_ABSENT);
+    return 0;
+}
+
+void arena_pin(struct block *block)
+{
+    struct arena *arena = block->segment->arena;
+    uint64_t c = arena->chunk_bytes, begin = block_address(block) - arena->base;
+    uint64_t end = arena->base + (begin + block_size(block) + c - 1) / c * c;
+    begin = arena->base + begin / c * c;
+    while (block->previous && block_address(block) > begin)
+        block = block->previous;
+    for (; block && block_address(block) < end; block = block->next) {
+        if (block->state == BLOCK_REUSABLE && !block->pinned && !arena_fill_kit(arena, 4)) {
+            uint64_t from = block_address(block), to = from + block_size(block);
+            block = arena_isolate(arena, block, from < begin ? begin : from, to < end ? to : end);
+            block->pinned = 1;
+            arena_put(block, BLOCK_REUSABLE);
+        }
+        block->pinned |= block->state != BLOCK_REUSABLE && block->state != BLOCK_ABSENT;
+    }
+}
+
+void arena_note(const struct block *block, int reusable)
+{
+    struct arena *arena = block->segment->arena;
+    uint64_t chunk_bytes = arena->chunk_bytes, offset = block_address(block) - arena->base;
+    if (block->pinned || block_size(block) < chunk_bytes)
+        return;
+    uint64_t first = (offset + chunk_bytes - 1) / chunk_bytes;
+    uint64_t last = (offset + block_size(block)) / chunk_bytes;
+    if (first >= last)
+        return;
+    memset(arena->idle + first, reusable, last - first);
+    arena->slot[first].hole = (struct block *)block;
+    arena->idle_slots += (uint32_t)(reusable ? last - first : first - last);
+}
+
+struct block *arena_block_at(const struct arena *arena, uint32_t slot)
+{
+    assert(arena->idle[slot]);
+    while (slot && arena->idle[slot - 1])
+        slot--;
+    return arena->slot[slot].hole;
+}
+
+/* The absent block that holds an absent slot. */
+static struct block *absent_at(const struct arena *arena, uint32_t slot)
+{
+    while (slot && !arena_is_present(arena, slot - 1))
+        slot--;
+    return arena->slot[slot].hole;
+}
+
+int arena_fill_kit(struct arena *arena, unsigned blocks)
+{
+    struct slab *slab = &arena->segment->allocator->domain->blocks;
+    for (const struct block *block = arena->kit; block && blocks; block = block->link)
+        blocks--;
+    for (; blocks; blocks--) {
+        struct block *block = slab_take(slab);
+        if (!block)
+            return -1;
+        block->link = arena->kit;
+        arena->kit = block;
+    }
+    return 0;
+}
+
+struct block *arena_cut(struct arena *arena, struct block *block, uint64_t address)
+{
+    uint64_t offset = address - block_address(block);
+    if (!offset)
+        return block;
+    struct block *rest = arena->kit;
+    assert(rest && offset < block_size(block));
+    arena->kit = rest->link;
+    rest->link = NULL;
+    rest->segment = block->segment;
+    rest->state = block->state;
+    rest->pinned = block->pinned;
+    rest->previous = block;
+    rest->next = block->next;
+    rest->node.major = block_size(block) - offset;
+    rest->node.minor = address;
+    block->node.major = offset;
+    block->next = rest;
+    if (rest->next)
+        rest->next->previous = rest;
+    return rest;
+}
+
+struct block *arena_isolate(struct arena *arena, struct block *block, uint64_t begin, uint64_t end)
+{
+    enum block_state state = block->state;
+    if (state == BLOCK_REUSABLE)
+        pool_remove(arena->segment->allocator, block);
+    struct block *part = arena_cut(arena, block, begin), *rest = NULL;
+    if (end < block_address(part) + block_size(part))
+        rest = arena_cut(arena, part, end);
+    part->state = BLOCK_CLAIMED; /* so that nothing merges with it */
+    if (part != block)
+        arena_put(block, state);
+    if (rest)
+        arena_put(rest, state);
+    return part;
+}
+
+void arena_put(struct block *block, enum block_state state)
+{
+    struct arena *arena = block->segment->arena;
+    if (state == BLOCK_REUSABLE) {
+        pool_merge(arena->segment->allocator, block);
+        return;
+    }
+    block->state = BLOCK_ABSENT;
+    if (block->next && block->next->state == BLOCK_ABSENT)
+        block_join(block, block->next);
+    if (block->previous && block->previous->state == BLOCK_ABSENT)
+        block_join(block, block->previous);
+    arena->slot[(block_address(block) - arena->base) / arena->chunk_bytes].hole = block;
+}
+
+/* Blocks in [begin, end) have become reusable: chunks that are idle now, and only lent to their
+ * slots, go home. */
+void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end)
+{
+    uint32_t slot = (uint32_t)((begin - arena->base) / arena->chunk_bytes);
+    uint32_t last = (uint32_t)((end - 1 - arena->base) / arena->chunk_bytes);
+    for (; slot <= last; slot++) {
+        uint32_t number = arena->slot[slot].chunk;
+        struct chunk *chunk = &arena->chunk[number];
+        if (arena->idle[slot] && !chunk->home)
+            chunk->home = slot + 1;
+        if (!arena->idle[slot] || chunk->home == slot + 1 || arena_fill_kit(arena, 4))
+            continue;
+        arena_evict(arena, slot);
+        uint64_t address = arena_address(arena, chunk->home - 1);
+        struct block *absent = absent_at(arena, chunk->home - 1);
+        chunk->owner = chunk->home;
+        arena_put(arena_isolate(arena, absent, address, address + arena->chunk_bytes),
+                  BLOCK_REUSABLE);
+    }
+}
+
+/* Takes the idle chunk of `slot` away: it is nobody's for now, and its mapping stays. */
+void arena_evict(struct arena *arena, uint32_t slot)
+{
+    uint64_t begin = arena_address(arena, slot);
+    struct block *block = arena_block_at(arena, slot);
+    block = arena_isolate(arena, block, begin, begin + arena->chunk_bytes);
+    arena->chunk[arena->slot[slot].chunk].owner = 0;
+    arena->slot[slot].since = arena->epoch;
+    arena_put(block, BLOCK_ABSENT);
+}

@@ -1,0 +1,97 @@
+/* Mapped memory (expandable_segments): large blocks lie in one range of addresses, far larger than
+ * the memory, and physical memory is mapped below them where it is needed.
+ *
+ * The range is cut into slots, the memory into chunks of the same size. A chunk may be mapped in
+ * several slots at once; its bytes belong to blocks in one of them, its owner: there they are
+ * present, in the others absent. The head of arena.c says why that is enough. Guarded by the
+ * domain's lock. */
+#ifndef CACHALOT_ALLOCATOR_ARENA_H
+#define CACHALOT_ALLOCATOR_ARENA_H
+
+#include "allocator/domain.h"
+
+struct slot {
+    struct block *hole;  /* the reusable or absent block whose first whole slot this is */
+    uint64_t since;      /* epoch when it was last left */
+    uint32_t chunk;      /* mapped here, from 1; 0: none */
+    uint32_t was;        /* while changing: mapped until now */
+    int changing;        /* the driver is at it (or could not undo it): part of no window */
+    int unmapped, stuck; /* what came of it; whose change it is writes them without the lock */
+};
+
+struct chunk {
+    uint64_t handle;
+    uint32_t owner; /* slot, from 1; 0: none, it is spare */
+    uint32_t home;  /* slot, from 1, where it goes when it is idle, and stays mapped; 0: none yet */
+    uint32_t seen;  /* by search number */
+    int booked;     /* counts as reserved */
+    uint32_t leaving; /* batch with which it is about to be given back: nobody's */
+};
+
+struct arena {
+    struct segment *segment;
+    uint64_t chunk_bytes, base, reserved; /* reserved: bytes of addresses, a multiple of nothing */
+    uint8_t *idle;                        /* by slot: it lies whole in a reusable block */
+    struct slot *slot;
+    struct chunk *chunk;               /* from 1 */
+    uint32_t slots, top, chunks, made; /* top: slots ever used; made: chunk numbers ever used */
+    uint32_t idle_slots, spares;       /* what could be moved */
+    uint32_t searches, batches;
+    uint64_t epoch, safe, marked; /* slots left up to `safe` are done with */
+    struct fence *mark;           /* of `marked`; NULL: none is on its way */
+    struct block *kit;            /* block structs in reserve, joined by `link` */
+};
+
+/* The arena of a new allocator: create asks the driver, without the lock, and returns NULL if there
+ * is none; begin puts it on the books, under it. Returns 0, or -1 without host memory. */
+struct arena *arena_create(struct allocator *allocator);
+int arena_begin(struct allocator *allocator);
+
+/* Takes note that a block of an arena went into its pool, or left it. */
+void arena_note(const struct block *block, int reusable);
+
+/* Nothing is ever taken again from the slots of a live block: the program has set something there
+ * that sticks. */
+void arena_pin(struct block *block);
+
+/* A block of `size` bytes, in no pool: from memory that is idle elsewhere, and if that is too
+ * little and `grow`, from the driver. The lock is dropped meanwhile. */
+int arena_claim(struct allocator *allocator, uint64_t size, int grow, struct block **block);
+
+/* Looks whether slots left some time ago are done with. */
+void arena_poll(struct allocator *allocator);
+
+/* Gives idle chunks back, at least `bytes` if there is so much; returns bytes. */
+uint64_t arena_release(struct allocator *allocator, uint64_t bytes, uint64_t timeout_ns);
+
+/* Has the driver allow all that is mapped once more. */
+void arena_allow(struct allocator *allocator);
+
+/* Gives everything back to the driver after the context has ended: nothing is under way. */
+void arena_bury(struct allocator *allocator);
+
+/* For arena_claim.c and arena_release.c. isolate: cuts a reusable or absent block, and takes the
+ * part out of pool and lists; kit: enough structs for that are in reserve. put: as reusable or
+ * absent, and merged. block_at: that holds an idle slot. */
+int arena_fill_kit(struct arena *arena, unsigned blocks);
+struct block *arena_cut(struct arena *arena, struct block *block, uint64_t address);
+struct block *arena_isolate(struct arena *arena, struct block *block, uint64_t begin, uint64_t end);
+void arena_put(struct block *block, enum block_state state);
+struct block *arena_block_at(const struct arena *arena, uint32_t slot);
+void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end);
+void arena_evict(struct arena *arena, uint32_t slot);
+void arena_unmap_tables(struct arena *arena);
+void arena_add_chunk(struct allocator *allocator, uint32_t chunk);
+
+static inline uint64_t arena_address(const struct arena *arena, uint64_t slot)
+{
+    return arena->base + slot * arena->chunk_bytes;
+}
+
+static inline int arena_is_present(const struct arena *arena, uint32_t slot)
+{
+    uint32_t chunk = arena->slot[slot].chunk;
+    return chunk && arena->chunk[chunk].owner == slot + 1;
+}
+
+#endif

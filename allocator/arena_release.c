@@ -1,0 +1,231 @@
+/* Chunks go back to the driver, and slots that were left are found done with.
+ *
+ * The driver's unmap waits for nothing, so it may only follow a fence that was recorded after the
+ * last use. What is to go is first taken out of all reach (its slots absent, its chunk leaving),
+ * then a fence is sealed and waited for: no use can come in between. A wait in vain makes it spare:
+ * it can be mapped again, which needs no wait. */
+#include <stddef.h>
+
+#include "allocator/arena.h"
+#include "allocator/fence.h"
+
+/* All frees are reusable only when their work is done, but for those on a lane. */
+static int is_always_safe(const struct allocator *a)
+{
+    return a->no_events || !a->domain->lane.ops;
+}
+
+void arena_poll(struct allocator *a)
+{
+    struct arena *arena = a->arena;
+    if (is_always_safe(a)) {
+        arena->safe = arena->epoch++;
+        return;
+    }
+    if (arena->mark) {
+        struct fence *mark = arena->mark;
+        arena->mark = NULL;
+        if (fence_has_passed(a, mark, 0)) {
+            arena->safe = arena->marked;
+            fence_drop(a, mark);
+        } else if (mark->state == FENCE_GONE || arena->mark) {
+            fence_drop(a, mark);
+        } else {
+            arena->mark = mark;
+        }
+    }
+    if (!arena->mark && !a->forgotten) {
+        uint64_t epoch = arena->epoch++;
+        int code;
+        struct fence *mark = fence_record_alone(a, &code);
+        if (mark && (arena->mark || a->forgotten))
+            fence_drop(a, mark);
+        else if (mark)
+            arena->mark = mark, arena->marked = epoch;
+    }
+}
+
+void arena_add_chunk(struct allocator *a, uint32_t number)
+{
+    a->arena->chunk[number].booked = 1;
+    a->arena->chunks++;
+    stats_add(a->stats, STAT_segment, LARGE_POOL, 1);
+    stats_add(a->stats, STAT_reserved_bytes, LARGE_POOL, a->arena->chunk_bytes);
+    stats_count(a->stats, COUNTER_num_device_alloc, 1);
+}
+
+static void remove_chunk(struct allocator *a, uint32_t number)
+{
+    struct arena *arena = a->arena;
+    arena->chunk[number] = (struct chunk){0};
+    arena->chunks--;
+    stats_subtract(a->stats, STAT_segment, LARGE_POOL, 1);
+    stats_subtract(a->stats, STAT_reserved_bytes, LARGE_POOL, arena->chunk_bytes);
+    stats_count(a->stats, COUNTER_num_device_free, 1);
+}
+
+/* Idle chunks, `most` of them if there are so many, the spare and the highest first: out of all
+ * reach, in a batch of their own. */
+static uint32_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
+{
+    uint32_t taken = 0;
+    for (uint32_t number = 1; number <= arena->made && arena->spares && taken < most; number++) {
+        struct chunk *chunk = &arena->chunk[number];
+        if (!chunk->booked || chunk->owner || chunk->leaving)
+            continue;
+        chunk->leaving = batch;
+        arena->spares--;
+        taken++;
+    }
+    for (uint32_t slot = arena->top; slot-- && taken < most && arena->idle_slots;) {
+        if (!arena->idle[slot])
+            continue;
+        if (arena_fill_kit(arena, 2))
+            break;
+        arena->chunk[arena->slot[slot].chunk].leaving = batch;
+        arena_evict(arena, slot);
+        taken++;
+    }
+    return taken;
+}
+
+static void make_spare(struct arena *arena, uint32_t number)
+{
+    arena->chunk[number].leaving = 0;
+    arena->spares++;
+}
+
+static int goes(const struct arena *arena, uint32_t slot, uint32_t batch)
+{
+    const struct slot *s = &arena->slot[slot];
+    return s->chunk && !s->changing && arena->chunk[s->chunk].leaving == batch;
+}
+
+/* Unmaps slots [first, end), whose chunks go; what the driver refuses stays. */
+static void unmap_run(struct allocator *a, uint32_t first, uint32_t end)
+{
+    struct arena *arena = a->arena;
+    uint64_t bytes = (end - first) * arena->chunk_bytes;
+    for (uint32_t slot = first; slot < end; slot++)
+        arena->slot[slot].changing = 1;
+    allocator_call(a);
+    int code = a->ops->chunk_unmap(a->device, arena_address(arena, first), bytes);
+    allocator_return(a);
+    for (uint32_t slot = first; slot < end && !a->forgotten; slot++) {
+        struct slot *s = &arena->slot[slot];
+        s->changing = 0;
+        if (code && arena->chunk[s->chunk].leaving)
+            make_spare(arena, s->chunk);
+        if (code)
+            continue;
+        if (arena->chunk[s->chunk].home == slot + 1)
+            arena->chunk[s->chunk].home = 0;
+        s->chunk = 0;
+    }
+    stats_count(a->stats, COUNTER_num_unmaps, code ? 0 : end - first);
+}
+
+/* Takes down all mappings of the batch. */
+static void unmap_batch(struct allocator *a, uint32_t batch)
+{
+    struct arena *arena = a->arena;
+    for (uint32_t slot = 0, end; slot < arena->top && !a->forgotten; slot = end + 1) {
+        for (end = slot; end < arena->top && goes(arena, end, batch); end++)
+            ;
+        if (end > slot)
+            unmap_run(a, slot, end);
+    }
+}
+
+/* Gives the chunks of the batch, mapped nowhere any more, to the driver. */
+static uint64_t release_batch(struct allocator *a, uint32_t batch)
+{
+    struct arena *arena = a->arena;
+    uint64_t released = 0;
+    for (uint32_t number = 1; number <= arena->made && !a->forgotten; number++) {
+        uint64_t handle = arena->chunk[number].handle;
+        if (arena->chunk[number].leaving != batch)
+            continue;
+        remove_chunk(a, number);
+        allocator_call(a);
+        released +=
+            a->ops->chunk_release(a->device, arena->chunk_bytes, handle) ? 0 : arena->chunk_bytes;
+        allocator_return(a);
+    }
+    return released;
+}
+
+/* Is all work done that may use what has just been taken away? */
+static int is_over(struct allocator *a, uint64_t timeout_ns)
+{
+    int code, over;
+    if (is_always_safe(a))
+        return 1;
+    struct fence *fence = fence_record_alone(a, &code);
+    if (!fence) /* as the native free waits */
+        return !a->forgotten && fence_synchronize(a) == 0;
+    over = fence_has_passed(a, fence, timeout_ns);
+    fence_drop(a, fence);
+    return over;
+}
+
+uint64_t arena_release(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
+{
+    struct arena *arena = a->arena;
+    uint32_t batch = ++arena->batches;
+    uint64_t most = bytes / arena->chunk_bytes + (bytes % arena->chunk_bytes != 0);
+    if (!take_away(arena, most, batch))
+        return 0;
+    int over = is_over(a, timeout_ns);
+    if (a->forgotten)
+        return 0;
+    for (uint32_t slot = 0; slot < arena->top && over; slot++) {
+        /* What another thread has still to take down here goes another time. */
+        const struct slot *s = &arena->slot[slot];
+        if (s->was && arena->chunk[s->was].leaving == batch)
+            make_spare(arena, s->was);
+        if (s->changing && s->chunk && arena->chunk[s->chunk].leaving == batch)
+            make_spare(arena, s->chunk);
+    }
+    for (uint32_t number = 1; number <= arena->made && !over; number++)
+        if (arena->chunk[number].leaving == batch)
+            make_spare(arena, number);
+    unmap_batch(a, batch);
+    return release_batch(a, batch);
+}
+
+static int may_allow(const struct arena *arena, uint32_t slot)
+{
+    const struct slot *s = &arena->slot[slot];
+    return s->chunk && !s->changing && !arena->chunk[s->chunk].leaving;
+}
+
+void arena_allow(struct allocator *a)
+{
+    struct arena *arena = a->arena;
+    for (uint32_t slot = 0, end; slot < arena->top && !a->forgotten; slot = end + 1) {
+        for (end = slot; end < arena->top && may_allow(arena, end);)
+            arena->slot[end++].changing = 1;
+        if (end == slot)
+            continue;
+        allocator_call(a);
+        a->ops->chunk_allow(a->device, arena_address(arena, slot),
+                            (end - slot) * arena->chunk_bytes);
+        allocator_return(a);
+        while (!a->forgotten && slot < end)
+            arena->slot[slot++].changing = 0;
+    }
+}
+
+void arena_bury(struct allocator *a)
+{
+    struct arena *arena = a->arena;
+    for (uint32_t slot = 0; slot < arena->top; slot++)
+        if (arena->slot[slot].chunk || arena->slot[slot].was)
+            a->ops->chunk_unmap(a->device, arena_address(arena, slot), arena->chunk_bytes);
+    for (uint32_t number = 1; number <= arena->made; number++)
+        if (arena->chunk[number].handle)
+            a->ops->chunk_release(a->device, arena->chunk_bytes, arena->chunk[number].handle);
+    a->ops->range_free(a->device, arena->base, arena->reserved);
+    arena_unmap_tables(arena);
+}

@@ -1,0 +1,160 @@
+/* Which window is taken: head of arena_claim.c. All windows of all runs of reusable and absent
+ * blocks are looked at, slot by slot; holes are found from the first slot of each absent block. */
+#include "allocator/window.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+/* us, as design/measured.md has them; a call back costs nothing, but moves things */
+#define COST_RECALL 1
+#define COST_MAP 34
+#define COST_UNMAP 22
+
+struct sum {
+    uint64_t cost, blocked;
+};
+
+struct search {
+    struct arena *arena;
+    uint64_t size;
+    uint32_t most; /* slots that may be used */
+    struct window best;
+};
+
+int window_chunk_is_idle(const struct arena *arena, uint32_t chunk)
+{
+    const struct chunk *c = &arena->chunk[chunk];
+    return !c->leaving && (!c->owner || arena->idle[c->owner - 1]);
+}
+
+#define NEVER UINT64_MAX
+
+/* What a slot without memory costs in a window. */
+static uint64_t cost_of(const struct search *search, uint32_t slot)
+{
+    const struct arena *arena = search->arena;
+    const struct slot *s = &arena->slot[slot];
+    if (s->changing || slot >= search->most)
+        return NEVER;
+    if (!s->chunk)
+        return COST_MAP;
+    if (window_chunk_is_idle(arena, s->chunk))
+        return COST_RECALL;
+    if (s->since > arena->safe || arena->chunk[s->chunk].home == slot + 1)
+        return NEVER;
+    return COST_MAP + COST_UNMAP;
+}
+
+/* Adds a slot to the window, or takes it off again. */
+static void add(const struct search *search, struct sum *sum, uint32_t slot, int sign)
+{
+    uint64_t n = (uint64_t)(int64_t)sign, cost;
+    if (arena_is_present(search->arena, slot))
+        return;
+    if ((cost = cost_of(search, slot)) == NEVER)
+        sum->blocked += n;
+    else
+        sum->cost += n * cost;
+}
+
+/* What slots cost that were to be called back, but whose chunk another slot of the window has;
+ * UINT64_MAX: the window cannot be had. */
+static uint64_t clashes(struct arena *arena, const struct window *window)
+{
+    uint64_t cost = 0;
+    arena->searches++;
+    for (uint32_t slot = window->first; slot < window->end; slot++) {
+        uint32_t number = arena->slot[slot].chunk;
+        struct chunk *chunk = &arena->chunk[number];
+        if (!number || arena_is_present(arena, slot) || !window_chunk_is_idle(arena, number))
+            continue;
+        if (chunk->seen == arena->searches ||
+            (chunk->owner > window->first && chunk->owner <= window->end)) {
+            if (arena->slot[slot].since > arena->safe || chunk->home == slot + 1)
+                return UINT64_MAX;
+            cost += COST_MAP + COST_UNMAP - COST_RECALL;
+        }
+        chunk->seen = arena->searches;
+    }
+    return cost;
+}
+
+static int is_whole(const struct arena *arena, uint32_t slot)
+{
+    return !arena_is_present(arena, slot) || arena->idle[slot];
+}
+
+/* The window of slots [first, end) that begins at `begin` in block `from`. */
+static void consider(struct search *search, const struct sum *sum, const struct window *window)
+{
+    struct arena *arena = search->arena;
+    struct window *best = &search->best;
+    if (sum->blocked)
+        return;
+    /* The slots at both ends may be shared with neighbours, and present. */
+    uint64_t needed = window->end - window->first, have = arena->idle_slots + arena->spares;
+    needed -= !is_whole(arena, window->first);
+    if (window->end - window->first > 1)
+        needed -= !is_whole(arena, window->end - 1);
+    uint64_t fresh = needed > have ? needed - have : 0;
+    if (best->from && (fresh > best->fresh || (fresh == best->fresh && sum->cost >= best->cost)))
+        return;
+    uint64_t more = clashes(arena, window);
+    if (more == UINT64_MAX ||
+        (best->from && fresh == best->fresh && sum->cost + more >= best->cost))
+        return;
+    *best = *window;
+    best->fresh = fresh;
+    best->cost = sum->cost + more;
+}
+
+/* All windows of the run of blocks [from, run_end). */
+static void search_run(struct search *search, struct block *from, uint64_t run_end)
+{
+    const struct arena *arena = search->arena;
+    struct sum sum = {0};
+    uint64_t c = arena->chunk_bytes, begin = block_address(from);
+    uint32_t first = (uint32_t)((begin - arena->base) / c), end = first;
+    for (; run_end - begin >= search->size && first <= arena->top;
+         begin = arena_address(arena, first)) {
+        while (block_end(from) <= begin)
+            from = from->next;
+        uint32_t until = (uint32_t)((begin + search->size - arena->base + c - 1) / c);
+        while (end < until)
+            add(search, &sum, end++, 1);
+        const struct window window = {.from = from, .begin = begin, .first = first, .end = end};
+        consider(search, &sum, &window);
+        add(search, &sum, first++, -1);
+        if (run_end <= arena_address(arena, first))
+            break;
+    }
+}
+
+static int is_hole(const struct block *block)
+{
+    return block && !block->pinned &&
+           (block->state == BLOCK_REUSABLE || block->state == BLOCK_ABSENT);
+}
+
+/* Each run with an absent block in it is searched once. */
+int window_find(struct arena *arena, uint64_t size, uint32_t most, struct window *window)
+{
+    struct search search = {.arena = arena, .size = size, .most = most};
+    for (uint32_t slot = 0; slot <= arena->top && slot < arena->slots;) {
+        if (arena_is_present(arena, slot)) {
+            slot++;
+            continue;
+        }
+        struct block *from = arena->slot[slot].hole, *last = from;
+        assert(from->state == BLOCK_ABSENT);
+        if (is_hole(from->previous))
+            from = from->previous;
+        while (is_hole(last->next))
+            last = last->next;
+        search_run(&search, from, block_end(last));
+        slot = (uint32_t)((block_end(last) - arena->base) / arena->chunk_bytes);
+        slot += slot < arena->slots && !arena->idle[slot] && arena_is_present(arena, slot);
+    }
+    *window = search.best;
+    return search.best.from != NULL;
+}

@@ -1,0 +1,129 @@
+/* Mapped memory by way of the real driver: addresses of our own, physical memory in handles. None
+ * of these functions needs a context; they wait for no work. */
+#include "interpose/driver_map.h"
+
+#include "interpose/process.h"
+#include "interpose/real.h"
+
+#define GRAIN (2 * MIB)
+#define ADDRESSES_PER_BYTE 8 /* of the device's memory */
+
+/* Calls with this thread's capture mode relaxed, so that no capture is invalidated. */
+#define RELAXED(result, call)                                                                      \
+    do {                                                                                           \
+        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;                                 \
+        real()->cuThreadExchangeStreamCaptureMode(&mode);                                          \
+        result = real()->call;                                                                     \
+        real()->cuThreadExchangeStreamCaptureMode(&mode);                                          \
+    } while (0)
+
+static int has(CUdevice device, CUdevice_attribute attribute)
+{
+    int value = 0;
+    return real()->cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value;
+}
+
+static CUmemAllocationProp properties(const struct context *context)
+{
+    CUmemAllocationProp wanted = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = context->device}};
+    /* As cudaMalloc's memory may be used by network cards. */
+    if (has(context->device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
+        wanted.allocFlags.gpuDirectRDMACapable = 1;
+    return wanted;
+}
+
+int driver_range_reserve(void *device, uint64_t *address, uint64_t *bytes, uint64_t *total)
+{
+    const struct context *context = device;
+    const CUmemAllocationProp wanted = properties(context);
+    size_t memory = 0, grain = 0;
+    CUdeviceptr start = 0;
+    CUresult result;
+    if (!has(context->device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
+        real()->cuMemGetAllocationGranularity(&grain, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM) !=
+            CUDA_SUCCESS ||
+        !grain || GRAIN % grain ||
+        real()->cuDeviceTotalMem_v2(&memory, context->device) != CUDA_SUCCESS)
+        return DEVICE_UNSUPPORTED;
+    *total = memory;
+    *bytes = memory / GRAIN * GRAIN * ADDRESSES_PER_BYTE;
+    RELAXED(result, cuMemAddressReserve(&start, *bytes, 0, 0, 0));
+    *address = start;
+    return (int)result;
+}
+
+int driver_range_free(void *device, uint64_t address, uint64_t bytes)
+{
+    CUresult result;
+    (void)device;
+    RELAXED(result, cuMemAddressFree(address, bytes));
+    return (int)result;
+}
+
+int driver_chunk_create(void *device, uint64_t bytes, uint64_t *handle)
+{
+    const CUmemAllocationProp wanted = properties(device);
+    CUmemGenericAllocationHandle made = 0;
+    CUresult result;
+    RELAXED(result, cuMemCreate(&made, bytes, &wanted, 0));
+    *handle = made;
+    return (int)result;
+}
+
+int driver_chunk_release(void *device, uint64_t bytes, uint64_t handle)
+{
+    CUresult result;
+    (void)device, (void)bytes;
+    RELAXED(result, cuMemRelease(handle));
+    return (int)result;
+}
+
+int driver_chunk_map(void *device, uint64_t address, uint64_t bytes, uint64_t handle)
+{
+    CUresult result;
+    (void)device;
+    RELAXED(result, cuMemMap(address, bytes, 0, handle, 0));
+    return (int)result;
+}
+
+/* The device's own and all that have peer access to it. One that gets it meanwhile is seen by this
+ * call or by driver_allow_peer's walk. */
+int driver_chunk_allow(void *device, uint64_t address, uint64_t bytes)
+{
+    const struct context *context = device;
+    CUmemAccessDesc access[PEER_DEVICES + 1];
+    uint64_t peers;
+    CUresult result;
+    do {
+        size_t count = 0;
+        peers = atomic_load(&process->peers[context->device % PEER_DEVICES]);
+        for (int i = -1; i < PEER_DEVICES; i++)
+            if (i < 0 || peers >> i & 1)
+                access[count++] =
+                    (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
+                                                   .id = i < 0 ? context->device : i},
+                                      .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        RELAXED(result, cuMemSetAccess(address, bytes, access, count));
+    } while (result == CUDA_SUCCESS &&
+             peers != atomic_load(&process->peers[context->device % PEER_DEVICES]));
+    return (int)result;
+}
+
+int driver_chunk_unmap(void *device, uint64_t address, uint64_t bytes)
+{
+    CUresult result;
+    (void)device;
+    RELAXED(result, cuMemUnmap(address, bytes));
+    return (int)result;
+}
+
+void driver_allow_peer(CUdevice owner, CUdevice peer)
+{
+    if (owner < 0 || owner >= PEER_DEVICES || peer < 0 || peer >= PEER_DEVICES || owner == peer)
+        return;
+    uint64_t bit = (uint64_t)1 << peer;
+    if (!(atomic_fetch_or(&process->peers[owner], bit) & bit))
+        domain_allow(process->domain, (unsigned)owner);
+}

@@ -1,0 +1,21 @@
+/* The part of driver_ops (driver.h) that maps memory. */
+#ifndef CACHALOT_INTERPOSE_DRIVER_MAP_H
+#define CACHALOT_INTERPOSE_DRIVER_MAP_H
+
+#include <stdint.h>
+
+#include "allocator/device.h"
+#include "interpose/cuda_api.h"
+
+int driver_range_reserve(void *device, uint64_t *address, uint64_t *bytes, uint64_t *total);
+int driver_range_free(void *device, uint64_t address, uint64_t bytes);
+int driver_chunk_create(void *device, uint64_t bytes, uint64_t *handle);
+int driver_chunk_release(void *device, uint64_t bytes, uint64_t handle);
+int driver_chunk_map(void *device, uint64_t address, uint64_t bytes, uint64_t handle);
+int driver_chunk_allow(void *device, uint64_t address, uint64_t bytes);
+int driver_chunk_unmap(void *device, uint64_t address, uint64_t bytes);
+
+/* Device `peer` got access to the memory of device `owner`: also to all that is mapped. */
+void driver_allow_peer(CUdevice owner, CUdevice peer);
+
+#endif

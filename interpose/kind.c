@@ -1,0 +1,53 @@
+/* expandable_segments:auto. Mapped memory is for all but programs of the kind that exports memory
+ * to other processes by cuIpcGetMemHandle, which the driver refuses for it: those that have such a
+ * library loaded when they first allocate, and those where the option ipc was given. */
+#include "interpose/kind.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "interpose/maps.h"
+#include "interpose/process.h"
+
+/* The library, or option, because of which there is no mapped memory; NULL: there is. */
+static const char *reason_against(const struct options *options)
+{
+    static const char *const libraries[] = {"/libmpi.so", "/libucp.so", "/libnvshmem"};
+    if (options->ipc != IPC_AUTO)
+        return "the option ipc";
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+        if (maps_hold(libraries[i]))
+            return libraries[i] + 1;
+    return NULL;
+}
+
+static void publish(const char *why)
+{
+    struct page *page = process->page;
+    for (unsigned i = 0; i < page->config_count; i++) {
+        struct page_config *row = &page->config[i];
+        if (strcmp(row->name, "expandable_segments") == 0)
+            snprintf(row->value, sizeof row->value, "auto: %s%s%s", why ? "False" : "True",
+                     why ? ", because of " : "", why ? why : "");
+    }
+}
+
+void kind_decide(void)
+{
+    struct options *options = &process->config.options;
+    if (options->expandable != EXPANDABLE_AUTO)
+        return;
+    const char *why = reason_against(options);
+    options->expandable = why ? EXPANDABLE_FALSE : EXPANDABLE_TRUE;
+    domain_decide(process->domain, options->expandable);
+    publish(why);
+}
+
+void kind_check(CUdevice device, const struct allocator *allocator)
+{
+    const struct options *options = &process->config.options;
+    if (options->expandable == EXPANDABLE_TRUE && options->cache && !allocator_maps(allocator))
+        process_warn("device %d: no mapped memory (expandable_segments) with this driver: ordinary "
+                     "segments",
+                     device);
+}

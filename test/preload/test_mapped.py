@@ -1,0 +1,66 @@
+"""Mapped memory (expandable_segments): random work on memory that moves, failing drivers, what ends with a context, IPC, and which
+way `auto` goes."""
+
+import pytest
+
+from conftest import MIB
+
+MAPPED = "expandable_segments:True,large_segment_size_mb:2"
+
+
+def option(report):
+    return report["config"]["expandable_segments"]["value"]
+
+
+@pytest.mark.parametrize("seed, threads, operations, capacity", [(1, 1, 6000, "320M"), (2, 1, 6000, "256M"), (3, 3, 2000, "512M")])
+def test_random_work_on_memory_that_moves(place, seed, threads, operations, capacity):
+    """No byte has two owners, and no mapping is taken down under work: the device would end the program."""
+    ours = place.run("mapped_stress", seed, threads, operations, CACHALOT_CONF=MAPPED, CACHALOT_SIM_CAPACITY=capacity)
+    assert (ours.code, ours.err, ours.value("cachalot_sim_unfinished()")) == (0, "", 0)
+    report = place.reports()[-1]
+    assert report.totals["allocated_bytes"] == 0 and report.counter("num_maps") > 300
+    assert threads > 1 or report.counter("num_lane_frees") > 500
+
+
+@pytest.mark.parametrize("failing", ["cuMemAddressReserve:1", "cuMemCreate:2", "cuMemMap:3:999", "cuMemSetAccess:2:999", "cuMemUnmap:1:999",
+                                     "cuMemRelease:1:999", "cuMemCreate:3+"])
+def test_calls_of_the_driver_that_fail(place, failing):
+    ours = place.run("mapped_stress", 1, 1, 1500, CACHALOT_CONF=MAPPED, CACHALOT_SIM_CAPACITY="320M", CACHALOT_SIM_FAIL=failing)
+    assert (ours.code, ours.err) == (0, "")
+    report = place.reports()[-1]
+    assert report.totals["allocated_bytes"] == 0
+    assert report.warned("no mapped memory") == ("Reserve" in failing)
+
+
+@pytest.mark.parametrize("how", ["destroy", "reset", "release"])
+def test_a_context_that_ends_gives_everything_back(place, how):
+    """As natively: what is free afterwards is what was free before."""
+    place.same("context_end", how, CACHALOT_CONF=MAPPED)
+
+
+def test_several_contexts(place):
+    place.same("contexts", 5, CACHALOT_CONF=MAPPED)
+
+
+def test_ipc_of_mapped_memory_is_a_loud_error(place):
+    """The driver's own, and a warning that names the option; what is allocated afterwards can be exported."""
+    ours = place.run("export_ipc", 4096, CACHALOT_CONF="expandable_segments:True")
+    said = [line for line in ours.out.splitlines() if line.startswith("export")]
+    assert said[:2] == ["export: 1, offset 0"] * 2 and said[2:4] == ["export: 0, offset 0"] * 2
+    assert place.reports()[-1].warned("expandable_segments:False") == 2
+
+
+def test_sync_memops_sticks_to_its_memory(place):
+    place.same("sync_memops", CACHALOT_CONF=MAPPED)
+
+
+@pytest.mark.parametrize("conf, way", [("expandable_segments:auto", "auto: True"), ("expandable_segments:True", "True"),
+                                       ("expandable_segments:auto,ipc:dedicated", "auto: False, because of the option ipc")])
+def test_the_report_says_which_way_it_went(place, conf, way):
+    report = place.report("memory_info", CACHALOT_CONF=conf)
+    assert option(report) == way
+    assert (report.counter("num_maps") > 0) == ("True" in way)
+
+
+def test_what_is_free_is_what_would_be_natively(place):
+    place.same("memory_info", CACHALOT_CONF=MAPPED, CACHALOT_SIM_CAPACITY=512 * MIB)

@@ -1,0 +1,135 @@
+"""Traces of other kinds than those that were recorded, made from what such programs allocate: a decoder whose key-value cache
+grows, a U-Net, an LSTM over sequences of any length, random sizes, and the tenants of seeds.md 4(b). The same text every time."""
+
+import random
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+class Trace:
+    """Lines of a trace, and what is live."""
+
+    def __init__(self):
+        self.lines, self.size, self.live, self.peak, self.next = ["op,id,bytes,stream"], {}, 0, 0, 0
+
+    def take(self, size):
+        self.lines.append(f"a,{self.next},{int(size)},0")
+        self.size[self.next] = int(size)
+        self.live += int(size)
+        self.peak = max(self.peak, self.live)
+        self.next += 1
+        return self.next - 1
+
+    def drop(self, *numbers):
+        for number in numbers:
+            self.live -= self.size.pop(number)
+            self.lines.append(f"f,{number},,0")
+
+    def text(self):
+        return "\n".join(self.lines) + "\n"
+
+
+def decoder(steps=600, layers=24, width=2048, heads=16, seed=1):
+    """Requests of any length come and go; each step every layer makes a longer key-value cache out of the old one."""
+    trace, dice = Trace(), random.Random(seed)
+    for _ in range(layers):
+        for rows in (3, 1, 4, 4):  # weights: qkv, out, up, down
+            trace.take(rows * width * width * 2)
+    batch = []
+    for _ in range(steps):
+        while len(batch) < 6:
+            length = dice.randint(64, 2000)
+            batch.append([length, length + dice.randint(8, 120), [trace.take(4 * length * width) for _ in range(layers)]])
+        for request in batch:
+            request[0] += 1
+            for layer in range(layers):
+                scores = trace.take(heads * request[0] * 4)
+                grown = trace.take(4 * request[0] * width)
+                hidden = [trace.take(8 * width) for _ in range(2)]
+                trace.drop(request[2][layer], scores, *hidden)
+                request[2][layer] = grown
+        logits = trace.take(len(batch) * 50304 * 4)
+        trace.drop(logits)
+        for request in [r for r in batch if r[0] >= r[1]]:
+            trace.drop(*request[2])
+            batch.remove(request)
+    return trace
+
+
+def unet(steps=40, seed=2):
+    """Training at changing resolutions: activations kept on the way down, used on the way up."""
+    trace, dice = Trace(), random.Random(seed)
+    channels = [64, 128, 256, 512, 1024]
+    weights = [trace.take(9 * a * b * 4) for a, b in zip([3, *channels], [*channels, 1024])]
+    trace.peak, moments = trace.live, [trace.take(trace.size[w]) for w in weights for _ in range(2)]
+    for _ in range(steps):
+        side = dice.choice([256, 288, 320, 352, 384])
+        kept = []
+        for level, depth in enumerate(channels):
+            cell = 8 * depth * (side >> level) ** 2 * 4
+            work = trace.take(9 * cell // 4)
+            kept += [trace.take(cell), trace.take(cell)]
+            trace.drop(work)
+        gradients = []
+        for level in reversed(range(len(channels))):
+            cell = 8 * channels[level] * (side >> level) ** 2 * 4
+            both = trace.take(2 * cell)
+            work = trace.take(cell)
+            trace.drop(both, work, kept.pop(), kept.pop())
+            gradients.append(trace.take(trace.size[weights[level]]))
+        trace.drop(*gradients)
+    trace.drop(*moments)
+    return trace
+
+
+def lstm(steps=60, seed=3):
+    """Batches of sequences of any length: gates kept for each step in time, freed in reverse."""
+    trace, dice = Trace(), random.Random(seed)
+    for _ in range(4):
+        trace.take(8 * 1536 * 1536 * 4)
+    for _ in range(steps):
+        batch, length = dice.choice([32, 48, 64]), dice.randint(30, 180)
+        inputs = trace.take(batch * length * 1536 * 4)
+        gates = [trace.take(batch * 4 * 1536 * 4 * 2) for _ in range(2 * length)]
+        output = trace.take(batch * length * 1536 * 4)
+        logits = trace.take(batch * length * 10000 * 4)
+        slope = trace.take(batch * length * 10000 * 4)
+        trace.drop(logits)
+        for gate in reversed(gates):
+            work = trace.take(batch * 1536 * 4)
+            trace.drop(gate, work)
+        trace.drop(slope, output, inputs)
+    return trace
+
+
+def storm(operations=100000, cap=16 * GIB, seed=4):
+    """Sizes of 1 B to 1 GiB, all alike likely; 73 of 100 operations allocate, where natively there is room below the cap."""
+    trace, dice, live, used = Trace(), random.Random(seed), [], 0
+    granules = lambda size: -(-size // (2 * MIB)) * 2 * MIB  # noqa: E731  (what the driver takes for it)
+    for _ in range(operations):
+        size = dice.randint(1, GIB)
+        if dice.random() < 0.73 or not live:
+            if used + granules(size) <= cap:
+                used += granules(size)
+                live.append(trace.take(size))
+        else:
+            i = dice.randrange(len(live))
+            live[i], live[-1] = live[-1], live[i]
+            used -= granules(trace.size[live[-1]])
+            trace.drop(live.pop())
+    return trace
+
+
+def tenants():
+    """Published: A keeps 1 GiB and frees 4; B takes 1 GiB; A's 1 GiB is freed, and A wants 1 + 4 GiB again."""
+    trace = Trace()
+    kept, passing = trace.take(GIB), trace.take(4 * GIB)
+    trace.drop(passing)
+    trace.take(GIB)
+    trace.drop(kept)
+    trace.take(GIB)
+    trace.take(4 * GIB)
+    return trace
+
+
+ALL = {"decoder": decoder, "unet": unet, "lstm": lstm}

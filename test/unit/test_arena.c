@@ -1,0 +1,176 @@
+/* Mapped memory: what is idle is mapped elsewhere before anything is made, goes home, and comes
+ * back without the driver; whatever call of the driver fails, the books stay right. */
+#include "world.h"
+
+#include "allocator/domain.h"
+
+#define CONF "expandable_segments:True,large_segment_size_mb:2"
+
+static int setup(void **state)
+{
+    (void)state;
+    world_remake(CONF, 64 * MIB);
+    return 0;
+}
+
+/* Holes of 8 MiB, apart from each other. */
+static void make_holes(uint64_t *kept, unsigned n)
+{
+    uint64_t hole[8];
+    for (unsigned i = 0; i < n; i++) {
+        hole[i] = take(8 * MIB);
+        kept[i] = take(4 * MIB);
+    }
+    for (unsigned i = 0; i < n; i++)
+        give(hole[i]);
+}
+
+static void idle_memory_serves_where_no_hole_does(void **state)
+{
+    uint64_t kept[4];
+    (void)state;
+    make_holes(kept, 4);
+    assert_int_equal(CURRENT(reserved_bytes), 48 * MIB);
+    uint64_t large = take(32 * MIB);
+    assert_int_equal(CURRENT(reserved_bytes), 48 * MIB);
+    assert_int_equal(w.device.used, 48 * MIB);
+    assert_int_equal(CURRENT(active_bytes), 48 * MIB);
+    give(large);
+    give(kept[0]);
+    assert_int_equal(CURRENT(reserved_bytes), 48 * MIB);
+}
+
+static void what_repeats_asks_no_driver(void **state)
+{
+    uint64_t kept[4];
+    (void)state;
+    make_holes(kept, 4);
+    give(take(32 * MIB));
+    uint64_t maps = w.device.calls[FAKE_MAP];
+    for (int step = 0; step < 10; step++) {
+        uint64_t small[4];
+        for (int i = 0; i < 4; i++)
+            small[i] = take(8 * MIB); /* at home */
+        for (int i = 0; i < 4; i++)
+            give(small[i]);
+        give(take(32 * MIB));
+    }
+    assert_int_equal(w.device.calls[FAKE_MAP], maps);
+    assert_int_equal(w.device.calls[FAKE_UNMAP], 0);
+}
+
+static void reserved_is_the_sum_and_no_more(void **state)
+{
+    uint64_t address;
+    (void)state;
+    uint64_t first = take(40 * MIB);
+    give(first);
+    uint64_t half = take(24 * MIB);
+    assert_int_equal(half, first);
+    take(40 * MIB); /* 16 idle, and 24 new */
+    assert_int_equal(CURRENT(reserved_bytes), 64 * MIB);
+    assert_int_equal(try_take(2 * MIB), FAKE_OOM);
+    assert_int_equal(hit(2 * MIB, &address), ALLOCATOR_MISS);
+    assert_int_equal(w.device.used, 64 * MIB);
+}
+
+static void all_of_it_can_be_given_back(void **state)
+{
+    uint64_t kept[4];
+    (void)state;
+    make_holes(kept, 4);
+    give(take(32 * MIB));
+    for (int i = 0; i < 4; i++)
+        give(kept[i]);
+    assert_int_equal(domain_empty_cache(w.domain, 1), 48 * MIB);
+    assert_int_equal(CURRENT(reserved_bytes), 0);
+    assert_int_equal(CURRENT(segment), 0);
+    assert_int_equal(w.device.used, 0);
+    assert_int_equal(w.device.mapped, 0);
+    give(take(60 * MIB)); /* and it begins anew */
+    assert_int_equal(CURRENT(reserved_bytes), 60 * MIB);
+}
+
+static void small_requests_get_room(void **state)
+{
+    (void)state;
+    give(take(64 * MIB));
+    take(1000);
+    assert_int_equal(CURRENT_IN(reserved_bytes, SMALL_POOL), 2 * MIB);
+    assert_true(w.device.used <= 64 * MIB);
+}
+
+/* One call after the other fails, once. */
+static void whatever_fails_the_books_are_right(void **state)
+{
+    static const enum fake_call calls[] = {FAKE_RESERVE, FAKE_CREATE, FAKE_MAP,
+                                           FAKE_ALLOW,   FAKE_UNMAP,  FAKE_RELEASE};
+    (void)state;
+    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++)
+        for (uint64_t number = 1; number < 30; number++) {
+            uint64_t block[12];
+            world_remake(CONF, 64 * MIB);
+            w.device.failing = calls[c];
+            w.device.failing_number = number;
+            for (int round = 0; round < 3; round++) {
+                for (int i = 0; i < 12; i++)
+                    if (allocator_malloc(w.a, (uint64_t)(3 + i % 5) * MIB, &block[i]))
+                        block[i] = 0;
+                for (int i = 0; i < 12; i += 2)
+                    if (block[i])
+                        give(block[i]);
+                uint64_t large;
+                if (allocator_malloc(w.a, 20 * MIB, &large) == 0)
+                    give(large);
+                assert_true(allocator_is_valid(w.a));
+                for (int i = 1; i < 12; i += 2)
+                    if (block[i])
+                        give(block[i]);
+                domain_empty_cache(w.domain, 1);
+            }
+            assert_true(allocator_is_valid(w.a));
+            assert_int_equal(CURRENT(allocated_bytes), 0);
+            assert_true(CURRENT(reserved_bytes) <= w.device.used);
+            assert_true(w.device.used <= CURRENT(reserved_bytes) + 2 * MIB);
+        }
+}
+
+static void without_it_there_are_segments(void **state)
+{
+    (void)state;
+    world_remake(CONF, 64 * MIB);
+    assert_true(allocator_maps(w.a));
+    w.device.code[FAKE_RESERVE] = DEVICE_UNSUPPORTED;
+    struct allocator *other = world_add(&w.device, NULL);
+    assert_false(allocator_maps(other));
+    uint64_t address;
+    assert_int_equal(allocator_malloc(other, 5 * MIB, &address), 0);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
+}
+
+static void a_context_that_ends_leaves_nothing(void **state)
+{
+    (void)state;
+    take(20 * MIB);
+    give(take(30 * MIB));
+    assert_int_equal(allocator_forget(w.a), 1);
+    assert_int_equal(CURRENT(reserved_bytes), 0);
+    allocator_bury(w.a);
+    assert_int_equal(w.device.used, 0);
+    assert_int_equal(w.device.mapped, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(idle_memory_serves_where_no_hole_does, setup),
+        cmocka_unit_test_setup(what_repeats_asks_no_driver, setup),
+        cmocka_unit_test_setup(reserved_is_the_sum_and_no_more, setup),
+        cmocka_unit_test_setup(all_of_it_can_be_given_back, setup),
+        cmocka_unit_test_setup(small_requests_get_room, setup),
+        cmocka_unit_test_setup(whatever_fails_the_books_are_right, setup),
+        cmocka_unit_test_setup(without_it_there_are_segments, setup),
+        cmocka_unit_test_setup(a_context_that_ends_leaves_nothing, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
