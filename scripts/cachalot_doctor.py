@@ -156,7 +156,7 @@ def trial(path):
     """What the trial said, and its report or None. Its report and page lie apart."""
     with tempfile.TemporaryDirectory(prefix="cachalot-doctor-") as folder:
         environment = {k: v for k, v in os.environ.items() if k not in ("CACHALOT_ONLY", "CACHALOT_LOG")}
-        environment.update(LD_PRELOAD=preload(path, os.environ.get("LD_PRELOAD", "")),
+        environment.update(LD_PRELOAD=preload(path, os.environ.get("LD_PRELOAD", ""), sys.executable),
                            CACHALOT_OUTPUT=os.path.join(folder, "trial.json").replace("%", "%%"))
         done = subprocess.run([sys.executable, "-c", TRIAL], env=environment, stdin=subprocess.DEVNULL, cwd=folder,
                               capture_output=True, text=True, errors="replace", timeout=120, check=False)

@@ -1,5 +1,5 @@
 /* Traces for `cachalot replay`: any bytes are lines, each an operation or a problem, and no line is
- * lost. */
+ * lost; or events, up to the first problem. */
 #include "fuzz.h"
 
 #include <string.h>
@@ -19,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         lseek(file, 0, SEEK_SET))
         return 0;
     trace.line = trace.bytes_read = 0;
-    trace.rmm = trace.at_end = 0;
+    trace.rmm = trace.at_end = trace.recorded = 0;
+    trace.device = -1;
     trace_init(&trace, file);
     while (trace_fill(&trace) > 0)
         while (trace.begin < trace.end) {
@@ -28,8 +29,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             const char *problem = trace_next(&trace, &operation, &id);
             HOLDS(!problem || strlen(problem) > 0);
             HOLDS(problem || operation.kind <= OP_NONE);
+            if (problem && trace.recorded)
+                return 0;
             lines++;
         }
+    if (trace.recorded)
+        return 0;
     HOLDS(trace.bytes_read == size && trace.line == lines);
     uint64_t newlines = 0;
     for (size_t i = 0; i < size; i++)
