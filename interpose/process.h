@@ -50,8 +50,7 @@ struct process {
     _Atomic uint64_t generation;      /* changes when a context goes */
     stat_value early[COVERAGE_KINDS]; /* counted before there is a page */
     _Atomic uint64_t late_frees;      /* after our end */
-    _Atomic int several_contexts, captures, recordings,
-        unnoted_captures;                 /* the last three: capture.c */
+    _Atomic int several_contexts, captures, recordings, unnoted_captures;
     _Atomic uint64_t peers[PEER_DEVICES]; /* by device: bit i: device i may use its memory */
     struct map capturing, others, graphs;
     struct slab capture_nodes, other_nodes, graph_nodes;
