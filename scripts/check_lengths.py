@@ -8,7 +8,7 @@ import sys
 
 FOLDERS = ("stats", "allocator", "interpose", "scripts", "test")
 FILE, FUNCTION, HEADER = 400, 60, 60
-LEFT_BY_TOOLS = re.compile(r"__pycache__|\.(hypothesis|pytest_cache)")
+NO_SOURCES = re.compile(r"__pycache__|corpus|\.(hypothesis|pytest_cache)")
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 ENTRY = re.compile(r"^\s*X\(.*$", re.MULTILINE)
 
@@ -47,7 +47,7 @@ def problems(path):
 def main(root):
     paths = (p for f in FOLDERS for p in sorted(pathlib.Path(root, f).rglob("*")))
     kinds = {".c", ".h", ".py", ".sh", ".S", ""}
-    found = [line for p in paths if p.is_file() and p.suffix in kinds and not any(LEFT_BY_TOOLS.match(part) for part in p.parts)
+    found = [line for p in paths if p.is_file() and p.suffix in kinds and not any(NO_SOURCES.match(part) for part in p.parts)
              for line in problems(p)]
     print("\n".join(found))
     return 1 if found else 0

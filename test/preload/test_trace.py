@@ -17,6 +17,7 @@ from test_requests import ready, wait_for
 sys.path.insert(0, str(ROOT / "scripts"))
 import cachalot_traces  # noqa: E402
 
+ORDINARY = "expandable_segments:False"  # handles of mapped memory depend on the device
 PEAKS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
 
 
@@ -29,7 +30,8 @@ def rows_of(path):
 
 
 def replay(place, path, *arguments, said=""):
-    done = place.cachalot("replay", path, "--format", "json", *arguments)
+    conf = () if "--conf" in arguments else ("--conf", ORDINARY)
+    done = place.cachalot("replay", path, "--format", "json", *conf, *arguments)
     assert done.code == 0 and said in done.err and bool(said) == bool(done.err), done.err
     return json.loads(done.out)
 
@@ -48,7 +50,7 @@ def wait_for_end(place, process):
         assert process.poll() is None
 
 
-@pytest.mark.parametrize("conf", ["", "roundup_power2_divisions:4,max_split_size_mb:20"])
+@pytest.mark.parametrize("conf", [ORDINARY, f"{ORDINARY},roundup_power2_divisions:4,max_split_size_mb:20"])
 @pytest.mark.parametrize("program", ["train_loop", "seed1_activations", "seed4a_holes", "seed5_vgg16"])
 def test_replay_has_the_peaks_of_the_run(place, program, conf):
     done = place.cachalot("run", "--trace", "%e.trace", "--conf", conf, WORKLOADS / program,
@@ -56,7 +58,7 @@ def test_replay_has_the_peaks_of_the_run(place, program, conf):
     assert done.code == 0, done.err
     report = place.only_report()
     assert report["warnings"] == [] and "events" not in report and report["devices"][0]["segments"] is None
-    same_peaks(report, replay(place, f"{program}.trace", *(("--conf", conf) if conf else ())))
+    same_peaks(report, replay(place, f"{program}.trace", "--conf", conf))
     header, rows = rows_of(place.work / f"{program}.trace")
     assert header.note() is None and header.pid == report["process"]["pid"]
     assert header.events == len(rows) and len(check_story(rows)) == report.statistic("allocation")
@@ -217,7 +219,7 @@ def test_the_disk(place, way):
 def test_devices(place):
     report = place.report("devices_130", CACHALOT_TRACE="t", CACHALOT_SIM_DEVICES="3")
     for device in (0, 1, 2):
-        read = place.cachalot("replay", "t", "--format", "json", "--device", device)
+        read = place.cachalot("replay", "t", "--format", "json", "--device", device, "--conf", ORDINARY)
         peak = report["devices"][device]["memory_stats"]["allocated_bytes.all.peak"]
         assert json.loads(read.out)["devices"][0]["memory_stats"]["allocated_bytes.all.peak"] == peak
         assert "choose with --device" in read.err
