@@ -92,7 +92,7 @@ def pairs(kit):
             if name not in MORE:
                 more = [command_of(kit, name)[1]]
             run = kit.good(kit.script("torch_pairs.py", name, max(5, kit.options.repeat), kit.options.steps, *more),
-                           kit.front(kit.native(), conf=kit.options.conf), timeout=200)
+                           kit.front(kit.native()), timeout=200)
         except (Skip, Failed) as reason:
             kit.check(f"{name}: pairs", False, reason)
             continue

@@ -88,7 +88,6 @@ def parse(arguments):
                         "(gptfix)")
     parser.add_argument("--repeat", type=int, default=3, help="rounds of `timing` (3); without any cache only the first")
     parser.add_argument("--steps", type=int, default=12, help="of each round of `pairs` (12)")
-    parser.add_argument("--conf", default=None, metavar="OPTIONS", help="CACHALOT_CONF of `pairs`")
     parser.add_argument("--seconds", type=int, default=20, help="of each run of `hunter` (20)")
     parser.add_argument("--seed", type=int, default=1, help="of `hunter` (1)")
     parser.add_argument("--styles", default="aba", help="of `hunter`, a run for each (aba)")
