@@ -15,7 +15,7 @@ static int in_map[NODES];
 
 static void random_operations(void **state)
 {
-    struct map map = {0};
+    struct map map = {.count = 0};
     uint64_t seed = 3, count = 0;
     (void)state;
     assert_null(map_find(&map, 512));
@@ -46,7 +46,7 @@ static void random_operations(void **state)
 static void it_grows_by_one_bucket(void **state)
 {
     static struct map_node many[70000];
-    struct map map = {0};
+    struct map map = {.count = 0};
     size_t n = sizeof many / sizeof *many;
     (void)state;
     for (size_t i = 0; i < n; i++) {
