@@ -36,18 +36,19 @@ def replay(place, path, *arguments, said=""):
     return json.loads(done.out)
 
 
-def same_peaks(report, replayed):
-    for name in PEAKS:
+def same_peaks(report, replayed, names=PEAKS):
+    for name in names:
         key = f"{name}.all.peak"
         assert replayed["devices"][0]["memory_stats"][key] == report["devices"][0]["memory_stats"][key], name
     assert replayed["totals"]["requests"] == report.totals["requests"]
     assert replayed["totals"]["frees"] == report.totals["frees"]
 
 
-def wait_for_end(place, process):
+def wait_for_end(place, process, meanwhile=lambda: None):
     """Until the trace is given up."""
     while "the trace ends here" not in pathlib.Path(place.cachalot("dump", process.pid).out.strip()).read_text():
         assert process.poll() is None
+        meanwhile()
 
 
 @pytest.mark.parametrize("conf", [ORDINARY, f"{ORDINARY},roundup_power2_divisions:4,max_split_size_mb:20"])
@@ -72,7 +73,7 @@ def test_many_threads_and_a_ring_many_times_over(place):
     assert report["events"]["capacity"] == 64 and rows[-64:] == [
         {**row, "completed": True, "time_ns": rows[i - 64]["time_ns"]}
         for i, row in enumerate(report["events"]["rows"])]
-    same_peaks(report, replay(place, "t"))
+    same_peaks(report, replay(place, "t"), PEAKS[:2])  # two threads may get a segment each at the same moment
     process = ready(place, CACHALOT_TRACE="long")
     while os.path.getsize(place.work / "long") < 4096 + 48 * 200000:
         assert process.poll() is None
@@ -199,8 +200,8 @@ def test_the_disk(place, way):
         if way == "replaced":
             while os.path.getsize(small / "t") < 10000:
                 pass
-            (small / "t").write_bytes(b"")
-        wait_for_end(place, process)
+        # Between its look at the file and its write a cut goes unnoticed: then the next is.
+        wait_for_end(place, process, lambda: way == "full" or (small / "t").write_bytes(b""))
         out, err = process.communicate("")
         assert (process.returncode, out, err) == (0, "cudaGetLastError(): 0\n", "")
         report = place.reports()[-1]
