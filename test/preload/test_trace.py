@@ -1,5 +1,6 @@
 """Recording a trace (CACHALOT_TRACE): whole at the end, after a kill, on a full disk; replayed with the same peaks."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -226,13 +227,18 @@ def test_devices(place):
         assert "choose with --device" in read.err
 
 
+def each(process, what, read):
+    """What `read` says of each file or thread of the process that does not end meanwhile."""
+    for name in os.listdir(f"/proc/{process.pid}/{what}"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            yield read(f"/proc/{process.pid}/{what}/{name}")
+
+
 def test_nothing_stays_open_and_nothing_is_left_in_a_child(place):
     process = ready(place, "wait_for_input", CACHALOT_TRACE="t")
-    links = [os.readlink(f"/proc/{process.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{process.pid}/fd")]
-    assert not [link for link in links if link.endswith("/t")]
-    wait_for(lambda: {"cachalot", "cachalot-trace"} <= {
-        pathlib.Path(f"/proc/{process.pid}/task/{t}/comm").read_text().strip()
-        for t in os.listdir(f"/proc/{process.pid}/task")})
+    wait_for(lambda: not [link for link in each(process, "fd", os.readlink) if link.endswith("/t")])
+    wait_for(lambda: {"cachalot", "cachalot-trace"} <= set(
+        each(process, "task", lambda path: pathlib.Path(path, "comm").read_text().strip())))
     process.communicate("\n")
     place.run("end_of_children", CACHALOT_TRACE="%p.trace")
     for path in place.work.glob("*.trace"):

@@ -7,7 +7,7 @@
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* cuLaunchCooperative…MultiDevice */
 
-static int calls;
+static _Atomic int calls; /* counted by the simulator's thread */
 
 static void CUDA_CB count_call(CUstream stream, CUresult status, void *data)
 {
@@ -17,14 +17,14 @@ static void CUDA_CB count_call(CUstream stream, CUresult status, void *data)
 
 static void callbacks_are_ordered(void)
 {
-    volatile int flag = 0;
+    int flag = 0;
     begin();
-    OK(cachalot_sim_launch_spin(a, (volatile int *)&flag, NULL, 0));
+    OK(cachalot_sim_launch_spin(a, &flag, NULL, 0));
     OK(cuStreamAddCallback(a, count_call, &calls, 0));
     OK(cuStreamAddCallback(a, count_call, &calls, 0));
     launch(a, 1000, &write_it);
     GIVES(0, calls);
-    flag = 1;
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
     OK(cuStreamSynchronize(a));
     GIVES(2, calls);
     GIVES(CUDA_ERROR_INVALID_VALUE, cuStreamAddCallback(a, NULL, NULL, 0));
