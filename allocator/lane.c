@@ -18,12 +18,12 @@
  * 3. Back to a lane. When a fence is sealed in MANY, `used` is emptied and the generation of the
  *    word goes up, so that every thread's note is void and each stream is put on the books again.
  *    That fence is the candidate: when it has passed, all that is outstanding is on the streams
- * used since: none -> NONE, one -> SINGLE.
+ *    used since: none -> NONE, one -> SINGLE.
  * 4. In flight. A submission whose thread was held up between looking at the word and the driver's
  *    call is on the books of its time, and may take effect after the candidate was recorded. So
- * each thread shows the epoch in which its submission began (one store), and after the seal, before
- *    the record, all are looked at. If one began before the seal, this fence is no candidate; the
- *    next one, sealed when they have returned, is.
+ *    each thread shows the epoch in which its submission began (one store), and after the seal,
+ *    before the record, all are looked at. If one began before the seal, this fence is no
+ *    candidate; the next one, sealed when they have returned, is.
  * 5. Captures. No context event may be recorded while one is active, so a lane is left, with its
  *    mark, before the driver begins one, and nothing is restored until all have ended.
  * 6. Streams that end. A handle may come back as another stream: its lane is left, and what it had
@@ -31,11 +31,11 @@
  * 7. Several contexts. Marks and fences stand for one context. Work in another joins like any
  *    other; as long as the books hold work of two contexts, nothing is restored (`mixed`).
  * 8. Launches that may overtake what their stream had before them (programmatic ones) must not do
- * so when they are the first on it since a free, or since the lane was left: whatever comes through
- *    lane_submit is put in order. What follows it on its stream may overtake it, but nothing before
- *    it, and ordinary work waits for all (measured: test/gpu/RECORD.md).
+ *    so when they are the first on it since a free, or since the lane was left: whatever comes
+ *    through lane_submit is put in order. What follows it on its stream may overtake it, but
+ *    nothing before it, and ordinary work waits for all (measured: test/gpu/RECORD.md).
  * 9. Work that waits for a value (cuStreamWaitValue) is never a lane: a mark that stood for it
- * could be joined by whoever is to write the value.
+ *    could be joined by whoever is to write the value.
  * 10. What another process may touch (exported blocks) goes through R0, and an export waits for the
  *    mark.
  *
@@ -183,7 +183,6 @@ static void await(struct domain *domain, struct fence *fence, const struct lane_
 /* What must be asked of the driver before a submission is put on the books. */
 struct asked {
     uint64_t context;
-    int capturing; /* was it asked? */
     uint64_t joined;
 };
 
