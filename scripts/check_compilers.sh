@@ -12,6 +12,6 @@ find_meson
 need_toolkit
 for compiler in "${found[@]}"; do
     folder=$build-$compiler
-    CC=$compiler build_tree "$folder" --buildtype=debugoptimized
+    CC=$compiler build_tree "$folder" all --buildtype=debugoptimized
     say "$compiler: no warning in $(grep -c '^\[[0-9]*/[0-9]*\] Compiling' "$folder/build.log") files"
 done

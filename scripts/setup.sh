@@ -16,11 +16,31 @@ give_up() {
     exit 1
 }
 
-# As root, directly or through sudo without a question.
+# with_progress LOG COMMAND…: what the command says goes to the log; meanwhile its last line is shown, on a terminal in
+# place, elsewhere every 15 s.
+with_progress() {
+    local log=$1 line code shown=$SECONDS
+    shift
+    "$@" </dev/null 2>&1 | while IFS= read -r line; do
+        printf '%s\n' "$line" >&3
+        if [ -t 1 ]; then
+            printf '\r\033[K   %.75s' "$line"
+        elif [ $((SECONDS - shown)) -ge 15 ]; then
+            say "   $line"
+            shown=$SECONDS
+        fi
+    done 3>>"$log"
+    code=${PIPESTATUS[0]}
+    [ ! -t 1 ] || printf '\r\033[K'
+    return "$code"
+}
+
+# As root, directly or through sudo; at a terminal sudo may ask for a password.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
     elif command -v sudo >/dev/null 2>&1; then
+        sudo -n true 2>/dev/null || { [ -t 1 ] && sudo -v; } || return 1
         sudo -n "$@"
     else
         return 1
@@ -35,7 +55,7 @@ is_installed() {
 }
 
 apt() {
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@" </dev/null
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@"
 }
 
 # Installs the Debian packages named that are missing. Elsewhere: only says what is needed.
@@ -51,7 +71,8 @@ need_packages() {
     [ ${#missing[@]} = 0 ] && return
     say "Installing: ${missing[*]}"
     log=$(mktemp)
-    if ! { apt update && apt install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+    if ! { as_root true && with_progress "$log" apt update &&
+        with_progress "$log" apt install -y --no-install-recommends "${missing[@]}"; }; then
         tail -n 20 "$log" >&2
         rm -f "$log"
         give_up "these packages are needed, please install them: apt-get install ${missing[*]}"
@@ -129,18 +150,21 @@ PYTHON
     fi
 }
 
-# build_tree FOLDER [meson option…]: configured if it is not, then built; quiet unless something is wrong.
+# build_tree FOLDER TARGET [meson option…]: configured if it is not, then built; a line that moves unless something is wrong.
 build_tree() {
-    local folder=$1 log=$1/build.log
-    shift
+    local folder=$1 target=$2 log=$1/build.log
+    shift 2
     mkdir -p "$folder"
     if [ ! -f "$folder/build.ninja" ]; then
-        if ! "$meson" setup "$folder" "$root" "-Dtoolkit=$toolkit" "$@" >"$log" 2>&1; then
+        say "Building in $folder"
+        : >"$log"
+        if ! with_progress "$log" "$meson" setup "$folder" "$root" "-Dtoolkit=$toolkit" "$@"; then
             tail -n 25 "$log" >&2
             give_up "the build in $folder could not be configured"
         fi
     fi
-    if ! ninja -C "$folder" >"$log" 2>&1; then
+    : >"$log"
+    if ! with_progress "$log" ninja -C "$folder" "$target"; then
         grep -vE '^\[[0-9]+/[0-9]+\]|^ninja: Entering' "$log" | tail -n 60 >&2
         give_up "the build in $folder failed"
     fi
