@@ -248,9 +248,6 @@ def check(paths, gates, options, stream, problems=()):
 
 def main(arguments):
     """cachalot check."""
-    if "--help" in arguments:
-        print(HELP, end="")
-        return 0
     paths, gates, options = parse(arguments)
     if not paths:
         raise Failure(3, "no report given; a check without reports is never a pass")

@@ -217,9 +217,6 @@ def as_object(old, new, figures):
 
 def main(arguments):
     """cachalot diff."""
-    if "--help" in arguments:
-        print(HELP, end="")
-        return 0
     words, options = split("diff", arguments, ("--all", "--json"))
     if len(words) != 2:
         raise Failure(2, "give two reports, the old one first; see `cachalot diff --help`")

@@ -227,9 +227,6 @@ def check_named(findings, name, header):
 
 def main(arguments):
     """cachalot doctor."""
-    if "--help" in arguments:
-        print(HELP, end="")
-        return 0
     words, _ = split("doctor", arguments)
     if len(words) > 1:
         raise Failure(2, "give one program; see `cachalot doctor --help`")

@@ -138,9 +138,6 @@ def own_path():
 
 def main(arguments):
     """cachalot env."""
-    if "--help" in arguments:
-        print(HELP, end="")
-        return 0
     words, options = split("env", arguments, (), ("--for", "--output", "--conf"))
     form = FORMS.get(options.get("--for", "shell"))
     if words or form is None:

@@ -11,6 +11,7 @@ import cachalot_viz
 from cachalot_sources import read_source
 from cachalot_pages import split
 from cachalot_tools import Failure, printable
+from cachalot_traces import device_number
 
 HELP = """\
 usage: cachalot export REPORT|TRACE OPTION…
@@ -164,19 +165,10 @@ def pages_of_run(reports, path, pid):
     return problems
 
 
-def parse_device(text):
-    if text is not None and not (text.isascii() and text.isdecimal() and len(text) < 6):
-        raise Failure(2, f"`{text}` is not the number of a device")
-    return None if text is None else int(text)
-
-
 def main(arguments):
     """cachalot export."""
-    if "--help" in arguments:
-        print(HELP, end="")
-        return 0
     words, options = split("export", arguments, (), (*EXPORTS, "--device"))
-    device = parse_device(options.pop("--device", None))
+    device = device_number(options.pop("--device", None))
     if len(words) != 1 or not options:
         raise Failure(2, "give one report and what to make of it; see `cachalot export --help`")
     if list(options.values()).count("-") > 1:

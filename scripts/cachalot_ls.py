@@ -67,9 +67,6 @@ def line_of(entry):
 
 def main(arguments):
     """cachalot ls."""
-    if "--help" in arguments:
-        print(HELP, end="")
-        return 0
     words, options = split("ls", arguments, ("--json",))
     if len(words) > 1:
         raise Failure(2, "give one directory; see `cachalot ls --help`")

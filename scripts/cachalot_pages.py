@@ -101,17 +101,11 @@ def ask(command, action, arguments, flags):
 
 def dump(arguments):
     """cachalot dump."""
-    if "--help" in arguments:
-        print(DUMP_HELP, end="")
-        return 0
     return ask("dump", "report", arguments, ("--segments", "--blocks"))
 
 
 def empty_cache(arguments):
     """cachalot empty-cache."""
-    if "--help" in arguments:
-        print(EMPTY_HELP, end="")
-        return 0
     return ask("empty-cache", "empty-cache", arguments, ())
 
 
@@ -151,9 +145,6 @@ def harvest_all(pages, output):
 
 def harvest(arguments):
     """cachalot harvest."""
-    if "--help" in arguments:
-        print(HARVEST_HELP, end="")
-        return 0
     words, options = split("harvest", arguments, (), ("--output",))
     if len(words) > 1:
         raise Failure(2, "give one directory; see `cachalot harvest --help`")

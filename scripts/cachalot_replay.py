@@ -9,7 +9,7 @@ import sys
 from cachalot_pages import split
 from cachalot_show import bytes_text, count_text, device_table, pairs, rule
 from cachalot_tools import Failure, find_tool, printable
-from cachalot_traces import open_source
+from cachalot_traces import device_number, open_source
 
 HELP = """\
 usage: cachalot replay TRACE [--conf OPTIONS] [--capacity BYTES]
@@ -156,23 +156,10 @@ def table(replay):
     return lines + oom_lines(replay)
 
 
-def device_number(text):
-    if text is not None and not (text.isdecimal() and len(text) < 6):
-        raise Failure(2, f"`{text}` is not the number of a device")
-    return None if text is None else int(text)
-
-
-def main(arguments):
-    """cachalot replay."""
-    if "--help" in arguments:
-        print(HELP, end="")
-        return 0
-    words, options = split("replay", arguments, (), VALUES)
-    if not words and options == {"--costs": "default"}:
-        with start(["--print-costs"]) as process:
-            return process.wait()
+def one_trace(command, words, options):
+    """(source, format, arguments of cachalot-replay) that the command line means."""
     if len(words) != 1:
-        raise Failure(2, "give one trace; see `cachalot replay --help`")
+        raise Failure(2, f"give one trace; see `cachalot {command} --help`")
     form = options.get("--format", "table")
     if form not in ("table", "json"):
         raise Failure(2, f"--format={form} is neither table nor json")
@@ -180,6 +167,16 @@ def main(arguments):
     source = open_source(words[0], device_number(options.get("--device")))
     if source.note:
         print(f"cachalot: {source.note}", file=sys.stderr)
+    return source, form, known
+
+
+def main(arguments):
+    """cachalot replay."""
+    words, options = split("replay", arguments, (), VALUES)
+    if not words and options == {"--costs": "default"}:
+        with start(["--print-costs"]) as process:
+            return process.wait()
+    source, form, known = one_trace("replay", words, options)
     code, text = run(source, known, form == "table")
     if code == 0 and text is not None:
         print("\n".join(table(json.loads(text))))

@@ -86,27 +86,28 @@ def number(value, *keys):
     return found if is_number and abs(found) < 1e24 else None
 
 
+def scaled(value, most):
+    """(number below `most`, unit) of a number of bytes."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < most:
+            return value, unit
+        value /= 1024
+    return value, "TiB"
+
+
 def bytes_text(value):
     """Bytes in at most nine characters."""
     if value is None:
         return "-"
-    for unit in ("B  ", "KiB", "MiB", "GiB"):
-        if abs(value) < 10240:
-            return f"{value:.0f} {unit}"
-        value /= 1024
-    return f"{value:.0f} TiB"
+    value, unit = scaled(value, 10240)
+    return f"{value:.0f} {unit:<3}"
 
 
 def size_text(value):
     """Bytes for a sentence, to three digits: 10.4 GiB."""
     if value is None:
         return "-"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(value) < 1024:
-            break
-        value /= 1024
-    else:
-        unit = "TiB"
+    value, unit = scaled(value, 1024)
     return f"{value:.0f} {unit}" if value == int(value) or abs(value) >= 100 else f"{value:.3g} {unit}"
 
 

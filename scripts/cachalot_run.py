@@ -59,8 +59,8 @@ def parse(arguments):
                 raise Failure(125, f"{name} needs a value; see `cachalot run --help`")
             options[name] = value if equals else arguments[0]
             arguments = arguments if equals else arguments[1:]
-        elif name in ("--summary", "--help") and not equals:
-            options[name] = True
+        elif name in ("--summary", "--help", "-h") and not equals:
+            options["--help" if name == "-h" else name] = True
         else:
             raise Failure(125, f"unknown option {name}; see `cachalot run --help`")
     return options, arguments

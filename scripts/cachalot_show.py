@@ -211,9 +211,6 @@ def lines_of(report):
 
 def main(arguments):
     """cachalot show."""
-    if "--help" in arguments:
-        print(HELP, end="")
-        return 0
     if not arguments or arguments[0].startswith("-"):
         raise Failure(2, "give the files of reports; see `cachalot show --help`")
     for path in arguments:

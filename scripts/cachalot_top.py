@@ -316,9 +316,6 @@ def parse(arguments):
 
 def main(arguments):
     """cachalot top."""
-    if "--help" in arguments:
-        print(HELP, end="")
-        return 0
     options = parse(arguments)
     watch = Watch()
     if not options["once"] and not options["json"] and sys.stdout.isatty():

@@ -215,6 +215,13 @@ def recorded_events(path):
     return None if header is None else (header, cachalot_recorded.rows(header, unpack(file, name)))
 
 
+def device_number(text):
+    """The device that an option names, or None."""
+    if text is not None and not (text.isascii() and text.isdecimal() and len(text) < 6):
+        raise Failure(2, f"`{text}` is not the number of a device")
+    return None if text is None else int(text)
+
+
 def open_source(path, device=None):
     """The trace at `path`, whatever it is."""
     name = printable(path)

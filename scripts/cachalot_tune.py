@@ -7,10 +7,9 @@ import tempfile
 from dataclasses import dataclass
 
 from cachalot_pages import split
-from cachalot_replay import VALUES, device_number, feed_file, start, time_text, tool_arguments
+from cachalot_replay import VALUES, feed_file, one_trace, start, time_text
 from cachalot_show import bytes_text
 from cachalot_tools import Failure, tool
-from cachalot_traces import open_source
 
 HELP = """\
 usage: cachalot tune TRACE [--conf OPTIONS] [--capacity BYTES]
@@ -166,25 +165,14 @@ def document(tuner, best, fixed):
 
 def main(arguments):
     """cachalot tune."""
-    if "--help" in arguments:
-        print(HELP, end="")
-        return 0
     words, options = split("tune", arguments, (), VALUES)
-    if len(words) != 1:
-        raise Failure(2, "give one trace; see `cachalot tune --help`")
-    form = options.get("--format", "table")
-    if form not in ("table", "json"):
-        raise Failure(2, f"--format={form} is neither table nor json")
-    known = tool_arguments(options)
+    source, form, known = one_trace("tune", words, options)
     fixed = [options["--conf"]] if options.get("--conf") else []
     if fixed:
         known = known[2:]  # it goes with each setting
         checked = tool("conf", fixed[0])
         if checked.returncode:
             raise Failure(2, checked.stderr.splitlines()[0].replace("cachalot-page: ", ""))
-    source = open_source(words[0], device_number(options.get("--device")))
-    if source.note:
-        print(f"cachalot: {source.note}", file=sys.stderr)
     tuner = tune(source, fixed, known)
     best = tuner.best()[:SHOWN]
     if form == "json":

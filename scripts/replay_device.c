@@ -127,22 +127,24 @@ static int chunk_map(void *context, uint64_t address, uint64_t bytes, uint64_t h
     return 0;
 }
 
+/* Priced by the chunk, as if each had its own call: the most it can cost. */
+static void book_chunks(struct replay_device *device, enum call_kind call, uint64_t bytes)
+{
+    for (uint64_t chunk = 0; chunk < bytes; chunk += device->chunk_bytes)
+        book(device, call, device->chunk_bytes);
+}
+
 static int chunk_allow(void *context, uint64_t address, uint64_t bytes)
 {
-    struct replay_device *device = context;
     (void)address;
-    /* Priced by the chunk, as if each had its own call: the most it can cost. */
-    for (uint64_t chunk = 0; chunk < bytes; chunk += device->chunk_bytes)
-        book(context, CALL_chunk_allow, device->chunk_bytes);
+    book_chunks(context, CALL_chunk_allow, bytes);
     return 0;
 }
 
 static int chunk_unmap(void *context, uint64_t address, uint64_t bytes)
 {
-    struct replay_device *device = context;
     (void)address;
-    for (uint64_t chunk = 0; chunk < bytes; chunk += device->chunk_bytes)
-        book(context, CALL_chunk_unmap, device->chunk_bytes);
+    book_chunks(context, CALL_chunk_unmap, bytes);
     return 0;
 }
 

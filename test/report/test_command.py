@@ -28,6 +28,7 @@ def test_help_fits_a_screen_and_has_an_example(place, arguments):
     assert "Exit code: " in done.stdout and done.stdout.startswith("usage: cachalot ")
     assert len(done.stdout.splitlines()) <= 24
     assert max(map(len, done.stdout.splitlines())) <= 80
+    assert place.cachalot(*arguments, "-h").stdout == done.stdout
 
 
 def test_usage(place):

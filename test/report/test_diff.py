@@ -31,7 +31,6 @@ def pair(tmp_path, model):
 def test_help_and_usage(pair):
     command_help_fits(cachalot_diff.HELP)
     old, new = pair[2]()
-    assert run("--help") == (0, cachalot_diff.HELP)
     for wrong in ((), (old,), (old, new, old), (old, new, "--else")):
         assert run(*wrong)[0] == 2, wrong
     assert run(old, "none.json")[0] == 3

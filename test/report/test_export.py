@@ -63,7 +63,6 @@ def test_help_and_usage(tmp_path):
     command_help_fits(cachalot_export.HELP)
     path = tmp_path / "t.csv"
     path.write_bytes(TRACE)
-    assert run("--help")[0] == 0
     for wrong in ((), (path,), (path, path, "--csv", "x"), (path, "--csv"), (path, "--else"), (path, "--csv="),
                   (path, "--csv", "-", "--html", "-"), (path, "--csv", "x", "--device", "one"),
                   (path, "--csv", tmp_path / "no" / "x"), (path, "--csv", tmp_path)):

@@ -33,6 +33,24 @@ void launch(CUstream stream, uint64_t ns, const struct cachalot_sim_range *range
     OK(cachalot_sim_launch(stream, ns, range, range != NULL));
 }
 
+void launch_programmatic(CUstream stream, struct cachalot_sim_range *range)
+{
+    struct cachalot_sim_kernel kernel = {.ns = 1000, .ranges = range, .range_count = range != NULL};
+    void *parameters[] = {&kernel};
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchConfig config = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 1,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = stream,
+                             .attrs = &attribute,
+                             .numAttrs = 1};
+    OK(cuLaunchKernelEx(&config, cachalot_sim_function(), parameters, NULL));
+}
+
 CUevent event_after(CUstream stream)
 {
     CUevent event;

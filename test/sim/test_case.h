@@ -23,6 +23,8 @@ extern CUdeviceptr memory;
 extern struct cachalot_sim_range write_it, read_it;
 void begin(void);
 void launch(CUstream stream, uint64_t ns, const struct cachalot_sim_range *range);
+/* One that may begin before the work behind which it stands has ended. */
+void launch_programmatic(CUstream stream, struct cachalot_sim_range *range);
 CUevent event_after(CUstream stream);
 
 /* Returns the exit code for main. */

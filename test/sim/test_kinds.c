@@ -69,29 +69,11 @@ static void time_is_told(void)
     GIVES(2500, milliseconds * 1000 + 0.5f);
 }
 
-static void programmatic(CUstream stream, struct cachalot_sim_range *range)
-{
-    struct cachalot_sim_kernel kernel = {.ns = 1000, .ranges = range, .range_count = 1};
-    void *parameters[] = {&kernel};
-    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
-    attribute.value.programmaticStreamSerializationAllowed = 1;
-    CUlaunchConfig config = {.gridDimX = 1,
-                             .gridDimY = 1,
-                             .gridDimZ = 1,
-                             .blockDimX = 1,
-                             .blockDimY = 1,
-                             .blockDimZ = 1,
-                             .hStream = stream,
-                             .attrs = &attribute,
-                             .numAttrs = 1};
-    OK(cuLaunchKernelEx(&config, cachalot_sim_function(), parameters, NULL));
-}
-
 static void programmatic_launches_overlap(void)
 {
     begin();
     launch(a, 1000, NULL);
-    programmatic(a, &write_it);
+    launch_programmatic(a, &write_it);
     launch(a, 1000, &write_it);
     cachalot_sim_advance(1999);
     GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(a));
@@ -103,7 +85,7 @@ static void programmatic_launches_are_unordered(void)
 {
     begin();
     launch(a, 1000, &write_it);
-    programmatic(a, &write_it);
+    launch_programmatic(a, &write_it);
 }
 
 static void values_are_waited_for(void)
@@ -119,26 +101,27 @@ static void values_are_waited_for(void)
     OK(cuStreamSynchronize(a));
 }
 
+static const CUmemAllocationProp device_memory = {
+    .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+static const CUmemAccessDesc allowed = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
 static void mappings_are_memory(void)
 {
     CUmemGenericAllocationHandle handle;
-    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
-    CUmemAccessDesc access = {.location = properties.location,
-                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUdeviceptr start;
     size_t room, left, total, size = 2 << 20;
     begin();
     OK(cuMemGetInfo(&room, &total));
     OK(cuMemAddressReserve(&start, 3 * size, 0, 0, 0));
-    OK(cuMemCreate(&handle, size, &properties, 0));
+    OK(cuMemCreate(&handle, size, &device_memory, 0));
     OK(cuMemMap(start, size, 0, handle, 0));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(start, size, 0, handle, 0));
     OK(cuMemRelease(handle));
-    OK(cuMemCreate(&handle, size, &properties, 0));
+    OK(cuMemCreate(&handle, size, &device_memory, 0));
     OK(cuMemMap(start + size, size, 0, handle, 0));
     OK(cuMemRelease(handle));
-    OK(cuMemSetAccess(start, 2 * size, &access, 1));
+    OK(cuMemSetAccess(start, 2 * size, &allowed, 1));
     OK(cuMemsetD8Async(start + size - 10, 1, 20, a));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(start));
     OK(cuMemGetInfo(&left, &total));
@@ -154,12 +137,10 @@ static void mappings_are_memory(void)
 static void mappings_need_access(void)
 {
     CUmemGenericAllocationHandle handle;
-    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     CUdeviceptr start;
     begin();
     OK(cuMemAddressReserve(&start, 2 << 20, 0, 0, 0));
-    OK(cuMemCreate(&handle, 2 << 20, &properties, 0));
+    OK(cuMemCreate(&handle, 2 << 20, &device_memory, 0));
     OK(cuMemMap(start, 2 << 20, 0, handle, 0));
     OK(cuMemsetD8Async(start, 1, 20, a));
 }
@@ -168,18 +149,14 @@ static void mappings_need_access(void)
 static CUdeviceptr twice(size_t size)
 {
     CUmemGenericAllocationHandle handle;
-    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
-    CUmemAccessDesc access = {.location = properties.location,
-                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUdeviceptr start;
     begin();
     OK(cuMemAddressReserve(&start, 2 * size, 0, 0, 0));
-    OK(cuMemCreate(&handle, size, &properties, 0));
+    OK(cuMemCreate(&handle, size, &device_memory, 0));
     OK(cuMemMap(start, size, 0, handle, 0));
     OK(cuMemMap(start + size, size, 0, handle, 0));
     OK(cuMemRelease(handle));
-    OK(cuMemSetAccess(start, 2 * size, &access, 1));
+    OK(cuMemSetAccess(start, 2 * size, &allowed, 1));
     return start;
 }
 

@@ -39,30 +39,12 @@ static void callbacks_are_not_captured(void)
     GIVES(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(a, &graph));
 }
 
-static void programmatic(CUstream stream, struct cachalot_sim_range *range)
-{
-    struct cachalot_sim_kernel kernel = {.ns = 1000, .ranges = range, .range_count = range != NULL};
-    void *parameters[] = {&kernel};
-    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
-    attribute.value.programmaticStreamSerializationAllowed = 1;
-    CUlaunchConfig config = {.gridDimX = 1,
-                             .gridDimY = 1,
-                             .gridDimZ = 1,
-                             .blockDimX = 1,
-                             .blockDimY = 1,
-                             .blockDimZ = 1,
-                             .hStream = stream,
-                             .attrs = &attribute,
-                             .numAttrs = 1};
-    OK(cuLaunchKernelEx(&config, cachalot_sim_function(), parameters, NULL));
-}
-
 static void programmatic_chains_are_unordered(void)
 {
     begin();
     launch(a, 1000, NULL);
-    programmatic(a, &write_it);
-    programmatic(a, &read_it);
+    launch_programmatic(a, &write_it);
+    launch_programmatic(a, &read_it);
 }
 
 static void programmatic_chains_overlap(void)
@@ -70,16 +52,16 @@ static void programmatic_chains_overlap(void)
     begin();
     launch(a, 1000, &write_it);
     launch(a, 1000, NULL);
-    programmatic(a, &write_it); /* behind the first, beside the second */
-    programmatic(a, NULL);
+    launch_programmatic(a, &write_it); /* behind the first, beside the second */
+    launch_programmatic(a, NULL);
     launch(a, 1000, &write_it);
     cachalot_sim_advance(2999);
     GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(a));
     cachalot_sim_advance(1);
     OK(cuStreamQuery(a));
-    programmatic(a, &write_it);
+    launch_programmatic(a, &write_it);
     OK(cuStreamSynchronize(a));
-    programmatic(a, &write_it);
+    launch_programmatic(a, &write_it);
 }
 
 static void cooperative(CUstream first, CUstream second)
