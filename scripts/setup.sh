@@ -80,6 +80,15 @@ need_packages() {
     rm -f "$log"
 }
 
+# The same for what not every release has; the tests that need it are skipped there.
+like_packages() {
+    local package known=()
+    for package; do
+        if apt-cache show "$package" >/dev/null 2>&1; then known+=("$package"); fi
+    done
+    [ ${#known[@]} = 0 ] || need_packages "${known[@]}"
+}
+
 # Not Debian: are the tools there?
 need_commands() {
     local missing=() command
