@@ -126,7 +126,7 @@ def check_pages(findings):
         findings.say("FAIL", "pages", failure)
         return
     if dead:
-        findings.say("note", "pages", f"{len(dead)} programs ended without a report; `cachalot harvest` makes it")
+        findings.say("note", "pages", f"{len(dead)} program{'s' * (len(dead) != 1)} ended without a report; `cachalot harvest` makes it")
 
 
 def check_environment(findings):

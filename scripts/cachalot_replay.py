@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 from cachalot_pages import split
-from cachalot_show import bytes_text, count_text, device_table, pairs, rule
+from cachalot_report import bytes_text, count_text, times_text
+from cachalot_show import device_table, pairs, rule
 from cachalot_tools import Failure, find_tool, printable
 from cachalot_traces import device_number, open_source
 
@@ -135,7 +136,7 @@ def oom_lines(replay):
         lines.append(f"Out of memory: operation {event['operation']} asked for {event['requested_bytes']} bytes "
                      f"with {event['allocated_bytes']} of {event['reserved_bytes']} reserved in use{fits}")
     more = replay["totals"]["ooms"] - len(lines)
-    return lines + ([f"and {more} times before"] if more > 0 else [])
+    return lines + ([f"and {times_text(more)} before"] if more > 0 else [])
 
 
 def table(replay):

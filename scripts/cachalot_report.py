@@ -122,5 +122,9 @@ def count_text(value):
     return f"{value:.0f} T "
 
 
+def times_text(count):
+    return "once" if count == 1 else f"{count_text(count).strip()} times"
+
+
 def ratio_text(value):
     return "-" if value is None else f"{100 * value:.1f} %"

@@ -2,7 +2,7 @@
 
 import textwrap
 
-from cachalot_report import Report, bytes_text, count_text, get, number, ratio_text
+from cachalot_report import Report, bytes_text, count_text, get, number, ratio_text, times_text
 from cachalot_symbols import resolve
 from cachalot_tools import Failure, printable
 
@@ -77,7 +77,7 @@ def counters(device):
                  ("Reusable at once", count("num_lane_frees")),
                  ("Behind fences", f"{count('num_fence_frees')}, after waits: {count('num_wait_frees')}"),
                  ("Lane marks", f"{count('num_lane_marks')}, joins: {count('num_lane_joins')}"),
-                 ("Lane left", f"{count('num_lane_leaves')} times"),
+                 ("Lane left", times_text(number(device, "counters", "num_lane_leaves"))),
                  ("Fences", count("num_fences")),
                  ("Waits for fences", f"{count('num_fence_waits')}, "
                                       f"{'-' if wait is None else format(wait / 1e6, '.1f')} ms"))
@@ -169,7 +169,7 @@ def oom_lines(report):
         return []
     total = report.number("totals", "ooms") or len(events)
     shown = events[-SHOWN_OOMS:]
-    lines = [f"Out of memory: {'once' if total == 1 else count_text(total).strip() + ' times'}"
+    lines = [f"Out of memory: {times_text(total)}"
              + (f", the last {len(shown)}:" if total > len(shown) else ":")]
     for event in shown:
         lines += textwrap.wrap(printable(get(event, "explanation") or f"asked for {get(event, 'requested_bytes')} bytes"),
@@ -195,7 +195,7 @@ def head_lines(report):
 def warning_lines(report):
     warnings = report.list("warnings")
     return ["Warnings:"] * bool(warnings) + [
-        f"  {printable(get(w, 'text'))} ({printable(get(w, 'count'))} times)" for w in warnings]
+        f"  {printable(get(w, 'text'))} ({times_text(number(w, 'count'))})" for w in warnings]
 
 
 def lines_of(report):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cachalot_pages import split
 from cachalot_replay import VALUES, feed_file, one_trace, start, time_text
-from cachalot_show import bytes_text
+from cachalot_report import bytes_text
 from cachalot_tools import Failure, tool
 
 HELP = """\

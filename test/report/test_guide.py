@@ -126,7 +126,7 @@ def test_doctor_names_what_is_odd(real):
     odd = {"CACHALOT_OUTPTU": "x", "CACHALOT_SIM_DRIVER": "12040", "CACHALOT_ONLY": "train*", "LD_PRELOAD": "/none.so"}
     out = real.cachalot("doctor", env={**real.environment, **odd}).stdout
     for said in ("CACHALOT_OUTPTU means nothing; CACHALOT_OUTPUT?", "before 12.5", "other programs than train*",
-                 "/none.so, which is no file", "1 programs ended without a report"):
+                 "/none.so, which is no file", "1 program ended without a report"):
         assert any(line.startswith("note") and said in line for line in out.splitlines()), out
 
 
