@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from cachalot_report import bytes_text, get, number
 from cachalot_tools import Failure, printable
+from cachalot_words import coverage_advice
 
 COUNT_MOST = 2**53 - 1
 LEVELS = ("none", "partial", "full")
@@ -242,7 +243,8 @@ def past_the_cache(processes):
 
 def reasons_of(process):
     reasons = process.report.get("coverage", "reasons")
-    return [printable(r) for r in reasons[:3]] if isinstance(reasons, list) else []
+    said = [printable(r) for r in reasons[:3]] if isinstance(reasons, list) else []
+    return said + coverage_advice(process.report)
 
 
 def judge_coverage(required, processes):
@@ -259,7 +261,8 @@ def judge_coverage(required, processes):
     if required != "none" and not failed and all(p.is_idle() for p in processes):
         failed = processes
         text = "no cudaMalloc came through the cache: nothing was judged"
-        hints = past_the_cache(processes)
+        hints = [*past_the_cache(processes),
+                 "Next: switch off the cache of the framework itself (README); --require-coverage none where no memory is asked for"]
     if len(failed) > 1:
         text += f"; {len(failed)} of {len(processes)} processes fail"
     return Result("coverage", required, not failed, text, worst.coverage, "text", worst,

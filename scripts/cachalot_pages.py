@@ -3,7 +3,9 @@
 import os
 import sys
 
+from cachalot_report import Report
 from cachalot_tools import Failure, list_pages, printable, tool
+from cachalot_words import coverage_advice
 
 DUMP_HELP = """\
 usage: cachalot dump PID|--all [--segments] [--timeout SECONDS]
@@ -78,6 +80,16 @@ def pages_of(command, words, options):
     return pages
 
 
+def say_what_is_left_out(path):
+    """Of a report of which not everything came through the cache."""
+    try:
+        advice = coverage_advice(Report(path))
+    except Failure:
+        return  # another container's: not to be read from here
+    for line in advice:
+        print(f"cachalot: {printable(path)}: {line}", file=sys.stderr)
+
+
 def ask(command, action, arguments, flags):
     """Puts a request to each page; prints the answers."""
     words, options = split(command, arguments, ("--all", *flags), ("--timeout",))
@@ -93,8 +105,10 @@ def ask(command, action, arguments, flags):
         answer = tool("request", page.path, action, *more)
         if answer.returncode == 2:
             raise Failure(2, f"--timeout={options.get('--timeout')} is not a number of seconds")
-        print(printable(answer.stdout.strip()), end="\n" if answer.stdout else "")
+        print(printable(answer.stdout.strip()), end="\n" if answer.stdout else "", flush=True)
         sys.stderr.write(answer.stderr.replace("cachalot-page:", "cachalot:"))
+        if action == "report" and answer.stdout:
+            say_what_is_left_out(answer.stdout.rstrip("\n"))
         code = max(code, answer.returncode)
     return code
 

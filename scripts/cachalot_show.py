@@ -1,10 +1,12 @@
 """cachalot show: a report as a table laid out like torch.cuda.memory_summary()."""
 
+import sys
 import textwrap
 
 from cachalot_report import Report, bytes_text, count_text, get, number, ratio_text, times_text
 from cachalot_symbols import resolve
 from cachalot_tools import Failure, printable
+from cachalot_words import coverage_advice
 
 HELP = """\
 usage: cachalot show REPORT…
@@ -12,7 +14,7 @@ usage: cachalot show REPORT…
 Prints reports as tables, laid out like torch.cuda.memory_summary(), with hits,
 fences, fragmentation, leaks and warnings.
 
-Exit code: 0, or 3 when a file is missing or is no report.
+Exit code: 0, 2 usage, 3 a file is missing or no report (others are shown).
 example: cachalot show cachalot.python3.4711.json
 """
 
@@ -189,6 +191,9 @@ def head_lines(report):
     reasons = report.get("coverage", "reasons")
     for reason in reasons if isinstance(reasons, list) else []:
         lines.append(f"  {printable(reason)}")
+    for advice in coverage_advice(report):
+        lines += textwrap.wrap(advice, WIDTH, initial_indent="  ", subsequent_indent="  ", break_long_words=False,
+                               break_on_hyphens=False)
     return lines
 
 
@@ -213,7 +218,12 @@ def main(arguments):
     """cachalot show."""
     if not arguments or arguments[0].startswith("-"):
         raise Failure(2, "give the files of reports; see `cachalot show --help`")
+    code = 0
     for path in arguments:
-        for line in lines_of(Report(path)):
-            print(line)
-    return 0
+        try:
+            print("\n".join(lines_of(Report(path))))
+        except Failure as failure:
+            sys.stdout.flush()
+            print(f"cachalot: {failure}", file=sys.stderr)
+            code = failure.code
+    return code

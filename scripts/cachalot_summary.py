@@ -8,6 +8,7 @@ import sys
 from cachalot_pages import harvest_page
 from cachalot_report import Report, bytes_text
 from cachalot_tools import Failure, list_pages, printable
+from cachalot_words import coverage_advice
 
 ROW = "{:>9}  {:<20}  {:>11}  {:>11}  {:>6}  {:>10}  {}"
 
@@ -75,6 +76,7 @@ def doubts(report):
         reasons = report.get("coverage", "reasons")
         said = "; ".join(printable(reason) for reason in reasons if reason) if isinstance(reasons, list) else ""
         yield f"coverage {status}: {said or 'not all of its CUDA calls came through the cache'}"
+        yield from coverage_advice(report)
     elif not report.number("totals", "requests"):
         yield "nothing was allocated through the cache"
 

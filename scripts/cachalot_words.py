@@ -1,5 +1,7 @@
 """What a report's figures mean, in sentences for somebody who sees them for the first time."""
 
+import shlex
+
 from cachalot_report import get, number, ratio_text, size_text
 from cachalot_tools import printable
 
@@ -10,6 +12,18 @@ def site_text(site, sites):
     """The frames that say most, innermost first."""
     frames = sites[site] if type(site) is int and 0 <= site < len(sites) else []
     return " < ".join(frames[:FRAMES_SHOWN]) + (" < …" if len(frames) > FRAMES_SHOWN else "") or "-"
+
+
+def coverage_advice(report):
+    """Lines on what to do next where the figures leave something out."""
+    name = report.get("process", "exe")
+    doctor = f"`cachalot doctor {shlex.quote(printable(name)[:200]) if isinstance(name, str) and name else 'PROGRAM'}`"
+    return {
+        "none": [f"Nothing of what this program allocated is in these figures. Next: {doctor} says whether the cache can get in "
+                 "front of it; what loads CUDA by RTLD_DEEPBIND or dlmopen it cannot serve."],
+        "partial": ["The figures leave out what went past the cache. Next: start the whole program by `cachalot run`, not a part "
+                    f"of it, before it touches CUDA; {doctor} looks for what stands in the way."],
+    }.get(str(report.get("coverage", "status")), [])
 
 
 def whole_of(device, key):

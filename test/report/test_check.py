@@ -108,7 +108,7 @@ def test_one_process_that_went_past_the_cache_fails_all(run):
     run.add(leaked_bytes=0, coverage="partial", requests=0)
     done = run.check(run.folder, "--max-leaked", "0")
     assert done.returncode == 1 and "FAIL coverage (at least partial): partial" in done.stdout
-    assert "       - a reason\n" in done.stdout
+    assert "       - a reason\n" in done.stdout and "       - The figures leave out what went past" in done.stdout
 
 
 def test_memory_taken_past_the_cache_is_named(run):

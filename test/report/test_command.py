@@ -1,5 +1,6 @@
 """The command scripts/cachalot: run, show, dump, empty-cache, harvest."""
 
+import copy
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import struct
 import subprocess
 import time
 
+import cachalot_pages
 import pytest
 from conftest import COMMAND, ROOT, built, load
 
@@ -257,6 +259,28 @@ def test_show(place):
     assert "a warning with" in done.stdout
 
 
+@pytest.mark.parametrize("status, wanted", [("none", "Nothing of what"), ("partial", "leave out"), ("full", None)])
+def test_what_to_do_next_where_figures_leave_something_out(place, model, status, wanted, capsys):
+    report = copy.deepcopy(model)
+    report["coverage"].update(status=status, reasons=["a reason"])
+    report["process"]["exe"] = "/opt/a program\x1b"
+    path = place.work / "x.json"
+    path.write_text(json.dumps(report))
+    cachalot_pages.say_what_is_left_out(path)  # dump
+    shown = place.cachalot("show", path).stdout
+    said = [" ".join(text.split()) for text in (shown, capsys.readouterr().err)]
+    doctor = "Next: `cachalot doctor '/opt/a program?'`" if status == "none" else "`cachalot doctor '/opt/a program?'` looks"
+    assert all((wanted in text and doctor in text) if wanted else "Next:" not in text for text in said), said
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_show_goes_on_after_what_is_no_report(place, model):
+    (place.work / "a.json").write_text("{}")
+    (place.work / "b.json").write_text(json.dumps(model))
+    done = place.cachalot("show", "a.json", "none.json", "b.json")
+    assert (done.returncode, len(done.stderr.splitlines())) == (3, 2) and "Leaked: " in done.stdout
+
+
 @pytest.mark.parametrize("name, lines", [
     ("NVIDIA H200", 1), ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", 2),
     ("word " * 40, 4), ("x" * 200, 4)])
@@ -296,7 +320,7 @@ def test_what_is_larger_than_any_report_is_not_read(place, command):
     '{"schema_version": "1.0.0"}',
     '{"schema_version": "1.0.0", "devices": [{"statistics": 3, "name": "\\u001b[2J"}],'
     ' "leaks": [{}], "warnings": [1, {}], "totals": {"leaked_bytes": 1e999},'
-    ' "coverage": {"reasons": [null]}}'])
+    ' "coverage": {"reasons": [null], "status": [{}]}}'])
 def test_show_of_an_odd_report(place, content):
     (place.work / "x.json").write_text(content)
     done = place.cachalot("show", "x.json")
