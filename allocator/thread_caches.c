@@ -17,7 +17,7 @@ static unsigned step_of(uint64_t size)
 static void fold(struct thread_cache *cache)
 {
     if (cache->touched)
-        stats_fold(cache->allocator->stats, cache->row);
+        stats_fold(cache->allocator->stats, cache->row, cache->touched);
     cache->touched = 0;
     thread_cache_forget_limits(cache);
 }

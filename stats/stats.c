@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-static void note_moment(const struct device_stats *stats, stat_value *moment)
+void stats_note_moment(const struct device_stats *stats, stat_value *moment)
 {
 #define STAT_MOMENT(name) stat_set(&moment[MOMENT_##name], stats_current_all(stats, STAT_##name))
     STAT_MOMENT(requested_bytes);
@@ -17,20 +17,6 @@ static void note_moment(const struct device_stats *stats, stat_value *moment)
     stat_set(&moment[MOMENT_reusable_bytes], stats_get(stats, COUNTER_reusable_bytes));
     stat_set(&moment[MOMENT_largest_allocatable_bytes],
              stats_get(stats, COUNTER_largest_allocatable_bytes));
-}
-
-static void note_peak(struct device_stats *stats, enum stat_kind kind, stat_value *moment,
-                      enum moment_kind noted)
-{
-    uint64_t current = stats_current_all(stats, kind);
-    if (current > stat_get(&moment[noted]))
-        note_moment(stats, moment);
-}
-
-void stats_note_peaks(struct device_stats *stats)
-{
-    note_peak(stats, STAT_reserved_bytes, stats->at_peak_reserved, MOMENT_reserved_bytes);
-    note_peak(stats, STAT_allocated_bytes, stats->at_peak_allocated, MOMENT_allocated_bytes);
 }
 
 int stats_copy(struct device_stats *to, const struct device_stats *from)

@@ -12,8 +12,28 @@
 #include "stats/cache_row.h"
 #include "stats/stats_change.h"
 
+/* A block of `size` bytes for a request of `requested`. */
+static inline void stats_hand_out(struct device_stats *stats, enum stat_pool pool, uint64_t size,
+                                  uint64_t requested)
+{
+    stats_add(stats, STAT_active_bytes, pool, size);
+    stats_add(stats, STAT_active, pool, 1);
+    stats_add(stats, STAT_requested_bytes, pool, requested);
+    stats_add(stats, STAT_allocated_bytes, pool, size);
+    stats_add(stats, STAT_allocation, pool, 1);
+}
+
 /* Copies the moment's ingredients if `all` stands at its peak of reserved or allocated bytes. */
-void stats_note_peaks(struct device_stats *stats);
+void stats_note_moment(const struct device_stats *stats, stat_value *moment);
+static inline void stats_note_peaks(struct device_stats *stats)
+{
+    if (stats_current_all(stats, STAT_reserved_bytes) >
+        stat_get(&stats->at_peak_reserved[MOMENT_reserved_bytes]))
+        stats_note_moment(stats, stats->at_peak_reserved);
+    if (stats_current_all(stats, STAT_allocated_bytes) >
+        stat_get(&stats->at_peak_allocated[MOMENT_allocated_bytes]))
+        stats_note_moment(stats, stats->at_peak_allocated);
+}
 
 /* A copy whose values belong together, as a reader takes it from a live page; returns 0, or -1 when
  * the row stayed odd (its writer died in the middle of one change): the copy is then sound, but the
@@ -24,7 +44,7 @@ int stats_copy(struct device_stats *to, const struct device_stats *from);
 int stats_gather(struct device_stats *to, const struct device_stats *from,
                  const struct cache_row *rows, unsigned count, unsigned device);
 
-/* Adds a thread's row, which is then 0, under the lock. */
-void stats_fold(struct device_stats *stats, struct cache_row *row);
+/* Adds a thread's row, which is then 0, under the lock; `bins` (bit i: bin i) are not 0. */
+void stats_fold(struct device_stats *stats, struct cache_row *row, uint32_t bins);
 
 #endif

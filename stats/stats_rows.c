@@ -5,9 +5,11 @@
 
 #define NUMBERS (sizeof(struct cache_row) / sizeof(stat_value))
 #define MOST_TRIES 10000
+#define ALL_BINS ((UINT32_C(1) << CACHE_BINS) - 1)
 
 /* allocated, freed: of the requests that threads served from what was reusable. */
-static void add(struct device_stats *stats, enum stat_kind kind, uint64_t allocated, uint64_t freed)
+static inline void add(struct device_stats *stats, enum stat_kind kind, uint64_t allocated,
+                       uint64_t freed)
 {
     struct pool_stat *stat = &stats->stat[kind];
     stat_increase(&stat->freed[SMALL_POOL], freed);
@@ -16,17 +18,16 @@ static void add(struct device_stats *stats, enum stat_kind kind, uint64_t alloca
     stat_raise_to(&stat->peak[STAT_POOLS], stats_current_all(stats, kind));
 }
 
-static void add_row(struct device_stats *stats, const struct cache_row *row)
+static inline void add_row(struct device_stats *stats, const struct cache_row *row, uint32_t bins)
 {
     uint64_t allocated = 0, freed = 0, requested = 0, requested_freed = 0;
     uint64_t bytes = stat_get(&row->allocated_bytes), bytes_freed = stat_get(&row->freed_bytes);
-    for (unsigned i = 0; i < CACHE_BINS; i++) {
+    for (; bins; bins &= bins - 1) {
+        unsigned i = (unsigned)__builtin_ctz(bins);
         const struct cache_bin *bin = &row->bin[i];
         uint64_t in = stat_get(&bin->allocated), out = stat_get(&bin->freed);
         uint64_t asked = stat_get(&bin->allocated_requested);
         uint64_t asked_freed = stat_get(&bin->freed_requested);
-        if (!in && !out)
-            continue;
         allocated += in;
         freed += out;
         requested += asked;
@@ -48,13 +49,13 @@ static void add_row(struct device_stats *stats, const struct cache_row *row)
     stats_count(stats, COUNTER_reusable_bytes, bytes_freed - bytes);
 }
 
-void stats_fold(struct device_stats *stats, struct cache_row *row)
+void stats_fold(struct device_stats *stats, struct cache_row *row, uint32_t bins)
 {
-    add_row(stats, row);
+    add_row(stats, row, bins);
     stat_set(&row->allocated_bytes, 0);
     stat_set(&row->freed_bytes, 0);
-    for (unsigned i = 0; i < CACHE_BINS; i++) {
-#define X(name, unit, meaning) stat_set(&row->bin[i].name, 0);
+    for (; bins; bins &= bins - 1) {
+#define X(name, unit, meaning) stat_set(&row->bin[__builtin_ctz(bins)].name, 0);
         CACHE_LIST(X)
 #undef X
     }
@@ -87,7 +88,7 @@ int stats_gather(struct device_stats *to, const struct device_stats *from,
             if (stat_get(&rows[i].device) == device + 1) {
                 struct cache_row row;
                 code |= copy_row(&row, &rows[i]);
-                add_row(to, &row);
+                add_row(to, &row, ALL_BINS);
             }
         atomic_thread_fence(memory_order_acquire);
         if (stat_get(&from->sequence) == sequence)
