@@ -8,6 +8,7 @@
 
 #include "allocator/arena.h"
 #include "allocator/fence.h"
+#include "allocator/kept.h"
 #include "allocator/pool.h"
 #include "allocator/record.h"
 #include "allocator/segment.h"
@@ -15,7 +16,7 @@
 
 void allocator_enter(struct allocator *a)
 {
-    pthread_mutex_lock(&a->domain->lock);
+    domain_lock(a->domain);
     stats_begin(a->stats);
 }
 
@@ -41,10 +42,9 @@ static void note_slow(struct allocator *a)
         atomic_store_explicit(&a->slow, slow, memory_order_relaxed);
 }
 
-/* When nothing has grown. */
-static void leave_no_more(struct allocator *a)
+/* When nothing has grown, and what note_slow looks at is as it was. */
+static void leave_unchanged(struct allocator *a)
 {
-    note_slow(a);
     assert(allocator_is_valid(a));
     stats_end(a->stats);
     pthread_mutex_unlock(&a->domain->lock);
@@ -53,14 +53,15 @@ static void leave_no_more(struct allocator *a)
 void allocator_leave(struct allocator *a)
 {
     stats_note_peaks(a->stats);
-    leave_no_more(a);
+    note_slow(a);
+    leave_unchanged(a);
 }
 
 struct allocator *allocator_create(struct domain *domain, const struct device_ops *ops,
                                    void *device, uint64_t context, unsigned ordinal,
                                    struct device_stats *stats, uint64_t limit)
 {
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     struct allocator *a = slab_take(&domain->allocators);
     pthread_mutex_unlock(&domain->lock);
     if (a) {
@@ -73,7 +74,7 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
         a->limit = limit;
         if (domain->options.expandable != EXPANDABLE_FALSE && domain->options.cache)
             a->arena = arena_create(a);
-        pthread_mutex_lock(&domain->lock);
+        domain_lock(domain);
         a->next = domain->first;
         domain->first = a;
         stats_begin(stats);
@@ -221,11 +222,7 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
     block->state = BLOCK_ALLOCATED;
     block->shared = 0;
     block->requested = bytes;
-    stats_add(a->stats, STAT_active_bytes, stat, block_size(block));
-    stats_add(a->stats, STAT_active, stat, 1);
-    stats_add(a->stats, STAT_requested_bytes, stat, bytes);
-    stats_add(a->stats, STAT_allocated_bytes, stat, block_size(block));
-    stats_add(a->stats, STAT_allocation, stat, 1);
+    stats_hand_out(a->stats, stat, block_size(block), bytes);
     stats_histogram(a->stats, bytes, 1);
     record_block(block, EVENT_alloc);
     int easy = block->segment->pool == POOL_SMALL && block_size(block) <= CACHE_MOST && bytes;
@@ -256,22 +253,47 @@ static int find(struct allocator *a, uint64_t bytes, uint64_t size, int further,
     return code;
 }
 
+/* Locks for a request: is what is kept to be its block? */
+static int enter_for(struct allocator *a, uint64_t size)
+{
+    const struct thread_cache *cache = thread_cache_of(a->domain);
+    pthread_mutex_lock(&a->domain->lock);
+    int again = kept_serves(a, size) && (!cache || cache->allocator == a);
+    if (!again && a->domain->kept.block)
+        kept_put(a->domain);
+    stats_begin(a->stats);
+    return again;
+}
+
+static struct block *take_again(struct allocator *a)
+{
+    a->mallocs++;
+    stats_count(a->stats, COUNTER_num_hits, 1);
+    return kept_take(a->domain);
+}
+
 static int allocate(struct allocator *a, uint64_t bytes, uint64_t *address, int further)
 {
     uint64_t size = options_round(&a->domain->options, bytes);
     struct block *block = NULL;
     if (size > UINT64_MAX / 2)
         return ALLOCATOR_PASS;
-    allocator_enter(a);
+    int again = enter_for(a, size), code = 0;
     thread_cache_settle(a);
-    int code = find(a, bytes, size, further, &block);
+    if (again)
+        block = take_again(a);
+    else
+        code = find(a, bytes, size, further, &block);
     if (code == 0)
         code = hand_out(a, block, bytes, address);
     if (code == a->ops->out_of_memory) {
         stats_count(a->stats, COUNTER_num_ooms, 1);
         record_oom(a, bytes);
     }
-    allocator_leave(a);
+    stats_note_peaks(a->stats);
+    if (!again)
+        note_slow(a);
+    leave_unchanged(a);
     return code;
 }
 
@@ -313,26 +335,6 @@ static int settle(struct allocator *a, struct block *block, enum free_kind kind)
     return ALLOCATOR_PASS;
 }
 
-int allocator_maps(const struct allocator *a)
-{
-    return a->arena != NULL;
-}
-
-void allocator_bury(struct allocator *a)
-{
-    if (a->arena)
-        arena_bury(a);
-    a->arena = NULL;
-}
-
-void allocator_note_host_work(struct allocator *a)
-{
-    allocator_enter(a);
-    if (!a->forgotten)
-        fence_note_host_work(a);
-    allocator_leave(a);
-}
-
 /* The block that the program holds at `address`; from here on it does not, whatever other threads
  * do. */
 static struct block *held_at(struct domain *domain, uint64_t address)
@@ -355,7 +357,7 @@ static struct block *held_at(struct domain *domain, uint64_t address)
 
 int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
 {
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     struct block *block = held_at(domain, address);
     if (!block) {
         int condition = unknown_or_invalid(domain, address);
@@ -378,6 +380,8 @@ int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
         stats_count(a->stats, COUNTER_num_late_frees, 1);
     else
         code = settle(a, block, kind);
-    leave_no_more(a);
+    if (domain->kept.block != block)
+        note_slow(a);
+    leave_unchanged(a);
     return code;
 }

@@ -4,6 +4,7 @@
 
 #include "allocator/arena.h"
 #include "allocator/fence.h"
+#include "allocator/kept.h"
 #include "allocator/segment.h"
 #include "allocator/thread_cache.h"
 
@@ -26,6 +27,13 @@ struct domain *domain_create(const struct options *options)
     return domain;
 }
 
+void domain_lock(struct domain *domain)
+{
+    pthread_mutex_lock(&domain->lock);
+    if (domain->kept.block)
+        kept_put(domain);
+}
+
 void domain_record(struct domain *domain, struct events *events, struct sites *sites)
 {
     domain->events = events;
@@ -38,7 +46,7 @@ void domain_record(struct domain *domain, struct events *events, struct sites *s
 uint64_t domain_empty_cache(struct domain *domain, int wait)
 {
     uint64_t released = 0;
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     for (struct allocator *a = domain->first, *next; a; a = next) {
         stats_begin(a->stats);
         thread_caches_empty(a);
@@ -53,9 +61,21 @@ uint64_t domain_empty_cache(struct domain *domain, int wait)
     return released;
 }
 
+int allocator_maps(const struct allocator *a)
+{
+    return a->arena != NULL;
+}
+
+void allocator_bury(struct allocator *a)
+{
+    if (a->arena)
+        arena_bury(a);
+    a->arena = NULL;
+}
+
 static void for_each(struct domain *domain, void (*act)(struct allocator *))
 {
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     for (struct allocator *a = domain->first; a; a = a->next) {
         stats_begin(a->stats);
         act(a);
@@ -66,14 +86,14 @@ static void for_each(struct domain *domain, void (*act)(struct allocator *))
 
 void domain_decide(struct domain *domain, enum expandable decision)
 {
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     domain->options.expandable = decision;
     pthread_mutex_unlock(&domain->lock);
 }
 
 void domain_allow(struct domain *domain, unsigned ordinal)
 {
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     for (struct allocator *a = domain->first; a; a = a->next) {
         stats_begin(a->stats);
         if (a->ordinal == ordinal && a->arena)
@@ -128,13 +148,15 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
                 struct block_place *place)
 {
     lane_finish(domain);
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     thread_caches_stop(domain, NULL);
     struct segment *segment = segment_holding(domain, address);
     struct block *block = segment ? live_block_holding(domain, segment, address) : NULL;
     int condition = block ? 0 : segment ? ALLOCATOR_INVALID : ALLOCATOR_UNKNOWN;
     if (!condition) {
         struct device_stats *stats = segment->allocator->stats;
+        for (struct allocator *a = domain->first; a; a = a->next)
+            a->taken = NULL; /* requests are served otherwise from here on */
         *place =
             (struct block_place){segment->node.minor, block_address(block) - segment->node.minor,
                                  block_size(block), segment->arena != NULL};

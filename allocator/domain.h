@@ -12,6 +12,13 @@
 #include "stats/events.h"
 #include "stats/sites.h"
 
+/* What was freed last (kept.c). */
+struct kept {
+    struct block *block; /* NULL: nothing */
+    uint64_t size;       /* that was asked for */
+    uint64_t largest;    /* reusable block, when it is taken */
+};
+
 struct domain {
     pthread_mutex_t lock;
     pthread_mutex_t pressure; /* who makes room; taken without the lock */
@@ -22,11 +29,15 @@ struct domain {
     struct slab blocks, segment_slab, fences, allocators, cache_slab;
     struct allocator *first;
     struct lane lane;
+    struct kept kept;
     struct events *events; /* NULL: nobody wants them */
     struct sites *sites;
     int recorded;  /* one of them is there */
     int dedicated; /* blocks >= 2 MiB get segments of their own */
 };
+
+/* Takes the lock, to be given back by pthread_mutex_unlock; what is kept is put into its pool. */
+void domain_lock(struct domain *domain);
 
 /* Locks and unlocks for a change of this allocator's numbers; in debug builds checks it when
  * leaving. */

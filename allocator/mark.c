@@ -69,6 +69,14 @@ void fence_note_host_work(struct allocator *a)
     a->host_works++;
 }
 
+void allocator_note_host_work(struct allocator *a)
+{
+    allocator_enter(a);
+    if (!a->forgotten)
+        fence_note_host_work(a);
+    allocator_leave(a);
+}
+
 int fence_wait_for_host_work(struct allocator *a)
 {
     int code = 0;

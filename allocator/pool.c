@@ -35,41 +35,62 @@ static void note_largest(struct allocator *a)
     stats_set(a->stats, COUNTER_largest_allocatable_bytes, largest);
 }
 
+void pool_count_in(const struct segment *segment, uint64_t size, int split)
+{
+    struct device_stats *stats = segment->allocator->stats;
+    stats_count(stats, COUNTER_reusable_bytes, size);
+    if (size > stats_get(stats, COUNTER_largest_allocatable_bytes))
+        stats_set(stats, COUNTER_largest_allocatable_bytes, size);
+    if (split && !segment->arena) {
+        stats_add(stats, STAT_inactive_split, segment->stat, 1);
+        stats_add(stats, STAT_inactive_split_bytes, segment->stat, size);
+    }
+}
+
+void pool_count_out(const struct segment *segment, uint64_t size, int split)
+{
+    struct device_stats *stats = segment->allocator->stats;
+    stats_count(stats, COUNTER_reusable_bytes, -size);
+    if (split && !segment->arena) {
+        stats_subtract(stats, STAT_inactive_split, segment->stat, 1);
+        stats_subtract(stats, STAT_inactive_split_bytes, segment->stat, size);
+    }
+}
+
+void pool_put_in(struct allocator *a, struct block *block)
+{
+    block->state = BLOCK_REUSABLE;
+    a->taken = NULL;
+    tree_insert(&a->pool[block_pool(block)], &block->node);
+    if (block->segment->arena)
+        arena_note(block, 1);
+    else if (!is_split(block))
+        segment_becomes_idle(block->segment);
+}
+
+void pool_take_out(struct allocator *a, struct block *block)
+{
+    a->taken = NULL;
+    tree_remove(&a->pool[block_pool(block)], &block->node);
+    if (block->segment->arena)
+        arena_note(block, 0);
+    else if (!is_split(block))
+        segment_leaves_idle(block->segment);
+}
+
 void pool_insert(struct allocator *a, struct block *block)
 {
-    enum stat_pool stat = block->segment->stat;
-    uint64_t size = block_size(block);
-    block->state = BLOCK_REUSABLE;
-    tree_insert(&a->pool[block_pool(block)], &block->node);
-    stats_set(a->stats, COUNTER_reusable_bytes, stats_get(a->stats, COUNTER_reusable_bytes) + size);
-    if (size > stats_get(a->stats, COUNTER_largest_allocatable_bytes))
-        stats_set(a->stats, COUNTER_largest_allocatable_bytes, size);
-    if (block->segment->arena) {
-        arena_note(block, 1);
-    } else if (is_split(block)) {
-        stats_add(a->stats, STAT_inactive_split, stat, 1);
-        stats_add(a->stats, STAT_inactive_split_bytes, stat, size);
-    } else {
-        segment_becomes_idle(block->segment);
-    }
+    pool_put_in(a, block);
+    pool_count_in(block->segment, block_size(block), is_split(block));
 }
 
 void pool_remove(struct allocator *a, struct block *block)
 {
-    enum stat_pool stat = block->segment->stat;
     uint64_t size = block_size(block);
-    tree_remove(&a->pool[block_pool(block)], &block->node);
-    stats_set(a->stats, COUNTER_reusable_bytes, stats_get(a->stats, COUNTER_reusable_bytes) - size);
+    pool_take_out(a, block);
+    pool_count_out(block->segment, size, is_split(block));
     if (size == stats_get(a->stats, COUNTER_largest_allocatable_bytes))
         note_largest(a);
-    if (block->segment->arena) {
-        arena_note(block, 0);
-    } else if (is_split(block)) {
-        stats_subtract(a->stats, STAT_inactive_split, stat, 1);
-        stats_subtract(a->stats, STAT_inactive_split_bytes, stat, size);
-    } else {
-        segment_leaves_idle(block->segment);
-    }
 }
 
 /* Where the device was full once, whole segments stay whole: natively nothing fragments either, and
@@ -142,8 +163,11 @@ struct block *pool_take(struct allocator *a, uint64_t size)
 {
     enum pool pool = pool_for(a, size);
     struct block *block = take_from(a, pool, size);
-    /* Where mapping failed there are ordinary segments too. */
-    return block || pool != POOL_MAPPED ? block : take_from(a, POOL_LARGE, size);
+    if (!block && pool == POOL_MAPPED) /* where mapping failed there are ordinary segments too */
+        block = take_from(a, POOL_LARGE, size);
+    a->taken = block;
+    a->taken_size = size;
+    return block;
 }
 
 void pool_unlist(struct allocator *a, struct block *block)
@@ -180,7 +204,7 @@ void block_join(struct block *block, struct block *other)
     pool_forget(a, other);
 }
 
-static int can_merge(const struct block *block, const struct block *other)
+int pool_can_merge(const struct block *block, const struct block *other)
 {
     return other && other->state == BLOCK_REUSABLE && other->pinned == block->pinned;
 }
@@ -188,11 +212,11 @@ static int can_merge(const struct block *block, const struct block *other)
 /* The lower block stays: the map has it by its address. */
 struct block *pool_merge(struct allocator *a, struct block *block)
 {
-    if (can_merge(block, block->next)) {
+    if (pool_can_merge(block, block->next)) {
         pool_remove(a, block->next);
         block_join(block, block->next);
     }
-    if (can_merge(block, block->previous)) {
+    if (pool_can_merge(block, block->previous)) {
         block = block->previous;
         pool_remove(a, block);
         block_join(block, block->next);

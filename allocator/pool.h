@@ -15,6 +15,15 @@ struct block *pool_take(struct allocator *allocator, uint64_t size);
 void pool_split(struct allocator *allocator, struct block *block, uint64_t size);
 void pool_insert(struct allocator *allocator, struct block *block);
 void pool_remove(struct allocator *allocator, struct block *block);
+
+/* The parts of insert and remove, for kept.c: into and out of the pool; what is counted of a
+ * reusable block of `size`, a part of its segment or (split: 0) all of it. */
+void pool_put_in(struct allocator *allocator, struct block *block);
+void pool_take_out(struct allocator *allocator, struct block *block);
+void pool_count_in(const struct segment *segment, uint64_t size, int split);
+void pool_count_out(const struct segment *segment, uint64_t size, int split);
+int pool_can_merge(const struct block *block, const struct block *other);
+
 void pool_unlist(struct allocator *allocator, struct block *block); /* no more found by address */
 void pool_forget(struct allocator *allocator, struct block *block); /* in no pool, nor needed */
 

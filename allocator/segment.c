@@ -118,6 +118,7 @@ int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct 
     uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes) + a->growing_bytes;
     if (a->limit < bytes || reserved > a->limit - bytes) {
         a->pressed = 1;
+        a->taken = NULL;
         return a->ops->out_of_memory;
     }
 
@@ -127,6 +128,7 @@ int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct 
     allocator_return(a);
     a->growing_bytes -= bytes;
     a->pressed |= code == a->ops->out_of_memory;
+    a->taken = NULL; /* what a request gets may be another thing now */
     if (code)
         return code;
     if (a->forgotten)

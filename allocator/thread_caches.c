@@ -280,7 +280,7 @@ void domain_thread_ends(struct domain *domain)
     struct thread_cache *cache = thread_cache_of(domain);
     if (!cache)
         return;
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     thread_cache_own = NULL;
     unbind(cache, NULL);
     *(cache->previous ? &cache->previous->next : &domain->caches) = cache->next;

@@ -58,7 +58,7 @@ static void show_segment(const struct segment *segment,
 void domain_walk(struct domain *domain,
                  void (*take)(void *context, const struct snapshot_block *block), void *context)
 {
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     thread_caches_stop(domain, NULL);
     for (struct tree_node *node = tree_at_least(&domain->segments, 0, 0); node;
          node = tree_at_least(&domain->segments, 0, node->minor + 1))
@@ -118,6 +118,17 @@ static int arena_is_valid(const struct arena *arena)
     return idle == arena->idle_slots && spares == arena->spares && chunks == arena->chunks;
 }
 
+/* What a kept block adds to the bytes of split segments: it counts as merged. */
+static uint64_t kept_split_bytes(const struct block *block)
+{
+    const struct block *rest = pool_can_merge(block, block->next) ? block->next : NULL;
+    if (block->segment->arena)
+        return 0;
+    if (block->previous || (rest ? rest : block)->next)
+        return block_size(block);
+    return rest ? -block_size(rest) : 0;
+}
+
 struct sums {
     uint64_t allocated, active, requested, reserved, reusable, inactive_split;
     int cached; /* thread caches change what others count */
@@ -156,6 +167,11 @@ static int add_segment(const struct segment *segment, struct sums *sums)
         if (block_is_cached(block)) {
             sums->reusable += block_size(block);
             sums->inactive_split += block_size(block);
+            continue;
+        }
+        if (block == domain->kept.block) {
+            sums->reusable += block_size(block);
+            sums->inactive_split += kept_split_bytes(block);
             continue;
         }
         if (block->state == BLOCK_ABSENT || block->state == BLOCK_CLAIMED)
