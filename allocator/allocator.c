@@ -47,7 +47,7 @@ static void leave_unchanged(struct allocator *a)
 {
     assert(allocator_is_valid(a));
     stats_end(a->stats);
-    pthread_mutex_unlock(&a->domain->lock);
+    domain_unlock(a->domain);
 }
 
 void allocator_leave(struct allocator *a)
@@ -63,7 +63,7 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
 {
     domain_lock(domain);
     struct allocator *a = slab_take(&domain->allocators);
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
     if (a) {
         a->domain = domain;
         a->ops = ops;
@@ -84,7 +84,7 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
         uint64_t split = domain->options.max_split_size;
         stats_set(stats, COUNTER_max_split_size_bytes, split == UINT64_MAX ? 0 : split);
         stats_end(stats);
-        pthread_mutex_unlock(&domain->lock);
+        domain_unlock(domain);
     }
     return a;
 }
@@ -257,7 +257,7 @@ static int find(struct allocator *a, uint64_t bytes, uint64_t size, int further,
 static int enter_for(struct allocator *a, uint64_t size)
 {
     const struct thread_cache *cache = thread_cache_of(a->domain);
-    pthread_mutex_lock(&a->domain->lock);
+    lock_take(&a->domain->lock);
     int again = kept_serves(a, size) && (!cache || cache->allocator == a);
     if (!again && a->domain->kept.block)
         kept_put(a->domain);
@@ -361,7 +361,7 @@ int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
     struct block *block = held_at(domain, address);
     if (!block) {
         int condition = unknown_or_invalid(domain, address);
-        pthread_mutex_unlock(&domain->lock);
+        domain_unlock(domain);
         return condition;
     }
     struct allocator *a = block->segment->allocator;

@@ -14,7 +14,6 @@ struct domain *domain_create(const struct options *options)
         mmap(NULL, sizeof *domain, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (domain == MAP_FAILED)
         return NULL;
-    pthread_mutex_init(&domain->lock, NULL);
     pthread_mutex_init(&domain->pressure, NULL);
     domain->options = *options;
     domain->dedicated = options->ipc == IPC_DEDICATED;
@@ -29,7 +28,7 @@ struct domain *domain_create(const struct options *options)
 
 void domain_lock(struct domain *domain)
 {
-    pthread_mutex_lock(&domain->lock);
+    lock_take(&domain->lock);
     if (domain->kept.block)
         kept_put(domain);
 }
@@ -57,7 +56,7 @@ uint64_t domain_empty_cache(struct domain *domain, int wait)
         next = a->next; /* allocators are never unmapped: a forgotten one still leads on */
         stats_end(a->stats);
     }
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
     return released;
 }
 
@@ -81,14 +80,14 @@ static void for_each(struct domain *domain, void (*act)(struct allocator *))
         act(a);
         stats_end(a->stats);
     }
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
 }
 
 void domain_decide(struct domain *domain, enum expandable decision)
 {
     domain_lock(domain);
     domain->options.expandable = decision;
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
 }
 
 void domain_allow(struct domain *domain, unsigned ordinal)
@@ -100,7 +99,7 @@ void domain_allow(struct domain *domain, unsigned ordinal)
             arena_allow(a);
         stats_end(a->stats);
     }
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
 }
 
 static void poll(struct allocator *a)
@@ -175,6 +174,6 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
         stats_end(stats);
     }
     thread_caches_go_on(domain, NULL);
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
     return condition;
 }

@@ -8,6 +8,7 @@
 #include "allocator/allocator_books.h"
 #include "allocator/claim.h"
 #include "allocator/lane_books.h"
+#include "allocator/lock.h"
 #include "allocator/slab.h"
 #include "stats/events.h"
 #include "stats/sites.h"
@@ -20,7 +21,7 @@ struct kept {
 };
 
 struct domain {
-    pthread_mutex_t lock;
+    struct lock lock;
     pthread_mutex_t pressure; /* who makes room; taken without the lock */
     struct options options;
     struct map listed; /* blocks by address, from when they are first handed out */
@@ -36,8 +37,12 @@ struct domain {
     int dedicated; /* blocks >= 2 MiB get segments of their own */
 };
 
-/* Takes the lock, to be given back by pthread_mutex_unlock; what is kept is put into its pool. */
+/* What is kept is put into its pool. */
 void domain_lock(struct domain *domain);
+static inline void domain_unlock(struct domain *domain)
+{
+    lock_give(&domain->lock);
+}
 
 /* Locks and unlocks for a change of this allocator's numbers; in debug builds checks it when
  * leaving. */

@@ -142,9 +142,9 @@ uint64_t lane_settled(struct domain *domain)
     for (;;) {
         uint64_t word = load(&domain->lane);
         if (word & LANE_MARKING) {
-            pthread_mutex_unlock(&domain->lock);
+            domain_unlock(domain);
             sched_yield();
-            pthread_mutex_lock(&domain->lock);
+            domain_lock(domain);
         } else if (word & LANE_DIRTY) {
             mark(domain, word);
         } else {
@@ -195,9 +195,9 @@ static int put(struct domain *domain, const struct lane_stream *stream, struct a
     if (mode == LANE_SINGLE && key == lane->key)
         return 1;
     if (!asked->context) {
-        pthread_mutex_unlock(&domain->lock);
+        domain_unlock(domain);
         asked->context = lane->ops->context(stream);
-        pthread_mutex_lock(&domain->lock);
+        domain_lock(domain);
         if (!asked->context)
             asked->context = UNKNOWN_CONTEXT;
         return 0;
@@ -225,13 +225,13 @@ int lane_submit(struct domain *domain, struct lane_thread *self, const struct la
 {
     struct lane *lane = &domain->lane;
     struct asked asked = {0};
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     int maybe_captured = lane->capturing != 0;
     if (maybe_captured) {
-        pthread_mutex_unlock(&domain->lock);
+        domain_unlock(domain);
         if (lane->ops->is_capturing(stream))
             return 0; /* no work yet: launching the graph is */
-        pthread_mutex_lock(&domain->lock);
+        domain_lock(domain);
     }
     while (!put(domain, stream, &asked))
         ;
@@ -242,7 +242,7 @@ int lane_submit(struct domain *domain, struct lane_thread *self, const struct la
             (struct lane_note){.word = load(lane) & ~(uint64_t)(LANE_DIRTY | LANE_MARKING),
                                .key = stream->key,
                                .in_order = 1};
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
     return 1;
 }
 
@@ -320,11 +320,11 @@ void lane_finish(struct domain *domain)
     struct lane *lane = &domain->lane;
     if (!lane->ops)
         return;
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     uint64_t word = lane_settled(domain);
     struct fence *fence =
         (word & LANE_MODE) == LANE_SINGLE && word & LANE_EARLY ? lane->mark : lane->owed;
     if (fence)
         await(domain, fence, NULL);
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
 }

@@ -49,7 +49,7 @@ const struct lane_state *lane_state(const struct domain *domain)
 
 struct lane_thread *lane_thread_begin(struct domain *domain)
 {
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     struct lane_thread *self = slab_take(&domain->lane.thread_slab);
     if (self) {
         self->next = domain->lane.threads;
@@ -57,18 +57,18 @@ struct lane_thread *lane_thread_begin(struct domain *domain)
             self->next->previous = self;
         domain->lane.threads = self;
     }
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
     return self;
 }
 
 void lane_thread_end(struct domain *domain, struct lane_thread *self)
 {
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     *(self->previous ? &self->previous->next : &domain->lane.threads) = self->next;
     if (self->next)
         self->next->previous = self->previous;
     slab_give(&domain->lane.thread_slab, self);
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
 }
 
 void lane_capture_begins(struct domain *domain)
@@ -76,7 +76,7 @@ void lane_capture_begins(struct domain *domain)
     struct lane *lane = &domain->lane;
     if (!lane->ops)
         return;
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     lane->capturing++; /* nothing is restored from here on */
     lane_leave_for_good(domain);
     uint64_t word = load(lane);
@@ -86,16 +86,16 @@ void lane_capture_begins(struct domain *domain)
         atomic_store(&lane->state.word, lane_next(word, LANE_MANY));
     }
     lane_spoil(lane);
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
 }
 
 void lane_capture_ended(struct domain *domain)
 {
     if (!domain->lane.ops)
         return;
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     domain->lane.capturing--;
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
 }
 
 /* What is outstanding counts as work of several streams until a fence sealed from here on passes.
@@ -114,10 +114,10 @@ void lane_waits(struct domain *domain)
 {
     if (!domain->lane.ops)
         return;
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     lane_leave_for_good(domain);
     count_as_many(&domain->lane);
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
 }
 
 void lane_stream_ends(struct domain *domain, uint64_t key)
@@ -125,10 +125,10 @@ void lane_stream_ends(struct domain *domain, uint64_t key)
     struct lane *lane = &domain->lane;
     if (!lane->ops)
         return;
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     uint64_t word = lane_settled(domain);
     if ((word & LANE_MODE) == LANE_SINGLE && lane->key == key)
         lane_leave_for_good(domain);
     count_as_many(lane);
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
 }

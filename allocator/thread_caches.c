@@ -259,7 +259,7 @@ int domain_thread_begins(struct domain *domain, struct cache_row *row)
     const struct lane_ops *ops = domain->lane.ops;
     if (!domain->options.thread_cache || !domain->options.cache || !ops || ops->barrier())
         return -1;
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     struct thread_cache *cache = slab_take(&domain->cache_slab);
     if (cache) {
         cache->domain = domain;
@@ -270,7 +270,7 @@ int domain_thread_begins(struct domain *domain, struct cache_row *row)
             cache->next->previous = cache;
         domain->caches = cache;
     }
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
     thread_cache_own = cache;
     return cache ? 0 : -1;
 }
@@ -287,5 +287,5 @@ void domain_thread_ends(struct domain *domain)
     if (cache->next)
         cache->next->previous = cache->previous;
     slab_give(&domain->cache_slab, cache);
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
 }

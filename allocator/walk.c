@@ -64,7 +64,7 @@ void domain_walk(struct domain *domain,
          node = tree_at_least(&domain->segments, 0, node->minor + 1))
         show_segment((struct segment *)node, take, context);
     thread_caches_go_on(domain, NULL);
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
 }
 
 int block_is_valid(const struct block *block)

@@ -109,7 +109,7 @@ BUGS = (
     Bug("restored_in_capture", "a lane comes back while a capture is active", LANE, "unit",
         (("lane->candidate || lane->capturing ||", "lane->candidate ||"),)),
     Bug("candidate_in_capture", "a candidate is kept when a capture begins", ENDS, "unit",
-        (("    }\n    lane_spoil(lane);\n    pthread_mutex_unlock", "    }\n    pthread_mutex_unlock"),)),
+        (("    }\n    lane_spoil(lane);\n    domain_unlock", "    }\n    domain_unlock"),)),
     Bug("thread_is_legacy", "a per-thread stream is taken for the legacy one", SUBMIT, "stress",
         (("    return key;", "    return (uint64_t)(uintptr_t)submit_distinct_context() | 1;"),), THREADS),
     Bug("thread_is_shared", "the per-thread streams of all threads are one", SUBMIT, "stress",

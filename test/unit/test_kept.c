@@ -52,7 +52,7 @@ static int is_mapped(uint64_t address)
 static void let_go(void)
 {
     domain_lock(w.domain);
-    pthread_mutex_unlock(&w.domain->lock);
+    domain_unlock(w.domain);
 }
 
 /* One random life; `at_once`: nothing stays kept. */

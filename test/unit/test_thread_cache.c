@@ -67,12 +67,12 @@ static void a_pair_takes_no_lock(void **state)
 {
     (void)state;
     uint64_t block = cached(4096);
-    pthread_mutex_lock(&w.domain->lock);
+    domain_lock(w.domain);
     for (int i = 0; i < 1000; i++) {
         assert_true(allocator_hit_alone(w.a, 4000 + i % 97) == block);
         assert_true(domain_free_alone(w.domain, block));
     }
-    pthread_mutex_unlock(&w.domain->lock);
+    domain_unlock(w.domain);
     look();
     assert_true(NOW(allocation) == 0 && NOW(requested_bytes) == 0 && NOW(active_bytes) == 0);
     assert_true(now.stat[STAT_allocation].allocated[SMALL_POOL] == 1002);

@@ -1,0 +1,38 @@
+/* Who finds the lock taken looks a little longer, since it is held for less than a call into the
+ * kernel takes; then says so (WANTED) and sleeps until the word changes. Who comes out of a sleep
+ * cannot know whether others sleep still: it takes the lock as WANTED, at the cost of one wake too
+ * many. */
+#include "allocator/lock.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LOOKS 200
+
+static void futex(struct lock *lock, int operation, uint32_t value)
+{
+    int error = errno; /* the program's */
+    syscall(SYS_futex, &lock->word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+    errno = error;
+}
+
+void lock_wait(struct lock *lock)
+{
+    for (int i = 0; i < LOOKS; i++) {
+        uint32_t word = atomic_load_explicit(&lock->word, memory_order_relaxed);
+        if (word == LOCK_FREE &&
+            atomic_compare_exchange_strong_explicit(&lock->word, &word, LOCK_TAKEN,
+                                                    memory_order_acquire, memory_order_relaxed))
+            return;
+    }
+    while (atomic_exchange_explicit(&lock->word, LOCK_WANTED, memory_order_acquire) != LOCK_FREE)
+        futex(lock, FUTEX_WAIT, LOCK_WANTED);
+}
+
+void lock_wake(struct lock *lock)
+{
+    futex(lock, FUTEX_WAKE, 1);
+}

@@ -1,0 +1,38 @@
+/* A lock that costs one atomic change each way when nobody else wants it, and sleeps when somebody
+ * has it. Libc's mutex looks at its kind and owner besides: 90 instructions of a hit that needs the
+ * lock. */
+#ifndef CACHALOT_ALLOCATOR_LOCK_H
+#define CACHALOT_ALLOCATOR_LOCK_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum { LOCK_FREE, LOCK_TAKEN, LOCK_WANTED }; /* WANTED: taken, and somebody may sleep */
+
+struct lock {
+    _Atomic uint32_t word;
+};
+
+/* The long ways: somebody has it; somebody may sleep. */
+void lock_wait(struct lock *lock);
+void lock_wake(struct lock *lock);
+
+static inline void lock_take(struct lock *lock)
+{
+    uint32_t word = LOCK_FREE;
+    if (__builtin_expect(!atomic_compare_exchange_strong_explicit(&lock->word, &word, LOCK_TAKEN,
+                                                                  memory_order_acquire,
+                                                                  memory_order_relaxed),
+                         0))
+        lock_wait(lock);
+}
+
+static inline void lock_give(struct lock *lock)
+{
+    if (__builtin_expect(atomic_exchange_explicit(&lock->word, LOCK_FREE, memory_order_release) ==
+                             LOCK_WANTED,
+                         0))
+        lock_wake(lock);
+}
+
+#endif
