@@ -42,19 +42,18 @@ static void note_slow(struct allocator *a)
         atomic_store_explicit(&a->slow, slow, memory_order_relaxed);
 }
 
-/* When nothing has grown, and what note_slow looks at is as it was. */
-static void leave_unchanged(struct allocator *a)
+static void before_leaving(struct allocator *a)
 {
+    stats_note_peaks(a->stats);
+    note_slow(a);
     assert(allocator_is_valid(a));
     stats_end(a->stats);
-    domain_unlock(a->domain);
 }
 
 void allocator_leave(struct allocator *a)
 {
-    stats_note_peaks(a->stats);
-    note_slow(a);
-    leave_unchanged(a);
+    before_leaving(a);
+    domain_unlock(a->domain);
 }
 
 struct allocator *allocator_create(struct domain *domain, const struct device_ops *ops,
@@ -225,8 +224,7 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
     stats_hand_out(a->stats, stat, block_size(block), bytes);
     stats_histogram(a->stats, bytes, 1);
     record_block(block, EVENT_alloc);
-    int easy = block->segment->pool == POOL_SMALL && block_size(block) <= CACHE_MOST && bytes;
-    block_claim(block, easy ? CLAIM_EASY : CLAIM_HELD);
+    block_claim_for_program(block);
     *address = block_address(block);
     return 0;
 }
@@ -253,58 +251,42 @@ static int find(struct allocator *a, uint64_t bytes, uint64_t size, int further,
     return code;
 }
 
-/* Locks for a request: is what is kept to be its block? */
-static int enter_for(struct allocator *a, uint64_t size)
-{
-    const struct thread_cache *cache = thread_cache_of(a->domain);
-    lock_take(&a->domain->lock);
-    int again = kept_serves(a, size) && (!cache || cache->allocator == a);
-    if (!again && a->domain->kept.block)
-        kept_put(a->domain);
-    stats_begin(a->stats);
-    return again;
-}
-
-static struct block *take_again(struct allocator *a)
-{
-    a->mallocs++;
-    stats_count(a->stats, COUNTER_num_hits, 1);
-    return kept_take(a->domain);
-}
-
+/* What was kept is not for it. The lock is held. */
 static int allocate(struct allocator *a, uint64_t bytes, uint64_t *address, int further)
 {
     uint64_t size = options_round(&a->domain->options, bytes);
     struct block *block = NULL;
     if (size > UINT64_MAX / 2)
         return ALLOCATOR_PASS;
-    int again = enter_for(a, size), code = 0;
+    if (a->domain->kept.block)
+        kept_put(a->domain);
+    stats_begin(a->stats);
     thread_cache_settle(a);
-    if (again)
-        block = take_again(a);
-    else
-        code = find(a, bytes, size, further, &block);
+    int code = find(a, bytes, size, further, &block);
     if (code == 0)
         code = hand_out(a, block, bytes, address);
     if (code == a->ops->out_of_memory) {
         stats_count(a->stats, COUNTER_num_ooms, 1);
         record_oom(a, bytes);
     }
-    stats_note_peaks(a->stats);
-    if (!again)
-        note_slow(a);
-    leave_unchanged(a);
+    before_leaving(a);
     return code;
 }
 
 int allocator_malloc(struct allocator *a, uint64_t bytes, uint64_t *address)
 {
-    return allocate(a, bytes, address, 1);
+    lock_take(&a->domain->lock);
+    int code = kept_again(a, bytes, address) ? 0 : allocate(a, bytes, address, 1);
+    domain_unlock(a->domain);
+    return code;
 }
 
 int allocator_hit(struct allocator *a, uint64_t bytes, uint64_t *address)
 {
-    return allocate(a, bytes, address, 0);
+    lock_take(&a->domain->lock);
+    int code = kept_again(a, bytes, address) ? 0 : allocate(a, bytes, address, 0);
+    domain_unlock(a->domain);
+    return code;
 }
 
 /* Is `address` in memory of ours that the program does not hold? The lock is held. */
@@ -364,6 +346,10 @@ int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
         domain_unlock(domain);
         return condition;
     }
+    if (kind == FREED_NATIVE && kept_free(block)) {
+        domain_unlock(domain);
+        return 0;
+    }
     struct allocator *a = block->segment->allocator;
     enum stat_pool stat = block->segment->stat;
     stats_begin(a->stats);
@@ -380,8 +366,9 @@ int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
         stats_count(a->stats, COUNTER_num_late_frees, 1);
     else
         code = settle(a, block, kind);
-    if (domain->kept.block != block)
-        note_slow(a);
-    leave_unchanged(a);
+    note_slow(a);
+    assert(allocator_is_valid(a));
+    stats_end(a->stats);
+    domain_unlock(domain);
     return code;
 }

@@ -25,9 +25,8 @@ struct allocator {
     struct device_stats *stats;
     uint64_t limit;
     struct tree pool[POOLS];
-    struct block *taken; /* the last request's, of taken_size, if no pool has changed since */
-    uint64_t taken_size;
-    struct arena *arena;                     /* NULL: no mapped memory */
+    struct block *taken; /* from a pool by the last request, if none has changed since */
+    struct arena *arena; /* NULL: no mapped memory */
     struct block *spare_blocks[CACHE_STEPS]; /* spilled by thread caches, by size */
     uint64_t spare_bytes, spare_count;
     struct segment *segments;

@@ -14,6 +14,13 @@ static inline void block_claim(struct block *block, int kind)
                           memory_order_release);
 }
 
+/* The program's: may a thread's free take it? */
+static inline void block_claim_for_program(struct block *block)
+{
+    int easy = block->segment->pool == POOL_SMALL && block_size(block) <= MIB && block->requested;
+    block_claim(block, easy ? CLAIM_EASY : CLAIM_HELD);
+}
+
 /* Whose is a block of the map? */
 static inline int block_claimed(const struct block *block)
 {

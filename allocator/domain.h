@@ -16,8 +16,9 @@
 /* What was freed last (kept.c). */
 struct kept {
     struct block *block; /* NULL: nothing */
-    uint64_t size;       /* that was asked for */
-    uint64_t largest;    /* reusable block, when it is taken */
+    uint64_t more;       /* bytes behind it that it will be merged with */
+    int split;           /* then it is still a part of its segment */
+    uint64_t largest;    /* reusable block, when it is taken again */
 };
 
 struct domain {

@@ -19,7 +19,6 @@
 #include <stddef.h>
 
 #include "allocator/fence.h"
-#include "allocator/kept.h"
 #include "allocator/pool.h"
 #include "allocator/record.h"
 #include "allocator/thread_cache.h"
@@ -296,7 +295,7 @@ int fence_free(struct allocator *a, struct block *block, int async)
     a->frees++;
     if (!block->shared && !async && !a->no_events && lane_free(a)) {
         stats_count(a->stats, COUNTER_num_lane_frees, 1);
-        if ((block_size(block) > CACHE_MOST || !thread_cache_keep(block)) && !kept_keep(block))
+        if (block_size(block) > CACHE_MOST || !thread_cache_keep(block))
             block_becomes_reusable(block);
         return 0;
     }

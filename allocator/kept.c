@@ -1,68 +1,108 @@
-/* When a freed block need not go through its pool (only the lock's holder asks).
+/* When a freed block need not go through its pool.
  *
- * A request of S bytes took block K from its pool, as the front of a reusable block M or all of it,
- * and no pool has changed since (`taken`). Then giving K back makes M again, and the next request
- * of S bytes finds what the one before it found: K. So K is counted as reusable, but neither
- * merged nor in the pool, until allocate() takes it again, or anybody takes the lock for anything
- * else (domain_lock): then it is put, and all is as if it had been there from the beginning.
+ * A request took block K from its pool, as the front of a reusable block M or all of it, and no
+ * pool has changed since (`taken`). Then giving K back makes M again, and the next request of as
+ * many bytes finds what the one before it found: K. So K is counted as reusable, but neither merged
+ * nor in the pool (CLAIMED), until it is taken again, or anybody takes the lock for anything else
+ * (domain_lock): then it is put there, and all is as if it had been there from the beginning.
  *
- * What changes which block a request would get clears `taken`: pool_insert, pool_remove, and those
- * who change a block's pool or the rules (segment_grow, domain_mark).
+ * What changes which block a request would get clears `taken`: pool_put_in, pool_take_out, and
+ * those who change a block's pool or the rules (segment_grow, domain_mark).
+ *
+ * Between the two nothing is counted but by the threads alone. So no peak is passed when K is taken
+ * again, unless this thread has counted since.
  */
 #include "allocator/kept.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 #include "allocator/arena.h"
 #include "allocator/pool.h"
+#include "allocator/record.h"
+#include "allocator/thread_cache.h"
 
 /* The rest of M, which K will be merged with. Before it there is nothing reusable: M began with K.
  */
 static struct block *rest_of(const struct block *block)
 {
-    struct block *next = block->next;
-    return next && next->state == BLOCK_REUSABLE && next->pinned == block->pinned ? next : NULL;
+    return pool_can_merge(block, block->next) ? block->next : NULL;
 }
 
-/* Is M only a part of its segment? */
-static int is_split(const struct block *block, const struct block *rest)
-{
-    return block->previous || (rest ? rest : block)->next;
-}
-
-int kept_keep(struct block *block)
+int kept_free(struct block *block)
 {
     const struct segment *segment = block->segment;
     struct allocator *a = segment->allocator;
-    struct kept *kept = &a->domain->kept;
-    if (a->taken != block)
+    struct device_stats *stats = a->stats;
+    uint64_t size = block_size(block);
+    if (a->taken != block || block->shared || (size <= CACHE_MOST && thread_cache_of(a->domain)) ||
+        atomic_load_explicit(&a->slow, memory_order_relaxed) != SLOW_NOBODY || !lane_free(a))
         return 0;
-    const struct block *rest = rest_of(block);
-    uint64_t more = rest ? block_size(rest) : 0, size = block_size(block) + more;
-    block_leaves_use(block);
+    stats_begin(stats);
+    thread_cache_settle(a);
+    a->frees++;
+    stats_take_back(stats, segment->stat, size, block->requested);
+    stats_histogram(stats, block->requested, -1);
+    stats_count(stats, COUNTER_num_lane_frees, 1);
+    record_block(block, EVENT_free);
     block->state = BLOCK_CLAIMED;
-    *kept = (struct kept){.block = block,
-                          .size = a->taken_size,
-                          .largest = stats_get(a->stats, COUNTER_largest_allocatable_bytes)};
+    const struct block *rest = rest_of(block);
+    struct kept *kept = &a->domain->kept;
+    kept->block = block;
+    kept->more = rest ? block_size(rest) : 0;
+    kept->split = block->previous || (rest ? rest : block)->next;
+    kept->largest = stats_get(stats, COUNTER_largest_allocatable_bytes);
     if (rest)
-        pool_count_out(segment, more, 1);
-    pool_count_in(segment, size, is_split(block, rest));
+        pool_count_out(segment, kept->more, 1);
+    pool_count_in(segment, size + kept->more, kept->split);
+    assert(allocator_is_valid(a));
+    stats_end(stats);
     return 1;
 }
 
-struct block *kept_take(struct domain *domain)
+/* May this request have it? A cache that served another allocator must be emptied first. */
+static int serves(const struct allocator *a, uint64_t bytes, const struct thread_cache *cache)
 {
-    struct kept *kept = &domain->kept;
+    const struct block *block = a->domain->kept.block;
+    return block && block->requested == bytes && block->segment->allocator == a && !a->pending &&
+           atomic_load_explicit(&a->slow, memory_order_relaxed) != SLOW_ALL &&
+           (!cache || cache->allocator == a);
+}
+
+int kept_again(struct allocator *a, uint64_t bytes, uint64_t *address)
+{
+    struct kept *kept = &a->domain->kept;
+    struct thread_cache *cache = thread_cache_of(a->domain);
+    struct device_stats *stats = a->stats;
+    if (!serves(a, bytes, cache))
+        return 0;
     struct block *block = kept->block;
-    const struct block *rest = rest_of(block);
-    uint64_t more = rest ? block_size(rest) : 0;
-    pool_count_out(block->segment, block_size(block) + more, is_split(block, rest));
-    if (rest)
-        pool_count_in(block->segment, more, 1);
-    stats_set(block->segment->allocator->stats, COUNTER_largest_allocatable_bytes, kept->largest);
-    block->state = BLOCK_PENDING;
+    const struct segment *segment = block->segment;
+    uint64_t size = block_size(block);
+    int counted = cache && cache->touched;
+    stats_begin(stats);
+    thread_cache_settle(a);
     kept->block = NULL;
-    return block;
+    pool_count_out(segment, size + kept->more, kept->split);
+    if (kept->more)
+        pool_count_in(segment, kept->more, 1);
+    stats_set(stats, COUNTER_largest_allocatable_bytes, kept->largest);
+    a->mallocs++;
+    stats_count(stats, COUNTER_num_hits, 1);
+    if (counted)
+        stats_hand_out(stats, segment->stat, size, bytes);
+    else
+        stats_hand_out_again(stats, segment->stat, size, bytes);
+    stats_histogram(stats, bytes, 1);
+    if (counted)
+        stats_note_peaks(stats);
+    block->state = BLOCK_ALLOCATED;
+    record_block(block, EVENT_alloc);
+    block_claim_for_program(block);
+    *address = block_address(block);
+    assert(allocator_is_valid(a));
+    stats_end(stats);
+    return 1;
 }
 
 void kept_put(struct domain *domain)

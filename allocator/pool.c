@@ -166,7 +166,6 @@ struct block *pool_take(struct allocator *a, uint64_t size)
     if (!block && pool == POOL_MAPPED) /* where mapping failed there are ordinary segments too */
         block = take_from(a, POOL_LARGE, size);
     a->taken = block;
-    a->taken_size = size;
     return block;
 }
 

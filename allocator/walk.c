@@ -118,17 +118,6 @@ static int arena_is_valid(const struct arena *arena)
     return idle == arena->idle_slots && spares == arena->spares && chunks == arena->chunks;
 }
 
-/* What a kept block adds to the bytes of split segments: it counts as merged. */
-static uint64_t kept_split_bytes(const struct block *block)
-{
-    const struct block *rest = pool_can_merge(block, block->next) ? block->next : NULL;
-    if (block->segment->arena)
-        return 0;
-    if (block->previous || (rest ? rest : block)->next)
-        return block_size(block);
-    return rest ? -block_size(rest) : 0;
-}
-
 struct sums {
     uint64_t allocated, active, requested, reserved, reusable, inactive_split;
     int cached; /* thread caches change what others count */
@@ -171,7 +160,9 @@ static int add_segment(const struct segment *segment, struct sums *sums)
         }
         if (block == domain->kept.block) {
             sums->reusable += block_size(block);
-            sums->inactive_split += kept_split_bytes(block);
+            sums->inactive_split += arena                ? 0
+                                    : domain->kept.split ? block_size(block)
+                                                         : -domain->kept.more;
             continue;
         }
         if (block->state == BLOCK_ABSENT || block->state == BLOCK_CLAIMED)

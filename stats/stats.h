@@ -23,6 +23,29 @@ static inline void stats_hand_out(struct device_stats *stats, enum stat_pool poo
     stats_add(stats, STAT_allocation, pool, 1);
 }
 
+/* The same when such a block was taken back just now, and nothing has been counted since: no peak
+ * is passed. */
+static inline void stats_hand_out_again(struct device_stats *stats, enum stat_pool pool,
+                                        uint64_t size, uint64_t requested)
+{
+    stat_increase(&stats->stat[STAT_active_bytes].allocated[pool], size);
+    stat_increase(&stats->stat[STAT_active].allocated[pool], 1);
+    stat_increase(&stats->stat[STAT_requested_bytes].allocated[pool], requested);
+    stat_increase(&stats->stat[STAT_allocated_bytes].allocated[pool], size);
+    stat_increase(&stats->stat[STAT_allocation].allocated[pool], 1);
+}
+
+/* It is freed, and reusable at once. */
+static inline void stats_take_back(struct device_stats *stats, enum stat_pool pool, uint64_t size,
+                                   uint64_t requested)
+{
+    stats_subtract(stats, STAT_allocation, pool, 1);
+    stats_subtract(stats, STAT_allocated_bytes, pool, size);
+    stats_subtract(stats, STAT_requested_bytes, pool, requested);
+    stats_subtract(stats, STAT_active, pool, 1);
+    stats_subtract(stats, STAT_active_bytes, pool, size);
+}
+
 /* Copies the moment's ingredients if `all` stands at its peak of reserved or allocated bytes. */
 void stats_note_moment(const struct device_stats *stats, stat_value *moment);
 static inline void stats_note_peaks(struct device_stats *stats)
