@@ -337,19 +337,9 @@ static struct block *held_at(struct domain *domain, uint64_t address)
                                                                                         : NULL;
 }
 
-int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
+/* A block that the program held until now; gives the lock back. */
+__attribute__((noinline)) static int free_held(struct block *block, enum free_kind kind)
 {
-    domain_lock(domain);
-    struct block *block = held_at(domain, address);
-    if (!block) {
-        int condition = unknown_or_invalid(domain, address);
-        domain_unlock(domain);
-        return condition;
-    }
-    if (kind == FREED_NATIVE && kept_free(block)) {
-        domain_unlock(domain);
-        return 0;
-    }
     struct allocator *a = block->segment->allocator;
     enum stat_pool stat = block->segment->stat;
     stats_begin(a->stats);
@@ -369,6 +359,17 @@ int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
     note_slow(a);
     assert(allocator_is_valid(a));
     stats_end(a->stats);
+    domain_unlock(a->domain);
+    return code;
+}
+
+int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
+{
+    domain_lock(domain);
+    struct block *block = held_at(domain, address);
+    if (block && (kind != FREED_NATIVE || !kept_free(block)))
+        return free_held(block, kind);
+    int code = block ? 0 : unknown_or_invalid(domain, address);
     domain_unlock(domain);
     return code;
 }

@@ -4,7 +4,6 @@
 
 #include "allocator/arena.h"
 #include "allocator/fence.h"
-#include "allocator/kept.h"
 #include "allocator/segment.h"
 #include "allocator/thread_cache.h"
 
@@ -24,13 +23,6 @@ struct domain *domain_create(const struct options *options)
     domain->allocators.item_bytes = sizeof(struct allocator);
     domain->cache_slab.item_bytes = sizeof(struct thread_cache);
     return domain;
-}
-
-void domain_lock(struct domain *domain)
-{
-    lock_take(&domain->lock);
-    if (domain->kept.block)
-        kept_put(domain);
 }
 
 void domain_record(struct domain *domain, struct events *events, struct sites *sites)

@@ -38,8 +38,15 @@ struct domain {
     int dedicated; /* blocks >= 2 MiB get segments of their own */
 };
 
-/* What is kept is put into its pool. */
-void domain_lock(struct domain *domain);
+/* What is kept goes into its pool (kept.c). */
+void kept_put(struct domain *domain);
+static inline void domain_lock(struct domain *domain)
+{
+    lock_take(&domain->lock);
+    if (domain->kept.block)
+        kept_put(domain);
+}
+
 static inline void domain_unlock(struct domain *domain)
 {
     lock_give(&domain->lock);

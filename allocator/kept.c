@@ -69,6 +69,13 @@ static int serves(const struct allocator *a, uint64_t bytes, const struct thread
            (!cache || cache->allocator == a);
 }
 
+__attribute__((noinline)) static void
+count_with_peaks(struct device_stats *stats, enum stat_pool pool, uint64_t size, uint64_t requested)
+{
+    stats_hand_out(stats, pool, size, requested);
+    stats_note_peaks(stats);
+}
+
 int kept_again(struct allocator *a, uint64_t bytes, uint64_t *address)
 {
     struct kept *kept = &a->domain->kept;
@@ -81,7 +88,10 @@ int kept_again(struct allocator *a, uint64_t bytes, uint64_t *address)
     uint64_t size = block_size(block);
     int counted = cache && cache->touched;
     stats_begin(stats);
-    thread_cache_settle(a);
+    if (counted)
+        thread_cache_settle_with(cache, a);
+    else if (cache)
+        thread_cache_forget_limits(cache);
     kept->block = NULL;
     pool_count_out(segment, size + kept->more, kept->split);
     if (kept->more)
@@ -90,12 +100,10 @@ int kept_again(struct allocator *a, uint64_t bytes, uint64_t *address)
     a->mallocs++;
     stats_count(stats, COUNTER_num_hits, 1);
     if (counted)
-        stats_hand_out(stats, segment->stat, size, bytes);
+        count_with_peaks(stats, segment->stat, size, bytes);
     else
         stats_hand_out_again(stats, segment->stat, size, bytes);
     stats_histogram(stats, bytes, 1);
-    if (counted)
-        stats_note_peaks(stats);
     block->state = BLOCK_ALLOCATED;
     record_block(block, EVENT_alloc);
     block_claim_for_program(block);

@@ -12,7 +12,4 @@ int kept_free(struct block *block);
 /* A request, with all that one is: 1 if it got what is kept. */
 int kept_again(struct allocator *allocator, uint64_t bytes, uint64_t *address);
 
-/* What is kept goes into its pool. */
-void kept_put(struct domain *domain);
-
 #endif

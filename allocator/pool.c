@@ -35,28 +35,6 @@ static void note_largest(struct allocator *a)
     stats_set(a->stats, COUNTER_largest_allocatable_bytes, largest);
 }
 
-void pool_count_in(const struct segment *segment, uint64_t size, int split)
-{
-    struct device_stats *stats = segment->allocator->stats;
-    stats_count(stats, COUNTER_reusable_bytes, size);
-    if (size > stats_get(stats, COUNTER_largest_allocatable_bytes))
-        stats_set(stats, COUNTER_largest_allocatable_bytes, size);
-    if (split && !segment->arena) {
-        stats_add(stats, STAT_inactive_split, segment->stat, 1);
-        stats_add(stats, STAT_inactive_split_bytes, segment->stat, size);
-    }
-}
-
-void pool_count_out(const struct segment *segment, uint64_t size, int split)
-{
-    struct device_stats *stats = segment->allocator->stats;
-    stats_count(stats, COUNTER_reusable_bytes, -size);
-    if (split && !segment->arena) {
-        stats_subtract(stats, STAT_inactive_split, segment->stat, 1);
-        stats_subtract(stats, STAT_inactive_split_bytes, segment->stat, size);
-    }
-}
-
 void pool_put_in(struct allocator *a, struct block *block)
 {
     block->state = BLOCK_REUSABLE;
@@ -201,11 +179,6 @@ void block_join(struct block *block, struct block *other)
     else
         block->segment->first = block;
     pool_forget(a, other);
-}
-
-int pool_can_merge(const struct block *block, const struct block *other)
-{
-    return other && other->state == BLOCK_REUSABLE && other->pinned == block->pinned;
 }
 
 /* The lower block stays: the map has it by its address. */

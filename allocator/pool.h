@@ -2,7 +2,7 @@
 #ifndef CACHALOT_ALLOCATOR_POOL_H
 #define CACHALOT_ALLOCATOR_POOL_H
 
-#include "allocator/block.h"
+#include "allocator/allocator_books.h"
 
 /* That a block is in while it is reusable; that a request is served from. */
 static inline enum pool block_pool(const struct block *block)
@@ -20,9 +20,33 @@ void pool_remove(struct allocator *allocator, struct block *block);
  * reusable block of `size`, a part of its segment or (split: 0) all of it. */
 void pool_put_in(struct allocator *allocator, struct block *block);
 void pool_take_out(struct allocator *allocator, struct block *block);
-void pool_count_in(const struct segment *segment, uint64_t size, int split);
-void pool_count_out(const struct segment *segment, uint64_t size, int split);
-int pool_can_merge(const struct block *block, const struct block *other);
+
+static inline void pool_count_in(const struct segment *segment, uint64_t size, int split)
+{
+    struct device_stats *stats = segment->allocator->stats;
+    stats_count(stats, COUNTER_reusable_bytes, size);
+    if (size > stats_get(stats, COUNTER_largest_allocatable_bytes))
+        stats_set(stats, COUNTER_largest_allocatable_bytes, size);
+    if (split && !segment->arena) {
+        stats_add(stats, STAT_inactive_split, segment->stat, 1);
+        stats_add(stats, STAT_inactive_split_bytes, segment->stat, size);
+    }
+}
+
+static inline void pool_count_out(const struct segment *segment, uint64_t size, int split)
+{
+    struct device_stats *stats = segment->allocator->stats;
+    stats_count(stats, COUNTER_reusable_bytes, -size);
+    if (split && !segment->arena) {
+        stats_subtract(stats, STAT_inactive_split, segment->stat, 1);
+        stats_subtract(stats, STAT_inactive_split_bytes, segment->stat, size);
+    }
+}
+
+static inline int pool_can_merge(const struct block *block, const struct block *other)
+{
+    return other && other->state == BLOCK_REUSABLE && other->pinned == block->pinned;
+}
 
 void pool_unlist(struct allocator *allocator, struct block *block); /* no more found by address */
 void pool_forget(struct allocator *allocator, struct block *block); /* in no pool, nor needed */

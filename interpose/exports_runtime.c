@@ -35,19 +35,24 @@ static void *real_runtime(const char *name, const void *caller)
     return function ? function : real_dlsym_call(RTLD_NEXT, name);
 }
 
+__attribute__((noinline)) static int malloc_by_cudart(void **pointer, size_t bytes,
+                                                      const void *caller)
+{
+    int (*next)(void **, size_t) = (int (*)(void **, size_t))real_runtime("cudaMalloc", caller);
+    int error = next ? next(pointer, bytes) : CUDART_UNLOADING;
+    bound = error == 0;
+    return error;
+}
+
 /* What the thread's cache does not answer alone. */
 __attribute__((noinline)) static int malloc_further(void **pointer, size_t bytes,
                                                     const void *caller)
 {
     CUdeviceptr served;
-    if (bound && pointer && bytes && process_serving() && (served = memory_hit(bytes))) {
-        *pointer = (void *)(uintptr_t)served;
-        return 0;
-    }
-    int (*next)(void **, size_t) = (int (*)(void **, size_t))real_runtime("cudaMalloc", caller);
-    int error = next ? next(pointer, bytes) : CUDART_UNLOADING;
-    bound = error == 0;
-    return error;
+    if (!bound || !pointer || !bytes || !process_serving() || !(served = memory_hit(bytes)))
+        return malloc_by_cudart(pointer, bytes, caller);
+    *pointer = (void *)(uintptr_t)served;
+    return 0;
 }
 
 int cudaMalloc(void **pointer, size_t bytes)
@@ -60,18 +65,23 @@ int cudaMalloc(void **pointer, size_t bytes)
     return malloc_further(pointer, bytes, __builtin_return_address(0));
 }
 
-__attribute__((noinline)) static int free_further(void *pointer, const void *caller)
+__attribute__((noinline)) static int free_by_cudart(void *pointer, const void *caller)
 {
-    int early =
-        bound || process_state() == PROCESS_EXITING; /* a cudart that is unloading would refuse */
-    if (early && pointer && !memory_free_early((CUdeviceptr)(uintptr_t)pointer))
-        return 0;
     int (*next)(void *) = (int (*)(void *))real_runtime("cudaFree", caller);
     int error = next ? next(pointer) : CUDART_UNLOADING;
     memory_free_answered();
     if (error == 0)
         bound = 1;
     return error;
+}
+
+__attribute__((noinline)) static int free_further(void *pointer, const void *caller)
+{
+    int early =
+        bound || process_state() == PROCESS_EXITING; /* a cudart that is unloading would refuse */
+    if (early && pointer && !memory_free_early((CUdeviceptr)(uintptr_t)pointer))
+        return 0;
+    return free_by_cudart(pointer, caller);
 }
 
 int cudaFree(void *pointer)

@@ -263,11 +263,13 @@ int memory_free_early(CUdeviceptr pointer)
     if (state == PROCESS_IDLE || !pointer)
         return 1;
     int code = free_block(pointer, state, FREED_NATIVE);
-    if (code && code != ALLOCATOR_UNKNOWN) {
+    if (!code)
+        return 0;
+    if (code != ALLOCATOR_UNKNOWN) {
         answered.pointer = pointer;
         answered.result = code == ALLOCATOR_INVALID ? CUDA_ERROR_INVALID_VALUE : (CUresult)code;
     }
-    return code != 0;
+    return 1;
 }
 
 void memory_free_answered(void)
