@@ -21,7 +21,6 @@ struct allocator {
     const struct device_ops *ops;
     void *device;
     uint64_t context; /* its name in lanes */
-    unsigned ordinal;
     struct device_stats *stats;
     uint64_t limit;
     struct tree pool[POOLS];
@@ -42,6 +41,7 @@ struct allocator {
     struct block_list deferred;  /* freed during a capture: no fence yet */
     uint64_t idle_clock, fence_number, growing_bytes, mallocs, frees, poll_after;
     uint64_t captures_ended; /* how often all had */
+    unsigned ordinal;        /* of its device */
     unsigned calls;          /* into the device, under way now */
     int pressed;             /* the device was full once: segments of their own, not split */
     int no_events;           /* the driver cannot mark a context: free as in strict mode */
