@@ -23,7 +23,8 @@ struct cache_bin {
 
 struct cache_row {
     _Alignas(64) stat_value sequence; /* odd while its thread changes it */
-    stat_value device;                /* row of the device, plus one; 0: none */
+    stat_value device;                /* row of the device, plus one; 0: not to be added to any */
+    stat_value folding;               /* 1: being added for good; until that is done, undo it */
     stat_value allocated_bytes, freed_bytes;
     struct cache_bin bin[CACHE_BINS];
 };

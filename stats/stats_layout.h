@@ -2,6 +2,7 @@
 #ifndef CACHALOT_STATS_STATS_LAYOUT_H
 #define CACHALOT_STATS_STATS_LAYOUT_H
 
+#include "stats/cache_row.h"
 #include "stats/lists.h"
 #include "stats/stat_value.h"
 
@@ -43,6 +44,14 @@ static inline unsigned stat_bin_of(uint64_t bytes)
     return bin < HISTOGRAM_BINS ? bin : HISTOGRAM_BINS - 1;
 }
 
+/* A fold (stats_rows.c) changes two sums of seven kinds, four counters and three numbers a bin. */
+#define STAT_UNDOS (2 * 7 + 4 + 3 * CACHE_BINS)
+
+/* Number `at` of the device's was `value`. */
+struct stat_undo {
+    stat_value at, value;
+};
+
 struct device_stats {
     stat_value sequence;
     struct pool_stat stat[STAT_KINDS];
@@ -52,6 +61,8 @@ struct device_stats {
     stat_value histogram_total[HISTOGRAM_BINS]; /* requests ever */
     stat_value histogram_live[HISTOGRAM_BINS];  /* blocks live */
     stat_value histogram_live_bytes[HISTOGRAM_BINS];
+    stat_value undo_count;
+    struct stat_undo undo[STAT_UNDOS];
 };
 
 #endif

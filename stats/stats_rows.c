@@ -1,4 +1,11 @@
-/* What threads count alone, and the numbers of their device. */
+/* What threads count alone, and the numbers of their device.
+ *
+ * A row is folded in many stores, and the process may be killed between any two of them: nothing
+ * may be lost or counted twice then. So each number is noted before it changes, and who reads a row
+ * that is `folding` puts the device's numbers back. The fold is done by one store: the row belongs
+ * to no device any more, is not added, and can be emptied. Peaks need no way back: what they are
+ * raised to is true already.
+ */
 #include "stats/stats.h"
 
 #include <stddef.h>
@@ -7,13 +14,32 @@
 #define MOST_TRIES 10000
 #define ALL_BINS ((UINT32_C(1) << CACHE_BINS) - 1)
 
+static inline void increase(struct device_stats *stats, stat_value *number, uint64_t n)
+{
+    uint64_t before = stat_get(number), count = stat_get(&stats->undo_count);
+    stat_set(&stats->undo[count].at, (uint64_t)(number - (stat_value *)stats));
+    stat_set(&stats->undo[count].value, before);
+    atomic_store_explicit(&stats->undo_count, count + 1, memory_order_release);
+    atomic_store_explicit(number, before + n, memory_order_release);
+}
+
+static void undo(struct device_stats *stats)
+{
+    uint64_t count = stat_get(&stats->undo_count);
+    for (uint64_t i = count < STAT_UNDOS ? count : STAT_UNDOS; i-- > 0;) {
+        uint64_t at = stat_get(&stats->undo[i].at);
+        if (at < offsetof(struct device_stats, undo_count) / sizeof(stat_value))
+            stat_set((stat_value *)stats + at, stat_get(&stats->undo[i].value));
+    }
+}
+
 /* allocated, freed: of the requests that threads served from what was reusable. */
 static inline void add(struct device_stats *stats, enum stat_kind kind, uint64_t allocated,
                        uint64_t freed)
 {
     struct pool_stat *stat = &stats->stat[kind];
-    stat_increase(&stat->freed[SMALL_POOL], freed);
-    stat_increase(&stat->allocated[SMALL_POOL], allocated);
+    increase(stats, &stat->freed[SMALL_POOL], freed);
+    increase(stats, &stat->allocated[SMALL_POOL], allocated);
     stat_raise_to(&stat->peak[SMALL_POOL], stats_current(stats, kind, SMALL_POOL));
     stat_raise_to(&stat->peak[STAT_POOLS], stats_current_all(stats, kind));
 }
@@ -32,9 +58,9 @@ static inline void add_row(struct device_stats *stats, const struct cache_row *r
         freed += out;
         requested += asked;
         requested_freed += asked_freed;
-        stat_increase(&stats->histogram_total[i], in);
-        stat_increase(&stats->histogram_live[i], in - out);
-        stat_increase(&stats->histogram_live_bytes[i], asked - asked_freed);
+        increase(stats, &stats->histogram_total[i], in);
+        increase(stats, &stats->histogram_live[i], in - out);
+        increase(stats, &stats->histogram_live_bytes[i], asked - asked_freed);
     }
     add(stats, STAT_allocation, allocated, freed);
     add(stats, STAT_requested_bytes, requested, requested_freed);
@@ -43,15 +69,20 @@ static inline void add_row(struct device_stats *stats, const struct cache_row *r
     add(stats, STAT_active_bytes, bytes, bytes_freed);
     add(stats, STAT_inactive_split, freed, allocated);
     add(stats, STAT_inactive_split_bytes, bytes_freed, bytes);
-    stats_count(stats, COUNTER_num_hits, allocated);
-    stats_count(stats, COUNTER_num_thread_hits, allocated);
-    stats_count(stats, COUNTER_num_lane_frees, freed);
-    stats_count(stats, COUNTER_reusable_bytes, bytes_freed - bytes);
+    increase(stats, &stats->counter[COUNTER_num_hits], allocated);
+    increase(stats, &stats->counter[COUNTER_num_thread_hits], allocated);
+    increase(stats, &stats->counter[COUNTER_num_lane_frees], freed);
+    increase(stats, &stats->counter[COUNTER_reusable_bytes], bytes_freed - bytes);
 }
 
 void stats_fold(struct device_stats *stats, struct cache_row *row, uint32_t bins)
 {
+    uint64_t device = stat_get(&row->device);
+    stat_set(&stats->undo_count, 0);
+    atomic_store_explicit(&row->folding, 1, memory_order_release);
     add_row(stats, row, bins);
+    atomic_store_explicit(&row->device, 0, memory_order_release);
+    atomic_thread_fence(memory_order_release);
     stat_set(&row->allocated_bytes, 0);
     stat_set(&row->freed_bytes, 0);
     for (; bins; bins &= bins - 1) {
@@ -59,6 +90,8 @@ void stats_fold(struct device_stats *stats, struct cache_row *row, uint32_t bins
         CACHE_LIST(X)
 #undef X
     }
+    stat_set(&row->folding, 0);
+    atomic_store_explicit(&row->device, device, memory_order_release);
 }
 
 /* Returns -1 if its thread did not come out of a change. */
@@ -85,9 +118,13 @@ int stats_gather(struct device_stats *to, const struct device_stats *from,
         int code = stats_copy(to, from);
         uint64_t sequence = stat_get(&to->sequence);
         for (unsigned i = 0; i < count; i++)
+            if (stat_get(&rows[i].device) == device + 1 && stat_get(&rows[i].folding))
+                undo(to);
+        for (unsigned i = 0; i < count; i++)
             if (stat_get(&rows[i].device) == device + 1) {
                 struct cache_row row;
                 code |= copy_row(&row, &rows[i]);
+                stat_set(&to->undo_count, 0);
                 add_row(to, &row, ALL_BINS);
             }
         atomic_thread_fence(memory_order_acquire);

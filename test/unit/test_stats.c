@@ -2,8 +2,12 @@
 #include "world.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "stats/stats.h"
@@ -129,6 +133,67 @@ static void a_row_left_odd_is_said_to_be(void **state)
     assert_int_equal(stats_copy(&copy, &s), 0);
 }
 
+/* Rows as they lie in a page, shared with the process that changes them. */
+struct shared {
+    struct device_stats stats;
+    struct cache_row row[2];
+};
+
+static struct shared *some_rows(void)
+{
+    struct shared *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(shared != MAP_FAILED);
+    stats_hand_out(&shared->stats, SMALL_POOL, 1024, 1000);
+    for (int i = 0; i < 2; i++) {
+        stat_set(&shared->row[i].device, 1);
+        stat_set(&shared->row[i].allocated_bytes, 4096u << i);
+        stat_set(&shared->row[i].freed_bytes, 1024);
+        for (unsigned bin = 0; bin < (i ? 3 : CACHE_BINS); bin++)
+            shared->row[i].bin[bin] = (struct cache_bin){bin + 2, bin, bin * 7, bin * 5};
+    }
+    return shared;
+}
+
+static int is_stopped(pid_t child)
+{
+    int status;
+    return waitpid(child, &status, 0) == child && WIFSTOPPED(status);
+}
+
+static void a_fold_may_be_cut_off_anywhere(void **state)
+{
+    static struct device_stats whole, found;
+    const size_t numbers = offsetof(struct device_stats, undo_count);
+    struct shared *shared = some_rows();
+    int folding = 0, steps = 0, status;
+    (void)state;
+    assert_int_equal(stats_gather(&whole, &shared->stats, shared->row, 2, 0), 0);
+    assert_int_equal(stats_get(&whole, COUNTER_num_hits), CACHE_BINS * (2 + 22) / 2 + 2 + 3 + 4);
+    pid_t child = fork();
+    if (child == 0) {
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+            _exit(77);
+        raise(SIGSTOP);
+        stats_fold(&shared->stats, &shared->row[0], (UINT32_C(1) << CACHE_BINS) - 1);
+        stats_fold(&shared->stats, &shared->row[1], 7);
+        raise(SIGKILL);
+    }
+    if (!is_stopped(child))
+        skip(); /* nobody may be traced here */
+    while (!ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) && is_stopped(child)) {
+        assert_int_equal(stats_gather(&found, &shared->stats, shared->row, 2, 0), 0);
+        assert_memory_equal(&found, &whole, numbers);
+        folding += stat_get(&shared->row[0].folding) != 0;
+        steps++;
+    }
+    assert_true(steps > folding && folding > 500);
+    assert_int_equal(stat_get(&shared->row[0].allocated_bytes), 0);
+    assert_memory_equal(&shared->stats, &whole, numbers);
+    assert_int_equal(waitpid(child, &status, 0), -1);
+    munmap(shared, sizeof *shared);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +202,7 @@ int main(void)
         cmocka_unit_test_setup(moments_are_of_the_first_time_at_the_peak, zero),
         cmocka_unit_test_setup(a_copy_belongs_together, zero),
         cmocka_unit_test_setup(a_row_left_odd_is_said_to_be, zero),
+        cmocka_unit_test_setup(a_fold_may_be_cut_off_anywhere, zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
