@@ -23,9 +23,10 @@ static inline void stat_increase(stat_value *value, uint64_t n)
     stat_set(value, stat_get(value) + n);
 }
 
+/* n may be below 0: what one thread freed may be counted before what another allocated. */
 static inline void stat_raise_to(stat_value *peak, uint64_t n)
 {
-    if (n > stat_get(peak))
+    if ((int64_t)(n - stat_get(peak)) > 0)
         stat_set(peak, n);
 }
 

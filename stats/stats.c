@@ -5,18 +5,24 @@
 #include <stddef.h>
 #include <string.h>
 
+/* While threads count alone, what one freed may be here before what another allocated. */
+static void note(stat_value *moment, uint64_t n)
+{
+    stat_set(moment, (int64_t)n < 0 ? 0 : n);
+}
+
 void stats_note_moment(const struct device_stats *stats, stat_value *moment)
 {
-#define STAT_MOMENT(name) stat_set(&moment[MOMENT_##name], stats_current_all(stats, STAT_##name))
+#define STAT_MOMENT(name) note(&moment[MOMENT_##name], stats_current_all(stats, STAT_##name))
     STAT_MOMENT(requested_bytes);
     STAT_MOMENT(allocated_bytes);
     STAT_MOMENT(active_bytes);
     STAT_MOMENT(reserved_bytes);
     STAT_MOMENT(inactive_split_bytes);
 #undef STAT_MOMENT
-    stat_set(&moment[MOMENT_reusable_bytes], stats_get(stats, COUNTER_reusable_bytes));
-    stat_set(&moment[MOMENT_largest_allocatable_bytes],
-             stats_get(stats, COUNTER_largest_allocatable_bytes));
+    note(&moment[MOMENT_reusable_bytes], stats_get(stats, COUNTER_reusable_bytes));
+    note(&moment[MOMENT_largest_allocatable_bytes],
+         stats_get(stats, COUNTER_largest_allocatable_bytes));
 }
 
 int stats_copy(struct device_stats *to, const struct device_stats *from)
