@@ -194,8 +194,9 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
  * driver said. */
 static int look_further(struct allocator *a, uint64_t size, struct block **taken)
 {
-    /* All that is reusable is merged before a segment is taken from the driver. */
-    if (pool_for(a, size) == POOL_SMALL && thread_caches_empty(a) && (*taken = pool_take(a, size)))
+    /* No segment is taken from the driver if all that is reusable, merged, would do. */
+    if (pool_for(a, size) == POOL_SMALL && thread_caches_make(a, size) &&
+        (*taken = pool_take(a, size)))
         return 0;
     if (pool_for(a, size) == POOL_MAPPED && arena_claim(a, size, 0, taken) == 0)
         return 0; /* what is idle elsewhere */

@@ -1,5 +1,5 @@
-/* The books of one allocator, for the allocator's own files. Everything but `slow` is guarded by
- * the domain's lock. */
+/* The books of one allocator, for the allocator's own files. Everything down to `slow` is guarded
+ * by the domain's lock. */
 #ifndef CACHALOT_ALLOCATOR_ALLOCATOR_BOOKS_H
 #define CACHALOT_ALLOCATOR_ALLOCATOR_BOOKS_H
 
@@ -26,8 +26,6 @@ struct allocator {
     struct tree pool[POOLS];
     struct block *taken; /* from a pool by the last request, if none has changed since */
     struct arena *arena; /* NULL: no mapped memory */
-    struct block *spare_blocks[CACHE_STEPS]; /* spilled by thread caches, by size */
-    uint64_t spare_bytes, spare_count;
     struct segment *segments;
     struct idle_list {
         struct segment *oldest, *newest;
@@ -47,11 +45,16 @@ struct allocator {
     int no_events;           /* the driver cannot mark a context: free as in strict mode */
     int error;               /* of the context, for good: everything goes to the driver */
     int forgotten;
+    unsigned spare_hand; /* which size is given to the pool next, when there is too much */
     struct allocator *next;
 
     /* What threads without the lock look at, apart from what changes all the time. */
     _Alignas(64) _Atomic int slow; /* enum slow_kind */
     char apart[60];
+    _Atomic uint64_t spare_weight, spare_most;     /* how much there is, and may be */
+    _Atomic uint64_t spare_used[CACHE_STEPS / 64]; /* bit: a list that is not empty */
+    struct block *_Atomic batches[CACHE_STEPS];    /* of spare blocks, by size (spare.h) */
+    char apart_too[48];
 };
 
 /* Must all come by the lock, or frees at least? */

@@ -16,12 +16,19 @@
  *    orders a submission before the look against the mark after the change). What is reusable stays
  *    so whatever becomes of the lane: it is as if it lay in the pool.
  * 4. Numbers. Each thread counts in a row of its own; readers add the rows. A peak is passed only
- *    under the lock: a thread knows how far below the peaks it is, and goes the long way there.
- *    test/model (free.c, cache.c) explores 1 to 3.
+ *    under the lock: a thread knows how far below the peaks it is, and goes the long way there;
+ *    also when it has counted ALONE_LIMIT alone.
+ * 5. Exchange. A full shelf gives a batch to the allocator's spare blocks, an empty one takes one
+ *    from there, both without the allocator's lock but inside the own cache: so 1 holds for them,
+ *    and no number changes. The list of a size is held by an atomic change of its head, for a few
+ *    instructions; who does not get it soon goes the long way.
+ *    test/model (free.c, cache.c) explores 1 to 3 and 5.
  */
 #include "allocator/thread_cache.h"
 
 #include <stddef.h>
+
+#define SPILLS 8 /* sizes that one request takes out of a full cache */
 
 _Thread_local struct thread_cache *thread_cache_own;
 
@@ -67,15 +74,17 @@ __attribute__((noinline)) static void set_limits(struct thread_cache *cache)
         requested +=
             (int64_t)(stat_get(&bin->freed_requested) - stat_get(&bin->allocated_requested));
     }
-    cache->least_bytes =
-        cache->bytes - bytes -
+    /* However much goes through a cache, no more than that is counted alone: others' peaks are
+     * right within it. */
+    int64_t below_bytes =
         least(below_peak(stats, STAT_allocated_bytes), below_peak(stats, STAT_active_bytes));
-    cache->most_bytes =
-        least(CACHE_LIMIT, cache->bytes - bytes + below_peak(stats, STAT_inactive_split_bytes));
-    cache->least_count = cache->count - blocks -
-                         least(below_peak(stats, STAT_allocation), below_peak(stats, STAT_active));
-    cache->most_count =
-        least(CACHE_BLOCKS, cache->count - blocks + below_peak(stats, STAT_inactive_split));
+    int64_t below_count = least(below_peak(stats, STAT_allocation), below_peak(stats, STAT_active));
+    int64_t above_bytes = least(ALONE_LIMIT, below_peak(stats, STAT_inactive_split_bytes));
+    int64_t above_count = least(CACHE_BLOCKS, below_peak(stats, STAT_inactive_split));
+    cache->least_bytes = cache->bytes - bytes - least(ALONE_LIMIT, below_bytes);
+    cache->most_bytes = least(CACHE_LIMIT, cache->bytes - bytes + above_bytes);
+    cache->least_count = cache->count - blocks - least(CACHE_BLOCKS, below_count);
+    cache->most_count = least(CACHE_BLOCKS, cache->count - blocks + above_count);
     cache->least_requested = cache->requested - requested - below_peak(stats, STAT_requested_bytes);
 }
 
@@ -121,11 +130,108 @@ static int may_give(const struct thread_cache *cache, uint64_t size)
     return cache->bytes + (int64_t)size <= cache->most_bytes && cache->count < cache->most_count;
 }
 
+static struct shelf *use(struct thread_cache *cache, uint64_t size)
+{
+    unsigned step = step_of(size);
+    uint64_t bits = atomic_load_explicit(&cache->used[step / 64], memory_order_relaxed);
+    atomic_store_explicit(&cache->used[step / 64], bits | (uint64_t)1 << step % 64,
+                          memory_order_relaxed);
+    return &cache->shelf[step];
+}
+
+/* A batch came in or went out: what lies here is counted anew. */
+static void moved(struct thread_cache *cache, uint64_t size, int64_t blocks)
+{
+    cache->bytes += (int64_t)size * blocks;
+    cache->count += blocks;
+    thread_cache_forget_limits(cache);
+}
+
+/* All of one size, the next below the hand, becomes spare: 0 if that has no room. */
+static int spill(struct thread_cache *cache)
+{
+    int step = step_before(cache->used, cache->hand);
+    if (step < 0 && (step = step_before(cache->used, CACHE_STEPS)) < 0)
+        return 0;
+    struct shelf *shelf = &cache->shelf[step];
+    uint64_t size = step_size((unsigned)step), most = batch_blocks(size);
+    cache->hand = (unsigned)step;
+    if (shelf->full) {
+        if (spare_give(cache->allocator, shelf->full, most))
+            return 0;
+        shelf->full = NULL;
+        moved(cache, size, -(int64_t)most);
+    }
+    if (shelf->first) {
+        if (spare_give(cache->allocator, shelf->first, most - shelf->room))
+            return 0;
+        shelf->first = NULL;
+        moved(cache, size, (int64_t)shelf->room - (int64_t)most);
+    }
+    shelf->room = 0;
+    uint64_t bits = atomic_load_explicit(&cache->used[step / 64], memory_order_relaxed);
+    atomic_store_explicit(&cache->used[step / 64], bits & ~((uint64_t)1 << step % 64),
+                          memory_order_relaxed);
+    return 1;
+}
+
+/* Is the cache not too full for that many more? Little is done for it at a time. */
+static int has_room(struct thread_cache *cache, uint64_t size, uint64_t blocks)
+{
+    for (int i = 0; cache->bytes + (int64_t)(size * blocks) > (int64_t)CACHE_LIMIT ||
+                    cache->count + (int64_t)blocks > CACHE_BLOCKS;
+         i++)
+        if (i == SPILLS || !spill(cache))
+            return 0;
+    return 1;
+}
+
+__attribute__((noinline)) int thread_cache_fill(struct thread_cache *cache, uint64_t size)
+{
+    struct allocator *a = cache->allocator;
+    struct shelf *shelf = shelf_of(cache, size);
+    uint64_t most = batch_blocks(size);
+    if (shelf->first)
+        return 1;
+    if (shelf->full) {
+        *shelf = (struct shelf){.first = shelf->full};
+        return 1;
+    }
+    if (!spare_any(a, size) || !has_room(cache, size, most) ||
+        !(shelf->first = spare_take(a, size)))
+        return 0;
+    uint64_t blocks = shelf->first->requested;
+    shelf->room = most - blocks;
+    use(cache, size);
+    moved(cache, size, (int64_t)blocks);
+    return 1;
+}
+
+int thread_cache_room(struct thread_cache *cache, uint64_t size)
+{
+    struct shelf *shelf = use(cache, size);
+    uint64_t most = batch_blocks(size);
+    if (!has_room(cache, size, 1))
+        return 0;
+    if (shelf->room)
+        return 1;
+    if (shelf->first && shelf->full) {
+        if (spare_give(cache->allocator, shelf->full, most))
+            return 0;
+        moved(cache, size, -(int64_t)most);
+    }
+    use(cache, size); /* it may have spilled */
+    *shelf = (struct shelf){.full = shelf->first, .room = most};
+    return 1;
+}
+
 static inline __attribute__((always_inline)) uint64_t take_out(struct thread_cache *cache,
                                                                uint64_t size, uint64_t requested)
 {
-    struct block **first = &cache->first[size / BLOCK_GRAIN - 1], *block = *first;
-    *first = block->link;
+    struct shelf *shelf = shelf_of(cache, size);
+    struct block *block = shelf->first;
+    shelf->first = block->link;
+    shelf->room++;
     count(cache, 1, size, requested);
     block->requested = requested;
     block_claim(block, CLAIM_EASY);
@@ -153,8 +259,9 @@ __attribute__((noinline)) static uint64_t serve_nothing(struct thread_cache *cac
 static inline __attribute__((always_inline)) uint64_t
 serve(struct thread_cache *cache, const struct allocator *a, uint64_t size, uint64_t requested)
 {
-    if (!enter(cache) || cache->allocator != a || !cache->first[size / BLOCK_GRAIN - 1] ||
-        atomic_load_explicit(&a->slow, memory_order_relaxed) == SLOW_ALL)
+    if (!enter(cache) || cache->allocator != a ||
+        atomic_load_explicit(&a->slow, memory_order_relaxed) == SLOW_ALL ||
+        (!shelf_of(cache, size)->first && !thread_cache_fill(cache, size)))
         return serve_nothing(cache);
     return may_take(cache, size, requested) ? take_out(cache, size, requested)
                                             : serve_at_limits(cache, size, requested);
@@ -197,17 +304,18 @@ static inline __attribute__((always_inline)) void put_in(struct thread_cache *ca
                                                          struct block *block)
 {
     uint64_t size = block_size(block);
-    struct block **first = &cache->first[size / BLOCK_GRAIN - 1];
+    struct shelf *shelf = shelf_of(cache, size);
     count(cache, 0, size, block->requested);
-    block->link = *first;
-    *first = block;
+    block->link = shelf->first;
+    shelf->first = block;
+    shelf->room--;
 }
 
 __attribute__((noinline)) static int keep_at_limits(struct thread_cache *cache, struct block *block)
 {
+    int keeps = thread_cache_room(cache, block_size(block));
     set_limits(cache);
-    int keeps = may_give(cache, block_size(block));
-    if (keeps)
+    if ((keeps = keeps && may_give(cache, block_size(block))))
         put_in(cache, block);
     else
         block_claim(block, CLAIM_EASY);
@@ -225,7 +333,7 @@ int domain_free_alone(struct domain *domain, uint64_t address)
     if (enter(cache) && (a = cache->allocator) &&
         !atomic_load_explicit(&a->slow, memory_order_relaxed) && lane_free(a) &&
         (block = claim(cache, address))) {
-        if (!may_give(cache, block_size(block)))
+        if (!may_give(cache, block_size(block)) || !shelf_of(cache, block_size(block))->room)
             return keep_at_limits(cache, block);
         put_in(cache, block);
     }

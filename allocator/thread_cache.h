@@ -2,19 +2,22 @@
  * head of thread_cache.c.
  *
  * A cache holds small blocks that are reusable, apart from the pool, of one allocator at a time, at
- * most CACHE_LIMIT bytes and CACHE_BLOCKS. What spills over goes to the allocator's spare blocks,
- * from where any thread's cache is filled again; both go back to the pool when memory is short. */
+ * most CACHE_LIMIT bytes and CACHE_BLOCKS. What spills over goes to the allocator's spare blocks
+ * (spare.h), from where any thread's cache is filled again; both go back to the pool when memory is
+ * short. */
 #ifndef CACHALOT_ALLOCATOR_THREAD_CACHE_H
 #define CACHALOT_ALLOCATOR_THREAD_CACHE_H
 
 #include "allocator/domain.h"
+#include "allocator/spare.h"
 #include "stats/cache_row.h"
 
 #define CACHE_LIMIT (4 * MIB)
-#define CACHE_BLOCKS 32 /* so that no request moves many */
+#define CACHE_BLOCKS 256
+#define ALONE_LIMIT (8 * MIB) /* that a thread counts alone: taken less freed, either way */
 
 struct thread_cache {
-    struct domain *domain;
+    _Alignas(128) struct domain *domain; /* no line is another's, nor its neighbour */
     struct cache_row *row;
     struct allocator *allocator; /* whose blocks; NULL: none */
     _Atomic int wanted;          /* somebody else is in here */
@@ -24,9 +27,21 @@ struct thread_cache {
     int64_t bytes, count, requested;
     int64_t least_bytes, most_bytes, least_count, most_count, least_requested;
     struct block *found; /* by the last free without the lock, which did not take it */
-    struct block *first[CACHE_STEPS];
     struct thread_cache *next, *previous;
+    unsigned hand;                           /* which size spills next, when all is too much */
+    _Atomic uint64_t used[CACHE_STEPS / 64]; /* bit: a shelf that has room or blocks */
+    struct shelf shelf[CACHE_STEPS];
 };
+
+static inline struct shelf *shelf_of(struct thread_cache *cache, uint64_t size)
+{
+    return &cache->shelf[size / BLOCK_GRAIN - 1];
+}
+
+/* By the cache's own thread, which is in it or holds the lock. Is there a block of `size`, from the
+ * spare ones if need be? Is there room for one, when others have become spare? */
+int thread_cache_fill(struct thread_cache *cache, uint64_t size);
+int thread_cache_room(struct thread_cache *cache, uint64_t size);
 
 /* So that the limits are looked up at the next request: until then nothing may be taken or given.
  */
@@ -62,6 +77,9 @@ static inline void thread_cache_settle(struct allocator *allocator)
  * books of reusable ones; or NULL. */
 struct block *thread_cache_find(struct allocator *allocator, uint64_t size);
 
+/* A cached block is no longer reusable, for the books. */
+void thread_cache_book_out(struct allocator *allocator, uint64_t size);
+
 /* A freed block that is reusable at once stays in the calling thread's cache, if that takes it: 1.
  * A full cache spills. */
 int thread_cache_keep(struct block *block);
@@ -71,6 +89,10 @@ int thread_cache_keep(struct block *block);
 void thread_caches_stop(struct domain *domain, const struct device_stats *stats);
 void thread_caches_go_on(struct domain *domain, const struct device_stats *stats);
 int thread_caches_serve(const struct domain *domain, const struct device_stats *stats);
+
+/* Some of what the allocator's caches and its pool hold becomes one reusable block of at least
+ * `size`, if there is any such: 1. Nothing else is merged. */
+int thread_caches_make(struct allocator *allocator, uint64_t size);
 
 /* Everything that caches of the allocator's device hold goes back to the pool; returns bytes. pool:
  * while they are stopped. leave: likewise, and none serves this allocator any more. */

@@ -5,14 +5,7 @@
 #include "allocator/pool.h"
 #include "allocator/thread_cache.h"
 
-#define SPARE_BLOCKS 16 /* of an allocator; what is more is pooled */
-#define REFILL_BLOCKS 16
-#define REFILL_BYTES (256 * 1024)
-
-static unsigned step_of(uint64_t size)
-{
-    return (unsigned)(size / BLOCK_GRAIN - 1);
-}
+#define TRIM_BLOCKS 6 /* what one free moves from the spare blocks to the pool */
 
 static void fold(struct thread_cache *cache)
 {
@@ -22,8 +15,7 @@ static void fold(struct thread_cache *cache)
     thread_cache_forget_limits(cache);
 }
 
-/* A cached block is no longer reusable, for the books. */
-static void book_out(struct allocator *a, uint64_t size)
+void thread_cache_book_out(struct allocator *a, uint64_t size)
 {
     uint64_t reusable = stats_get(a->stats, COUNTER_reusable_bytes);
     stats_set(a->stats, COUNTER_reusable_bytes, reusable - size);
@@ -35,32 +27,84 @@ static void book_out(struct allocator *a, uint64_t size)
 static void pool_back(struct block *block)
 {
     struct allocator *a = block->segment->allocator;
-    book_out(a, block_size(block));
+    thread_cache_book_out(a, block_size(block));
     block_claim(block, CLAIM_NOBODY);
     block->state = BLOCK_PENDING;
     pool_merge(a, block);
 }
 
-/* `left`: bytes that are in there. */
-static uint64_t pool_all(struct block **first, uint64_t left)
+/* A chain of them; returns bytes. */
+static uint64_t pool_chain(struct block *block)
 {
-    uint64_t bytes = left;
-    for (unsigned step = 0; left; step++)
-        for (struct block *block; (block = first[step]);) {
-            first[step] = block->link;
-            left -= block_size(block);
-            pool_back(block);
-        }
+    uint64_t bytes = 0;
+    for (struct block *next; block; block = next) {
+        next = block->link;
+        bytes += block_size(block);
+        pool_back(block);
+    }
     return bytes;
 }
 
 /* What the cache counted and holds goes to its allocator, whose numbers are being changed. */
 static uint64_t empty(struct thread_cache *cache)
 {
+    uint64_t bytes = 0;
     fold(cache);
-    uint64_t bytes = pool_all(cache->first, (uint64_t)cache->bytes);
+    for (int step; (step = step_before(cache->used, CACHE_STEPS)) >= 0;) {
+        struct shelf *shelf = &cache->shelf[step];
+        bytes += pool_chain(shelf->first) + pool_chain(shelf->full);
+        *shelf = (struct shelf){0};
+        cache->used[step / 64] &= ~((uint64_t)1 << step % 64);
+    }
     cache->count = cache->bytes = 0;
     return bytes;
+}
+
+static uint64_t empty_spare(struct allocator *a)
+{
+    uint64_t bytes = 0;
+    for (int step; (step = step_before(a->spare_used, CACHE_STEPS)) >= 0;)
+        bytes += pool_chain(spare_take(a, step_size((unsigned)step)));
+    return bytes;
+}
+
+/* Some spare blocks go to the pool: few, since one request pays for it. */
+static void trim_spare(struct allocator *a)
+{
+    int step = step_before(a->spare_used, a->spare_hand);
+    if (step < 0)
+        step = step_before(a->spare_used, CACHE_STEPS);
+    struct block *first = step < 0 ? NULL : spare_take(a, step_size((unsigned)step));
+    if (!first)
+        return;
+    uint64_t left = first->requested;
+    a->spare_hand = (unsigned)step;
+    for (int i = 0; i < TRIM_BLOCKS && first; i++, left--) {
+        struct block *next = first->link;
+        pool_back(first);
+        first = next;
+    }
+    if (first && spare_give(a, first, left))
+        pool_chain(first);
+}
+
+static int serves(const struct thread_cache *cache, const struct device_stats *stats)
+{
+    return cache->allocator && (!stats || cache->allocator->stats == stats);
+}
+
+/* The threads that share an allocator: how much may be spare, and how much others may have counted
+ * while one passes a peak. */
+static void note_sharers(struct allocator *a)
+{
+    uint64_t caches = 0, device = 0;
+    for (const struct thread_cache *cache = a->domain->caches; cache; cache = cache->next) {
+        caches += cache->allocator == a;
+        device += (uint64_t)serves(cache, a->stats);
+    }
+    atomic_store_explicit(&a->spare_most, caches * SPARE_LIMIT, memory_order_relaxed);
+    if (device > 1)
+        stat_raise_to(&a->stats->counter[COUNTER_peak_uncertainty_bytes], device * ALONE_LIMIT);
 }
 
 /* Leaves the allocator that it served. `begun`: whose numbers are being changed already. */
@@ -72,25 +116,13 @@ static void unbind(struct thread_cache *cache, const struct device_stats *begun)
     if (a->stats != begun)
         stats_begin(a->stats);
     empty(cache);
-    if (a->stats != begun)
-        stats_end(a->stats);
     cache->allocator = NULL;
     stat_set(&cache->row->device, 0);
-}
-
-static int serves(const struct thread_cache *cache, const struct device_stats *stats)
-{
-    return cache->allocator && (!stats || cache->allocator->stats == stats);
-}
-
-/* While one thread passes a peak, others may have counted as much as their caches hold. */
-static void note_uncertainty(struct allocator *a)
-{
-    uint64_t caches = 0;
-    for (const struct thread_cache *cache = a->domain->caches; cache; cache = cache->next)
-        caches += (uint64_t)serves(cache, a->stats);
-    if (caches > 1)
-        stat_raise_to(&a->stats->counter[COUNTER_peak_uncertainty_bytes], caches * CACHE_LIMIT);
+    note_sharers(a);
+    if (!atomic_load_explicit(&a->spare_most, memory_order_relaxed))
+        empty_spare(a);
+    if (a->stats != begun)
+        stats_end(a->stats);
 }
 
 void thread_cache_settle_with(struct thread_cache *cache, struct allocator *a)
@@ -104,69 +136,23 @@ void thread_cache_settle_with(struct thread_cache *cache, struct allocator *a)
         return;
     cache->allocator = a;
     stat_set(&cache->row->device, a->ordinal + 1);
-    note_uncertainty(a);
+    note_sharers(a);
     thread_cache_forget_limits(cache);
-}
-
-/* Some spare blocks of this size for a cache that has none. */
-static void refill(struct thread_cache *cache, struct allocator *a, uint64_t size)
-{
-    struct block **spare = &a->spare_blocks[step_of(size)], **first = &cache->first[step_of(size)];
-    for (uint64_t i = 0; i < REFILL_BLOCKS && i * size < REFILL_BYTES && *spare &&
-                         cache->bytes + (int64_t)size <= (int64_t)CACHE_LIMIT;
-         i++) {
-        struct block *block = *spare;
-        *spare = block->link;
-        block->link = *first;
-        *first = block;
-        a->spare_bytes -= size;
-        a->spare_count--;
-        cache->bytes += (int64_t)size;
-        cache->count++;
-    }
 }
 
 struct block *thread_cache_find(struct allocator *a, uint64_t size)
 {
     struct thread_cache *cache = thread_cache_of(a->domain);
-    if (!cache && !a->spare_bytes)
+    if (!cache || cache->allocator != a || !thread_cache_fill(cache, size))
         return NULL;
-    if (cache && cache->allocator != a)
-        cache = NULL;
-    if (cache && !cache->first[step_of(size)])
-        refill(cache, a, size);
-    struct block **first = cache ? cache->first : a->spare_blocks, *block = first[step_of(size)];
-    if (!block)
-        return NULL;
-    first[step_of(size)] = block->link;
-    if (cache) {
-        cache->bytes -= (int64_t)size;
-        cache->count--;
-    } else {
-        a->spare_bytes -= size;
-        a->spare_count--;
-    }
-    book_out(a, size);
+    struct shelf *shelf = shelf_of(cache, size);
+    struct block *block = shelf->first;
+    shelf->first = block->link;
+    shelf->room++;
+    cache->bytes -= (int64_t)size;
+    cache->count--;
+    thread_cache_book_out(a, size);
     return block;
-}
-
-/* All of a full cache becomes spare. */
-static void spill(struct thread_cache *cache)
-{
-    struct allocator *a = cache->allocator;
-    for (unsigned step = 0; cache->count; step++)
-        for (struct block *block; (block = cache->first[step]); cache->count--) {
-            cache->first[step] = block->link;
-            if (a->spare_count >= SPARE_BLOCKS) {
-                pool_back(block);
-                continue;
-            }
-            block->link = a->spare_blocks[step];
-            a->spare_blocks[step] = block;
-            a->spare_bytes += block_size(block);
-            a->spare_count++;
-        }
-    cache->bytes = 0;
 }
 
 int thread_cache_keep(struct block *block)
@@ -176,13 +162,18 @@ int thread_cache_keep(struct block *block)
     uint64_t size = block_size(block);
     if (!cache || cache->allocator != a || block->segment->pool != POOL_SMALL)
         return 0;
-    if (cache->bytes + (int64_t)size > (int64_t)CACHE_LIMIT || cache->count >= CACHE_BLOCKS)
-        spill(cache);
+    if (!thread_cache_room(cache, size)) {
+        trim_spare(a);
+        if (!thread_cache_room(cache, size))
+            return 0;
+    }
     block_leaves_use(block);
     block->state = BLOCK_ALLOCATED;
     block_claim(block, CLAIM_CACHED);
-    block->link = cache->first[step_of(size)];
-    cache->first[step_of(size)] = block;
+    struct shelf *shelf = shelf_of(cache, size);
+    block->link = shelf->first;
+    shelf->first = block;
+    shelf->room--;
     cache->bytes += (int64_t)size;
     cache->count++;
     stats_add(a->stats, STAT_inactive_split, SMALL_POOL, 1);
@@ -230,10 +221,8 @@ uint64_t thread_caches_pool(struct allocator *a)
         if (serves(cache, a->stats))
             bytes += empty(cache);
     for (struct allocator *other = a->domain->first; other; other = other->next)
-        if (other->stats == a->stats) {
-            bytes += pool_all(other->spare_blocks, other->spare_bytes);
-            other->spare_bytes = other->spare_count = 0;
-        }
+        if (other->stats == a->stats)
+            bytes += empty_spare(other);
     return bytes;
 }
 

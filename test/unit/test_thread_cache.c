@@ -6,62 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "allocator/thread_cache.h"
-#include "lane_world.h"
+#include "cache_world.h"
 #include "random.h"
-
-#define ROWS 4
-static struct cache_row rows[ROWS];
-static struct thread_cache *caches[ROWS];
-static struct device_stats now;
-
-/* This thread goes on as another one, which has cache `i`. */
-static void as(int i)
-{
-    thread_cache_own = caches[i];
-}
-
-static int setup(void **state)
-{
-    lane_world_setup(state);
-    memset(rows, 0, sizeof rows);
-    for (int i = ROWS - 1; i >= 0; i--) {
-        assert_int_equal(domain_thread_begins(w.domain, &rows[i]), 0);
-        caches[i] = thread_cache_own;
-    }
-    return 0;
-}
-#define CACHE(test) cmocka_unit_test_setup(test, setup)
-
-static void look(void)
-{
-    assert_int_equal(stats_gather(&now, &w.stats, rows, ROWS, 0), 0);
-}
-#define NOW(kind) stats_current_all(&now, STAT_##kind)
-
-/* As the program's calls: alone, or with the lock. */
-static uint64_t get(uint64_t bytes)
-{
-    uint64_t address = allocator_hit_alone(w.a, bytes);
-    return address ? address : take(bytes);
-}
-
-static void put(uint64_t address)
-{
-    if (!domain_free_alone(w.domain, address))
-        give(address);
-}
-
-/* A block of `bytes` that lies in this thread's cache. */
-static uint64_t cached(uint64_t bytes)
-{
-    uint64_t address = get(bytes);
-    put(address);
-    look();
-    assert_true(allocator_hit_alone(w.a, bytes) == address);
-    assert_true(domain_free_alone(w.domain, address));
-    return address;
-}
 
 static void a_pair_takes_no_lock(void **state)
 {
@@ -176,48 +122,6 @@ static void blocks_of_another_context_do_not_stay(void **state)
     assert_true(allocator_hit_alone(other, 4096) == 0 && get(4096) == ours);
 }
 
-static void all_is_merged_before_memory_is_taken_from_the_driver(void **state)
-{
-    (void)state;
-    uint64_t block[512];
-    for (int i = 0; i < 512; i++)
-        block[i] = get(4096);
-    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
-    for (int i = 0; i < 512; i++) {
-        as(i % 2);
-        put(block[i]);
-    }
-    assert_true(caches[0]->count + caches[1]->count > CACHE_BLOCKS);
-    as(2);
-    get(MIB);
-    for (int i = 0; i < 256; i++)
-        get(4096);
-    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
-}
-
-static void what_spills_fills_other_caches(void **state)
-{
-    (void)state;
-    uint64_t block[600];
-    as(0);
-    for (int i = 0; i < 600; i++)
-        block[i] = get(4096);
-    as(1);
-    for (int i = 0; i < 600; i++)
-        put(block[i]);
-    assert_true(caches[1]->bytes <= (int64_t)CACHE_LIMIT);
-    assert_true(caches[1]->count <= CACHE_BLOCKS);
-    assert_true(w.a->spare_count > 0 && w.a->spare_bytes == w.a->spare_count * 4096);
-    as(2);
-    get(4096);
-    assert_true(caches[2]->count > 0);
-    look();
-    uint64_t thread_hits = stats_get(&now, COUNTER_num_thread_hits);
-    get(4096);
-    look();
-    assert_true(stats_get(&now, COUNTER_num_thread_hits) == thread_hits + 1);
-}
-
 static void a_thread_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -300,7 +204,7 @@ static void peaks_of_one_thread_are_exact(void **state)
     assert_true(COUNTER(peak_uncertainty_bytes) == 0);
     as(1);
     get(4096);
-    assert_true(COUNTER(peak_uncertainty_bytes) == 2 * CACHE_LIMIT);
+    assert_true(COUNTER(peak_uncertainty_bytes) == 2 * ALONE_LIMIT);
 }
 
 static int real_barrier(void)
@@ -385,8 +289,6 @@ int main(void)
         CACHE(a_free_that_the_host_waits_in_takes_the_lock),
         CACHE(marked_blocks_do_not_stay),
         CACHE(blocks_of_another_context_do_not_stay),
-        CACHE(all_is_merged_before_memory_is_taken_from_the_driver),
-        CACHE(what_spills_fills_other_caches),
         CACHE(a_thread_leaves_nothing_behind),
         CACHE(a_snapshot_shows_them_reusable),
         CACHE(peaks_of_one_thread_are_exact),

@@ -1,0 +1,66 @@
+/* Spare blocks of an allocator: what spills out of full thread caches, and fills empty ones, a
+ * batch at a time. A batch is a chain (`link`) of blocks of one size that moves as a whole: its
+ * first block says how many they are (`requested`) and which is the next batch (`node.left`: it is
+ * in no tree).
+ *
+ * Whoever gives or takes is in its cache or holds the allocator's lock. Each size has a list of its
+ * own, which one thread at a time holds; it is waited for only shortly, then there is nothing. */
+#ifndef CACHALOT_ALLOCATOR_SPARE_H
+#define CACHALOT_ALLOCATOR_SPARE_H
+
+#include "allocator/allocator_books.h"
+
+#define BATCH_BLOCKS 16
+#define BATCH_BYTES (256 * 1024) /* but one block at least */
+#define SPARE_LIMIT (12 * MIB)   /* for each thread cache that serves the allocator */
+#define SPARE_LEAST (64 * 1024)  /* what a smaller block counts for: so blocks are limited, too */
+
+/* What a cache has of one size: two chains, so that one can come or go while the other stays. */
+struct shelf {
+    struct block *first;
+    struct block *full; /* a batch, or nothing */
+    uint64_t room;      /* blocks that `first` still takes; 0 at the very first */
+};
+
+static inline uint64_t batch_blocks(uint64_t size)
+{
+    uint64_t blocks = BATCH_BYTES / size;
+    return blocks < 1 ? 1 : blocks > BATCH_BLOCKS ? BATCH_BLOCKS : blocks;
+}
+
+static inline unsigned step_of(uint64_t size)
+{
+    return (unsigned)(size / BLOCK_GRAIN - 1);
+}
+
+static inline uint64_t step_size(unsigned step)
+{
+    return (step + 1) * (uint64_t)BLOCK_GRAIN;
+}
+
+/* Bitmaps of steps, which one thread at a time changes or which are changed atomically. before: the
+ * last one below `step`, or -1. */
+int step_before(const _Atomic uint64_t *used, unsigned step);
+static inline int step_is_used(const _Atomic uint64_t *used, unsigned step)
+{
+    return atomic_load_explicit(&used[step / 64], memory_order_relaxed) >> step % 64 & 1;
+}
+
+/* 0; or -1: there is too much already (put: that does not matter), or the list is busy. */
+int spare_give(struct allocator *allocator, struct block *first, uint64_t count);
+int spare_put(struct allocator *allocator, struct block *first, uint64_t count);
+
+/* A batch, or NULL. */
+struct block *spare_take(struct allocator *allocator, uint64_t size);
+
+static inline int spare_any(const struct allocator *allocator, uint64_t size)
+{
+    return atomic_load_explicit(&allocator->batches[step_of(size)], memory_order_relaxed) != NULL;
+}
+
+static inline struct block *spare_next(const struct block *batch)
+{
+    return batch->node.left ? block_of_node(batch->node.left) : NULL;
+}
+
+#endif

@@ -1,0 +1,182 @@
+/* What thread caches exchange in batches, what is merged out of them, and the bounds of it all. */
+#include "cache_world.h"
+#include "random.h"
+
+static void a_run_is_merged_before_memory_is_taken_from_the_driver(void **state)
+{
+    (void)state;
+    uint64_t block[512];
+    for (int i = 0; i < 512; i++)
+        block[i] = get(4096);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
+    for (int i = 0; i < 512; i++) {
+        as(i % 2);
+        put(block[i]);
+    }
+    int64_t before = caches[0]->count + caches[1]->count;
+    assert_true(before > 0 && w.a->spare_weight > 0);
+    as(2);
+    get(MIB);
+    assert_true(caches[0]->count + caches[1]->count > before / 4); /* the others stay */
+    for (int i = 0; i < 256; i++)
+        get(4096);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
+}
+
+static void batches_pass_between_threads_without_the_lock(void **state)
+{
+    (void)state;
+    enum { MOST = 256 };
+    uint64_t block[MOST];
+    for (int i = 0; i < ROWS; i++) {
+        as(i);
+        cached(8192);
+    }
+    as(0);
+    for (int i = 0; i < MOST; i++)
+        block[i] = get(4096);
+    for (int i = 0; i < MOST; i++)
+        put(block[i]); /* so that no peak is in the way */
+    for (int i = 0; i < MOST / 2; i++)
+        block[i] = get(4096);
+    give(take(4 * MIB)); /* what was counted alone is counted for all */
+    pthread_mutex_lock(&w.domain->lock);
+    for (int i = 0; i < MOST / 2; i++) {
+        as(1);
+        assert_true(domain_free_alone(w.domain, block[i]));
+        if (i >= 3 * BATCH_BLOCKS) {
+            as(2);
+            assert_true(block[i] = allocator_hit_alone(w.a, 4096));
+            assert_true(domain_free_alone(w.domain, block[i]));
+        }
+    }
+    pthread_mutex_unlock(&w.domain->lock);
+    look();
+    assert_true(NOW(allocation) == 0);
+    assert_true(allocator_is_valid(w.a));
+}
+
+/* No cache holds more than it may, nor do the spare blocks, whatever goes through them; and what is
+ * not asked for any more makes room for what is. */
+static void caches_and_spare_blocks_are_bounded(void **state)
+{
+    (void)state;
+    enum { MOST = 500 };
+    static uint64_t block[MOST];
+    for (uint64_t bytes = 512; bytes <= MIB; bytes *= 4) {
+        as(0);
+        for (int i = 0; i < MOST; i++)
+            block[i] = get(bytes + 512 * (uint64_t)(i % 3));
+        as(1);
+        for (int i = 0; i < MOST; i++) {
+            put(block[i]);
+            assert_true(caches[1]->bytes <= (int64_t)CACHE_LIMIT);
+            assert_true(caches[1]->count <= CACHE_BLOCKS);
+            assert_true(w.a->spare_weight <= 2 * SPARE_LIMIT + MIB);
+        }
+        uint64_t again = get(bytes);
+        assert_true(domain_free_alone(w.domain, again));
+        look();
+        assert_true(stats_get(&now, COUNTER_reusable_bytes) == NOW(reserved_bytes));
+    }
+    assert_true(w.a->spare_weight > SPARE_LIMIT);
+    for (int i = 0; i < 2; i++) {
+        as(i);
+        domain_thread_ends(w.domain);
+    }
+    assert_true(w.a->spare_weight == 0 && CURRENT(inactive_split) == 0);
+}
+
+/* What one thread frees may be counted before what another took. */
+static void no_number_falls_below_zero(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        as(i);
+        cached(64 * KIB);
+        cached(8192);
+    }
+    uint64_t peak = PEAK(allocated_bytes);
+    as(0);
+    uint64_t block = allocator_hit_alone(w.a, 64 * KIB);
+    assert_true(block);
+    as(1);
+    put(block);
+    give(take(2 * MIB)); /* counts for all what was freed */
+    assert_true((int64_t)CURRENT(allocated_bytes) < 0);
+    assert_true(PEAK(allocated_bytes) <= peak + 2 * MIB);
+    assert_true(w.stats.at_peak_allocated[MOMENT_allocated_bytes] <= PEAK(allocated_bytes));
+    look();
+    assert_true(NOW(allocated_bytes) == 0 && now.stat[STAT_active].peak[STAT_POOLS] < 100);
+}
+
+/* One thread only takes, another only frees: what each counts alone is limited all the same. */
+static void what_passes_through_is_counted_in_time(void **state)
+{
+    (void)state;
+    enum { ROUND = 64, BYTES = 128 * 1024 };
+    uint64_t block[ROUND], most = 0;
+    for (int round = 0; round < 100; round++) {
+        as(0);
+        for (int i = 0; i < ROUND; i++)
+            block[i] = get(BYTES);
+        as(1);
+        for (int i = 0; i < ROUND; i++)
+            put(block[i]);
+        for (int i = 0; i < 2; i++) {
+            uint64_t in = rows[i].freed_bytes, out = rows[i].allocated_bytes;
+            uint64_t alone = in > out ? in - out : out - in;
+            most = alone > most ? alone : most;
+        }
+    }
+    assert_true(most <= ALONE_LIMIT && most >= ALONE_LIMIT / 2);
+    look();
+    assert_true(NOW(allocation) == 0 && NOW(allocated_bytes) == 0);
+    assert_true(PEAK(allocated_bytes) >= ROUND * BYTES);
+    assert_true(PEAK(allocated_bytes) <= ROUND * BYTES + COUNTER(peak_uncertainty_bytes));
+    assert_true(stats_get(&now, COUNTER_num_thread_hits) > 50 * ROUND);
+}
+
+/* The same work without caches and then with one: the most that is reserved. */
+static void caches_add_little_to_what_is_reserved(void **state)
+{
+    (void)state;
+    enum { MOST = 1000 };
+    static uint64_t address[MOST];
+    uint64_t without = 0;
+    for (int run = 0; run < 2; run++) {
+        uint64_t random = 3;
+        thread_cache_own = run ? caches[0] : NULL;
+        for (int step = 0; step < 10000; step++) {
+            uint64_t *one = &address[random_below(&random, step < 5000 ? MOST : MOST / 4)];
+            uint64_t bytes = (uint64_t)512 << random_below(&random, 12);
+            if (*one)
+                put(*one);
+            *one = *one ? 0 : get(bytes - random_below(&random, 512));
+        }
+        for (int i = 0; i < MOST; i++) {
+            if (address[i])
+                put(address[i]);
+            address[i] = 0;
+        }
+        w.device.instant = 1;
+        domain_empty_cache(w.domain, 1);
+        without = run ? without : PEAK(reserved_bytes);
+    }
+    look();
+    assert_true(stats_get(&now, COUNTER_num_thread_hits) > 1000);
+    assert_true(PEAK(reserved_bytes) <= without + CACHE_LIMIT + SPARE_LIMIT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CACHE(a_run_is_merged_before_memory_is_taken_from_the_driver),
+        CACHE(batches_pass_between_threads_without_the_lock),
+        CACHE(caches_and_spare_blocks_are_bounded),
+        CACHE(no_number_falls_below_zero),
+        CACHE(what_passes_through_is_counted_in_time),
+        CACHE(caches_add_little_to_what_is_reserved),
+    };
+    return cmocka_run_group_tests_name("spare blocks", tests, NULL, NULL);
+}
