@@ -23,9 +23,9 @@ struct allocator {
     uint64_t context; /* its name in lanes */
     struct device_stats *stats;
     uint64_t limit;
+    struct arena *arena; /* NULL: no mapped memory. Up to here a line that does not change */
     struct tree pool[POOLS];
     struct block *taken; /* from a pool by the last request, if none has changed since */
-    struct arena *arena; /* NULL: no mapped memory */
     struct segment *segments;
     struct idle_list {
         struct segment *oldest, *newest;

@@ -18,6 +18,7 @@ struct domain *domain_create(const struct options *options)
     domain->dedicated = options->ipc == IPC_DEDICATED;
     domain->blocks.item_bytes = sizeof(struct block);
     domain->blocks.kept_from = offsetof(struct block, claim);
+    domain->blocks.apart = 37; /* blocks that several threads take at first share no line */
     domain->segment_slab.item_bytes = sizeof(struct segment);
     domain->fences.item_bytes = sizeof(struct fence);
     domain->allocators.item_bytes = sizeof(struct allocator);

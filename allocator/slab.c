@@ -2,6 +2,7 @@
  * any other build these macros are nothing. */
 #include "allocator/slab.h"
 
+#include <assert.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -28,18 +29,21 @@ void *slab_take(struct slab *slab)
         memcpy(&slab->free, item, sizeof slab->free);
         return memset(item, 0, own_bytes(slab));
     }
-    if ((size_t)(slab->chunk_end - slab->chunk) < slab->item_bytes) {
+    size_t most = CHUNK_BYTES / slab->item_bytes;
+    if (!slab->chunk || slab->made == most) {
         char *chunk =
             mmap(NULL, CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (chunk == MAP_FAILED)
             return NULL;
         slab->chunk = chunk;
-        slab->chunk_end = chunk + CHUNK_BYTES;
+        slab->made = 0;
         ASAN_POISON_MEMORY_REGION(chunk, CHUNK_BYTES);
     }
-    void *item = slab->chunk;
+    assert(!slab->apart || most % slab->apart); /* so that each place comes once */
+    size_t place = slab->apart ? slab->made * slab->apart % most : slab->made;
+    void *item = slab->chunk + place * slab->item_bytes;
     ASAN_UNPOISON_MEMORY_REGION(item, slab->item_bytes);
-    slab->chunk += slab->item_bytes;
+    slab->made++;
     return item;
 }
 

@@ -8,8 +8,10 @@
 struct slab {
     size_t item_bytes; /* at least sizeof(void *) */
     size_t kept_from;  /* from here on an item keeps what it held, given back or not; 0: nothing */
+    size_t apart; /* items made one after the other lie so many apart: a prime; 0: side by side */
     void *free;
-    char *chunk, *chunk_end;
+    char *chunk;
+    size_t made; /* items of this chunk */
 };
 
 /* An item, zeroed but for what it keeps, or NULL when the host is out of memory. */

@@ -2,6 +2,8 @@
 #include "cache_world.h"
 #include "random.h"
 
+#include <string.h>
+
 static void a_run_is_merged_before_memory_is_taken_from_the_driver(void **state)
 {
     (void)state;
@@ -168,12 +170,55 @@ static void caches_add_little_to_what_is_reserved(void **state)
     assert_true(PEAK(reserved_bytes) <= without + CACHE_LIMIT + SPARE_LIMIT);
 }
 
+/* Lines of 64 bytes that a pair of this thread uses of its own: row, cache and block. */
+static int lines_of(int i, uintptr_t *line)
+{
+    const void *begin[] = {&rows[i], caches[i], caches[i]->shelf[step_of(4096)].first};
+    size_t bytes[] = {sizeof rows[i], sizeof *caches[i], sizeof(struct block)};
+    int count = 0;
+    for (int part = 0; part < 3; part++)
+        for (uintptr_t at = (uintptr_t)begin[part] / 64 * 64;
+             at < (uintptr_t)begin[part] + bytes[part]; at += 64)
+            line[count++] = at;
+    return count;
+}
+
+static void a_pair_touches_no_line_of_another_thread(void **state)
+{
+    (void)state;
+    static uintptr_t line[ROWS][2000];
+    static char domain[sizeof(struct domain)], allocator[sizeof(struct allocator)];
+    int count[ROWS];
+    for (int i = 0; i < ROWS; i++) {
+        as(i);
+        cached(4096);
+        count[i] = lines_of(i, line[i]);
+    }
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < i; j++)
+            for (int k = 0; k < count[i] * count[j]; k++)
+                assert_true(line[i][k % count[i]] != line[j][k / count[i]]);
+    /* And writes nothing that they share. */
+    struct device_stats stats = w.stats;
+    memcpy(domain, w.domain, sizeof domain);
+    memcpy(allocator, w.a, sizeof allocator);
+    for (int i = 0; i < 1000 * ROWS; i++) {
+        as(i % ROWS);
+        uint64_t block = allocator_hit_alone(w.a, 4096);
+        assert_true(block && domain_free_alone(w.domain, block));
+    }
+    assert_memory_equal(&stats, &w.stats, sizeof stats);
+    assert_memory_equal(domain, w.domain, sizeof domain);
+    assert_memory_equal(allocator, w.a, sizeof allocator);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CACHE(a_run_is_merged_before_memory_is_taken_from_the_driver),
         CACHE(batches_pass_between_threads_without_the_lock),
         CACHE(caches_and_spare_blocks_are_bounded),
+        CACHE(a_pair_touches_no_line_of_another_thread),
         CACHE(no_number_falls_below_zero),
         CACHE(what_passes_through_is_counted_in_time),
         CACHE(caches_add_little_to_what_is_reserved),
