@@ -46,7 +46,7 @@ void bench_pair(const uint64_t *argument);    /* bytes rounds pairs */
 void bench_churn(const uint64_t *argument);   /* rounds replacements */
 void bench_grow(const uint64_t *argument);    /* live sizes rounds replacements */
 void bench_threads(const uint64_t *argument); /* threads rounds milliseconds */
-void bench_passing(const uint64_t *argument); /* threads rounds milliseconds */
+void bench_passing(const uint64_t *argument); /* threads rounds milliseconds, sizes (12) */
 void bench_live(const uint64_t *argument);    /* blocks */
 void bench_start(const uint64_t *argument);   /* nothing */
 void bench_hits(const uint64_t *argument);    /* replacements */

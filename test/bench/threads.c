@@ -3,8 +3,8 @@
  * threads: pairs of 4 KiB. The baseline is what as many threads reach that do nothing but count in
  * a word of their own, for as long per unit as one thread alone needs for one pair: what this
  * machine gives that many threads that share nothing.
- * passing: blocks of mixed sizes, each freed by the next thread in the ring. The baseline is one
- * thread that passes them to itself. */
+ * passing: blocks of mixed sizes, 512 B and so many powers of two, each freed by the next thread in
+ * the ring. The baseline is one thread that passes them to itself: one block, freed at once. */
 #include "bench.h"
 
 #include <pthread.h>
@@ -22,6 +22,8 @@ struct worker {
     uint64_t random;
     int counting;
     struct worker *next;
+    unsigned classes;
+    uint64_t seen_put, seen_got;         /* looked up again when nothing is to be had */
     _Alignas(128) _Atomic(uint64_t) put; /* by the thread before */
     void *ring[RING];
     _Alignas(128) _Atomic(uint64_t) got;
@@ -51,13 +53,18 @@ static void pass(struct worker *worker)
     struct worker *next = worker->next;
     uint64_t put = atomic_load_explicit(&next->put, memory_order_relaxed);
     int idle = 1;
-    if (put - atomic_load_explicit(&next->got, memory_order_acquire) < RING) {
-        MUST(cudaMalloc(&next->ring[put % RING], bench_size(&worker->random)));
+    if (put - worker->seen_got == RING)
+        worker->seen_got = atomic_load_explicit(&next->got, memory_order_acquire);
+    if (put - worker->seen_got < RING) {
+        size_t bytes = (size_t)512 << bench_random(&worker->random) % worker->classes;
+        MUST(cudaMalloc(&next->ring[put % RING], bytes));
         atomic_store_explicit(&next->put, put + 1, memory_order_release);
         idle = 0;
     }
     uint64_t got = atomic_load_explicit(&worker->got, memory_order_relaxed);
-    if (got < atomic_load_explicit(&worker->put, memory_order_acquire)) {
+    if (got == worker->seen_put)
+        worker->seen_put = atomic_load_explicit(&worker->put, memory_order_acquire);
+    if (got < worker->seen_put) {
         MUST(cudaFree(worker->ring[got % RING]));
         atomic_store_explicit(&worker->got, got + 1, memory_order_release);
         worker->done++;
@@ -99,8 +106,9 @@ static void wait_ns(uint64_t begin, uint64_t ns)
         nanosleep(&rest, NULL);
 }
 
-/* How much all threads did in a second. counting: the baseline; ring: blocks go round. */
-static double rate(uint64_t threads, uint64_t ms, int counting, int ring)
+/* How much all threads did in a second. counting: the baseline; classes: blocks of so many sizes
+ * go round, 0: none do. */
+static double rate(uint64_t threads, uint64_t ms, int counting, unsigned classes)
 {
     uint64_t sum = 0;
     atomic_store(&stop, 0);
@@ -110,7 +118,10 @@ static double rate(uint64_t threads, uint64_t ms, int counting, int ring)
         worker->done = 0;
         worker->counting = counting;
         worker->random = i * 77 + 1;
-        worker->next = ring ? &workers[(i + 1) % threads] : NULL;
+        worker->next = classes ? &workers[(i + 1) % threads] : NULL;
+        worker->classes = classes;
+        worker->seen_put = worker->got;
+        worker->seen_got = workers[(i + 1) % threads].got;
         MUST(pthread_create(&worker->thread, NULL, work, worker));
     }
     pthread_barrier_wait(&barrier);
@@ -165,9 +176,10 @@ void bench_threads(const uint64_t *argument)
 void bench_passing(const uint64_t *argument)
 {
     uint64_t threads = some_threads(argument[0]), ms = argument[2];
-    rate(threads, ms, 0, 1);
+    unsigned classes = argument[3] ? (unsigned)argument[3] : 12;
+    rate(threads, ms, 0, classes);
     for (uint64_t round = 0; round < argument[1]; round++) {
-        double base = rate(1, ms, 0, 1), ours = rate(threads, ms, 0, 1);
+        double base = rate(1, ms, 0, classes), ours = rate(threads, ms, 0, classes);
         print(ours, base);
     }
 }
