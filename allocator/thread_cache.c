@@ -91,7 +91,7 @@ __attribute__((noinline)) static void set_limits(struct thread_cache *cache)
 /* As stat_bin_of, without a jump; below CACHE_BINS, as the block's size says. */
 static unsigned bin_of(uint64_t requested)
 {
-    return (63 - (unsigned)__builtin_clzll(2 * (requested - 1) + 1)) % 32;
+    return ((unsigned)__builtin_clzll(2 * (requested - 1) + 1) ^ 63) % 32;
 }
 
 static inline __attribute__((always_inline)) void count(struct thread_cache *cache, int taken,
@@ -243,9 +243,11 @@ static inline __attribute__((always_inline)) uint64_t take_out(struct thread_cac
 __attribute__((noinline)) static uint64_t serve_at_limits(struct thread_cache *cache, uint64_t size,
                                                           uint64_t requested)
 {
-    set_limits(cache);
-    if (may_take(cache, size, requested))
-        return take_out(cache, size, requested);
+    if (thread_cache_fill(cache, size)) {
+        set_limits(cache);
+        if (may_take(cache, size, requested))
+            return take_out(cache, size, requested);
+    }
     leave(cache);
     return 0;
 }
@@ -260,11 +262,11 @@ static inline __attribute__((always_inline)) uint64_t
 serve(struct thread_cache *cache, const struct allocator *a, uint64_t size, uint64_t requested)
 {
     if (!enter(cache) || cache->allocator != a ||
-        atomic_load_explicit(&a->slow, memory_order_relaxed) == SLOW_ALL ||
-        (!shelf_of(cache, size)->first && !thread_cache_fill(cache, size)))
+        atomic_load_explicit(&a->slow, memory_order_relaxed) == SLOW_ALL)
         return serve_nothing(cache);
-    return may_take(cache, size, requested) ? take_out(cache, size, requested)
-                                            : serve_at_limits(cache, size, requested);
+    return shelf_of(cache, size)->first && may_take(cache, size, requested)
+               ? take_out(cache, size, requested)
+               : serve_at_limits(cache, size, requested);
 }
 
 /* With roundup_power2_divisions. */

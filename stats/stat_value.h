@@ -18,7 +18,7 @@ static inline void stat_set(stat_value *value, uint64_t to)
 }
 
 /* One writer at a time: no read-modify-write instruction is needed. */
-static inline void stat_increase(stat_value *value, uint64_t n)
+static inline __attribute__((always_inline)) void stat_increase(stat_value *value, uint64_t n)
 {
     stat_set(value, stat_get(value) + n);
 }
