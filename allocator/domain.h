@@ -22,10 +22,10 @@ struct kept {
 };
 
 struct domain {
+    struct map listed; /* blocks by address, from when they are first handed out */
     struct lock lock;
     pthread_mutex_t pressure; /* who makes room; taken without the lock */
     struct options options;
-    struct map listed; /* blocks by address, from when they are first handed out */
     struct thread_cache *caches;
     struct tree segments;
     struct slab blocks, segment_slab, fences, allocators, cache_slab;

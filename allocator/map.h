@@ -15,10 +15,10 @@ struct map_node {
 #define MAP_CHUNKS 40 /* chunk 0 has 2^MAP_FIRST buckets, chunk i > 0 as many as all before it */
 
 struct map {
-    uint64_t count;
-    /* What map_glance reads, apart from what changes all the time. */
     _Alignas(64) struct map_node *_Atomic *_Atomic chunk[MAP_CHUNKS];
     _Atomic uint64_t buckets; /* in use; 0 before the first insert */
+    char apart[56];           /* what map_glance reads from what changes all the time */
+    uint64_t count;
 };
 
 /* Returns 0, or -1 when the host has no memory for even the first bucket (later it only gets
