@@ -50,11 +50,11 @@ static inline void stats_take_back(struct device_stats *stats, enum stat_pool po
 void stats_note_moment(const struct device_stats *stats, stat_value *moment);
 static inline void stats_note_peaks(struct device_stats *stats)
 {
-    if (stats_current_all(stats, STAT_reserved_bytes) >
-        stat_get(&stats->at_peak_reserved[MOMENT_reserved_bytes]))
+    if ((int64_t)(stats_current_all(stats, STAT_reserved_bytes) -
+                  stat_get(&stats->at_peak_reserved[MOMENT_reserved_bytes])) > 0)
         stats_note_moment(stats, stats->at_peak_reserved);
-    if (stats_current_all(stats, STAT_allocated_bytes) >
-        stat_get(&stats->at_peak_allocated[MOMENT_allocated_bytes]))
+    if ((int64_t)(stats_current_all(stats, STAT_allocated_bytes) -
+                  stat_get(&stats->at_peak_allocated[MOMENT_allocated_bytes])) > 0)
         stats_note_moment(stats, stats->at_peak_allocated);
 }
 

@@ -42,7 +42,7 @@ static void batches_pass_between_threads_without_the_lock(void **state)
     for (int i = 0; i < MOST / 2; i++)
         block[i] = get(4096);
     give(take(4 * MIB)); /* what was counted alone is counted for all */
-    pthread_mutex_lock(&w.domain->lock);
+    lock_take(&w.domain->lock);
     for (int i = 0; i < MOST / 2; i++) {
         as(1);
         assert_true(domain_free_alone(w.domain, block[i]));
@@ -52,7 +52,7 @@ static void batches_pass_between_threads_without_the_lock(void **state)
             assert_true(domain_free_alone(w.domain, block[i]));
         }
     }
-    pthread_mutex_unlock(&w.domain->lock);
+    lock_give(&w.domain->lock);
     look();
     assert_true(NOW(allocation) == 0);
     assert_true(allocator_is_valid(w.a));
