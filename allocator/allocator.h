@@ -30,6 +30,10 @@ struct domain *domain_create(const struct options *options);
 /* Before the first allocator: what happens is noted in `events` and `sites`, where not NULL.
  * domain_asked_at: what this thread asks for from now on is asked for there (sites.h). */
 void domain_record(struct domain *domain, struct events *events, struct sites *sites);
+
+/* What threads noted alone goes to the events, as far as these have room until more of them is
+ * written to the trace. -1: the lock is busy (its holder may wait for just that). */
+int domain_take_events(struct domain *domain);
 void domain_asked_at(uint32_t site);
 uint32_t domain_asked_where(void);
 

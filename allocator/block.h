@@ -26,9 +26,10 @@ struct block {
     struct block *link;            /* next block of the same fence, or in the same thread cache */
     uint64_t requested;
     enum block_state state;
-    int shared;    /* other processes may use it: only a fence makes it reusable */
-    int pinned;    /* in POOL_PINNED when reusable, whatever the segment's other blocks do */
-    uint32_t site; /* where it was asked for (stats/sites.h); only while that is recorded */
+    uint16_t shared;   /* other processes may use it: only a fence makes it reusable */
+    uint16_t noted_by; /* the thread that noted alone that it was handed out (thread_cache.h) */
+    int pinned;        /* in POOL_PINNED when reusable, whatever the segment's other blocks do */
+    uint32_t site;     /* where it was asked for (stats/sites.h); only while that is recorded */
 
     /* Kept when the block is given back (slab.h): a thread without the lock may look. */
     _Atomic uint64_t claim; /* its address and whose it is; 0: not in the map */

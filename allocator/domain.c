@@ -6,6 +6,7 @@
 #include "allocator/fence.h"
 #include "allocator/segment.h"
 #include "allocator/thread_cache.h"
+#include "stats/events_alone.h"
 
 struct domain *domain_create(const struct options *options)
 {
@@ -31,8 +32,18 @@ void domain_record(struct domain *domain, struct events *events, struct sites *s
     domain->events = events;
     domain->sites = sites;
     domain->recorded = events || sites;
-    if (domain->recorded)
-        domain->options.thread_cache = 0; /* each event is noted under the lock */
+    if (domain->sites)
+        domain->options.thread_cache = 0; /* a call site is looked at under the lock */
+}
+
+int domain_take_events(struct domain *domain)
+{
+    if (lock_try(&domain->lock))
+        return -1;
+    if (domain->events)
+        events_take(domain->events, 0);
+    domain_unlock(domain);
+    return 0;
 }
 
 uint64_t domain_empty_cache(struct domain *domain, int wait)

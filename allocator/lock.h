@@ -27,6 +27,16 @@ static inline void lock_take(struct lock *lock)
         lock_wait(lock);
 }
 
+/* 0, or -1: somebody has it. */
+static inline int lock_try(struct lock *lock)
+{
+    uint32_t word = LOCK_FREE;
+    return atomic_compare_exchange_strong_explicit(&lock->word, &word, LOCK_TAKEN,
+                                                   memory_order_acquire, memory_order_relaxed)
+               ? 0
+               : -1;
+}
+
 static inline void lock_give(struct lock *lock)
 {
     if (__builtin_expect(atomic_exchange_explicit(&lock->word, LOCK_FREE, memory_order_release) ==

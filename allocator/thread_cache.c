@@ -22,6 +22,8 @@
  *    from there, both without the allocator's lock but inside the own cache: so 1 holds for them,
  *    and no number changes. The list of a size is held by an atomic change of its head, for a few
  *    instructions; who does not get it soon goes the long way.
+ * 6. Notes. Of two events of one address that two threads note alone nobody could tell the order.
+ *    So what one thread noted goes to another only under the lock: batches, and frees by others.
  *    test/model (free.c, cache.c) explores 1 to 3 and 5.
  */
 #include "allocator/thread_cache.h"
@@ -116,6 +118,15 @@ static inline __attribute__((always_inline)) void count(struct thread_cache *cac
         stat_increase(&bin->freed, 1);
         stat_increase(&row->freed_bytes, size);
     }
+}
+
+/* Before anybody else can have the block: out of the cache it comes only after `leave`. */
+static inline __attribute__((always_inline)) void
+note(struct thread_cache *cache, struct block *block, enum event_action action)
+{
+    block->noted_by = cache->mark;
+    events_note(cache->noted, event_who(cache->thread, action, cache->allocator->ordinal, 0),
+                block_address(block), block_size(block), block->requested);
 }
 
 static int may_take(const struct thread_cache *cache, uint64_t size, uint64_t requested)
@@ -225,8 +236,9 @@ int thread_cache_room(struct thread_cache *cache, uint64_t size)
     return 1;
 }
 
-static inline __attribute__((always_inline)) uint64_t take_out(struct thread_cache *cache,
-                                                               uint64_t size, uint64_t requested)
+/* `noted`, here and below: it is. */
+static inline __attribute__((always_inline)) uint64_t
+take_out(struct thread_cache *cache, uint64_t size, uint64_t requested, int noted)
 {
     struct shelf *shelf = shelf_of(cache, size);
     struct block *block = shelf->first;
@@ -234,6 +246,8 @@ static inline __attribute__((always_inline)) uint64_t take_out(struct thread_cac
     shelf->room++;
     count(cache, 1, size, requested);
     block->requested = requested;
+    if (noted)
+        note(cache, block, EVENT_alloc);
     block_claim(block, CLAIM_EASY);
     leave(cache);
     return block_address(block);
@@ -243,10 +257,10 @@ static inline __attribute__((always_inline)) uint64_t take_out(struct thread_cac
 __attribute__((noinline)) static uint64_t serve_at_limits(struct thread_cache *cache, uint64_t size,
                                                           uint64_t requested)
 {
-    if (thread_cache_fill(cache, size)) {
+    if (shelf_of(cache, size)->first || (!cache->noted && thread_cache_fill(cache, size))) {
         set_limits(cache);
         if (may_take(cache, size, requested))
-            return take_out(cache, size, requested);
+            return take_out(cache, size, requested, cache->noted != NULL);
     }
     leave(cache);
     return 0;
@@ -258,23 +272,33 @@ __attribute__((noinline)) static uint64_t serve_nothing(struct thread_cache *cac
     return 0;
 }
 
-static inline __attribute__((always_inline)) uint64_t
-serve(struct thread_cache *cache, const struct allocator *a, uint64_t size, uint64_t requested)
+static inline __attribute__((always_inline)) uint64_t serve(struct thread_cache *cache,
+                                                            const struct allocator *a,
+                                                            uint64_t size, uint64_t requested,
+                                                            int noted)
 {
     if (!enter(cache) || cache->allocator != a ||
+        (noted && !events_row_has_room(cache->noted)) ||
         atomic_load_explicit(&a->slow, memory_order_relaxed) == SLOW_ALL)
         return serve_nothing(cache);
     return shelf_of(cache, size)->first && may_take(cache, size, requested)
-               ? take_out(cache, size, requested)
+               ? take_out(cache, size, requested, noted)
                : serve_at_limits(cache, size, requested);
 }
 
-/* With roundup_power2_divisions. */
-__attribute__((noinline)) static uint64_t
-serve_rounded(struct thread_cache *cache, const struct allocator *a, uint64_t requested)
+static uint64_t in_grains(uint64_t bytes)
 {
-    uint64_t size = options_round(&a->domain->options, requested);
-    return size > CACHE_MOST ? 0 : serve(cache, a, size, requested);
+    return (bytes + BLOCK_GRAIN - 1) / BLOCK_GRAIN * BLOCK_GRAIN;
+}
+
+/* Noted, or with roundup_power2_divisions. */
+__attribute__((noinline)) static uint64_t
+serve_specially(struct thread_cache *cache, const struct allocator *a, uint64_t requested)
+{
+    const struct options *options = &a->domain->options;
+    uint64_t size = options->roundup_power2_divisions[0] > 1 ? options_round(options, requested)
+                                                             : in_grains(requested);
+    return size > CACHE_MOST ? 0 : serve(cache, a, size, requested, cache->noted != NULL);
 }
 
 uint64_t allocator_hit_alone(struct allocator *a, uint64_t bytes)
@@ -282,19 +306,22 @@ uint64_t allocator_hit_alone(struct allocator *a, uint64_t bytes)
     struct thread_cache *cache = thread_cache_own;
     if (!cache || bytes - 1 >= CACHE_MOST)
         return 0;
-    if (a->domain->options.roundup_power2_divisions[0] > 1)
-        return serve_rounded(cache, a, bytes);
-    return serve(cache, a, (bytes + BLOCK_GRAIN - 1) / BLOCK_GRAIN * BLOCK_GRAIN, bytes);
+    if (__builtin_expect(cache->special, 0))
+        return serve_specially(cache, a, bytes);
+    return serve(cache, a, in_grains(bytes), bytes, 0);
 }
 
-/* The block at `address` for this cache alone; NULL: not for it. */
-static struct block *claim(struct thread_cache *cache, uint64_t address)
+/* The block at `address` for this cache alone; NULL: not for it. Where another thread noted alone
+ * that it was handed out, its free is noted under the lock: that takes the other's event first. */
+static inline __attribute__((always_inline)) struct block *claim(struct thread_cache *cache,
+                                                                 uint64_t address, int noted)
 {
     struct block *block = block_of_listed(map_glance(&cache->domain->listed, address));
     uint64_t easy = address | CLAIM_EASY;
     if (block && atomic_load_explicit(&block->claim, memory_order_relaxed) == easy &&
         atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED)) {
-        if (block->segment->allocator == cache->allocator)
+        if (block->segment->allocator == cache->allocator &&
+            (!noted || !block->noted_by || block->noted_by == cache->mark))
             return block;
         block_claim(block, CLAIM_EASY);
     }
@@ -303,11 +330,13 @@ static struct block *claim(struct thread_cache *cache, uint64_t address)
 }
 
 static inline __attribute__((always_inline)) void put_in(struct thread_cache *cache,
-                                                         struct block *block)
+                                                         struct block *block, int noted)
 {
     uint64_t size = block_size(block);
     struct shelf *shelf = shelf_of(cache, size);
     count(cache, 0, size, block->requested);
+    if (noted)
+        note(cache, block, EVENT_free);
     block->link = shelf->first;
     shelf->first = block;
     shelf->room--;
@@ -315,30 +344,42 @@ static inline __attribute__((always_inline)) void put_in(struct thread_cache *ca
 
 __attribute__((noinline)) static int keep_at_limits(struct thread_cache *cache, struct block *block)
 {
-    int keeps = thread_cache_room(cache, block_size(block));
+    int keeps = !cache->noted && thread_cache_room(cache, block_size(block));
     set_limits(cache);
     if ((keeps = keeps && may_give(cache, block_size(block))))
-        put_in(cache, block);
+        put_in(cache, block, cache->noted != NULL);
     else
         block_claim(block, CLAIM_EASY);
     leave(cache);
     return keeps;
 }
 
-int domain_free_alone(struct domain *domain, uint64_t address)
+static inline __attribute__((always_inline)) int take_back(struct thread_cache *cache,
+                                                           uint64_t address, int noted)
 {
-    struct thread_cache *cache = thread_cache_own;
     struct allocator *a;
     struct block *block = NULL;
-    if (!cache || cache->domain != domain)
-        return 0;
     if (enter(cache) && (a = cache->allocator) &&
         !atomic_load_explicit(&a->slow, memory_order_relaxed) && lane_free(a) &&
-        (block = claim(cache, address))) {
+        (!noted || events_row_has_room(cache->noted)) && (block = claim(cache, address, noted))) {
         if (!may_give(cache, block_size(block)) || !shelf_of(cache, block_size(block))->room)
             return keep_at_limits(cache, block);
-        put_in(cache, block);
+        put_in(cache, block, noted);
     }
     leave(cache);
     return block != NULL;
+}
+
+__attribute__((noinline)) static int take_back_noted(struct thread_cache *cache, uint64_t address)
+{
+    return take_back(cache, address, 1);
+}
+
+int domain_free_alone(struct domain *domain, uint64_t address)
+{
+    struct thread_cache *cache = thread_cache_own;
+    if (!cache || cache->domain != domain)
+        return 0;
+    return __builtin_expect(cache->noted != NULL, 0) ? take_back_noted(cache, address)
+                                                     : take_back(cache, address, 0);
 }

@@ -11,6 +11,7 @@
 #include "allocator/domain.h"
 #include "allocator/spare.h"
 #include "stats/cache_row.h"
+#include "stats/events_alone.h"
 
 #define CACHE_LIMIT (4 * MIB)
 #define CACHE_BLOCKS 256
@@ -19,6 +20,10 @@
 struct thread_cache {
     _Alignas(128) struct domain *domain; /* no line is another's, nor its neighbour */
     struct cache_row *row;
+    struct events_row *noted;    /* what it does alone; NULL: nobody wants to know */
+    uint64_t thread;             /* in events */
+    uint16_t mark;               /* of blocks; not 0 */
+    int special;                 /* a request is noted, or rounded in steps */
     struct allocator *allocator; /* whose blocks; NULL: none */
     _Atomic int wanted;          /* somebody else is in here */
     uint32_t touched;            /* bins of the row that are not 0 */

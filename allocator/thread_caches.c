@@ -249,15 +249,22 @@ int domain_thread_begins(struct domain *domain, struct cache_row *row)
     if (!domain->options.thread_cache || !domain->options.cache || !ops || ops->barrier())
         return -1;
     domain_lock(domain);
-    struct thread_cache *cache = slab_take(&domain->cache_slab);
+    struct events_row *noted = domain->events ? events_row_begin(domain->events) : NULL;
+    struct thread_cache *cache = noted || !domain->events ? slab_take(&domain->cache_slab) : NULL;
     if (cache) {
         cache->domain = domain;
         cache->row = row;
+        cache->noted = noted;
+        cache->mark = noted ? (uint16_t)noted->held : 0;
+        cache->thread = events_thread();
+        cache->special = noted || domain->options.roundup_power2_divisions[0] > 1;
         thread_cache_forget_limits(cache);
         cache->next = domain->caches;
         if (cache->next)
             cache->next->previous = cache;
         domain->caches = cache;
+    } else if (noted) {
+        events_row_end(domain->events, noted);
     }
     domain_unlock(domain);
     thread_cache_own = cache;
@@ -272,6 +279,8 @@ void domain_thread_ends(struct domain *domain)
     domain_lock(domain);
     thread_cache_own = NULL;
     unbind(cache, NULL);
+    if (cache->noted)
+        events_row_end(domain->events, cache->noted);
     *(cache->previous ? &cache->previous->next : &domain->caches) = cache->next;
     if (cache->next)
         cache->next->previous = cache->previous;

@@ -4,6 +4,7 @@
 #include "allocator/arena.h"
 #include "allocator/pool.h"
 #include "allocator/thread_cache.h"
+#include "stats/events_alone.h"
 
 static const uint8_t shown_as[] = {
     [BLOCK_ALLOCATED] = SNAPSHOT_ALLOCATED,
@@ -60,6 +61,8 @@ void domain_walk(struct domain *domain,
 {
     domain_lock(domain);
     thread_caches_stop(domain, NULL);
+    if (domain->events)
+        events_take(domain->events, 1); /* up to here */
     for (struct tree_node *node = tree_at_least(&domain->segments, 0, 0); node;
          node = tree_at_least(&domain->segments, 0, node->minor + 1))
         show_segment((struct segment *)node, take, context);

@@ -15,6 +15,7 @@
 #include "stats/trace.h"
 
 #define WRITE_EVERY_NS 100000000
+#define MOST_TRIES 100 /* a millisecond apart */
 
 struct page *recording_page(unsigned devices, const char **problem)
 {
@@ -87,6 +88,8 @@ static void *serve(void *unused)
         static const struct timespec pause = {.tv_nsec = WRITE_EVERY_NS};
         uint32_t seen = atomic_load(&events->wake);
         pthread_mutex_lock(&process->trace_lock);
+        if (!process->traced)
+            domain_take_events(process->domain);
         if (!process->traced && stat_get(&events->written) != stat_get(&events->count))
             more = write_trace(TRACE_ON);
         more &= !process->traced;
@@ -107,6 +110,13 @@ void recording_serve(void)
         trace_write(process->page, TRACE_STOPPED, 0);
 }
 
+/* There is room for it: the trace was just written. Who holds the lock may have waited for that. */
+static void take_the_last(void)
+{
+    for (int i = 0; domain_take_events(process->domain) && i < MOST_TRIES; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
 void recording_end(void)
 {
     struct timespec limit;
@@ -116,8 +126,11 @@ void recording_end(void)
     limit.tv_sec += 2;
     if (pthread_mutex_timedlock(&process->trace_lock, &limit))
         return; /* a disk that hangs: harvest has the rest */
-    if (!process->traced && stat_get(&page_events(process->page)->trace) == TRACE_ON)
+    if (!process->traced && stat_get(&page_events(process->page)->trace) == TRACE_ON &&
+        write_trace(TRACE_ON)) {
+        take_the_last();
         write_trace(TRACE_ENDED);
+    }
     process->traced = 1;
     pthread_mutex_unlock(&process->trace_lock);
 }

@@ -4,6 +4,7 @@
  */
 #include "scripts/page_tool.h"
 
+#include "stats/events_alone.h"
 #include "stats/proc.h"
 #include "stats/report.h"
 #include "stats/trace.h"
@@ -61,6 +62,17 @@ static struct report_options report_options_of(const struct page *page,
     return report;
 }
 
+/* What threads of a killed process had noted, to the events; their ring is a copy of our own. */
+static void take_events(struct page *page)
+{
+    struct events *events = page_events(page);
+    if (!events)
+        return;
+    events->trace = TRACE_ENDED; /* nothing waits for it any more */
+    events_take_over(events);
+    events_take(events, 1);
+}
+
 /* What a killed process had not written to its trace any more. */
 static void end_trace(struct page *page)
 {
@@ -70,6 +82,7 @@ static void end_trace(struct page *page)
                     : 0;
     if (error)
         fprintf(stderr, "cachalot-page: the end of the trace is lost: %s\n", trace_problem(error));
+    take_events(page);
 }
 
 static int write_report(struct page *page, const struct tool_options *options)
@@ -112,6 +125,8 @@ static int tool_json(const struct tool_options *options)
     int alive = !page_is_here(page) || page_is_alive(page, options->path);
     struct snapshot snapshot = {.page = page};
     struct report_options report = report_options_of(page, options, alive);
+    if (!alive)
+        take_events(page);
     char *text = report_text(&snapshot, &report);
     int code = text != NULL && puts(text) >= 0 && fflush(stdout) == 0 ? TOOL_DONE : TOOL_FAILED;
     if (code != TOOL_DONE)

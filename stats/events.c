@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "stats/events_alone.h"
 #include "stats/ticks.h"
 
 #define CHECK_EVERY 4096
@@ -18,7 +19,9 @@ static uint32_t process;
 
 uint64_t events_bytes(uint64_t capacity)
 {
-    return capacity ? sizeof(struct events) + capacity * sizeof(struct event) : 0;
+    return capacity ? sizeof(struct events) + capacity * sizeof(struct event) +
+                          EVENT_ROWS * sizeof(struct events_row)
+                    : 0;
 }
 
 struct event_clock events_clock(void)
@@ -62,7 +65,7 @@ void events_wake(struct events *events)
 
 /* Now and then what a tick is: whoever harvests the page cannot ask any more. Early ones come more
  * often, so that a short run has a second reading too. */
-static __attribute__((noinline)) void check(struct events *events, uint64_t n)
+void events_check(struct events *events, uint64_t n)
 {
     uint64_t due = stat_get(&events->check), next = n < CHECK_EVERY ? 2 * n + 1 : n + CHECK_EVERY;
     int error = errno;
@@ -75,8 +78,9 @@ static __attribute__((noinline)) void check(struct events *events, uint64_t n)
         next = next < written + events->capacity ? next : written + events->capacity;
     }
     errno = error;
-    if (n < due || !atomic_compare_exchange_strong(&events->check, &due, next))
+    if (n < due)
         return;
+    stat_set(&events->check, next);
     uint64_t other = !stat_get(&events->latest);
     events->last[other] = events_clock();
     atomic_store_explicit(&events->latest, other, memory_order_release);
@@ -87,24 +91,21 @@ static __attribute__((noinline)) void name_thread(void)
     thread = (uint64_t)(uint32_t)syscall(SYS_gettid) << 32 | process;
 }
 
+uint64_t events_thread(void)
+{
+    if ((uint32_t)thread != process)
+        name_thread();
+    return thread >> 32;
+}
+
 void events_add(struct events *events, enum event_action action, unsigned device, uint64_t address,
                 uint64_t size, uint64_t requested, uint32_t site)
 {
-    uint64_t n = atomic_fetch_add_explicit(&events->count, 1, memory_order_relaxed);
-    struct event *event = &events->event[n & (events->capacity - 1)];
-    if (__builtin_expect(n >= stat_get(&events->check), 0))
-        check(events, n);
-    if (__builtin_expect((uint32_t)thread != process, 0))
-        name_thread();
-    stat_set(&event->number, 0);
-    atomic_thread_fence(memory_order_release);
-    stat_set(&event->ticks, ticks_now());
-    stat_set(&event->address, address);
-    stat_set(&event->size, size);
-    stat_set(&event->requested, requested);
-    stat_set(&event->who, thread >> 32 | (uint64_t)(site & 0xffff) << 32 |
-                              (uint64_t)(device & 0xfff) << 48 | (uint64_t)action << 60);
-    atomic_store_explicit(&event->number, n + 1, memory_order_release);
+    if (events->rows)
+        events_take(events, 1);
+    struct event event = {0,    ticks_now(), address,
+                          size, requested,   event_who(events_thread(), action, device, site)};
+    events_put(events, &event);
 }
 
 uint64_t events_ns(const struct events *events, const struct event_clock *now, uint64_t ticks)

@@ -1,9 +1,10 @@
 /* What happened last: a ring of events beside the page's numbers, in the same file, so that it
  * outlives the process too.
  *
- * Many threads write at once, each into the place that the count gave it. A place is whole when its
- * number says so; one that a killed thread left half written has none. Readers in other processes
- * check the number before and after. All values are relaxed atomics.
+ * Written under the lock; what threads note alone is taken to it from rows behind it
+ * (events_alone.h). A place is whole when its number says so; one that a killed thread left half
+ * written has none. Readers in other processes check the number before and after. All values are
+ * relaxed atomics.
  */
 #ifndef CACHALOT_STATS_EVENTS_H
 #define CACHALOT_STATS_EVENTS_H
@@ -53,14 +54,26 @@ struct events {
     uint64_t begin_ns;             /* what times are counted from */
     struct event_clock first, last[2];
     stat_value latest; /* which of `last` */
+    uint64_t rows;     /* that ever had a thread */
     _Alignas(64) struct event event[];
 };
 
 uint64_t events_bytes(uint64_t capacity); /* 0 for none */
 void events_start(struct events *events, uint64_t capacity, uint32_t shown, uint64_t begin_ns);
 
+/* The lock is held. What threads noted alone goes first. */
 void events_add(struct events *events, enum event_action action, unsigned device, uint64_t address,
                 uint64_t size, uint64_t requested, uint32_t site);
+
+/* Before event `n`, when that is where `check` says. */
+void events_check(struct events *events, uint64_t n);
+
+static inline uint64_t event_who(uint64_t thread, enum event_action action, unsigned device,
+                                 uint32_t site)
+{
+    return thread | (uint64_t)(site & 0xffff) << 32 | (uint64_t)(device & 0xfff) << 48 |
+           (uint64_t)action << 60;
+}
 
 /* Wakes who writes the trace. */
 void events_wake(struct events *events);

@@ -2,6 +2,7 @@
  * checked. */
 #include "stats/page.h"
 
+#include "stats/events_alone.h"
 #include "stats/proc.h"
 
 #include <dirent.h>
@@ -50,9 +51,8 @@ static int has_events(const struct page *page, size_t bytes)
     const struct events *events = page_events(page);
     uint64_t capacity = events->capacity;
     return capacity && capacity <= EVENTS_MOST && (capacity & (capacity - 1)) == 0 &&
-           events->shown <= capacity &&
-           is_table(offset + sizeof *events, capacity, sizeof(struct event), bytes) &&
-           events->latest < 2;
+           events->shown <= capacity && is_table(offset, 1, events_bytes(capacity), bytes) &&
+           events->rows <= EVENT_ROWS && events->latest < 2;
 }
 
 /* `page` is a copy: nobody changes it between the check and the use. */

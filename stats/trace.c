@@ -1,5 +1,6 @@
 #include "stats/trace.h"
 
+#include "stats/events_alone.h"
 #include "stats/proc.h"
 #include "stats/report_file.h"
 
@@ -200,6 +201,16 @@ static int write_events(int fd, struct events *events, int skip)
     }
 }
 
+/* And what its threads noted alone, as much at a time as there is room for. */
+static int write_left(int fd, struct events *events)
+{
+    int error = write_events(fd, events, 1);
+    events_take_over(events);
+    while (error == 0 && events_take(events, 0))
+        error = write_events(fd, events, 1);
+    return error;
+}
+
 int trace_write(struct page *page, enum events_trace end, int dead)
 {
     struct events *events = page_events(page);
@@ -209,6 +220,8 @@ int trace_write(struct page *page, enum events_trace end, int dead)
     if (stat_get(&events->trace) != TRACE_ON)
         error =
             error ? error : -ETIME; /* whoever waited gave up; what follows may be overwritten */
+    else if (error == 0 && dead)
+        error = write_left(fd, events);
     else if (error == 0)
         error = write_events(fd, events, end != TRACE_ON);
     if (error != 0 || end != TRACE_ON)

@@ -20,6 +20,7 @@ import cachalot_traces  # noqa: E402
 
 ORDINARY = "expandable_segments:False"  # handles of mapped memory depend on the device
 PEAKS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
+MORE_BY_CACHES = 4 * 2 * MIB  # of small segments; test/unit/test_traces.py has the bound too
 
 
 def rows_of(path):
@@ -37,12 +38,17 @@ def replay(place, path, *arguments, said=""):
     return json.loads(done.out)
 
 
-def same_peaks(report, replayed, names=PEAKS):
-    for name in names:
-        key = f"{name}.all.peak"
-        assert replayed["devices"][0]["memory_stats"][key] == report["devices"][0]["memory_stats"][key], name
-    assert replayed["totals"]["requests"] == report.totals["requests"]
-    assert replayed["totals"]["frees"] == report.totals["frees"]
+def same_peaks(report, replayed, conf="", under_way=0):
+    """What was reserved is the same to the byte without thread caches, which a replay has not; with several of them
+    the report says by how much its peaks may be wrong. under_way: operations counted, and not recorded when the
+    kill came."""
+    wrong = report["devices"][0]["counters"]["peak_uncertainty_bytes"]
+    for name in PEAKS:
+        was, now = (one["devices"][0]["memory_stats"][f"{name}.all.peak"] for one in (report, replayed))
+        more = MORE_BY_CACHES if name == "reserved_bytes" and "thread_cache:off" not in conf else 0
+        assert now - wrong <= was <= now + wrong + more, name
+    missing = [report.totals[what] - replayed["totals"][what] for what in ("requests", "frees")]
+    assert min(missing) >= 0 and sum(missing) <= under_way
 
 
 def wait_for_end(place, process, meanwhile=lambda: None):
@@ -52,7 +58,8 @@ def wait_for_end(place, process, meanwhile=lambda: None):
         meanwhile()
 
 
-@pytest.mark.parametrize("conf", [ORDINARY, f"{ORDINARY},roundup_power2_divisions:4,max_split_size_mb:20"])
+@pytest.mark.parametrize("conf", [
+    f"{ORDINARY},thread_cache:off", ORDINARY, f"{ORDINARY},roundup_power2_divisions:4,max_split_size_mb:20"])
 @pytest.mark.parametrize("program", ["train_loop", "seed1_activations", "seed4a_holes", "seed5_vgg16"])
 def test_replay_has_the_peaks_of_the_run(place, program, conf):
     done = place.cachalot("run", "--trace", "%e.trace", "--conf", conf, WORKLOADS / program,
@@ -60,7 +67,7 @@ def test_replay_has_the_peaks_of_the_run(place, program, conf):
     assert done.code == 0, done.err
     report = place.only_report()
     assert report["warnings"] == [] and "events" not in report and report["devices"][0]["segments"] is None
-    same_peaks(report, replay(place, f"{program}.trace", "--conf", conf))
+    same_peaks(report, replay(place, f"{program}.trace", "--conf", conf), conf)
     header, rows = rows_of(place.work / f"{program}.trace")
     assert header.note() is None and header.pid == report["process"]["pid"]
     assert header.events == len(rows) and len(check_story(rows)) == report.statistic("allocation")
@@ -74,7 +81,7 @@ def test_many_threads_and_a_ring_many_times_over(place):
     assert report["events"]["capacity"] == 64 and rows[-64:] == [
         {**row, "completed": True, "time_ns": rows[i - 64]["time_ns"]}
         for i, row in enumerate(report["events"]["rows"])]
-    same_peaks(report, replay(place, "t"), PEAKS[:2])  # two threads may get a segment each at the same moment
+    same_peaks(report, replay(place, "t"))
     process = ready(place, CACHALOT_TRACE="long")
     while os.path.getsize(place.work / "long") < 4096 + 48 * 200000:
         assert process.poll() is None
@@ -94,9 +101,8 @@ def test_after_a_kill(place):
     assert "cachalot harvest" in place.cachalot("tune", path).err
     (report,) = place.harvest()
     after = replay(place, path)
-    same_peaks(report, after)
+    same_peaks(report, after, under_way=1)
     assert after["trace"]["operations"] >= before["trace"]["operations"] > 10000
-    assert after["totals"]["requests"] == report.totals["requests"]
     check_story(rows_of(path)[1])
 
 
