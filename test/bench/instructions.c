@@ -50,11 +50,9 @@ int main(int count, char **argument)
     static const struct {
         const char *name;
         void (*once)(void);
-    } all[] = {{"small", small_pair},
-               {"large", large_pair},
-               {"driver", driver_pair},
-               {"set", set},
-               {"launch", launch}};
+    } all[] = {{"small", small_pair}, {"recorded", small_pair},
+               {"large", large_pair}, {"driver", driver_pair},
+               {"set", set},          {"launch", launch}};
     if (count != 3)
         return 2;
     MUST(cudaFree(NULL));

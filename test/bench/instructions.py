@@ -24,9 +24,11 @@ OPERATIONS = {
     "small": "cudaMalloc + cudaFree, 4 KiB",
     "large": "cudaMalloc + cudaFree, 20 MiB",
     "driver": "cuMemAlloc + cuMemFree, 4 KiB (as from a static cudart)",
+    "recorded": "cudaMalloc + cudaFree, 4 KiB, with CACHALOT_EVENTS",
     "set": "cuMemsetD8Async",
     "launch": "cuLaunchKernel",
 }
+MORE = {"recorded": {"CACHALOT_EVENTS": "1000"}}
 NOT_OURS = re.compile(r"/lib(cuda|cudart)\.so|/instructions$")
 
 
@@ -54,7 +56,7 @@ def count(what, times, library):
         done = subprocess.run(
             ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out.name}", "--compress-strings=no",
              "--compress-pos=no", str(BUILD / "test/bench/instructions"), what, str(times)],
-            env=environment(library, capacity="1G"), capture_output=True, text=True, timeout=120, check=False)
+            env={**environment(library, capacity="1G"), **MORE.get(what, {})}, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
             raise Failed(f"{what}: exit code {done.returncode}: {done.stderr[-300:]}")
         return ours(out)
