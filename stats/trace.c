@@ -151,16 +151,17 @@ const char *trace_problem(int error)
                              : strerror(-error);
 }
 
-/* The file that was made, or -errno. */
+/* The file that was made, with all that was written, or -errno. */
 static int open_again(const struct page *page)
 {
     struct stat status;
+    uint64_t written = page_events(page)->written;
     int fd = open(page->trace, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return -errno;
     if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
         status.st_dev == page->trace_file[0] && status.st_ino == page->trace_file[1] &&
-        status.st_size >= TRACE_HEADER_BYTES)
+        (uint64_t)status.st_size >= TRACE_HEADER_BYTES + written * sizeof(struct event))
         return fd;
     close(fd);
     return -ESTALE;
@@ -181,8 +182,25 @@ static uint64_t count_whole(const struct events *events, uint64_t n)
     return count;
 }
 
+/* Was the file cut off after the look at its size? What was written since made it as long as
+ * before, but what was there is gone: event number `n`, or the header. */
+static int is_whole(int fd, uint64_t n)
+{
+    struct event last = {0};
+    char magic[sizeof TRACE_MAGIC];
+    off_t offset = (off_t)(TRACE_HEADER_BYTES + (n - 1) * sizeof last);
+    if (pread(fd, magic, sizeof magic, 0) != sizeof magic ||
+        memcmp(magic, TRACE_MAGIC, sizeof magic) != 0)
+        return 0;
+    return n == 0 || (pread(fd, &last, sizeof last, offset) == sizeof last && last.number == n &&
+                      last.who != 0);
+}
+
 static int write_events(int fd, struct events *events, int skip)
 {
+    uint64_t last = stat_get(&events->written); /* that is no hole */
+    if (last > 0 && stat_get(&events->event[(last - 1) & (events->capacity - 1)].number) < last)
+        last = 0;
     for (;;) {
         uint64_t n = stat_get(&events->written), count = count_whole(events, n);
         uint64_t end = atomic_load_explicit(&events->count, memory_order_acquire);
@@ -193,8 +211,11 @@ static int write_events(int fd, struct events *events, int skip)
         uint64_t offset = TRACE_HEADER_BYTES + n * sizeof(struct event);
         int error = write_at(fd, &events->event[n & (events->capacity - 1)],
                              count * sizeof(struct event), offset);
+        if (error == 0 && count > 0 && !is_whole(fd, last))
+            error = -ESTALE;
         if (error != 0)
             return error;
+        last = count > 0 ? n + count : last;
         if (count == 0) /* a hole in the file: its number is 0 there */
             count = 1;
         atomic_store_explicit(&events->written, n + count, memory_order_release);
@@ -209,6 +230,18 @@ static int write_left(int fd, struct events *events)
     while (error == 0 && events_take(events, 0))
         error = write_events(fd, events, 1);
     return error;
+}
+
+/* And after an error takes off what is not in its count; all of a file that was emptied under us.
+ */
+static int write_header(int fd, const struct page *page, int error, int dead)
+{
+    const struct events *events = page_events(page);
+    struct trace_header header = header_of(page, events, error ? trace_problem(error) : "", dead);
+    int emptied = error == -ESTALE && !is_whole(fd, 0);
+    uint64_t bytes = emptied ? 0 : TRACE_HEADER_BYTES + events->written * sizeof(struct event);
+    int late = emptied ? 0 : write_at(fd, &header, sizeof header, 0);
+    return error != 0 && ftruncate(fd, (off_t)bytes) != 0 ? -errno : late;
 }
 
 int trace_write(struct page *page, enum events_trace end, int dead)
@@ -228,11 +261,7 @@ int trace_write(struct page *page, enum events_trace end, int dead)
         atomic_store(&events->trace, error != 0 ? TRACE_STOPPED : end);
     if (fd < 0)
         return error;
-    struct trace_header header = header_of(page, events, error ? trace_problem(error) : "", dead);
-    int late = write_at(fd, &header, sizeof header, 0);
-    if (error != 0 &&
-        ftruncate(fd, (off_t)(TRACE_HEADER_BYTES + events->written * sizeof(struct event))) != 0)
-        late = -errno;
+    int late = write_header(fd, page, error, dead);
     if (close(fd) != 0 && error == 0) /* where a network file system says that it is full */
         late = -errno;
     return error ? error : late;

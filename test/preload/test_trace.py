@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import resource
+import signal
 import subprocess
 import sys
 
@@ -207,8 +208,8 @@ def test_the_disk(place, way):
         if way == "replaced":
             while os.path.getsize(small / "t") < 10000:
                 pass
-        # Between its look at the file and its write a cut goes unnoticed: then the next is.
-        wait_for_end(place, process, lambda: way == "full" or (small / "t").write_bytes(b""))
+            (small / "t").write_bytes(b"")  # wherever it is just then: the first cut is noticed
+        wait_for_end(place, process)
         out, err = process.communicate("")
         assert (process.returncode, out, err) == (0, "cudaGetLastError(): 0\n", "")
         report = place.reports()[-1]
@@ -222,6 +223,22 @@ def test_the_disk(place, way):
     finally:
         if way == "full":
             subprocess.run(["umount", small], check=True)
+
+
+@pytest.mark.parametrize("length", [0, 4096 + 48 * 1000 + 17])
+def test_a_cut_between_look_and_write(place, length):
+    """The file is as long as before, with a hole in it: so a cut looks that a write has followed."""
+    process = ready(place, CACHALOT_TRACE="t")
+    wait_for(lambda: os.path.getsize(place.work / "t") > 4096 + 48 * 5000)
+    process.send_signal(signal.SIGSTOP)
+    size = os.path.getsize(place.work / "t")
+    os.truncate(place.work / "t", length)
+    os.truncate(place.work / "t", size)
+    process.send_signal(signal.SIGCONT)
+    wait_for_end(place, process)
+    process.communicate("")
+    assert place.reports()[-1].warned("replaced or cut off") == 1
+    assert os.path.getsize(place.work / "t") <= size
 
 
 def test_devices(place):
