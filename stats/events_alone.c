@@ -41,11 +41,12 @@ static uint64_t next_ticks(const struct events_row *row)
 
 /* The row whose next event is the oldest, and *before: the time of the oldest in the others. NULL:
  * there is none. */
-static struct events_row *oldest(struct events *events, const uint64_t *until, uint64_t *before)
+static struct events_row *oldest(struct events *events, uint64_t rows, const uint64_t *until,
+                                 uint64_t *before)
 {
     struct events_row *found = NULL;
     uint64_t ticks = *before = UINT64_MAX;
-    for (uint64_t i = 0; i < events->rows; i++) {
+    for (uint64_t i = 0; i < rows; i++) {
         struct events_row *row = row_of(events, i);
         uint64_t at = stat_get(&row->taken) == until[i] ? UINT64_MAX : next_ticks(row);
         if (at < ticks) {
@@ -67,11 +68,11 @@ static int has_room(const struct events *events)
 
 uint64_t events_take(struct events *events, int wait)
 {
-    uint64_t until[EVENT_ROWS], before, taken, count = 0;
+    uint64_t until[EVENT_ROWS], before, taken, count = 0, rows = events->rows;
     /* First how many there are: those that come meanwhile could be without end. */
-    for (uint64_t i = 0; i < events->rows; i++)
+    for (uint64_t i = 0; i < rows; i++)
         until[i] = until_of(row_of(events, i));
-    for (struct events_row *row; (row = oldest(events, until, &before));) {
+    for (struct events_row *row; (row = oldest(events, rows, until, &before));) {
         uint64_t end = until[row - row_of(events, 0)];
         for (taken = stat_get(&row->taken); taken != end && next_ticks(row) <= before; count++) {
             if (!wait && !has_room(events))
