@@ -74,11 +74,14 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
         if (domain->options.expandable != EXPANDABLE_FALSE && domain->options.cache)
             a->arena = arena_create(a);
         domain_lock(domain);
+        int lost = a->arena && arena_begin(a); /* the host has no memory */
+        domain_unlock(domain);
+        if (lost)
+            allocator_bury(a);
+        domain_lock(domain);
         a->next = domain->first;
         domain->first = a;
         stats_begin(stats);
-        if (a->arena && arena_begin(a))
-            a->arena = NULL; /* the host has no memory: then it is lost */
         stats_set(stats, COUNTER_memory_limit_bytes, limit == UINT64_MAX ? 0 : limit);
         uint64_t split = domain->options.max_split_size;
         stats_set(stats, COUNTER_max_split_size_bytes, split == UINT64_MAX ? 0 : split);

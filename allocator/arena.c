@@ -78,8 +78,13 @@ int arena_begin(struct allocator *a)
     struct arena *arena = a->arena;
     struct segment *segment = arena->segment = slab_take(&a->domain->segment_slab);
     struct block *block = slab_take(&a->domain->blocks);
-    if (!segment || !block)
+    if (!segment || !block) {
+        if (segment)
+            slab_give(&a->domain->segment_slab, segment);
+        if (block)
+            slab_give(&a->domain->blocks, block);
         return -1;
+    }
     segment->node.minor = arena->base;
     segment->size = arena->slots * arena->chunk_bytes;
     segment->allocator = a;

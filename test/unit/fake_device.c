@@ -257,12 +257,15 @@ static int fake_reserve(void *context, uint64_t *address, uint64_t *bytes, uint6
     *bytes = RANGE_BYTES;
     *total = device->capacity;
     next_range += RANGE_BYTES;
+    device->ranges += !code;
     return end(device, FAKE_RESERVE, code);
 }
 
 static int fake_range_free(void *context, uint64_t address, uint64_t bytes)
 {
-    (void)context, (void)address, (void)bytes;
+    struct fake_device *device = context;
+    (void)address, (void)bytes;
+    device->ranges--;
     return 0;
 }
 

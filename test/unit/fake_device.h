@@ -36,6 +36,7 @@ struct fake_device {
     enum fake_call failing;     /* its calls numbered so fail once: FAKE_INVALID */
     uint64_t failing_number;
     uint64_t mapped;       /* mappings of chunks */
+    int ranges;            /* of addresses, reserved */
     uint64_t alloc_bytes;  /* size asked for by the last FAKE_ALLOC */
     uint64_t last_timeout; /* of the last FAKE_WAIT */
     uint64_t events;       /* made and not destroyed */

@@ -5,17 +5,21 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include "allocator/domain.h"
+
 static int no_memory;
+static int some = -1; /* that many times there is some; -1: always */
 
 void *__real_mmap64(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
 void *__wrap_mmap64(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
 
 void *__wrap_mmap64(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
-    if (no_memory) {
+    if (no_memory || !some) {
         errno = ENOMEM;
         return MAP_FAILED;
     }
+    some -= some > 0;
     return __real_mmap64(address, bytes, protection, flags, fd, offset);
 }
 
@@ -34,6 +38,31 @@ static void nothing_can_be_made(void **state)
     struct domain *fresh = domain_create(&w.options);
     no_memory = 1;
     assert_null(allocator_create(fresh, &fake_ops, &w.device, 1, 0, &w.stats, UINT64_MAX));
+}
+
+/* Without mapped memory's structs there is none, and nothing is kept of what was made for it. */
+static void mapped_memory_is_had_whole_or_not(void **state)
+{
+    int mapped = 0;
+    (void)state;
+    for (int times = 0; !mapped; times++) {
+        assert_true(times < 10);
+        struct fake_device device;
+        struct device_stats stats = {0};
+        uint64_t address;
+        fake_init(&device, 64 * MIB);
+        w.options.expandable = EXPANDABLE_TRUE;
+        struct domain *domain = domain_create(&w.options);
+        some = times;
+        struct allocator *a = allocator_create(domain, &fake_ops, &device, 1, 0, &stats, 64 * MIB);
+        some = -1;
+        if (!a)
+            continue;
+        mapped = allocator_maps(a);
+        assert_int_equal(device.ranges, mapped);
+        assert_true(mapped || !domain->segment_slab.chunk || domain->segment_slab.free);
+        assert_int_equal(allocator_malloc(a, 20 * MIB, &address), 0);
+    }
 }
 
 /* From the first block on: whatever struct is missing, the answer is out of memory and the driver's
@@ -110,6 +139,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(nothing_can_be_made, setup),
+        cmocka_unit_test_setup(mapped_memory_is_had_whole_or_not, setup),
         cmocka_unit_test_setup(requests_fail_and_nothing_leaks, setup),
         cmocka_unit_test_setup(a_block_that_cannot_be_split_stays_whole, setup),
         cmocka_unit_test_setup(frees_wait_for_a_later_fence, setup),
