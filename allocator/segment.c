@@ -224,7 +224,7 @@ uint64_t segment_release_idle(struct allocator *a, uint64_t bytes, uint64_t time
 
 /* PyTorch's rule (garbage_collect_cached_blocks): as long as more than the threshold is reserved,
  * give back whole large segments that have been idle for longer than the average idle one. The
- * oldest always has been. */
+ * oldest always has been. Idle chunks go too, unless the request is about to be made of them. */
 void segment_collect_garbage(struct allocator *a, uint64_t size)
 {
     double threshold = a->domain->options.garbage_collection_threshold;
@@ -233,7 +233,11 @@ void segment_collect_garbage(struct allocator *a, uint64_t size)
         return;
     uint64_t keep = (uint64_t)((double)a->limit * threshold);
     uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes);
-    if (reserved + size <= keep || !large->oldest || !fence_is_idle(a, IDLE_WAIT_NS))
+    if (reserved + size <= keep)
+        return;
+    if (a->arena && reserved > keep && pool_for(a, size) != POOL_MAPPED)
+        arena_release(a, reserved - keep, IDLE_WAIT_NS);
+    if (!large->oldest || !fence_is_idle(a, IDLE_WAIT_NS))
         return;
     while (large->oldest && stats_current_all(a->stats, STAT_reserved_bytes) > keep)
         if (segment_release(large->oldest))

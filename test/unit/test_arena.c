@@ -100,6 +100,24 @@ static void small_requests_get_room(void **state)
     assert_true(w.device.used <= 64 * MIB);
 }
 
+/* garbage_collection_threshold: before anything grows, what is idle above it goes; what a request
+ * can be made of stays. */
+static void idle_chunks_above_the_threshold_go(void **state)
+{
+    (void)state;
+    world_remake(CONF ",memory_limit_mb:64,garbage_collection_threshold:0.5", UINT64_MAX);
+    give(take(60 * MIB));
+    assert_int_equal(CURRENT(reserved_bytes), 60 * MIB);
+    take(1000);
+    assert_int_equal(CURRENT_IN(reserved_bytes, LARGE_POOL), 32 * MIB);
+    assert_int_equal(w.device.used, 34 * MIB);
+    uint64_t made = w.device.calls[FAKE_CREATE];
+    take(20 * MIB);
+    take(20 * MIB); /* 12 are idle, the rest is new */
+    assert_int_equal(w.device.calls[FAKE_CREATE] - made, 4);
+    assert_int_equal(CURRENT_IN(reserved_bytes, LARGE_POOL), 40 * MIB);
+}
+
 /* One call after the other fails, once. */
 static void whatever_fails_the_books_are_right(void **state)
 {
@@ -168,6 +186,7 @@ int main(void)
         cmocka_unit_test_setup(reserved_is_the_sum_and_no_more, setup),
         cmocka_unit_test_setup(all_of_it_can_be_given_back, setup),
         cmocka_unit_test_setup(small_requests_get_room, setup),
+        cmocka_unit_test_setup(idle_chunks_above_the_threshold_go, setup),
         cmocka_unit_test_setup(whatever_fails_the_books_are_right, setup),
         cmocka_unit_test_setup(without_it_there_are_segments, setup),
         cmocka_unit_test_setup(a_context_that_ends_leaves_nothing, setup),
