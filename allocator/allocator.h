@@ -84,6 +84,10 @@ void domain_thread_ends(struct domain *domain);
  * Returns bytes. */
 uint64_t domain_empty_cache(struct domain *domain, int wait);
 
+/* Gives back what was idle ever since the last call, where the device is short of memory. No call
+ * of the driver if there is nothing. */
+void domain_relieve(struct domain *domain);
+
 /* After the last stream capture ended: frees made during captures get their fence. */
 void domain_captures_ended(struct domain *domain);
 

@@ -45,6 +45,7 @@ struct allocator {
     int no_events;           /* the driver cannot mark a context: free as in strict mode */
     int error;               /* of the context, for good: everything goes to the driver */
     int forgotten;
+    uint64_t idle_seen;  /* idle_clock at the last look for what others could use: once a second */
     unsigned spare_hand; /* which size is given to the pool next, when there is too much */
     struct allocator *next;
 

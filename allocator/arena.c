@@ -18,7 +18,7 @@
  *
  * Holes: each reusable or absent block is noted at its first whole slot, so that scanning slots
  * finds them all, and hits cost nothing: only blocks of a chunk's size or more touch `idle`. */
-#include "allocator/arena.h"
+#include "allocator/arena_parts.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -133,6 +133,7 @@ void arena_note(const struct block *block, int reusable)
     memset(arena->idle + first, reusable, last - first);
     arena->slot[first].hole = (struct block *)block;
     arena->idle_slots += (uint32_t)(reusable ? last - first : first - last);
+    arena_note_idle(arena);
 }
 
 struct block *arena_block_at(const struct arena *arena, uint32_t slot)

@@ -36,6 +36,7 @@ struct arena {
     struct chunk *chunk;               /* from 1 */
     uint32_t slots, top, chunks, made; /* top: slots ever used; made: chunk numbers ever used */
     uint32_t idle_slots, spares;       /* what could be moved */
+    uint32_t idle_least;               /* chunks idle since the last look, all the time */
     uint32_t searches, batches;
     uint64_t epoch, safe, marked; /* slots left up to `safe` are done with */
     struct fence *mark;           /* of `marked`; NULL: none is on its way */
@@ -69,29 +70,5 @@ void arena_allow(struct allocator *allocator);
 
 /* Gives everything back to the driver after the context has ended: nothing is under way. */
 void arena_bury(struct allocator *allocator);
-
-/* For arena_claim.c and arena_release.c. isolate: cuts a reusable or absent block, and takes the
- * part out of pool and lists; kit: enough structs for that are in reserve. put: as reusable or
- * absent, and merged. block_at: that holds an idle slot. */
-int arena_fill_kit(struct arena *arena, unsigned blocks);
-struct block *arena_cut(struct arena *arena, struct block *block, uint64_t address);
-struct block *arena_isolate(struct arena *arena, struct block *block, uint64_t begin, uint64_t end);
-void arena_put(struct block *block, enum block_state state);
-struct block *arena_block_at(const struct arena *arena, uint32_t slot);
-void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end);
-void arena_evict(struct arena *arena, uint32_t slot);
-void arena_unmap_tables(struct arena *arena);
-void arena_add_chunk(struct allocator *allocator, uint32_t chunk);
-
-static inline uint64_t arena_address(const struct arena *arena, uint64_t slot)
-{
-    return arena->base + slot * arena->chunk_bytes;
-}
-
-static inline int arena_is_present(const struct arena *arena, uint32_t slot)
-{
-    uint32_t chunk = arena->slot[slot].chunk;
-    return chunk && arena->chunk[chunk].owner == slot + 1;
-}
 
 #endif

@@ -252,6 +252,7 @@ int arena_claim(struct allocator *a, uint64_t size, int grow, struct block **tak
     arena->top = window->end > arena->top ? window->end : arena->top;
     call_back(arena, window);
     uint32_t moves = 0, fresh = move_in(arena, window, &moves);
+    arena_note_idle(arena);
     if (moves && (code = make_usable(a, window, fresh))) {
         if (code > 0)
             dissolve(arena, block);

@@ -6,7 +6,7 @@
  * it can be mapped again, which needs no wait. */
 #include <stddef.h>
 
-#include "allocator/arena.h"
+#include "allocator/arena_parts.h"
 #include "allocator/fence.h"
 
 /* All frees are reusable only when their work is done, but for those on a lane. */

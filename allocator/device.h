@@ -54,8 +54,8 @@ struct device_ops {
      * one that the context never gets over? */
     int (*failed)(void *device, int code);
 
-    /* Bytes free on the device now, for all processes. */
-    int (*memory_free)(void *device, uint64_t *bytes);
+    /* Bytes free on the device now, for all processes, and all that it has. */
+    int (*memory_free)(void *device, uint64_t *bytes, uint64_t *total);
 
     uint64_t (*now_ns)(void);    /* monotonic */
     uint64_t (*thread_id)(void); /* of the caller; never 0 */

@@ -87,6 +87,16 @@ static void for_each(struct domain *domain, void (*act)(struct allocator *))
     domain_unlock(domain);
 }
 
+static void relieve(struct allocator *a)
+{
+    segment_release_unused(a);
+}
+
+void domain_relieve(struct domain *domain)
+{
+    for_each(domain, relieve);
+}
+
 void domain_decide(struct domain *domain, enum expandable decision)
 {
     domain_lock(domain);

@@ -2,7 +2,7 @@
  * The rules are PyTorch's (c10/cuda/CUDACachingAllocator.cpp), to the byte: design/allocator.md. */
 #include <assert.h>
 
-#include "allocator/arena.h"
+#include "allocator/arena_parts.h"
 #include "allocator/pool.h"
 #include "allocator/segment.h"
 

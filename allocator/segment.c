@@ -208,17 +208,56 @@ static struct segment *oldest_idle(const struct allocator *a)
     return !large || (small && small->idle_since < large->idle_since) ? small : large;
 }
 
-uint64_t segment_release_idle(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
+/* Segments that became idle up to `clock`, the oldest first, at least `bytes` if there is so much.
+ */
+static uint64_t release_oldest(struct allocator *a, uint64_t bytes, uint64_t clock)
 {
-    uint64_t released = a->arena ? arena_release(a, bytes, timeout_ns) : 0;
-    if (released >= bytes || !oldest_idle(a) || !fence_is_idle(a, timeout_ns))
-        return released;
-    for (struct segment *segment; released < bytes && (segment = oldest_idle(a));) {
+    uint64_t released = 0;
+    for (struct segment *segment;
+         released < bytes && (segment = oldest_idle(a)) && segment->idle_since <= clock;) {
         uint64_t size = segment->size;
         if (segment_release(segment))
             break;
         released += size;
     }
+    return released;
+}
+
+uint64_t segment_release_idle(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
+{
+    uint64_t released = a->arena ? arena_release(a, bytes, timeout_ns) : 0;
+    if (released >= bytes || !oldest_idle(a) || !fence_is_idle(a, timeout_ns))
+        return released;
+    return released + release_oldest(a, bytes - released, UINT64_MAX);
+}
+
+#define RELIEF_SHARE 10        /* the device is short of memory when less than a tenth is free */
+#define RELIEF_WAIT_NS 1000000 /* no longer: another time will do */
+
+/* So that other processes do not starve: what was idle ever since the last look, as much as the
+ * device is short of. Returns bytes; nothing is asked of the driver if nothing was idle. */
+uint64_t segment_release_unused(struct allocator *a)
+{
+    const struct segment *oldest = oldest_idle(a);
+    uint64_t seen = a->idle_seen, available = 0, total = 0, released = 0;
+    uint64_t mapped = a->arena ? a->arena->idle_least * a->arena->chunk_bytes : 0;
+    int is_old = oldest && oldest->idle_since <= seen;
+    a->idle_seen = a->idle_clock;
+    if (a->arena)
+        a->arena->idle_least = a->arena->idle_slots + a->arena->spares;
+    if (a->error || a->forgotten || a->no_events || (!mapped && !is_old))
+        return 0;
+    allocator_call(a);
+    int code = a->ops->memory_free(a->device, &available, &total);
+    allocator_return(a);
+    if (code || a->forgotten || available >= total / RELIEF_SHARE)
+        return 0;
+    uint64_t wanted = total / RELIEF_SHARE - available;
+    if (mapped)
+        released = arena_release(a, wanted < mapped ? wanted : mapped, RELIEF_WAIT_NS);
+    if (released < wanted && !a->forgotten && is_old && fence_is_idle(a, RELIEF_WAIT_NS))
+        released += release_oldest(a, wanted - released, seen);
+    stats_count(a->stats, COUNTER_relieved_bytes, released);
     return released;
 }
 

@@ -1,7 +1,7 @@
 /* Listing all blocks, and checking that everything an allocator believes is true. */
 #include <stddef.h>
 
-#include "allocator/arena.h"
+#include "allocator/arena_parts.h"
 #include "allocator/pool.h"
 #include "allocator/thread_cache.h"
 #include "stats/events_alone.h"

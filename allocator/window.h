@@ -2,7 +2,7 @@
 #ifndef CACHALOT_ALLOCATOR_WINDOW_H
 #define CACHALOT_ALLOCATOR_WINDOW_H
 
-#include "allocator/arena.h"
+#include "allocator/arena_parts.h"
 
 struct window {
     struct block *from; /* that it begins in */

@@ -254,16 +254,17 @@ static int failed(void *device, int code)
     return is_lasting(code);
 }
 
-static int memory_free(void *device, uint64_t *bytes)
+static int memory_free(void *device, uint64_t *bytes, uint64_t *total)
 {
     struct visit visit;
-    size_t total, available = 0;
+    size_t all = 0, available = 0;
     CUresult result = enter(device, &visit);
     if (result != CUDA_SUCCESS)
         return (int)result;
-    result = real()->cuMemGetInfo_v2(&available, &total);
+    result = real()->cuMemGetInfo_v2(&available, &all);
     leave(&visit);
     *bytes = available;
+    *total = all;
     return (int)result;
 }
 

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "interpose/capture.h"
 #include "interpose/maps.h"
 #include "interpose/process.h"
 #include "interpose/recording.h"
@@ -100,9 +101,19 @@ static void carry_out(uint32_t request)
     pthread_mutex_unlock(&process->report_lock);
 }
 
-static long futex(_Atomic uint32_t *word, int operation, uint32_t value)
+static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
+                  const struct timespec *limit)
 {
-    return syscall(SYS_futex, word, operation, value, NULL, NULL, 0);
+    return syscall(SYS_futex, word, operation, value, limit, NULL, 0);
+}
+
+/* Other processes may need what lies idle here. Not while a stream is captured: another time. */
+static void relieve_others(void)
+{
+    pthread_mutex_lock(&process->report_lock);
+    if (process_serving() && !capture_active())
+        domain_relieve(process->domain);
+    pthread_mutex_unlock(&process->report_lock);
 }
 
 static void *serve(void *unused)
@@ -112,12 +123,14 @@ static void *serve(void *unused)
     for (;;) {
         uint32_t request = atomic_exchange(&page->request, 0);
         if (!request) {
-            futex(&page->request, FUTEX_WAIT, 0);
+            static const struct timespec second = {.tv_sec = 1};
+            if (futex(&page->request, FUTEX_WAIT, 0, &second) && errno == ETIMEDOUT)
+                relieve_others();
             continue;
         }
         carry_out(request);
         atomic_fetch_add(&page->answered, 1);
-        futex(&page->answered, FUTEX_WAKE, INT32_MAX);
+        futex(&page->answered, FUTEX_WAKE, INT32_MAX, NULL);
     }
     return unused;
 }
@@ -131,7 +144,7 @@ static void on_signal(int signal)
     int error = errno;
     if (process_state() != PROCESS_IDLE) {
         atomic_fetch_or(&process->page->request, REQUEST_SIGNAL);
-        futex(&process->page->request, FUTEX_WAKE, 1);
+        futex(&process->page->request, FUTEX_WAKE, 1, NULL);
     } else if (replaced.sa_handler == SIG_DFL) { /* a forked child: as natively */
         sigaction(signal, &replaced, NULL);
         raise(signal);

@@ -186,9 +186,10 @@ static int failed(void *context, int code)
     return 0;
 }
 
-static int memory_free(void *context, uint64_t *bytes)
+static int memory_free(void *context, uint64_t *bytes, uint64_t *total)
 {
     const struct replay_device *device = context;
+    *total = device->capacity;
     *bytes = device->capacity - device->used;
     return 0;
 }

@@ -25,6 +25,7 @@
     X(num_ooms, "count", "requests answered with out of memory")                                   \
     X(num_device_alloc, "count", "segments obtained from the driver")                              \
     X(num_device_free, "count", "segments given back to the driver")                               \
+    X(relieved_bytes, "bytes", "idle memory given back since others had too little")               \
     X(num_maps, "count", "times that memory was mapped at an address")                             \
     X(num_unmaps, "count", "times that such a mapping was taken down")                             \
     X(num_fences, "count", "fences recorded")                                                      \

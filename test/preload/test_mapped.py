@@ -23,7 +23,7 @@ def test_random_work_on_memory_that_moves(place, seed, threads, operations, capa
 
 
 @pytest.mark.parametrize("failing", ["cuMemAddressReserve:1", "cuMemCreate:2", "cuMemMap:3:999", "cuMemSetAccess:2:999", "cuMemUnmap:1:999",
-                                     "cuMemRelease:1:999", "cuMemCreate:3+"])
+                                     "cuMemRelease:20:999", "cuMemCreate:3+"])
 def test_calls_of_the_driver_that_fail(place, failing):
     ours = place.run("mapped_stress", 1, 1, 1500, CACHALOT_CONF=MAPPED, CACHALOT_SIM_CAPACITY="320M", CACHALOT_SIM_FAIL=failing)
     assert (ours.code, ours.err) == (0, "")
@@ -52,6 +52,32 @@ def test_ipc_of_mapped_memory_is_a_loud_error(place):
 
 def test_sync_memops_sticks_to_its_memory(place):
     place.same("sync_memops", CACHALOT_CONF=MAPPED)
+
+
+@pytest.mark.parametrize("conf", [MAPPED, "expandable_segments:False"])
+def test_another_process_gets_what_lies_idle(place, conf):
+    """64 MiB for two: one holds 2 and has 30 idle, the other wants 44."""
+    shared = {"CACHALOT_SIM_SHARED": str(place.work / "memory"), "CACHALOT_SIM_CAPACITY": "64M"}
+    idle = place.start("wait_for_input", CACHALOT_CONF=conf, **shared)
+    assert idle.stdout.readline() == "ready\n"
+    other = place.run("starve", 22, 10, preload=(), **shared)
+    assert (other.code, other.value("count")) == (0, 22)
+    idle.communicate("\n", timeout=20)
+    assert idle.returncode == 0
+    report = place.only_report()
+    assert 12 * MIB <= report.counter("relieved_bytes") <= 30 * MIB and report["warnings"] == []
+    assert report.statistic("reserved_bytes") + report.counter("relieved_bytes") == 32 * MIB
+
+
+def test_nothing_is_given_back_during_a_capture(place):
+    shared = {"CACHALOT_SIM_SHARED": str(place.work / "memory"), "CACHALOT_SIM_CAPACITY": "64M"}
+    idle = place.start("wait_for_input", "capture", CACHALOT_CONF=MAPPED, **shared)
+    assert idle.stdout.readline() == "ready\n"
+    other = place.run("starve", 14, 2, "hold", preload=(), **shared)  # 4 MiB are free
+    assert (other.code, other.value("count")) == (0, 14)
+    idle.communicate("\n", timeout=20)
+    assert idle.returncode == 0
+    assert place.only_report().counter("relieved_bytes") == 0
 
 
 @pytest.mark.parametrize("conf, way", [("expandable_segments:auto", "auto: True"), ("expandable_segments:True", "True"),

@@ -40,6 +40,7 @@ static void read_environment(void)
     values.driver = (int)number("CACHALOT_SIM_DRIVER", 13000);
     values.manual_clock = clock && strcmp(clock, "manual") == 0;
     values.delay = getenv("CACHALOT_SIM_DELAY");
+    values.shared = getenv("CACHALOT_SIM_SHARED");
     values.fail = getenv("CACHALOT_SIM_FAIL");
 }
 

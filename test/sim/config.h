@@ -13,7 +13,7 @@ struct sim_config {
     int devices, driver, manual_clock;
     size_t capacity;
     uint64_t latency_ns;
-    const char *fail, *delay;
+    const char *fail, *delay, *shared;
 };
 
 const struct sim_config *config(void);

@@ -4,9 +4,13 @@
 #include "config.h"
 #include "context.h"
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <search.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define PAGE ((uintptr_t)4096)
 #define ROOM_FACTOR 8
@@ -170,10 +174,37 @@ uintptr_t memory_reserve(int device, size_t bytes, size_t alignment)
     return room ? room_take(room, bytes, alignment < SIM_GRANULE ? SIM_GRANULE : alignment) : 0;
 }
 
+/* What all processes have, by device, in a file that they share. */
+static _Atomic size_t alone[SIM_DEVICES_MAX], *everybodys = alone;
+
+static void share(void)
+{
+    int file = config()->shared ? open(config()->shared, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+    if (file < 0)
+        return;
+    void *memory = ftruncate(file, sizeof alone)
+                       ? MAP_FAILED
+                       : mmap(NULL, sizeof alone, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (memory != MAP_FAILED)
+        everybodys = memory;
+}
+
+static _Atomic size_t *taken_of(int device)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, share);
+    return &everybodys[device];
+}
+
 int memory_charge(int device, size_t bytes)
 {
-    if (bytes > config()->capacity - rooms[device].used)
-        return 0;
+    _Atomic size_t *taken = taken_of(device);
+    size_t now = atomic_load(taken);
+    do {
+        if (bytes > config()->capacity - now)
+            return 0;
+    } while (!atomic_compare_exchange_weak(taken, &now, now + bytes));
     rooms[device].used += bytes;
     return 1;
 }
@@ -181,11 +212,19 @@ int memory_charge(int device, size_t bytes)
 void memory_discharge(int device, size_t bytes)
 {
     rooms[device].used -= bytes;
+    atomic_fetch_sub(taken_of(device), bytes);
 }
 
 size_t memory_used(int device)
 {
-    return rooms[device].used;
+    return atomic_load(taken_of(device));
+}
+
+/* What a process has ends with it. */
+__attribute__((destructor)) static void leave(void)
+{
+    for (int device = 0; device < SIM_DEVICES_MAX && everybodys != alone; device++)
+        memory_discharge(device, rooms[device].used);
 }
 
 static void memory_add(struct sim_memory *memory)
@@ -269,6 +308,8 @@ void memory_release(struct sim_memory *memory)
 
 void memory_release_context(struct sim_context *context)
 {
-    while (context->memories)
-        memory_release(context->memories);
+    for (struct sim_memory *memory = context->memories, *next; memory; memory = next) {
+        next = memory->next;
+        memory_release(memory);
+    }
 }

@@ -211,11 +211,13 @@ static int fake_failed(void *context, int code)
     return end(context, FAKE_FAILED, code == FAKE_BROKEN);
 }
 
-static int fake_memory_free(void *context, uint64_t *bytes)
+static int fake_memory_free(void *context, uint64_t *bytes, uint64_t *total)
 {
     struct fake_device *device = context;
     pthread_mutex_lock(&device->lock);
-    *bytes = device->capacity - device->used;
+    device->looks++;
+    *bytes = device->capacity - device->used - device->others;
+    *total = device->capacity;
     pthread_mutex_unlock(&device->lock);
     return 0;
 }

@@ -35,14 +35,15 @@ struct fake_device {
     uint64_t failing_alloc;     /* that call of FAKE_ALLOC fails; 0: none */
     enum fake_call failing;     /* its calls numbered so fail once: FAKE_INVALID */
     uint64_t failing_number;
-    uint64_t mapped;       /* mappings of chunks */
-    int ranges;            /* of addresses, reserved */
-    uint64_t alloc_bytes;  /* size asked for by the last FAKE_ALLOC */
-    uint64_t last_timeout; /* of the last FAKE_WAIT */
-    uint64_t events;       /* made and not destroyed */
-    int instant;           /* every mark passes at once */
-    int stuck;             /* no mark passes by waiting: waiting without limit aborts */
-    int code[FAKE_CALLS];  /* what each answers, if not 0 */
+    uint64_t others, looks; /* bytes that other processes have; calls of memory_free */
+    uint64_t mapped;        /* mappings of chunks */
+    int ranges;             /* of addresses, reserved */
+    uint64_t alloc_bytes;   /* size asked for by the last FAKE_ALLOC */
+    uint64_t last_timeout;  /* of the last FAKE_WAIT */
+    uint64_t events;        /* made and not destroyed */
+    int instant;            /* every mark passes at once */
+    int stuck;              /* no mark passes by waiting: waiting without limit aborts */
+    int code[FAKE_CALLS];   /* what each answers, if not 0 */
     /* Called before and after each call takes effect, no lock held: what another thread does
      * meanwhile. */
     void (*meanwhile)(struct fake_device *device, enum fake_call call, int after);

@@ -118,6 +118,54 @@ static void idle_chunks_above_the_threshold_go(void **state)
     assert_int_equal(CURRENT_IN(reserved_bytes, LARGE_POOL), 40 * MIB);
 }
 
+/* Others have most of the device. What was idle between two looks goes, as far as a tenth of the
+ * device is not free; without anything idle no driver is asked. */
+static void others_get_what_lies_idle(void **state)
+{
+    static const char *const confs[] = {CONF, "expandable_segments:False"};
+    static const uint64_t left[] = {34 * MIB, 0};
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        world_remake(confs[way], 100 * MIB);
+        uint64_t block = take(40 * MIB);
+        domain_relieve(w.domain);
+        domain_relieve(w.domain);
+        give(block);
+        domain_relieve(w.domain); /* idle, but not for long */
+        assert_int_equal(w.device.looks, 0);
+        domain_relieve(w.domain); /* and there is enough for all */
+        assert_int_equal(w.device.looks, 1);
+        w.device.others = 55 * MIB;
+        give(take(40 * MIB));
+        domain_relieve(w.domain);
+        assert_int_equal(w.device.looks, 1);
+        assert_int_equal(w.device.used, 40 * MIB);
+        domain_relieve(w.domain);
+        assert_int_equal(w.device.used, left[way]);
+        assert_int_equal(COUNTER(relieved_bytes), 40 * MIB - left[way]);
+        domain_relieve(w.domain);
+        assert_int_equal(w.device.used, left[way]);
+        assert_true(allocator_is_valid(w.a));
+    }
+}
+
+/* Work that is under way is not waited for. */
+static void relief_waits_for_no_work(void **state)
+{
+    (void)state;
+    world_remake("expandable_segments:False", 64 * MIB);
+    uint64_t block = take(40 * MIB);
+    give(block);
+    domain_relieve(w.domain);
+    w.device.others = 24 * MIB;
+    w.device.instant = 0;
+    domain_relieve(w.domain);
+    assert_int_equal(w.device.used, 40 * MIB);
+    assert_int_equal(COUNTER(relieved_bytes), 0);
+    assert_true(w.device.last_timeout <= 1000000);
+    assert_int_equal(take(40 * MIB), block); /* it serves on */
+}
+
 /* One call after the other fails, once. */
 static void whatever_fails_the_books_are_right(void **state)
 {
@@ -187,6 +235,8 @@ int main(void)
         cmocka_unit_test_setup(all_of_it_can_be_given_back, setup),
         cmocka_unit_test_setup(small_requests_get_room, setup),
         cmocka_unit_test_setup(idle_chunks_above_the_threshold_go, setup),
+        cmocka_unit_test_setup(others_get_what_lies_idle, setup),
+        cmocka_unit_test_setup(relief_waits_for_no_work, setup),
         cmocka_unit_test_setup(whatever_fails_the_books_are_right, setup),
         cmocka_unit_test_setup(without_it_there_are_segments, setup),
         cmocka_unit_test_setup(a_context_that_ends_leaves_nothing, setup),
