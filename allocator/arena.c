@@ -66,8 +66,9 @@ struct arena *arena_create(struct allocator *a)
     uint64_t address = 0, bytes = 0, total = 0;
     if (!a->ops->range_reserve || a->ops->range_reserve(a->device, &address, &bytes, &total))
         return NULL;
+    uint64_t most = total < a->limit ? total : a->limit;
     struct arena *arena =
-        make_tables(options_chunk_bytes(&a->domain->options, total), address, bytes);
+        make_tables(options_chunk_bytes(&a->domain->options, most), address, bytes);
     if (!arena)
         a->ops->range_free(a->device, address, bytes);
     return arena;

@@ -19,7 +19,6 @@
 
 #define KEEP 4
 #define KEEP_LEAST 64
-#define SPLIT_REST MIB /* as in pools */
 
 /* Takes the blocks of the window out of pool and lists, as one. */
 static struct block *carve(struct arena *arena, const struct window *window, uint64_t size)
@@ -28,7 +27,7 @@ static struct block *carve(struct arena *arena, const struct window *window, uin
     struct block *whole = NULL, *block = window->from, *next;
     for (; !whole || block_end(whole) < end; block = next) {
         uint64_t begin = whole ? block_address(block) : window->begin, until = end;
-        if (block_end(block) <= end || block_end(block) - end <= SPLIT_REST)
+        if (block_end(block) <= end)
             until = block_end(block);
         else if (block->state == BLOCK_ABSENT)
             until = arena_address(arena, window->end);
@@ -258,7 +257,7 @@ int arena_claim(struct allocator *a, uint64_t size, int grow, struct block **tak
             dissolve(arena, block);
         return code;
     }
-    if (block_size(block) - size > SPLIT_REST)
+    if (block_size(block) > size)
         arena_put(arena_cut(arena, block, block_address(block) + size), BLOCK_REUSABLE);
     *taken = block;
     return 0;

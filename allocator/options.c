@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_CHUNK (16 * MIB)
-#define LEAST_CHUNK (2 * MIB)
 #define CHUNKS_LEAST 1024 /* that a small device is cut into at least */
 #define LEAST_SPLIT_MB 20 /* PyTorch: max_split_size_mb must be larger than kLargeBuffer */
 
@@ -365,13 +363,14 @@ uint64_t options_round(const struct options *options, uint64_t bytes)
 
 uint64_t options_chunk_bytes(const struct options *options, uint64_t total)
 {
-    uint64_t bytes = MOST_CHUNK;
+    static const uint64_t sizes[] = {14 * MIB, 8 * MIB, 4 * MIB, 2 * MIB};
+    const uint64_t *bytes = sizes;
     for (unsigned i = 0; i < KEYS; i++)
         if (options->given >> i & 1 && keys[i].set == set_segment)
             return options->large_segment_bytes;
-    while (bytes > LEAST_CHUNK && bytes > total / CHUNKS_LEAST)
-        bytes /= 2;
-    return bytes;
+    while (*bytes > 2 * MIB && *bytes > total / CHUNKS_LEAST)
+        bytes++;
+    return *bytes;
 }
 
 uint64_t options_limit(const struct options *options, uint64_t total)

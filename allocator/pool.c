@@ -6,8 +6,8 @@
 #include "allocator/pool.h"
 #include "allocator/segment.h"
 
-#define SMALL_MOST MIB /* kSmallSize */
-#define SMALL_REST BLOCK_GRAIN
+#define SMALL_MOST MIB         /* kSmallSize */
+#define LEAST_REST BLOCK_GRAIN /* small, and in mapped memory, where nothing ever stays split */
 #define DEDICATED_LEAST (2 * MIB)
 
 enum pool pool_for(const struct allocator *a, uint64_t size)
@@ -100,10 +100,9 @@ static int should_split(const struct allocator *a, const struct block *block, ui
     uint64_t have = block_size(block);
     if (is_kept_whole(a, pool, block))
         return 0;
-    if (pool == POOL_SMALL)
-        return have - size >= SMALL_REST;
-    return have - size > SMALL_MOST &&
-           (pool == POOL_MAPPED || (pool == POOL_LARGE && size < o->max_split_size));
+    if (pool == POOL_SMALL || pool == POOL_MAPPED)
+        return have - size >= LEAST_REST;
+    return have - size > SMALL_MOST && pool == POOL_LARGE && size < o->max_split_size;
 }
 
 /* Cuts `block` (in no pool) after `size` bytes if the rest is worth it; the rest becomes reusable.
