@@ -17,7 +17,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-#include "allocator/arena.h"
+#include "allocator/arena_parts.h"
 #include "allocator/pool.h"
 #include "allocator/record.h"
 #include "allocator/thread_cache.h"
@@ -125,7 +125,7 @@ void kept_put(struct domain *domain)
         block_join(block, block->next);
     }
     pool_put_in(a, block);
-    if (a->arena && block->segment->arena)
+    if (block->segment->arena && block_size(block) >= a->arena->chunk_bytes)
         arena_go_home(a->arena, begin, end);
     stats_end(a->stats);
 }
