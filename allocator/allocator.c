@@ -224,6 +224,7 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
     }
     block->state = BLOCK_ALLOCATED;
     block->shared = block->noted_by = 0;
+    block->name = 0;
     block->requested = bytes;
     stats_hand_out(a->stats, stat, block_size(block), bytes);
     stats_histogram(a->stats, bytes, 1);

@@ -109,13 +109,19 @@ int allocator_maps(const struct allocator *allocator);
 
 enum block_mark { BLOCK_PINNED, BLOCK_EXPORTED };
 struct block_place {
-    uint64_t segment_address, offset, size_bytes;
-    int mapped; /* mapped memory: no other process can have it by cuIpcGetMemHandle */
+    uint64_t segment_address, offset, size_bytes, requested_bytes;
+    uint64_t name;    /* never another block's, nor this one's when it is handed out again */
+    uint64_t context; /* its allocator's */
+    unsigned device;
+    int mapped; /* mapped memory: the driver's answers about it are those of its mappings */
 };
 /* Marks the live block that holds `address`: pinned: never recycled; exported: from now on blocks
  * >= 2 MiB get segments of their own. Fills *place. Returns 0, ALLOCATOR_UNKNOWN or
  * ALLOCATOR_INVALID. */
 int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
                 struct block_place *place);
+
+/* The live block of mapped memory that holds `address`: as domain_mark, and marks nothing. */
+int domain_find_mapped(struct domain *domain, uint64_t address, struct block_place *place);
 
 #endif

@@ -29,6 +29,7 @@ struct block {
     uint16_t shared;   /* other processes may use it: only a fence makes it reusable */
     uint16_t noted_by; /* the thread that noted alone that it was handed out (thread_cache.h) */
     int pinned;        /* in POOL_PINNED when reusable, whatever the segment's other blocks do */
+    uint64_t name;     /* in answers of ours to whoever asked; 0: nobody has */
     uint32_t site;     /* where it was asked for (stats/sites.h); only while that is recorded */
 
     /* Kept when the block is given back (slab.h): a thread without the lock may look. */

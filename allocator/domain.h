@@ -34,8 +34,9 @@ struct domain {
     struct kept kept;
     struct events *events; /* NULL: nobody wants them */
     struct sites *sites;
-    int recorded;  /* one of them is there */
-    int dedicated; /* blocks >= 2 MiB get segments of their own */
+    int recorded;   /* one of them is there */
+    uint64_t names; /* of blocks (block.h) */
+    int dedicated;  /* blocks >= 2 MiB get segments of their own */
 };
 
 /* What is kept goes into its pool (kept.c). */

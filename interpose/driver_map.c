@@ -88,26 +88,28 @@ int driver_chunk_map(void *device, uint64_t address, uint64_t bytes, uint64_t ha
     return (int)result;
 }
 
-/* The device's own and all that have peer access to it. One that gets it meanwhile is seen by this
- * call or by driver_allow_peer's walk. */
+/* The device's own and all that have peer access to it, and none that had it. One that gets or
+ * loses it meanwhile is seen by this call or by driver_allow_peer's walk. */
 int driver_chunk_allow(void *device, uint64_t address, uint64_t bytes)
 {
     const struct context *context = device;
+    const struct peers *peers = &process->peers[context->device % PEER_DEVICES];
     CUmemAccessDesc access[PEER_DEVICES + 1];
-    uint64_t peers;
+    uint64_t now, before;
     CUresult result;
     do {
         size_t count = 0;
-        peers = atomic_load(&process->peers[context->device % PEER_DEVICES]);
+        now = atomic_load(&peers->now);
+        before = atomic_load(&peers->before);
         for (int i = -1; i < PEER_DEVICES; i++)
-            if (i < 0 || peers >> i & 1)
-                access[count++] =
-                    (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
-                                                   .id = i < 0 ? context->device : i},
-                                      .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+            if (i < 0 || (now | before) >> i & 1)
+                access[count++] = (CUmemAccessDesc){
+                    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
+                                 .id = i < 0 ? context->device : i},
+                    .flags = i < 0 || now >> i & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                                   : CU_MEM_ACCESS_FLAGS_PROT_NONE};
         RELAXED(result, cuMemSetAccess(address, bytes, access, count));
-    } while (result == CUDA_SUCCESS &&
-             peers != atomic_load(&process->peers[context->device % PEER_DEVICES]));
+    } while (result == CUDA_SUCCESS && now != atomic_load(&peers->now));
     return (int)result;
 }
 
@@ -119,11 +121,26 @@ int driver_chunk_unmap(void *device, uint64_t address, uint64_t bytes)
     return (int)result;
 }
 
-void driver_allow_peer(CUdevice owner, CUdevice peer)
+void driver_allow_peer(CUdevice owner, CUdevice peer, int allowed)
 {
     if (owner < 0 || owner >= PEER_DEVICES || peer < 0 || peer >= PEER_DEVICES || owner == peer)
         return;
+    struct peers *peers = &process->peers[owner];
     uint64_t bit = (uint64_t)1 << peer;
-    if (!(atomic_fetch_or(&process->peers[owner], bit) & bit))
+    pthread_mutex_lock(&process->peers_lock);
+    int had = peers->contexts[peer] != 0;
+    if (allowed)
+        peers->contexts[peer]++;
+    else if (had)
+        peers->contexts[peer]--;
+    int has_it = peers->contexts[peer] != 0;
+    if (has_it) {
+        atomic_fetch_or(&peers->now, bit);
+    } else {
+        atomic_fetch_or(&peers->before, bit);
+        atomic_fetch_and(&peers->now, ~bit);
+    }
+    pthread_mutex_unlock(&process->peers_lock);
+    if (had != has_it)
         domain_allow(process->domain, (unsigned)owner);
 }

@@ -7,6 +7,13 @@
 #include "allocator/device.h"
 #include "interpose/cuda_api.h"
 
+#define PEER_DEVICES 64
+/* Bit i: device i may use the memory, or was allowed to; and for how many pairs of contexts. */
+struct peers {
+    _Atomic uint64_t now, before;
+    unsigned contexts[PEER_DEVICES];
+};
+
 int driver_range_reserve(void *device, uint64_t *address, uint64_t *bytes, uint64_t *total);
 int driver_range_free(void *device, uint64_t address, uint64_t bytes);
 int driver_chunk_create(void *device, uint64_t bytes, uint64_t *handle);
@@ -15,7 +22,8 @@ int driver_chunk_map(void *device, uint64_t address, uint64_t bytes, uint64_t ha
 int driver_chunk_allow(void *device, uint64_t address, uint64_t bytes);
 int driver_chunk_unmap(void *device, uint64_t address, uint64_t bytes);
 
-/* Device `peer` got access to the memory of device `owner`: also to all that is mapped. */
-void driver_allow_peer(CUdevice owner, CUdevice peer);
+/* A context of device `peer` got access to the memory of one of `owner` (or lost it): also to all
+ * that is mapped. As long as any has it, all have. */
+void driver_allow_peer(CUdevice owner, CUdevice peer, int allowed);
 
 #endif

@@ -1,7 +1,6 @@
 /* Exported: contexts, streams, captures: what we react to. */
 #include "interpose/capture.h"
 #include "interpose/context.h"
-#include "interpose/driver_map.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
 #include "interpose/retry.h"
@@ -58,14 +57,23 @@ CUresult cuCtxDestroy_v2(CUcontext context)
 }
 
 /* Natively this reaches all memory of the peer; mapped memory must be told. */
-CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
+static CUresult peer_access(CUresult result, CUcontext peer, int allowed)
 {
-    CUresult result = real()->cuCtxEnablePeerAccess(peer, flags);
     CUdevice own, owner;
     if (process_serving() && result == CUDA_SUCCESS &&
         real()->cuCtxGetDevice(&own) == CUDA_SUCCESS && context_device(peer, &owner))
-        driver_allow_peer(owner, own);
+        driver_allow_peer(owner, own, allowed);
     return result;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
+{
+    return peer_access(real()->cuCtxEnablePeerAccess(peer, flags), peer, 1);
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peer)
+{
+    return peer_access(real()->cuCtxDisablePeerAccess(peer), peer, 0);
 }
 
 CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)

@@ -73,6 +73,7 @@
     X(cuDevicePrimaryCtxReset)                                                                     \
     X(cuDevicePrimaryCtxReset_v2)                                                                  \
     X(cuCtxEnablePeerAccess)                                                                       \
+    X(cuCtxDisablePeerAccess)                                                                      \
     X(cuCtxFromGreenCtx)                                                                           \
     X(cuGreenCtxDestroy)                                                                           \
     X(cuStreamBeginCapture)                                                                        \
@@ -90,6 +91,10 @@
     X(cuIpcGetMemHandle)                                                                           \
     X(cuMemGetHandleForAddressRange)                                                               \
     X(cuPointerSetAttribute)                                                                       \
+    X(cuPointerGetAttribute)                                                                       \
+    X(cuPointerGetAttributes)                                                                      \
+    X(cuMemGetAddressRange_v2)                                                                     \
+    X(cuMemRetainAllocationHandle)                                                                 \
     X(cuLaunchKernel) /* submissions: launches */                                                  \
     X(cuLaunchKernel_ptsz)                                                                         \
     X(cuLaunchKernelEx)                                                                            \
@@ -312,7 +317,6 @@
     X(cuMemAddressFree)                                                                            \
     X(cuMemUnmap)                                                                                  \
     X(cuDevicePrimaryCtxGetState)                                                                  \
-    X(cuPointerGetAttributes)                                                                      \
     X(cuGraphGetNodes)                                                                             \
     X(cuGraphNodeGetType)                                                                          \
     X(cuGraphMemcpyNodeGetParams)                                                                  \

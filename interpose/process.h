@@ -15,12 +15,12 @@
 #include "allocator/slab.h"
 #include "interpose/config.h"
 #include "interpose/cuda_api.h"
+#include "interpose/driver_map.h"
 #include "stats/page.h"
 
 enum process_state { PROCESS_IDLE, PROCESS_SERVING, PROCESS_EXITING };
 
 #define MOST_CONTEXTS 256
-#define PEER_DEVICES 64
 
 struct context {
     CUcontext handle; /* NULL: slot free */
@@ -33,9 +33,9 @@ struct context {
 
 struct process {
     _Atomic int state; /* enum process_state */
-    int pid;
+    int pid, traced;   /* traced: the trace is whole */
     pthread_mutex_t start_lock, context_lock, others_lock, capture_lock, graphs_lock, report_lock,
-        trace_lock;
+        trace_lock, peers_lock;
     struct page *page;
     struct domain *domain;
     struct sites *sites; /* NULL: nobody wants them */
@@ -45,13 +45,12 @@ struct process {
     _Atomic uint64_t thread_rows;                  /* bit i: a thread has row i of the page */
     _Atomic uint64_t cache_rows[PAGE_CACHES / 64]; /* likewise of the rows of thread caches */
     _Atomic uintptr_t first_context;
-    int traced;                       /* the trace is whole */
     struct context *_Atomic sole;     /* the only context, if it is a primary one */
     _Atomic uint64_t generation;      /* changes when a context goes */
     stat_value early[COVERAGE_KINDS]; /* counted before there is a page */
     _Atomic uint64_t late_frees;      /* after our end */
     _Atomic int several_contexts, captures, recordings, unnoted_captures;
-    _Atomic uint64_t peers[PEER_DEVICES]; /* by device: bit i: device i may use its memory */
+    struct peers peers[PEER_DEVICES]; /* by device */
     struct map capturing, others, graphs;
     struct slab capture_nodes, other_nodes, graph_nodes;
 };

@@ -160,7 +160,9 @@ def test_a_driver_that_is_broken_for_good(place, error):
 # Only where another fails; of another process; not there in the simulated driver; strict only.
 NOT_REACHED = {"cuDeviceGetUuid", "cuMemAllocPitch_v2", "cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2",
                "cuIpcCloseMemHandle", "cuModuleGetFunction", "cuLibraryGetKernel", "cuMemGetHandleForAddressRange",
-               "cuEventDestroy_v2", "cuCtxEnablePeerAccess", "cuMemGetAllocationGranularity"}
+               "cuEventDestroy_v2", "cuCtxEnablePeerAccess", "cuCtxDisablePeerAccess", "cuMemGetAllocationGranularity",
+               "cuMemImportFromShareableHandle", "cuMemRetainAllocationHandle", "cuMemGetAddressRange_v2",
+               "cuPointerGetAttribute"}
 
 
 def test_all_that_is_hooked_is_reached(place):

@@ -90,3 +90,17 @@ def test_the_report_says_which_way_it_went(place, conf, way):
 
 def test_what_is_free_is_what_would_be_natively(place):
     place.same("memory_info", CACHALOT_CONF=MAPPED, CACHALOT_SIM_CAPACITY=512 * MIB)
+
+
+def test_what_the_driver_says_of_blocks(place):
+    """The allocation, not the mappings below it; nor can it be taken for memory of cuMemCreate."""
+    place.same("attributes", CACHALOT_CONF=MAPPED)
+    place.same("attributes", CACHALOT_CONF="expandable_segments:True")
+
+
+def test_access_of_peers(place):
+    """As long as a context of that device has it, all have; natively each for itself."""
+    ours = place.run("peers", CACHALOT_CONF="expandable_segments:True", CACHALOT_SIM_DEVICES=2)
+    assert (ours.code, ours.err) == (0, "")
+    said = [int(line.rsplit(": ", 1)[1]) for line in ours.out.splitlines()]
+    assert said == [0, 3, 3, 3, 3, 0, 0, 0, 0, 3, 3]

@@ -118,6 +118,8 @@ CUresult do_cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdev
     if (!device_is_valid(device))
         return CUDA_ERROR_INVALID_DEVICE;
     *value = attribute_value(attribute);
+    if (attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)
+        *value = config()->exports;
     if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
         *value = device + 1;
     return CUDA_SUCCESS;

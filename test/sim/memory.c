@@ -306,6 +306,24 @@ void memory_release(struct sim_memory *memory)
     free(memory);
 }
 
+struct visit {
+    void (*act)(struct sim_memory *, void *);
+    void *data;
+};
+
+static void visit(const void *node, VISIT order, void *closure)
+{
+    const struct visit *each = closure;
+    if (order == postorder || order == leaf)
+        each->act(*(struct sim_memory *const *)node, each->data);
+}
+
+void memory_for_each(void (*act)(struct sim_memory *memory, void *data), void *data)
+{
+    struct visit each = {act, data};
+    twalk_r(map, visit, &each);
+}
+
 void memory_release_context(struct sim_context *context)
 {
     for (struct sim_memory *memory = context->memories, *next; memory; memory = next) {

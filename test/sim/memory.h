@@ -37,6 +37,14 @@ struct sim_memory {
     struct sim_memory *next, *previous;
 };
 
+/* Physical memory (cuMemCreate). */
+struct sim_handle {
+    int device, references;
+    int types, fd, imported; /* fd: since it was exported, else -1 */
+    size_t bytes;
+    void *bytes_at; /* shared memory, of which each mapping is one more */
+};
+
 /* NULL when the device is full; charges its capacity unless charged is 0. */
 struct sim_memory *memory_new(struct sim_context *context, int device, enum sim_memory_kind kind,
                               size_t bytes);
@@ -49,6 +57,7 @@ int memory_is_mapped(uintptr_t start, size_t bytes, int dying_too);
 int memory_is_device_address(uintptr_t address);
 /* Takes it out of the map, drops its pages, gives back its charge. */
 void memory_release(struct sim_memory *memory);
+void memory_for_each(void (*act)(struct sim_memory *memory, void *data), void *data);
 void memory_release_context(struct sim_context *context);
 
 int memory_charge(int device, size_t bytes);

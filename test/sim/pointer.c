@@ -61,6 +61,13 @@ static CUresult attribute_get(void *data, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
         *(size_t *)data = memory->bytes;
         break;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *(unsigned long long *)data =
+            memory->kind == MEMORY_MAPPED ? (unsigned)memory->handle->types : 0u;
+        break;
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *(unsigned long long *)data = memory->id;
+        break;
     case CU_POINTER_ATTRIBUTE_MAPPED:
         *(unsigned *)data = 1;
         break;

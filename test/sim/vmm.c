@@ -11,12 +11,7 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
-
-struct sim_handle {
-    int device, references;
-    size_t bytes;
-    void *bytes_at; /* shared memory, of which each mapping is one more */
-};
+#include <unistd.h>
 
 int physical_of(struct sim_range *range)
 {
@@ -39,7 +34,10 @@ static void handle_drop(struct sim_handle *handle)
 {
     if (--handle->references)
         return;
-    memory_discharge(handle->device, handle->bytes);
+    if (!handle->imported)
+        memory_discharge(handle->device, handle->bytes);
+    if (handle->fd >= 0)
+        close(handle->fd);
     munmap(handle->bytes_at, handle->bytes);
     free(handle);
 }
@@ -63,6 +61,8 @@ CUresult do_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes,
         return CUDA_ERROR_NOT_SUPPORTED;
     if (!device_is_valid(properties->location.id))
         return CUDA_ERROR_INVALID_DEVICE;
+    if (properties->requestedHandleTypes && !config()->exports)
+        return CUDA_ERROR_NOT_SUPPORTED;
     struct sim_handle *handle = calloc(1, sizeof(*handle));
     if (!handle || !memory_charge(properties->location.id, bytes)) {
         free(handle);
@@ -70,6 +70,8 @@ CUresult do_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes,
     }
     handle->device = properties->location.id;
     handle->references = 1;
+    handle->types = (int)properties->requestedHandleTypes;
+    handle->fd = -1;
     handle->bytes = bytes;
     handle->bytes_at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -95,13 +97,6 @@ CUresult do_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void 
     memory->handle->references++;
     *out = (CUmemGenericAllocationHandle)(uintptr_t)memory->handle;
     return CUDA_SUCCESS;
-}
-
-CUresult do_cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
-                                         CUmemAllocationHandleType type, unsigned long long flags)
-{
-    (void)out, (void)handle, (void)type, (void)flags;
-    return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult do_cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t alignment, CUdeviceptr hint,
@@ -182,5 +177,15 @@ CUresult do_cuMemSetAccess(CUdeviceptr start, size_t bytes, const CUmemAccessDes
         }
         at = memory->start + memory->bytes;
     }
+    return CUDA_SUCCESS;
+}
+
+CUresult do_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
+                           CUdeviceptr address)
+{
+    const struct sim_memory *memory = memory_find(address, 1);
+    if (!flags || !location || !memory || memory->kind != MEMORY_MAPPED)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = memory->accessible >> location->id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0;
     return CUDA_SUCCESS;
 }

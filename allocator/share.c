@@ -1,0 +1,85 @@
+/* Blocks that somebody else comes to know: marked, asked about, lent to other processes. */
+#include <stddef.h>
+
+#include "allocator/arena.h"
+#include "allocator/segment.h"
+#include "allocator/thread_cache.h"
+
+/* The live block that holds `address`, or NULL. Nearly always it begins there. In a segment for
+ * small blocks there are many, but no begin of one is far; in others there are few. */
+static struct block *live_block_holding(struct domain *domain, struct segment *segment,
+                                        uint64_t address)
+{
+    struct block *block = block_of_listed(map_find(&domain->listed, address));
+    if (!block && segment->stat == SMALL_POOL) {
+        uint64_t begin = segment->node.minor, at = address - (address - begin) % BLOCK_GRAIN;
+        while (!(block = block_of_listed(map_find(&domain->listed, at))) && at > begin)
+            at -= BLOCK_GRAIN;
+    } else if (!block) {
+        for (block = segment->first; block && address >= block_address(block) + block_size(block);)
+            block = block->next;
+    }
+    return block && block->state == BLOCK_ALLOCATED && !block_is_cached(block) &&
+                   address - block_address(block) < block_size(block)
+               ? block
+               : NULL;
+}
+
+/* Its name outside is made when somebody asks. */
+static void note_place(struct block *block, struct block_place *place)
+{
+    const struct segment *segment = block->segment;
+    if (!block->name)
+        block->name = ++segment->allocator->domain->names;
+    *place = (struct block_place){.segment_address = segment->node.minor,
+                                  .offset = block_address(block) - segment->node.minor,
+                                  .size_bytes = block_size(block),
+                                  .requested_bytes = block->requested,
+                                  .name = block->name,
+                                  .context = segment->allocator->context,
+                                  .device = segment->allocator->ordinal,
+                                  .mapped = segment->arena != NULL};
+}
+
+int domain_find_mapped(struct domain *domain, uint64_t address, struct block_place *place)
+{
+    pthread_mutex_lock(&domain->lock);
+    struct segment *segment = segment_holding(domain, address);
+    int known = segment && segment->arena;
+    struct block *block = known ? live_block_holding(domain, segment, address) : NULL;
+    if (block)
+        note_place(block, place);
+    pthread_mutex_unlock(&domain->lock);
+    return block ? 0 : known ? ALLOCATOR_INVALID : ALLOCATOR_UNKNOWN;
+}
+
+int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
+                struct block_place *place)
+{
+    lane_finish(domain);
+    pthread_mutex_lock(&domain->lock);
+    thread_caches_stop(domain, NULL);
+    struct segment *segment = segment_holding(domain, address);
+    struct block *block = segment ? live_block_holding(domain, segment, address) : NULL;
+    int condition = block ? 0 : segment ? ALLOCATOR_INVALID : ALLOCATOR_UNKNOWN;
+    if (!condition) {
+        struct device_stats *stats = segment->allocator->stats;
+        note_place(block, place);
+        stats_begin(stats);
+        if (mark == BLOCK_PINNED && segment->pool != POOL_PINNED && !block->pinned) {
+            stats_count(stats, COUNTER_num_pinned_blocks, 1);
+            thread_caches_pool(segment->allocator); /* of this segment nothing is taken any more */
+            segment_pin(segment, block);
+        } else if (mark == BLOCK_EXPORTED) {
+            stats_count(stats, COUNTER_num_exports, 1);
+            stats_count(stats, COUNTER_num_offset_exports, place->offset && !place->mapped);
+            domain->dedicated = 1;
+            block->shared = 1;
+            block_claim(block, CLAIM_HELD);
+        }
+        stats_end(stats);
+    }
+    thread_caches_go_on(domain, NULL);
+    pthread_mutex_unlock(&domain->lock);
+    return condition;
+}

@@ -1,0 +1,106 @@
+/* Exported: what the program asks about an address. Of mapped memory the driver knows mappings, of
+ * which a block has several, or a part of one; natively an allocation is what it asks about. A
+ * program sends its offset in the range along with an IPC handle, so both speak of the same thing:
+ * the block, where the memory is mapped; the segment, in the driver's own handle and answers, where
+ * it is not. */
+#include "interpose/process.h"
+#include "interpose/real.h"
+
+/* Numbers of ours are none of the driver's, which count from 1. */
+#define OUR_NAMES ((unsigned long long)1 << 62)
+
+static int find(CUdeviceptr address, struct block_place *place)
+{
+    if (!process_serving())
+        return 0;
+    process_inside++;
+    int found = domain_find_mapped(process->domain, address, place) == 0;
+    process_inside--;
+    return found;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
+{
+    struct block_place place;
+    if (!find(address, &place))
+        return real()->cuMemGetAddressRange_v2(base, bytes, address);
+    if (base)
+        *base = place.segment_address + place.offset;
+    if (bytes)
+        *bytes = place.requested_bytes;
+    return CUDA_SUCCESS;
+}
+
+/* Natively only memory of cuMemCreate has a handle. Who had one of a chunk would send it for the
+ * block. */
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+    struct block_place place;
+    return find((CUdeviceptr)address, &place)
+               ? CUDA_ERROR_INVALID_VALUE
+               : real()->cuMemRetainAllocationHandle(handle, address);
+}
+
+static int is_corrected(CUpointer_attribute attribute)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* Puts right what the driver has answered. */
+static void correct(const struct block_place *place, CUpointer_attribute attribute, void *data)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT: /* the driver: none */
+        *(CUcontext *)data = (CUcontext)(uintptr_t)place->context;
+        break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *(unsigned long long *)data = OUR_NAMES | place->name;
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)data = place->segment_address + place->offset;
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = place->requested_bytes;
+        break;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: /* bits of one byte, in an int or a long */
+        *(unsigned char *)data = 0;
+        break;
+    default:
+        break;
+    }
+}
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    struct block_place place;
+    CUresult result = real()->cuPointerGetAttribute(data, attribute, address);
+    if (result == CUDA_SUCCESS && is_corrected(attribute) && find(address, &place))
+        correct(&place, attribute, data);
+    return result;
+}
+
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
+                                CUdeviceptr address)
+{
+    struct block_place place;
+    CUresult result = real()->cuPointerGetAttributes(count, attributes, data, address);
+    unsigned first = 0;
+    while (result == CUDA_SUCCESS && first < count && !is_corrected(attributes[first]))
+        first++;
+    if (result != CUDA_SUCCESS || first == count || !find(address, &place))
+        return result;
+    for (unsigned i = first; i < count; i++)
+        correct(&place, attributes[i], data[i]);
+    return result;
+}

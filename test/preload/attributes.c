@@ -1,0 +1,64 @@
+/* What the driver says of allocations: the same, whatever memory they lie in. */
+#include "driver_case.h"
+
+static unsigned long long number(CUpointer_attribute attribute, CUdeviceptr at)
+{
+    unsigned long long value = 0;
+    OK(cuPointerGetAttribute(&value, attribute, at));
+    return value;
+}
+
+/* In one call, with others between. */
+static void together(CUdeviceptr block, CUdeviceptr at)
+{
+    CUcontext context = NULL, current;
+    CUmemorytype type = 0;
+    CUdeviceptr begin = 0;
+    size_t bytes = 0;
+    CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_CONTEXT,
+                                   CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                   CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    void *data[] = {&type, &context, &begin, &bytes};
+    OK(cuCtxGetCurrent(&current));
+    OK(cuPointerGetAttributes(4, asked, data, at));
+    SAY(type);
+    SAY(context == current);
+    SAY(begin - block);
+    SAY(bytes);
+}
+
+static void show(CUdeviceptr block, size_t offset)
+{
+    CUdeviceptr at = block + offset, base = 0;
+    CUmemGenericAllocationHandle handle;
+    size_t bytes = 0;
+    OK(cuMemGetAddressRange(&base, &bytes, at));
+    SAY(base - block);
+    SAY(bytes);
+    SAY(number(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, at) - block);
+    SAY(number(CU_POINTER_ATTRIBUTE_RANGE_SIZE, at));
+    SAY(number(CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, at));
+    SAY(number(CU_POINTER_ATTRIBUTE_MAPPED, at));
+    SAY(number(CU_POINTER_ATTRIBUTE_BUFFER_ID, at) ==
+        number(CU_POINTER_ATTRIBUTE_BUFFER_ID, block));
+    SAY(cuMemRetainAllocationHandle(&handle, (void *)at));
+    together(block, at);
+}
+
+int main(void)
+{
+    begin();
+    CUdeviceptr first = make(5 * MIB), second = make(21 * MIB + 100), third = make(3 * MIB);
+    show(first, 0);
+    show(second, 0);
+    show(second, 20 * MIB + 512 * KIB);
+    show(third, 2 * MIB);
+    unsigned long long was = number(CU_POINTER_ATTRIBUTE_BUFFER_ID, second);
+    unsigned long long block = number(CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, second);
+    SAY(was == number(CU_POINTER_ATTRIBUTE_BUFFER_ID, third));
+    SAY(block == number(CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, third));
+    OK(cuMemFree(second));
+    second = make(21 * MIB + 100);
+    SAY(was == number(CU_POINTER_ATTRIBUTE_BUFFER_ID, second));
+    return 0;
+}

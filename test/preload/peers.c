@@ -1,0 +1,62 @@
+/* Access of a second device to mapped memory of the first: as enabled and disabled, for what is
+ * there and for what comes. */
+#include "driver_case.h"
+
+static CUcontext context[2];
+static CUdeviceptr block[2];
+
+static CUcontext create(CUdevice device)
+{
+    CUcontext made;
+#if CUDA_VERSION >= 13000
+    OK(cuCtxCreate(&made, NULL, 0, device));
+#else
+    OK(cuCtxCreate(&made, 0, device));
+#endif
+    return made;
+}
+
+static long long may(CUdeviceptr pointer)
+{
+    CUmemLocation peer = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
+    unsigned long long flags = 99;
+    OK(cuMemGetAccess(&flags, &peer, pointer));
+    return (long long)flags;
+}
+
+static void show(void)
+{
+    SAY(may(block[0]));
+    SAY(may(block[1]));
+}
+
+int main(void)
+{
+    OK(cuInit(0));
+    context[0] = create(0);
+    block[0] = make(4 * MIB);
+    context[1] = create(1);
+    SAY(may(block[0]));
+    OK(cuCtxEnablePeerAccess(context[0], 0));
+    OK(cuCtxSetCurrent(context[0]));
+    block[1] = make(40 * MIB);
+    show();
+    OK(cuCtxSetCurrent(context[1]));
+    OK(cuMemsetD8(block[1], 1, 4 * MIB));
+    create(1); /* as long as one context may, all may */
+    OK(cuCtxEnablePeerAccess(context[0], 0));
+    OK(cuCtxDisablePeerAccess(context[0]));
+    show();
+    OK(cuCtxSetCurrent(context[1]));
+    OK(cuCtxDisablePeerAccess(context[0]));
+    show();
+    OK(cuCtxSetCurrent(context[0]));
+    OK(cuMemFree(block[1]));
+    block[1] = make(80 * MIB);
+    show();
+    OK(cuMemsetD8(block[1], 1, 80 * MIB));
+    OK(cuCtxSetCurrent(context[1]));
+    OK(cuCtxEnablePeerAccess(context[0], 0));
+    show();
+    return 0;
+}
