@@ -25,7 +25,8 @@ struct chunk {
     uint32_t home;  /* slot, from 1, where it goes when it is idle, and stays mapped; 0: none yet */
     uint32_t seen;  /* by search number */
     int booked;     /* counts as reserved */
-    uint32_t leaving; /* batch with which it is about to be given back: nobody's */
+    uint32_t leaving, lent; /* batch with which it is about to be given back: nobody's; exports
+                             * of its handle that are under way */
 };
 
 struct arena {

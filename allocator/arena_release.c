@@ -71,14 +71,14 @@ static uint32_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
     uint32_t taken = 0;
     for (uint32_t number = 1; number <= arena->made && arena->spares && taken < most; number++) {
         struct chunk *chunk = &arena->chunk[number];
-        if (!chunk->booked || chunk->owner || chunk->leaving)
+        if (!chunk->booked || chunk->owner || chunk->leaving || chunk->lent)
             continue;
         chunk->leaving = batch;
         arena->spares--;
         taken++;
     }
     for (uint32_t slot = arena->top; slot-- && taken < most && arena->idle_slots;) {
-        if (!arena->idle[slot])
+        if (!arena->idle[slot] || arena->chunk[arena->slot[slot].chunk].lent)
             continue;
         if (arena_fill_kit(arena, 2))
             break;

@@ -70,10 +70,10 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
             stats_count(stats, COUNTER_num_pinned_blocks, 1);
             thread_caches_pool(segment->allocator); /* of this segment nothing is taken any more */
             segment_pin(segment, block);
-        } else if (mark == BLOCK_EXPORTED) {
+        } else if (mark != BLOCK_PINNED) {
             stats_count(stats, COUNTER_num_exports, 1);
             stats_count(stats, COUNTER_num_offset_exports, place->offset && !place->mapped);
-            domain->dedicated = 1;
+            domain->dedicated |= mark == BLOCK_EXPORTED;
             block->shared = 1;
             block_claim(block, CLAIM_HELD);
         }
@@ -82,4 +82,51 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
     thread_caches_go_on(domain, NULL);
     pthread_mutex_unlock(&domain->lock);
     return condition;
+}
+
+static struct block *lent_block(const struct domain *domain, uint64_t address, uint64_t name)
+{
+    struct block *block = block_of_listed(map_find(&domain->listed, address));
+    int lent = block && block->segment->arena && block->state == BLOCK_ALLOCATED && block->shared &&
+               block->name == name;
+    return lent ? block : NULL;
+}
+
+/* Calls `take` for the block's chunk in `slot`; the lock is dropped meanwhile. */
+static int lend_chunk(struct allocator *a, uint32_t slot,
+                      int (*take)(void *context, uint64_t handle), void *context)
+{
+    struct chunk *chunk = &a->arena->chunk[a->arena->slot[slot].chunk];
+    uint64_t handle = chunk->handle;
+    chunk->lent++;
+    stats_begin(a->stats);
+    allocator_call(a);
+    int code = take(context, handle);
+    allocator_return(a);
+    stats_end(a->stats);
+    if (!a->forgotten) /* else its tables may be gone */
+        chunk->lent--;
+    return code;
+}
+
+int domain_lend(struct domain *domain, uint64_t address, uint64_t name, struct block_loan *loan,
+                int (*take)(void *context, uint64_t handle), void *context)
+{
+    const struct block *block;
+    int code = 0;
+    uint64_t done = 0;
+    *loan = (struct block_loan){.chunks = 1};
+    pthread_mutex_lock(&domain->lock);
+    while (!code && done < loan->chunks) {
+        if (!(block = lent_block(domain, address, name))) {
+            code = ALLOCATOR_UNKNOWN;
+            break;
+        }
+        struct allocator *a = block->segment->allocator;
+        uint64_t c = a->arena->chunk_bytes, at = address - a->arena->base;
+        *loan = (struct block_loan){at % c, c, (at % c + block_size(block) + c - 1) / c};
+        code = lend_chunk(a, (uint32_t)(at / c + done++), take, context);
+    }
+    pthread_mutex_unlock(&domain->lock);
+    return code;
 }

@@ -125,6 +125,7 @@ static struct allocator *forget(struct context *context)
 {
     CUcontext handle = context->handle;
     struct allocator *allocator = context->allocator;
+    ipc_forget(handle);
     atomic_fetch_add(&process->generation, 1);
     atomic_store(&process->sole, NULL);
     if (context->allocator && allocator_forget(context->allocator))

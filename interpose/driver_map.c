@@ -23,6 +23,14 @@ static int has(CUdevice device, CUdevice_attribute attribute)
     return real()->cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value;
 }
 
+static _Atomic int no_exports; /* the driver says it can, and then cannot */
+
+int driver_lends(CUdevice device)
+{
+    return !no_exports &&
+           has(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+}
+
 static CUmemAllocationProp properties(const struct context *context)
 {
     CUmemAllocationProp wanted = {
@@ -31,6 +39,8 @@ static CUmemAllocationProp properties(const struct context *context)
     /* As cudaMalloc's memory may be used by network cards. */
     if (has(context->device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
         wanted.allocFlags.gpuDirectRDMACapable = 1;
+    if (driver_lends(context->device))
+        wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     return wanted;
 }
 
@@ -64,11 +74,25 @@ int driver_range_free(void *device, uint64_t address, uint64_t bytes)
 
 int driver_chunk_create(void *device, uint64_t bytes, uint64_t *handle)
 {
-    const CUmemAllocationProp wanted = properties(device);
+    CUmemAllocationProp wanted = properties(device);
     CUmemGenericAllocationHandle made = 0;
     CUresult result;
     RELAXED(result, cuMemCreate(&made, bytes, &wanted, 0));
+    if ((result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_NOT_PERMITTED) &&
+        wanted.requestedHandleTypes) {
+        no_exports = 1;
+        wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+        RELAXED(result, cuMemCreate(&made, bytes, &wanted, 0));
+    }
     *handle = made;
+    return (int)result;
+}
+
+int driver_chunk_export(uint64_t handle, int *fd)
+{
+    CUresult result;
+    RELAXED(result,
+            cuMemExportToShareableHandle(fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     return (int)result;
 }
 
@@ -141,6 +165,8 @@ void driver_allow_peer(CUdevice owner, CUdevice peer, int allowed)
         atomic_fetch_and(&peers->now, ~bit);
     }
     pthread_mutex_unlock(&process->peers_lock);
-    if (had != has_it)
-        domain_allow(process->domain, (unsigned)owner);
+    if (had == has_it)
+        return;
+    domain_allow(process->domain, (unsigned)owner);
+    ipc_allow_peer(owner, peer, has_it);
 }

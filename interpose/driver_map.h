@@ -22,6 +22,11 @@ int driver_chunk_map(void *device, uint64_t address, uint64_t bytes, uint64_t ha
 int driver_chunk_allow(void *device, uint64_t address, uint64_t bytes);
 int driver_chunk_unmap(void *device, uint64_t address, uint64_t bytes);
 
+/* Can other processes have the device's chunks? And a file descriptor by which one can; returns 0
+ * or the driver's error. */
+int driver_lends(CUdevice device);
+int driver_chunk_export(uint64_t handle, int *fd);
+
 /* A context of device `peer` got access to the memory of one of `owner` (or lost it): also to all
  * that is mapped. As long as any has it, all have. */
 void driver_allow_peer(CUdevice owner, CUdevice peer, int allowed);

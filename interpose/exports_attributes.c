@@ -14,7 +14,8 @@ static int find(CUdeviceptr address, struct block_place *place)
     if (!process_serving())
         return 0;
     process_inside++;
-    int found = domain_find_mapped(process->domain, address, place) == 0;
+    int found =
+        domain_find_mapped(process->domain, address, place) == 0 || ipc_find(address, place);
     process_inside--;
     return found;
 }
@@ -50,6 +51,7 @@ static int is_corrected(CUpointer_attribute attribute)
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         return 1;
     default:
         return 0;
@@ -75,6 +77,9 @@ static void correct(const struct block_place *place, CUpointer_attribute attribu
         break;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: /* bits of one byte, in an int or a long */
         *(unsigned char *)data = 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* a boolean, however wide: by us */
+        *(unsigned char *)data = place->mapped && driver_lends((CUdevice)place->device);
         break;
     default:
         break;

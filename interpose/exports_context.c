@@ -31,6 +31,15 @@ MAKES_CONTEXT(cuCtxCreate_v4,
               (context, parameters, flags, device))
 MAKES_CONTEXT(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device), (context, device))
 
+/* After the driver ended a context: what of its mappings is left. */
+static void bury(struct allocator *lost)
+{
+    if (lost)
+        allocator_bury(lost);
+    if (process_serving())
+        ipc_bury();
+}
+
 /* The driver refuses to destroy a primary context, whose blocks then live on. */
 static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
 {
@@ -41,8 +50,7 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
     CUresult result = call(context);
     if (primary && result == CUDA_SUCCESS)
         lost = context_forget(context);
-    if (lost)
-        allocator_bury(lost);
+    bury(lost);
     return result;
 }
 
@@ -106,8 +114,7 @@ static CUresult release_primary(CUresult (*release)(CUdevice), CUdevice device)
         lost = context_forget_primary(device);
     else
         context_suspend_primary(device, 0);
-    if (lost)
-        allocator_bury(lost);
+    bury(lost);
     return result;
 }
 
@@ -125,8 +132,7 @@ static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
 {
     struct allocator *lost = process_serving() ? context_forget_primary(device) : NULL;
     CUresult result = reset(device);
-    if (lost)
-        allocator_bury(lost);
+    bury(lost);
     return result;
 }
 

@@ -160,25 +160,24 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     return others_made(result, OTHER_imported, result ? 0 : *handle, 0);
 }
 
-CUresult cuIpcOpenMemHandle(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuIpcOpenMemHandle(pointer, handle, flags));
-    return others_made(result, OTHER_imported, result ? 0 : *pointer, 0);
-}
-
-CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuIpcOpenMemHandle_v2(pointer, handle, flags));
-    return others_made(result, OTHER_imported, result ? 0 : *pointer, 0);
-}
+/* A handle of ours, or the driver's. */
+#define OPENS(name)                                                                                \
+    CUresult name(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags)                 \
+    {                                                                                              \
+        CUresult result;                                                                           \
+        int tries = 0, ours = ipc_is_ours(&handle);                                                \
+        RETRIED(result, ours ? ipc_open(pointer, &handle) : real()->name(pointer, handle, flags)); \
+        return others_made(result, OTHER_imported, result ? 0 : *pointer, 0);                      \
+    }
+OPENS(cuIpcOpenMemHandle)
+OPENS(cuIpcOpenMemHandle_v2)
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
 {
-    return others_ended(real()->cuIpcCloseMemHandle(pointer), pointer, NULL);
+    CUresult result;
+    if (!ipc_close(pointer, &result))
+        result = real()->cuIpcCloseMemHandle(pointer);
+    return others_ended(result, pointer, NULL);
 }
 
 CUresult cuImportExternalMemory(CUexternalMemory *memory,
@@ -206,14 +205,13 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *pointer, CUmemoryPool pool,
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
 {
-    CUresult result = memory_export(pointer, 1);
-    return result == CUDA_SUCCESS ? real()->cuIpcGetMemHandle(handle, pointer) : result;
+    return memory_export(handle, pointer);
 }
 
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr pointer, size_t size,
                                        CUmemRangeHandleType type, unsigned long long flags)
 {
-    memory_export(pointer, 0); /* names its range itself, so an offset is no danger */
+    memory_share(pointer); /* names its range itself, so an offset is no danger */
     return real()->cuMemGetHandleForAddressRange(handle, pointer, size, type, flags);
 }
 

@@ -314,6 +314,8 @@
     X(cuDeviceGetAttribute)                                                                        \
     X(cuDeviceTotalMem_v2)                                                                         \
     X(cuMemGetAllocationGranularity)                                                               \
+    X(cuMemExportToShareableHandle)                                                                \
+    X(cuMemGetAllocationPropertiesFromHandle)                                                      \
     X(cuMemAddressFree)                                                                            \
     X(cuMemUnmap)                                                                                  \
     X(cuDevicePrimaryCtxGetState)                                                                  \

@@ -319,24 +319,44 @@ int memory_retry(void)
     return released != 0;
 }
 
-CUresult memory_export(CUdeviceptr pointer, int legacy)
+/* Marks the block as one that other processes have. Returns 0 if it is none of ours. */
+static int mark_exported(CUdeviceptr pointer, struct block_place *place)
+{
+    CUdevice device;
+    if (!process_serving())
+        return 0;
+    int lends = process->config.options.expandable == EXPANDABLE_TRUE &&
+                real()->cuCtxGetDevice(&device) == CUDA_SUCCESS && driver_lends(device);
+    return domain_mark(process->domain, pointer, lends ? BLOCK_LENT : BLOCK_EXPORTED, place) == 0;
+}
+
+void memory_share(CUdeviceptr pointer)
 {
     struct block_place place;
-    if (!process_serving() || domain_mark(process->domain, pointer, BLOCK_EXPORTED, &place))
-        return CUDA_SUCCESS;
-    if (place.mapped && legacy)
+    mark_exported(pointer, &place);
+}
+
+CUresult memory_export(CUipcMemHandle *handle, CUdeviceptr pointer)
+{
+    struct block_place place;
+    if (!mark_exported(pointer, &place) || !handle)
+        return real()->cuIpcGetMemHandle(handle, pointer);
+    if (place.mapped && driver_lends((CUdevice)place.device))
+        return ipc_handle_of(handle, &place);
+    if (place.mapped) {
         process_warn("IPC handle of mapped memory: the driver has none for it. What is allocated "
                      "from now on can be exported; for all of it use "
                      "CACHALOT_CONF=expandable_segments:False");
-    if (place.mapped || !place.offset)
-        return CUDA_SUCCESS;
-    process_warn("IPC handle of a block at offset %llu of its segment: the peer maps the segment's "
-                 "begin. Programs that "
-                 "also send the offset in cuMemGetAddressRange's range (UCX, MPI) are right; those "
-                 "that do not read "
-                 "other bytes. Use CACHALOT_CONF=ipc:dedicated",
-                 (unsigned long long)place.offset);
-    return process->config.options.ipc == IPC_ERROR ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+    } else if (place.offset) {
+        process_warn(
+            "IPC handle of a block at offset %llu of its segment: the peer maps the segment's "
+            "begin. Programs that also send the offset in cuMemGetAddressRange's range (UCX, MPI) "
+            "are right; those that do not read other bytes. Use CACHALOT_CONF=ipc:dedicated",
+            (unsigned long long)place.offset);
+        if (process->config.options.ipc == IPC_ERROR)
+            return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return real()->cuIpcGetMemHandle(handle, pointer);
 }
 
 void memory_pin(CUdeviceptr pointer)

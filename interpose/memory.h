@@ -27,8 +27,10 @@ void memory_free_answered(void);            /* cudart has returned */
  * whether to try once more. */
 int memory_retry(void);
 
-CUresult memory_export(CUdeviceptr pointer, int legacy); /* before an IPC handle is made */
-void memory_pin(CUdeviceptr pointer);                    /* after SYNC_MEMOPS was set */
+/* cuIpcGetMemHandle; before any other handle is made; after SYNC_MEMOPS was set. */
+CUresult memory_export(CUipcMemHandle *handle, CUdeviceptr pointer);
+void memory_share(CUdeviceptr pointer);
+void memory_pin(CUdeviceptr pointer);
 
 void memory_thread_ends(void); /* what the calling thread has cached is everybody's */
 

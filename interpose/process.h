@@ -16,6 +16,7 @@
 #include "interpose/config.h"
 #include "interpose/cuda_api.h"
 #include "interpose/driver_map.h"
+#include "interpose/ipc.h"
 #include "stats/page.h"
 
 enum process_state { PROCESS_IDLE, PROCESS_SERVING, PROCESS_EXITING };
@@ -45,12 +46,12 @@ struct process {
     _Atomic uint64_t thread_rows;                  /* bit i: a thread has row i of the page */
     _Atomic uint64_t cache_rows[PAGE_CACHES / 64]; /* likewise of the rows of thread caches */
     _Atomic uintptr_t first_context;
-    struct context *_Atomic sole;     /* the only context, if it is a primary one */
-    _Atomic uint64_t generation;      /* changes when a context goes */
-    stat_value early[COVERAGE_KINDS]; /* counted before there is a page */
-    _Atomic uint64_t late_frees;      /* after our end */
+    struct context *_Atomic sole;            /* the only context, if it is a primary one */
+    _Atomic uint64_t generation, late_frees; /* changes when a context goes; after our end */
+    stat_value early[COVERAGE_KINDS];        /* counted before there is a page */
     _Atomic int several_contexts, captures, recordings, unnoted_captures;
     struct peers peers[PEER_DEVICES]; /* by device */
+    struct ipc ipc;
     struct map capturing, others, graphs;
     struct slab capture_nodes, other_nodes, graph_nodes;
 };

@@ -161,7 +161,8 @@ def test_a_driver_that_is_broken_for_good(place, error):
 NOT_REACHED = {"cuDeviceGetUuid", "cuMemAllocPitch_v2", "cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2",
                "cuIpcCloseMemHandle", "cuModuleGetFunction", "cuLibraryGetKernel", "cuMemGetHandleForAddressRange",
                "cuEventDestroy_v2", "cuCtxEnablePeerAccess", "cuCtxDisablePeerAccess", "cuMemGetAllocationGranularity",
-               "cuMemImportFromShareableHandle", "cuMemRetainAllocationHandle", "cuMemGetAddressRange_v2",
+               "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle", "cuMemGetAllocationPropertiesFromHandle",
+               "cuMemRetainAllocationHandle", "cuMemGetAddressRange_v2",
                "cuPointerGetAttribute"}
 
 

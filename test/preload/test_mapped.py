@@ -1,5 +1,5 @@
-"""Mapped memory (expandable_segments): random work on memory that moves, failing drivers, what ends with a context, IPC, and which
-way `auto` goes."""
+"""Mapped memory (expandable_segments): random work on memory that moves, failing drivers, what ends with a context, what
+the driver says of it, and which way `auto` goes."""
 
 import pytest
 
@@ -40,14 +40,6 @@ def test_a_context_that_ends_gives_everything_back(place, how):
 
 def test_several_contexts(place):
     place.same("contexts", 5, CACHALOT_CONF=MAPPED)
-
-
-def test_ipc_of_mapped_memory_is_a_loud_error(place):
-    """The driver's own, and a warning that names the option; what is allocated afterwards can be exported."""
-    ours = place.run("export_ipc", 4096, CACHALOT_CONF="expandable_segments:True")
-    said = [line for line in ours.out.splitlines() if line.startswith("export")]
-    assert said[:2] == ["export: 1, offset 0"] * 2 and said[2:4] == ["export: 0, offset 0"] * 2
-    assert place.reports()[-1].warned("expandable_segments:False") == 2
 
 
 def test_sync_memops_sticks_to_its_memory(place):

@@ -112,6 +112,82 @@ static void a_block_is_found_without_a_walk(void **state)
     assert_int_equal(mark(freed + 511, BLOCK_EXPORTED), ALLOCATOR_INVALID);
 }
 
+/* Mapped memory: a name for each hand-out, and chunks lent to other processes. */
+static uint64_t lent[64], count, freed_meanwhile, released_meanwhile;
+
+static int note(void *unused, uint64_t handle)
+{
+    (void)unused;
+    lent[count++ % 64] = handle;
+    if (freed_meanwhile && count == 1) {
+        give(freed_meanwhile);
+        released_meanwhile = domain_empty_cache(w.domain, 0);
+    }
+    return 0;
+}
+
+static int lend(uint64_t address, uint64_t name, struct block_loan *loan)
+{
+    count = 0;
+    return domain_lend(w.domain, address, name, loan, note, NULL);
+}
+
+static void a_name_is_one_hand_outs_alone(void **state)
+{
+    struct block_place again;
+    (void)state;
+    world_remake("expandable_segments:True,large_segment_size_mb:2", 64 * MIB);
+    uint64_t block = take(5 * MIB);
+    assert_int_equal(domain_find_mapped(w.domain, block + MIB, &place), 0);
+    assert_int_equal(place.requested_bytes, 5 * MIB);
+    assert_int_equal(domain_find_mapped(w.domain, block, &again), 0);
+    assert_int_equal(again.name, place.name);
+    give(block);
+    assert_int_equal(domain_find_mapped(w.domain, block, &again), ALLOCATOR_INVALID);
+    assert_int_equal(take(5 * MIB), block);
+    assert_int_equal(domain_find_mapped(w.domain, block, &again), 0);
+    assert_int_not_equal(again.name, place.name);
+    assert_int_equal(domain_find_mapped(w.domain, take(512), &again), ALLOCATOR_UNKNOWN);
+}
+
+static void the_chunks_of_an_exported_block_are_lent(void **state)
+{
+    struct block_loan loan;
+    (void)state;
+    world_remake("expandable_segments:True,large_segment_size_mb:2", 64 * MIB);
+    w.device.instant = 1;
+    give(take(8 * MIB));
+    uint64_t first = take(5 * MIB / 2), second = take(5 * MIB);
+    assert_int_equal(domain_find_mapped(w.domain, second, &place), 0);
+    assert_int_equal(lend(second, place.name, &loan), ALLOCATOR_UNKNOWN); /* not exported */
+    assert_int_equal(mark(second, BLOCK_LENT), 0);
+    assert_int_equal(lend(second, place.name, &loan), 0);
+    assert_int_equal(loan.offset, MIB / 2);
+    assert_int_equal(loan.chunk_bytes, 2 * MIB);
+    assert_int_equal(loan.chunks, 3);
+    assert_int_equal(count, 3);
+    assert_true(lent[0] && lent[0] != lent[1] && lent[1] != lent[2]);
+    assert_int_equal(lend(second, place.name + 1, &loan), ALLOCATOR_UNKNOWN);
+    assert_int_equal(lend(first, place.name, &loan), ALLOCATOR_UNKNOWN);
+    assert_int_equal(fake_segment(take(20 * MIB)), 0); /* later ones are mapped, too */
+}
+
+/* What is being exported is not given back, and ends with its block. */
+static void a_chunk_stays_while_it_is_lent(void **state)
+{
+    struct block_loan loan;
+    (void)state;
+    world_remake("expandable_segments:True,large_segment_size_mb:2", 64 * MIB);
+    w.device.instant = 1;
+    uint64_t block = freed_meanwhile = take(6 * MIB);
+    assert_int_equal(mark(block, BLOCK_LENT), 0);
+    assert_int_equal(lend(block, place.name, &loan), ALLOCATOR_UNKNOWN);
+    freed_meanwhile = 0;
+    assert_int_equal(count, 1);
+    assert_int_equal(released_meanwhile, 4 * MIB);
+    assert_int_equal(domain_empty_cache(w.domain, 0), 2 * MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,6 +198,9 @@ int main(void)
         RULE(dedicated_blocks_are_used_again_whole),
         RULE(what_the_program_does_not_hold_is_refused),
         RULE(a_block_is_found_without_a_walk),
+        RULE(a_name_is_one_hand_outs_alone),
+        RULE(the_chunks_of_an_exported_block_are_lent),
+        RULE(a_chunk_stays_while_it_is_lent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

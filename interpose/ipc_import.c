@@ -1,0 +1,341 @@
+/* Memory of other processes, opened by handles of theirs that are ours (ipc_export.c): its chunks
+ * are mapped side by side, at addresses of their own. Who opens waits for the other process as
+ * long as that says something, and not long for the next thing. */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "interpose/context.h"
+#include "interpose/driver.h"
+#include "interpose/ipc.h"
+#include "interpose/ipc_wire.h"
+#include "interpose/real.h"
+
+#define SILENCE_MS 5000 /* longer than the other end is patient with another visitor */
+#define IPC_NAMES ((uint64_t)1 << 61) /* none of a block's (block_place) */
+#define MOST_CHUNKS ((uint64_t)1 << 24)
+
+struct import {
+    struct import *next;
+    struct ipc_handle handle;
+    CUcontext context;
+    CUdevice device; /* the context's */
+    CUdeviceptr range, pointer;
+    size_t range_bytes;
+    uint64_t name;
+    unsigned opened;
+    int ended; /* its context is no more */
+};
+
+int ipc_is_ours(const CUipcMemHandle *handle)
+{
+    return process_serving() && memcmp(handle, IPC_MAGIC, 8) == 0;
+}
+
+static int is_own(const struct ipc_handle *handle)
+{
+    struct ipc_door *door = &process->ipc.door;
+    pthread_mutex_lock(&door->lock);
+    int own = handle->pid == process->page->pid && door->secret == handle->secret;
+    pthread_mutex_unlock(&door->lock);
+    return own;
+}
+
+/* Waits for a message, or the end of the other side. */
+static int wait_for(int socket)
+{
+    struct pollfd wanted = {.fd = socket, .events = POLLIN};
+    uint64_t now = driver_ops.now_ns(), end = now + SILENCE_MS * UINT64_C(1000000);
+    int ready;
+    do {
+        ready = poll(&wanted, 1, (int)((end - now) / 1000000));
+        now = driver_ops.now_ns();
+    } while (ready < 0 && errno == EINTR && now < end);
+    return ready > 0 ? 0 : -1;
+}
+
+/* One message of `size` bytes, and the descriptor in it. */
+static int hear(int socket, void *data, size_t size, int *fd)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec part = {data, size};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    *fd = -1;
+    if (wait_for(socket))
+        return -1;
+    ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    const struct cmsghdr *head = got < 0 ? NULL : CMSG_FIRSTHDR(&message);
+    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
+        head->cmsg_len == CMSG_LEN(sizeof *fd))
+        memcpy(fd, CMSG_DATA(head), sizeof *fd);
+    return got == (ssize_t)size ? 0 : -1;
+}
+
+/* At the door of the handle's process, the handle given in; negative: nobody there. */
+static int visit(const struct ipc_handle *handle)
+{
+    struct sockaddr_un address;
+    socklen_t size = ipc_address(&address, handle->door);
+    const struct timeval patience = {.tv_sec = SILENCE_MS / 1000};
+    uint32_t pid = handle->namespace == (uint32_t)process->page->pid_namespace ? handle->pid : 0;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience); /* connect's, too */
+    if (connect(fd, (struct sockaddr *)&address, size) == 0 && ipc_peer_is(fd, pid) &&
+        send(fd, handle, sizeof *handle, MSG_NOSIGNAL) == sizeof *handle)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static CUresult allow_one(const struct import *import, CUdevice device, int allowed)
+{
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                                    .flags = allowed ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                                     : CU_MEM_ACCESS_FLAGS_PROT_NONE};
+    return real()->cuMemSetAccess(import->range, import->range_bytes, &access, 1);
+}
+
+/* The devices that may use it: the context's own and its peers, and the one that it lies on. */
+static CUresult allow(const struct import *import, CUdevice owner)
+{
+    CUdevice own = import->device;
+    uint64_t peers = own < PEER_DEVICES ? atomic_load(&process->peers[own].now) : 0;
+    CUresult result = allow_one(import, own, 1);
+    for (int i = 0; i < PEER_DEVICES && result == CUDA_SUCCESS; i++)
+        if (i != own && (i == owner || peers >> i & 1))
+            allow_one(import, i, 1); /* as far as it can be had */
+    return result;
+}
+
+/* Maps the chunk that comes next at `at`. */
+static CUresult map_chunk(int socket, CUdeviceptr at, size_t bytes, CUdevice *owner)
+{
+    CUmemGenericAllocationHandle handle = 0;
+    CUmemAllocationProp properties = {.location.id = -1};
+    char sign;
+    int fd;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    if (hear(socket, &sign, 1, &fd) == 0 && fd >= 0)
+        result = real()->cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd,
+                                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (fd >= 0)
+        close(fd);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (*owner < 0 && real()->cuMemGetAllocationPropertiesFromHandle(&properties, handle) == 0)
+        *owner = properties.location.id;
+    result = real()->cuMemMap(at, bytes, 0, handle, 0);
+    real()->cuMemRelease(handle); /* what is mapped stays */
+    return result;
+}
+
+static CUresult map_all(struct import *import, int socket, const struct ipc_answer *answer)
+{
+    CUdevice owner = -1;
+    size_t done = 0, bytes = answer->chunk_bytes;
+    CUresult result = real()->cuMemAddressReserve(&import->range, bytes * answer->chunks, 0, 0, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    import->range_bytes = bytes * answer->chunks;
+    import->pointer = import->range + answer->offset;
+    for (; result == CUDA_SUCCESS && done < answer->chunks; done += result == CUDA_SUCCESS)
+        result = map_chunk(socket, import->range + done * bytes, bytes, &owner);
+    if (result == CUDA_SUCCESS)
+        result = allow(import, owner);
+    if (result == CUDA_SUCCESS)
+        return result;
+    if (done)
+        real()->cuMemUnmap(import->range, done * bytes);
+    real()->cuMemAddressFree(import->range, import->range_bytes);
+    return result;
+}
+
+static int makes_sense(const struct ipc_answer *answer, const struct ipc_handle *handle)
+{
+    return answer->chunks && answer->chunks < MOST_CHUNKS && answer->chunk_bytes &&
+           answer->chunk_bytes < ((uint64_t)1 << 40) && answer->offset < answer->chunk_bytes &&
+           handle->bytes <= answer->chunks * answer->chunk_bytes - answer->offset;
+}
+
+static CUresult fetch(struct import *import)
+{
+    struct ipc_answer answer;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    int fd, socket = visit(&import->handle);
+    if (socket < 0)
+        return result;
+    real()->cuThreadExchangeStreamCaptureMode(&mode);
+    if (hear(socket, &answer, sizeof answer, &fd) == 0 && fd < 0 &&
+        makes_sense(&answer, &import->handle))
+        result = map_all(import, socket, &answer);
+    real()->cuThreadExchangeStreamCaptureMode(&mode);
+    if (fd >= 0)
+        close(fd);
+    close(socket);
+    return result;
+}
+
+static void take_down(struct import *import)
+{
+    real()->cuMemUnmap(import->range, import->range_bytes);
+    real()->cuMemAddressFree(import->range, import->range_bytes);
+}
+
+/* What is open already. Caller holds the lock. */
+static struct import *find_open(const struct import *wanted)
+{
+    struct import *import = process->ipc.imports.first;
+    while (import && (import->context != wanted->context || import->ended ||
+                      memcmp(&import->handle, &wanted->handle, sizeof wanted->handle)))
+        import = import->next;
+    return import;
+}
+
+/* As natively: once more in the same context is the same pointer. The lock is not held while the
+ * other process is asked. */
+static CUresult open_once_more(struct import *wanted, CUdeviceptr *pointer)
+{
+    struct ipc_imports *imports = &process->ipc.imports;
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&imports->lock);
+    struct import *import = find_open(wanted);
+    if (!import) {
+        pthread_mutex_unlock(&imports->lock);
+        result = fetch(wanted);
+        pthread_mutex_lock(&imports->lock);
+        if (result == CUDA_SUCCESS && (import = find_open(wanted)))
+            take_down(wanted); /* another thread was faster */
+    }
+    imports->nodes.item_bytes = sizeof *import;
+    if (result == CUDA_SUCCESS && !import && !(import = slab_take(&imports->nodes))) {
+        take_down(wanted);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    } else if (result == CUDA_SUCCESS && !import->opened) {
+        *import = *wanted;
+        import->name = ++imports->names;
+        import->next = imports->first;
+        imports->first = import;
+    }
+    if (result == CUDA_SUCCESS) {
+        import->opened++;
+        *pointer = import->pointer;
+    }
+    pthread_mutex_unlock(&imports->lock);
+    return result;
+}
+
+CUresult ipc_open(CUdeviceptr *pointer, const CUipcMemHandle *handle)
+{
+    struct import wanted = {0};
+    int state, error = errno;
+    memcpy(&wanted.handle, handle, sizeof wanted.handle);
+    if (!pointer)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (real()->cuCtxGetCurrent(&wanted.context) != CUDA_SUCCESS || !wanted.context ||
+        real()->cuCtxGetDevice(&wanted.device) != CUDA_SUCCESS || is_own(&wanted.handle))
+        return CUDA_ERROR_INVALID_CONTEXT; /* as natively */
+    context_current();                     /* on our books, so that its end is noticed */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    CUresult result = open_once_more(&wanted, pointer);
+    pthread_setcancelstate(state, &state);
+    errno = error;
+    return result;
+}
+
+/* What the list holds that was opened at `pointer`. Caller holds the lock. */
+static struct import **link_to(CUdeviceptr pointer)
+{
+    struct import **link = &process->ipc.imports.first;
+    while (*link && ((*link)->ended || (*link)->pointer != pointer))
+        link = &(*link)->next;
+    return link;
+}
+
+/* As natively: its context's work may still use it. */
+static CUresult wait_for_work(CUcontext handle)
+{
+    struct context *context = context_with(handle);
+    int code = context ? driver_ops.synchronize(context) : (int)real()->cuCtxSynchronize();
+    return code > 0 ? (CUresult)code : CUDA_SUCCESS;
+}
+
+int ipc_close(CUdeviceptr pointer, CUresult *result)
+{
+    pthread_mutex_t *lock = &process->ipc.imports.lock;
+    if (!process_serving())
+        return 0;
+    pthread_mutex_lock(lock);
+    struct import **link = link_to(pointer), *import = *link;
+    int last = import && !--import->opened;
+    if (last)
+        *link = import->next;
+    pthread_mutex_unlock(lock);
+    *result = CUDA_SUCCESS;
+    if (last) {
+        *result = wait_for_work(import->context);
+        take_down(import);
+        pthread_mutex_lock(lock);
+        slab_give(&process->ipc.imports.nodes, import);
+        pthread_mutex_unlock(lock);
+    }
+    return import != NULL;
+}
+
+int ipc_find(CUdeviceptr address, struct block_place *place)
+{
+    pthread_mutex_lock(&process->ipc.imports.lock);
+    const struct import *import = process->ipc.imports.first;
+    while (import && (import->ended || address - import->pointer >= import->handle.bytes))
+        import = import->next;
+    if (import)
+        *place = (struct block_place){.segment_address = import->pointer,
+                                      .size_bytes = import->handle.bytes,
+                                      .requested_bytes = import->handle.bytes,
+                                      .name = IPC_NAMES | import->name,
+                                      .context = (uint64_t)(uintptr_t)import->context};
+    pthread_mutex_unlock(&process->ipc.imports.lock);
+    return import != NULL;
+}
+
+void ipc_allow_peer(CUdevice owner, CUdevice peer, int allowed)
+{
+    pthread_mutex_lock(&process->ipc.imports.lock);
+    for (struct import *import = process->ipc.imports.first; import; import = import->next)
+        if (import->device == owner && !import->ended)
+            allow_one(import, peer, allowed);
+    pthread_mutex_unlock(&process->ipc.imports.lock);
+}
+
+void ipc_forget(CUcontext context)
+{
+    pthread_mutex_lock(&process->ipc.imports.lock);
+    for (struct import *import = process->ipc.imports.first; import; import = import->next)
+        import->ended |= import->context == context;
+    pthread_mutex_unlock(&process->ipc.imports.lock);
+}
+
+void ipc_bury(void)
+{
+    pthread_mutex_lock(&process->ipc.imports.lock);
+    for (struct import **link = &process->ipc.imports.first, *import; (import = *link);) {
+        if (import->ended) {
+            *link = import->next;
+            take_down(import);
+            slab_give(&process->ipc.imports.nodes, import);
+        } else {
+            link = &import->next;
+        }
+    }
+    pthread_mutex_unlock(&process->ipc.imports.lock);
+}
