@@ -70,7 +70,7 @@ static struct context *make(CUcontext handle)
         return NULL;
     struct page_device *row = page_device(process->page, (unsigned)device);
     describe(row, device, total);
-    kind_decide();
+    kind_decide(device);
     context->device = device; /* the allocator asks the driver about it */
     struct allocator *allocator = allocator_create(
         process->domain, &driver_ops, context, (uint64_t)(uintptr_t)handle, (unsigned)device,

@@ -1,6 +1,9 @@
-/* expandable_segments:auto. Mapped memory is for all but programs of the kind that exports memory
- * to other processes by cuIpcGetMemHandle, which the driver refuses for it: those that have such a
- * library loaded when they first allocate, and those where the option ipc was given. */
+/* expandable_segments:auto. Mapped memory is for all but those who hand the driver's own IPC
+ * handles to processes that may not have us in front, or in which our socket is not to be reached
+ * (other containers): MPI and UCX, loaded when memory is first asked for, and whoever asks for such
+ * handles by the option ipc:dedicated. All others share mapped memory by handles of ours (ipc.h),
+ * where the device has memory that can be exported. NVSHMEM is no reason: its heap is memory of
+ * cuMemCreate already. */
 #include "interpose/kind.h"
 
 #include <stdio.h>
@@ -10,15 +13,15 @@
 #include "interpose/process.h"
 
 /* The library, or option, because of which there is no mapped memory; NULL: there is. */
-static const char *reason_against(const struct options *options)
+static const char *reason_against(const struct options *options, CUdevice device)
 {
-    static const char *const libraries[] = {"/libmpi.so", "/libucp.so", "/libnvshmem"};
-    if (options->ipc != IPC_AUTO)
+    static const char *const libraries[] = {"/libmpi.so", "/libucp.so"};
+    if (options->ipc == IPC_DEDICATED)
         return "the option ipc";
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
         if (maps_hold(libraries[i]))
             return libraries[i] + 1;
-    return NULL;
+    return driver_lends(device) ? NULL : "memory that cannot be exported";
 }
 
 static void publish(const char *why)
@@ -32,12 +35,12 @@ static void publish(const char *why)
     }
 }
 
-void kind_decide(void)
+void kind_decide(CUdevice device)
 {
     struct options *options = &process->config.options;
     if (options->expandable != EXPANDABLE_AUTO)
         return;
-    const char *why = reason_against(options);
+    const char *why = reason_against(options, device);
     options->expandable = why ? EXPANDABLE_FALSE : EXPANDABLE_TRUE;
     domain_decide(process->domain, options->expandable);
     publish(why);

@@ -6,9 +6,9 @@
 
 struct allocator;
 
-/* Before the first allocator is made, under the context lock: decides what was left to us, and says
- * so in the report. */
-void kind_decide(void);
+/* Before the first allocator is made, of this device, under the context lock: decides what was left
+ * to us, and says so in the report. */
+void kind_decide(CUdevice device);
 
 /* After an allocator was made: has it mapped memory, where it should? Else the report says so. */
 void kind_check(CUdevice device, const struct allocator *allocator);

@@ -285,7 +285,7 @@ def test_a_peer_that_does_not_cache(place):
     a.end(), b.end()
 
 
-@pytest.mark.parametrize("conf, ours", [("", True), ("ipc:dedicated", False)])
+@pytest.mark.parametrize("conf, ours", [("", True), ("ipc:error", True), ("ipc:dedicated", False)])
 def test_the_option(place, conf, ours):
     """error: refuses what a peer could read wrongly, which these handles are not; dedicated: the driver's own handles."""
     a = Shell(place, CACHALOT_CONF=f"expandable_segments:auto,{conf}".rstrip(","))

@@ -1,9 +1,12 @@
 """Mapped memory (expandable_segments): random work on memory that moves, failing drivers, what ends with a context, what
 the driver says of it, and which way `auto` goes."""
 
+import shutil
+
 import pytest
 
-from conftest import MIB
+import sanitizer
+from conftest import LIBRARY, MIB
 
 MAPPED = "expandable_segments:True,large_segment_size_mb:2"
 
@@ -78,6 +81,25 @@ def test_the_report_says_which_way_it_went(place, conf, way):
     report = place.report("memory_info", CACHALOT_CONF=conf)
     assert option(report) == way
     assert (report.counter("num_maps") > 0) == ("True" in way)
+
+
+@pytest.mark.parametrize("library, way", [("libmpi.so.40", "auto: False, because of libmpi.so"),
+                                          ("libucp.so.0", "auto: False, because of libucp.so"),
+                                          ("libnvshmem_host.so.3", "auto: True")])
+def test_libraries_that_decide(place, library, way):
+    """Those whose peers need not have us in front. PyTorch always loads NVSHMEM's."""
+    stand_in = place.work / library
+    shutil.copy(sanitizer.BUILD / "test/preload/liblook_up_plugin.so", stand_in)
+    ours = place.run("memory_info", preload=(LIBRARY, stand_in), CACHALOT_CONF="expandable_segments:auto")
+    assert (ours.code, ours.err) == (0, "")
+    report = place.only_report()
+    assert option(report) == way and (report.counter("num_maps") > 0) == ("True" in way)
+
+
+def test_memory_that_cannot_be_exported_decides(place):
+    """Else what a program exports natively could not be."""
+    report = place.report("memory_info", CACHALOT_CONF="expandable_segments:auto", CACHALOT_SIM_EXPORTS=0)
+    assert option(report) == "auto: False, because of memory that cannot be exported"
 
 
 def test_what_is_free_is_what_would_be_natively(place):
