@@ -40,7 +40,7 @@ def gpus():
 
 def facts(kit):
     """What the rule leans on, and what its calls cost. Natively; nothing is compared."""
-    program = compile_cuda(kit, "facts", ["facts.cu", "facts_costs.cu", "facts_contexts.cu", "facts_map.cu"])
+    program = compile_cuda(kit, "facts", ["facts.cu", "facts_costs.cu", "facts_contexts.cu", "facts_map.cu", "facts_ipc.cu"])
     run = kit.run([program], kit.native(), timeout=150)
     for said in run.results():
         if "fact" in said:

@@ -1,5 +1,5 @@
 // What the driver does that the rule of reuse leans on, and what its calls cost. Native; one JSON line per fact.
-// usage: facts [order programmatic captures contexts costs]; exit 1 if something failed that should not.
+// usage: facts [order programmatic captures contexts costs maps ipc]; exit 1 if something failed that should not.
 #include "facts.cuh"
 #include <csignal>
 #include <cstring>
@@ -157,7 +157,8 @@ int main(int argc, char **argv)
                  {"captures", facts_of_captures},
                  {"contexts", facts_of_contexts},
                  {"costs", facts_of_costs},
-                 {"maps", facts_of_maps}};
+                 {"maps", facts_of_maps},
+                 {"ipc", facts_of_ipc}};
     signal(SIGALRM, ended);
     alarm(120);
     MUST(cudaSetDevice(0));

@@ -115,3 +115,4 @@ void facts_of_captures();
 void facts_of_contexts();
 void facts_of_costs();
 void facts_of_maps();
+void facts_of_ipc();

@@ -21,6 +21,8 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
 import cases_coverage  # noqa: E402
+import cases_footprint  # noqa: E402
+import cases_ipc  # noqa: E402
 import cases_programs  # noqa: E402
 import cases_rates  # noqa: E402
 import cases_recording  # noqa: E402
@@ -63,9 +65,14 @@ CASES = {
     "launch-rate": cases_rates.launch_rate,
     "streams16": cases_rates.streams16,
     "programs": cases_unchanged.programs,
+    "ipc": cases_ipc.programs,
+    "ipc-torch": cases_ipc.torch,
+    "ipc-nccl": cases_ipc.nccl,
+    "ipc-facts": cases_ipc.facts,
+    "footprint": cases_footprint.footprint,
 }
 LONG = {"facts", "pairs", "hunter", "hang", "coverage", "launch-rate", "streams16",
-        "programs"}  # only where they are named
+        "programs", "ipc-nccl", "ipc-facts", "footprint"}  # only where they are named
 ALONE = {"timing", "recording-cost", *LONG} - {"coverage"}  # nothing else may run meanwhile
 
 
@@ -86,7 +93,7 @@ def parse(arguments):
     parser.add_argument("--work", nargs="+", default=["gptfix"], metavar="NAME",
                         help="workloads of it, or of torch_more.py: decode unet-train unet-sample lstm "
                         "(gptfix)")
-    parser.add_argument("--repeat", type=int, default=3, help="rounds of `timing` (3); without any cache only the first")
+    parser.add_argument("--repeat", type=int, default=3, help="rounds of `timing`, pairs of `footprint` (3); without any cache only the first")
     parser.add_argument("--steps", type=int, default=12, help="of each round of `pairs` (12)")
     parser.add_argument("--seconds", type=int, default=20, help="of each run of `hunter` (20)")
     parser.add_argument("--seed", type=int, default=1, help="of `hunter` (1)")
