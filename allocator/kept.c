@@ -105,6 +105,7 @@ int kept_again(struct allocator *a, uint64_t bytes, uint64_t *address)
         stats_hand_out_again(stats, segment->stat, size, bytes);
     stats_histogram(stats, bytes, 1);
     block->state = BLOCK_ALLOCATED;
+    block->name = 0;
     record_block(block, EVENT_alloc);
     block_claim_for_program(block);
     *address = block_address(block);

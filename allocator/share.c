@@ -43,13 +43,13 @@ static void note_place(struct block *block, struct block_place *place)
 
 int domain_find_mapped(struct domain *domain, uint64_t address, struct block_place *place)
 {
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     struct segment *segment = segment_holding(domain, address);
     int known = segment && segment->arena;
     struct block *block = known ? live_block_holding(domain, segment, address) : NULL;
     if (block)
         note_place(block, place);
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
     return block ? 0 : known ? ALLOCATOR_INVALID : ALLOCATOR_UNKNOWN;
 }
 
@@ -57,13 +57,15 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
                 struct block_place *place)
 {
     lane_finish(domain);
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     thread_caches_stop(domain, NULL);
     struct segment *segment = segment_holding(domain, address);
     struct block *block = segment ? live_block_holding(domain, segment, address) : NULL;
     int condition = block ? 0 : segment ? ALLOCATOR_INVALID : ALLOCATOR_UNKNOWN;
     if (!condition) {
         struct device_stats *stats = segment->allocator->stats;
+        for (struct allocator *a = domain->first; a; a = a->next)
+            a->taken = NULL; /* requests are served otherwise from here on */
         note_place(block, place);
         stats_begin(stats);
         if (mark == BLOCK_PINNED && segment->pool != POOL_PINNED && !block->pinned) {
@@ -80,7 +82,7 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
         stats_end(stats);
     }
     thread_caches_go_on(domain, NULL);
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
     return condition;
 }
 
@@ -116,7 +118,7 @@ int domain_lend(struct domain *domain, uint64_t address, uint64_t name, struct b
     int code = 0;
     uint64_t done = 0;
     *loan = (struct block_loan){.chunks = 1};
-    pthread_mutex_lock(&domain->lock);
+    domain_lock(domain);
     while (!code && done < loan->chunks) {
         if (!(block = lent_block(domain, address, name))) {
             code = ALLOCATOR_UNKNOWN;
@@ -127,6 +129,6 @@ int domain_lend(struct domain *domain, uint64_t address, uint64_t name, struct b
         *loan = (struct block_loan){at % c, c, (at % c + block_size(block) + c - 1) / c};
         code = lend_chunk(a, (uint32_t)(at / c + done++), take, context);
     }
-    pthread_mutex_unlock(&domain->lock);
+    domain_unlock(domain);
     return code;
 }
