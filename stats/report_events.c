@@ -102,6 +102,6 @@ char *report_add_events(char *text, const struct report_source *source)
     to += sprintf(to, ",\n  \"events\": {\n    \"rows\": [");
     to = write_rows(to, source, end, &rows);
     sprintf(to, "\n    ],\n    \"capacity\": %" PRIu64 ",\n    \"lost\": %" PRIu64 "\n  }\n}",
-            (uint64_t)events->shown, end - rows);
+            (uint64_t)events->shown, whole(end - rows));
     return longer;
 }

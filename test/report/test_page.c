@@ -275,6 +275,26 @@ static void test_leaks_and_segments(void **state)
     page_close(page, 1);
 }
 
+/* A page says what it likes: numbers that no reader of JSON takes are none. */
+static void test_more_events_than_json_has_numbers(void **state)
+{
+    (void)state;
+    const char *problem;
+    const struct page_shape shape = {.devices = 1, .events = 16, .shown = 16};
+    struct page *page = page_create(directory, shape, &problem);
+    assert_non_null(page);
+    atomic_store(&page_events(page)->count, UINT64_C(1) << 63);
+    const struct snapshot snapshot = {.page = page};
+    const struct report_options options = {.kind = REPORT_HARVEST};
+    char *text = report_text(&snapshot, &options);
+    json_t *report = text ? json_loads(text, 0, NULL) : NULL;
+    json_t *lost = json_object_get(json_object_get(report, "events"), "lost");
+    assert_int_equal(json_integer_value(lost), (INT64_C(1) << 53) - 1);
+    json_decref(report);
+    free(text);
+    page_close(page, 1);
+}
+
 static void test_torn_row_is_said(void **state)
 {
     (void)state;
@@ -303,6 +323,7 @@ int main(void)
         cmocka_unit_test(test_expand),
         cmocka_unit_test(test_strings_become_valid),
         cmocka_unit_test(test_leaks_and_segments),
+        cmocka_unit_test(test_more_events_than_json_has_numbers),
         cmocka_unit_test(test_torn_row_is_said),
     };
     if (mkdtemp(directory) == NULL)
