@@ -11,6 +11,7 @@
 struct sim_graph {
     struct sim_work **nodes; /* each is its own handle */
     size_t count;
+    int auto_free; /* an executable one: a launch frees what the last has left */
 };
 
 struct sim_capture {
@@ -40,5 +41,13 @@ void captures_end_thread(const struct sim_thread *thread);
 struct sim_graph *graph_new(void);
 void graph_add(struct sim_graph *graph, const struct sim_work *work);
 void graph_free(struct sim_graph *graph);
+
+/* Allocation and free nodes: graph_memory.c. */
+CUresult graph_alloc_work(struct sim_work *work, int device, size_t bytes, CUdeviceptr *out);
+CUresult graph_free_work(struct sim_work *work, CUdeviceptr address);
+/* All of a launch's memory is there, or none of it. */
+CUresult graph_memory_launch(struct sim_stream *stream, const struct sim_graph *graph);
+/* Before the node's work is submitted. */
+CUresult graph_memory_submit(struct sim_work *work);
 
 #endif

@@ -30,7 +30,8 @@ static void graph_clear(struct sim_graph *graph)
         free(graph->nodes[i]);
     }
     free(graph->nodes);
-    *graph = (struct sim_graph){NULL, 0};
+    graph->nodes = NULL;
+    graph->count = 0;
 }
 
 void graph_free(struct sim_graph *graph)
@@ -118,10 +119,10 @@ CUresult do_cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D *copy)
 CUresult do_cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph,
                                         unsigned long long flags)
 {
-    (void)flags;
     if (!executable || !graph)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_graph *copy = graph_new();
+    copy->auto_free = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
     graph_copy(copy, (const struct sim_graph *)graph);
     *executable = (CUgraphExec)copy;
     return CUDA_SUCCESS;
@@ -209,10 +210,13 @@ CUresult do_cuGraphLaunch(CUgraphExec executable, CUstream handle)
     if (!executable)
         return CUDA_ERROR_INVALID_VALUE;
     const struct sim_graph *graph = (const struct sim_graph *)executable;
+    why = graph_memory_launch(stream, graph);
     for (size_t i = 0; i < graph->count && !why; i++) {
         struct sim_work work;
         work_copy(&work, graph->nodes[i]);
-        why = stream_submit(stream, &work, NULL);
+        why = graph_memory_submit(&work);
+        if (!why)
+            why = stream_submit(stream, &work, NULL);
     }
     return why;
 }

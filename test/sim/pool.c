@@ -39,10 +39,13 @@ static CUresult pool_allocate(CUdeviceptr *out, size_t bytes, struct sim_pool *p
         return result;
     if (!out || bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (stream->capture)
-        return CUDA_ERROR_NOT_SUPPORTED;
     if (!pool)
         pool = pool_current(stream->context->device);
+    if (stream->capture) {
+        struct sim_work node;
+        result = graph_alloc_work(&node, pool->device, bytes, out);
+        return result ? result : stream_submit(stream, &node, NULL);
+    }
     struct sim_memory *memory = memory_new(stream->context, pool->device, MEMORY_POOL, bytes);
     if (!memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -73,11 +76,14 @@ CUresult do_cuMemFreeAsync(CUdeviceptr address, CUstream handle)
     struct sim_stream *stream = stream_from(handle, &result);
     if (!stream)
         return result;
+    if (stream->capture) {
+        struct sim_work node;
+        result = graph_free_work(&node, address);
+        return result ? result : stream_submit(stream, &node, NULL);
+    }
     struct sim_memory *memory = memory_find_base(address);
     if (!memory || memory->dying || memory->kind > MEMORY_POOL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (stream->capture)
-        return CUDA_ERROR_NOT_SUPPORTED;
     struct sim_work work = {
         .kind = WORK_FREE, .call = "cuMemFreeAsync", .ns = config()->latency_ns, .memory = memory};
     work_add_range(&work, (struct sim_range){memory->start, memory->bytes, 0, 1, 1});
