@@ -1,6 +1,36 @@
-/* Exported: how executable graphs come about, change and end. */
+/* Exported: nodes that allocate; how executable graphs come about, change and end. */
 #include "interpose/graphs.h"
+#include "interpose/others.h"
 #include "interpose/exports_submit.h"
+
+CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
+                                size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
+{
+    CUresult result;
+    int tries = 0;
+    RETRIED(result, real()->cuGraphAddMemAllocNode(node, graph, after, count, parameters));
+    return result ? result : others_in_graph(result, parameters->dptr, parameters->bytesize);
+}
+
+/* A function that adds a node of any kind. */
+#define ADD_NODE(name, parameters, arguments)                                                      \
+    CUresult name parameters                                                                       \
+    {                                                                                              \
+        CUresult result;                                                                           \
+        int tries = 0;                                                                             \
+        RETRIED(result, real()->name arguments);                                                   \
+        if (result || wanted->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)                                \
+            return result;                                                                         \
+        return others_in_graph(result, wanted->alloc.dptr, wanted->alloc.bytesize);                \
+    }
+ADD_NODE(cuGraphAddNode,
+         (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t count,
+          CUgraphNodeParams *wanted),
+         (node, graph, after, count, wanted))
+ADD_NODE(cuGraphAddNode_v2,
+         (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges,
+          size_t count, CUgraphNodeParams *wanted),
+         (node, graph, after, edges, count, wanted))
 
 /* A function that makes `exec` of `graph`. */
 #define INSTANTIATE(name, parameters, arguments)                                                   \

@@ -1,4 +1,5 @@
 /* Exported: memory that is served, and memory that is passed on and counted. */
+#include "interpose/capture.h"
 #include "interpose/memory.h"
 #include "interpose/others.h"
 #include "interpose/process.h"
@@ -26,6 +27,16 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
     return memory_info(available, total);
 }
 
+/* In a capture nothing is allocated yet: a node is made, whose launches allocate. */
+static CUresult made_async(CUresult result, const CUdeviceptr *pointer, size_t bytes,
+                           CUstream stream, int per_thread)
+{
+    CUdeviceptr address = result ? 0 : *pointer;
+    return !result && capture_active() && capture_is_on(stream, per_thread)
+               ? others_in_graph(result, address, bytes)
+               : others_made(result, OTHER_pool, address, bytes);
+}
+
 /* A function that allocates in a stream. */
 #define ALLOC_ASYNC(name, per_thread, parameters, arguments)                                       \
     CUresult name parameters                                                                       \
@@ -35,7 +46,7 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
         submit_begin(SUBMISSION_pool_operations, stream, per_thread);                              \
         RETRIED(result, real()->name arguments);                                                   \
         submit_end(result, stream, per_thread, 0);                                                 \
-        return others_made(result, OTHER_pool, result ? 0 : *pointer, bytes);                      \
+        return made_async(result, pointer, bytes, stream, per_thread);                             \
     }
 #define FROM_POOL (CUdeviceptr * pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
 

@@ -41,6 +41,9 @@
     X(cuImportExternalMemory)                                                                      \
     X(cuDestroyExternalMemory)                                                                     \
     X(cuMemPoolImportPointer)                                                                      \
+    X(cuGraphAddMemAllocNode)                                                                      \
+    X(cuGraphAddNode)                                                                              \
+    X(cuGraphAddNode_v2)                                                                           \
     X(cuCtxCreate) /* retried when out of memory */                                                \
     X(cuCtxCreate_v2)                                                                              \
     X(cuCtxCreate_v3)                                                                              \

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "interpose/callers.h"
+#include "interpose/capture.h"
 #include "interpose/context.h"
 #include "interpose/driver.h"
 #include "interpose/others.h"
@@ -282,7 +283,7 @@ void memory_free_answered(void)
 CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
 {
     const struct real_driver *driver = real();
-    int state = process_state(), code = ALLOCATOR_UNKNOWN, known;
+    int state = process_state(), code = ALLOCATOR_UNKNOWN;
     if (state != PROCESS_IDLE)
         code = free_block(pointer, state, FREED_ASYNC);
     if (code == ALLOCATOR_INVALID)
@@ -293,7 +294,9 @@ CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
     CUresult result = per_thread ? driver->cuMemFreeAsync_ptsz(pointer, stream)
                                  : driver->cuMemFreeAsync(pointer, stream);
     submit_end(result, stream, per_thread, 0);
-    return others_ended(result, pointer, &known);
+    if (result == CUDA_SUCCESS && capture_active() && capture_is_on(stream, per_thread))
+        return result; /* a node: nothing is freed yet */
+    return others_ended(result, pointer, NULL);
 }
 
 CUresult memory_info(size_t *available, size_t *total)

@@ -10,13 +10,17 @@ struct other {
     enum other_kind kind;
 };
 
-CUresult others_made(CUresult result, enum other_kind kind, uint64_t key, uint64_t bytes)
+/* A launch brings no new entry, so those of graphs that are gone stay until their address is
+ * another one's: that many, and no more. */
+#define MOST_IN_GRAPHS (1 << 20)
+
+static void put(enum other_kind kind, uint64_t key, uint64_t bytes)
 {
-    if (result != CUDA_SUCCESS || !process_serving())
-        return result;
-    process_inside++;
-    pthread_mutex_lock(&process->others_lock);
-    struct page_other *row = &process->page->others[kind];
+    struct map_node *old = map_find(&process->others, key);
+    if (old && ((struct other *)old)->kind == OTHER_graph)
+        slab_give(&process->other_nodes, map_remove(&process->others, key));
+    if (kind == OTHER_graph && process->others.count >= MOST_IN_GRAPHS)
+        return;
     process->other_nodes.item_bytes = sizeof(struct other);
     struct other *other = slab_take(&process->other_nodes);
     if (other) {
@@ -24,10 +28,37 @@ CUresult others_made(CUresult result, enum other_kind kind, uint64_t key, uint64
         if (map_insert(&process->others, &other->node))
             slab_give(&process->other_nodes, other);
     }
+}
+
+static void book(enum other_kind kind, uint64_t bytes)
+{
+    struct page_other *row = &process->page->others[kind];
     row->allocated++;
     row->bytes += bytes;
     if (row->bytes > row->peak_bytes)
         row->peak_bytes = row->bytes;
+}
+
+CUresult others_made(CUresult result, enum other_kind kind, uint64_t key, uint64_t bytes)
+{
+    if (result != CUDA_SUCCESS || !process_serving())
+        return result;
+    process_inside++;
+    pthread_mutex_lock(&process->others_lock);
+    put(kind, key, bytes);
+    book(kind, bytes);
+    pthread_mutex_unlock(&process->others_lock);
+    process_inside--;
+    return result;
+}
+
+CUresult others_in_graph(CUresult result, uint64_t key, uint64_t bytes)
+{
+    if (result != CUDA_SUCCESS || !process_serving())
+        return result;
+    process_inside++;
+    pthread_mutex_lock(&process->others_lock);
+    put(OTHER_graph, key, bytes);
     pthread_mutex_unlock(&process->others_lock);
     process_inside--;
     return result;
@@ -39,13 +70,16 @@ CUresult others_ended(CUresult result, uint64_t key, int *known)
         return result;
     process_inside++;
     pthread_mutex_lock(&process->others_lock);
-    struct map_node *node = map_remove(&process->others, key);
+    struct map_node *node = map_find(&process->others, key);
     if (node) {
         struct other *other = (struct other *)node;
         struct page_other *row = &process->page->others[other->kind];
+        if (other->kind == OTHER_graph)
+            book(OTHER_graph, other->bytes);
         row->freed++;
         row->bytes -= other->bytes;
-        slab_give(&process->other_nodes, other);
+        if (other->kind != OTHER_graph) /* the next launch allocates there again */
+            slab_give(&process->other_nodes, map_remove(&process->others, key));
     }
     pthread_mutex_unlock(&process->others_lock);
     process_inside--;

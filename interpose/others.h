@@ -11,6 +11,10 @@
  * `result`. */
 CUresult others_made(CUresult result, enum other_kind kind, uint64_t key, uint64_t bytes);
 
+/* The driver will put `bytes` at `key` each time that a graph is launched: booked when the program
+ * frees them, as one allocation and its end, since no launch says what it allocates. */
+CUresult others_in_graph(CUresult result, uint64_t key, uint64_t bytes);
+
 /* The same for its end. An unknown key is passed over. Returns 1 in *known (may be NULL) if it was
  * on the books. */
 CUresult others_ended(CUresult result, uint64_t key, int *known);

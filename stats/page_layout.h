@@ -40,12 +40,12 @@ struct page {
     _Atomic uint32_t signal_installed; /* the signal that we took; 0: none */
 
     stat_value coverage[COVERAGE_KINDS];
+    stat_value oom_count, warnings_lost;
+    uint32_t config_count;
     struct page_thread thread[PAGE_THREADS];
     struct page_other others[OTHER_KINDS];
-    stat_value oom_count, warnings_lost;
     struct page_oom oom[PAGE_OOMS]; /* the last ones; event n is at n % PAGE_OOMS */
     struct page_warning warning[PAGE_WARNINGS];
-    uint32_t config_count;
     struct page_config config[PAGE_CONFIGS];
     char coverage_note[256]; /* why coverage is partial, or empty */
     struct cache_row cache[PAGE_CACHES];

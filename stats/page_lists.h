@@ -19,7 +19,8 @@ enum page_state { PAGE_RUNNING = 1, PAGE_EXITING = 2, PAGE_REPORTED = 3 };
     X(array)                                                                                       \
     X(vmm)                                                                                         \
     X(imported)                                                                                    \
-    X(device)
+    X(device)                                                                                      \
+    X(graph) /* what a launched graph allocated and the program freed: counted then */
 enum other_kind {
 #define X(name) OTHER_##name,
     OTHERS_LIST(X)

@@ -314,6 +314,7 @@ static void work(void)
     settle();
     instantiate(stream);
     use_other_memory(stream);
+    allocate_in_graph(stream);
     load_code();
     capture_all(stream);
     CHECK(!pthread_create(&thread, NULL, in_a_thread, NULL));

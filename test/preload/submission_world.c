@@ -173,3 +173,33 @@ void instantiate(CUstream stream)
     graphs++;
     submitted("updated");
 }
+
+/* By nodes made in each way there is, and freed by the program. */
+void allocate_in_graph(CUstream stream)
+{
+    static const CUmemPoolProps place = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUDA_MEM_ALLOC_NODE_PARAMS block = {.poolProps = place, .bytesize = BYTES};
+    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+                             .alloc = {.poolProps = place, .bytesize = BYTES}};
+    CUgraphNode node;
+    CUgraph made;
+    CUgraphExec launched;
+    CUdeviceptr pointer[4];
+    OK(cuGraphCreate(&made, 0));
+    OK(cuGraphAddMemAllocNode(&node, made, NULL, 0, &block));
+    pointer[0] = block.dptr;
+    OK(cuGraphAddNode(&node, made, NULL, 0, &any));
+    pointer[1] = any.alloc.dptr;
+    OK(cuGraphAddNode_v2(&node, made, NULL, NULL, 0, &any));
+    pointer[2] = any.alloc.dptr;
+    OK(cuStreamBeginCaptureToGraph(stream, made, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuMemAllocAsync(&pointer[3], BYTES, stream));
+    OK(cuStreamEndCapture(stream, &made));
+    OK(cuGraphInstantiateWithFlags(&launched, made, 0));
+    OK(cuGraphDestroy(made));
+    OK(cuGraphLaunch(launched, stream));
+    for (int i = 0; i < 4; i++)
+        OK(cuMemFree_v2(pointer[i]));
+    OK(cuGraphExecDestroy(launched));
+}

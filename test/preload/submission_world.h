@@ -47,6 +47,7 @@ void capture_graph(CUstream stream);
 void submit_all(const struct functions *functions, CUstream own);
 void free_some(const struct functions *functions, CUstream stream);
 void instantiate(CUstream stream);
+void allocate_in_graph(CUstream stream);
 
 /* The program's: called after each submission. */
 void submitted(const char *name);

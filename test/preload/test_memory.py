@@ -38,8 +38,18 @@ def test_other_memory_is_counted_and_returned(place):
 def test_other_memory_that_is_kept(place):
     others = place.report("others", "keep")["others"]
     assert {kind: row["allocated"] for kind, row in others.items()} == {
-        "managed": 1, "host": 2, "array": 3, "vmm": 1, "pool": 2, "imported": 0, "device": 0}
+        "managed": 1, "host": 2, "array": 3, "vmm": 1, "pool": 2, "imported": 0, "device": 0, "graph": 0}
     assert all(row["freed"] == 0 and row["bytes"] == row["peak_bytes"] for row in others.values())
+
+
+def test_memory_that_graphs_allocate(place):
+    report = place.report("graph_memory")
+    assert report["coverage"]["status"] == "full"
+    frees = 4 * (20 * 4 + 1) + 1  # by the program; the graphs' own are none of ours
+    assert report["others"]["graph"] == {
+        "allocated": frees, "freed": frees, "bytes": 0, "peak_bytes": report["devices"][0]["total_bytes"] // 2}
+    assert report["others"]["pool"]["allocated"] == 0
+    assert report["coverage"]["submissions"]["graphs"] == 4 * 20 * 6 + 1
 
 
 def test_memory_of_another_process(place):
