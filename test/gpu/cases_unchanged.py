@@ -83,11 +83,22 @@ class Tried:
         return f"{requests} requests{many}{left}{past}; {front:.2f} s of {native:.2f} s"
 
 
+def never_began(figures):
+    """No initialisation of CUDA, no context, nothing asked for."""
+    return (figures.coverage != "full" and not figures.report["coverage"]["counters"]["init_calls"]
+            and not figures.report["devices"] and not figures.requests)
+
+
 def unsound(reports):
-    """What cannot be right in the reports of a program that did nothing wrong."""
+    """What cannot be right in the reports of a program that did nothing wrong. A process that found CUDA's
+    functions and never began (a launcher of others) is none: some other has to be served."""
     if not reports:
         return ["no report"]
     wrong = []
+    idle = [figures for figures in reports if never_began(figures)]
+    if len(idle) == len(reports):
+        return [f"coverage {reports[0].coverage} in each of {len(reports)} processes"]
+    reports = [figures for figures in reports if figures not in idle]
     for figures in reports:
         totals = figures.totals
         live = totals["requests"] - totals["frees"]
