@@ -29,6 +29,7 @@ import cases_recording  # noqa: E402
 import cases_reuse  # noqa: E402
 import cases_seeds  # noqa: E402
 import cases_timing  # noqa: E402
+import cases_tools  # noqa: E402
 import cases_unchanged  # noqa: E402
 import cases_work  # noqa: E402
 import kit  # noqa: E402
@@ -41,6 +42,8 @@ CASES = {
     "recording": cases_recording.recording,
     "recording-cost": cases_recording.recording_cost,
     "sanitizer": cases_programs.sanitized,
+    "nsight": cases_tools.nsight,
+    "exchange": cases_tools.exchange,
     "seed1": cases_seeds.seed1,
     "seed2": cases_seeds.seed2,
     "seed3": cases_seeds.seed3,
@@ -108,6 +111,8 @@ def parse(arguments):
     parser.add_argument("--arch", default="sm_90", help="what nvcc compiles for (sm_90)")
     parser.add_argument("--programs", type=pathlib.Path, metavar="DIR",
                         help="sources for `programs`: Samples/NAME, Common and Python in it")
+    parser.add_argument("--ucx", type=pathlib.Path, metavar="DIR",
+                        help="an unpacked UCX for `exchange`: include and lib in it, as in PyPI's libucx-cu12")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="of `programs`")
     options = parser.parse_args(arguments)
     options.programs = options.programs and options.programs.resolve()

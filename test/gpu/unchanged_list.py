@@ -146,5 +146,5 @@ TOOLS = [
          "--tool", "memcheck", "--error-exitcode", "99", loads="--preload-library"),
     tool("Nsight Compute", "simpleStreams under it", "simpleStreams", "ncu",
          "--clock-control", "none", "--launch-count", "20", "--metrics",
-         "launch__grid_size,launch__block_size,smsp__inst_executed.sum"),
+         "launch__grid_size,launch__block_size,smsp__inst_executed.sum", loads="--preload-library"),
 ]
