@@ -52,6 +52,14 @@ def test_memory_that_graphs_allocate(place):
     assert report["coverage"]["submissions"]["graphs"] == 4 * 20 * 6 + 1
 
 
+@pytest.mark.parametrize("way", ["expandable_segments:False", "expandable_segments:True", "thread_cache:off"])
+def test_a_thread_without_a_context(place, way):
+    report = place.report("no_context", CACHALOT_CONF=way)
+    assert report["coverage"]["status"] == "full"
+    assert (report.totals["requests"], report.totals["frees"]) == (2, 2)
+    assert report["others"]["vmm"]["allocated"] == report["others"]["vmm"]["freed"] == 1
+
+
 def test_memory_of_another_process(place):
     place.same("import_ipc")
     reports = place.reports()

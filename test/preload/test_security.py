@@ -97,6 +97,24 @@ def test_a_planted_page_directory_is_refused(place, theirs, what):
     assert not pages.is_dir() or list(pages.iterdir()) == []
 
 
+def test_a_planted_page_is_not_written_through(place):
+    """The name of the page that a program will make, before it is there: the link's target stays, and a page is made."""
+    victim = place.work / "victim"
+    victim.write_text("mine")
+    script = ("start=$(cut -d' ' -f22 /proc/$$/stat); "
+              f"ln -s {victim} {place.pages}/$$.$start.0.page && exec {PROGRAMS}/end kill")
+    native = place.native("/bin/sh", "-c", f"exec {PROGRAMS}/end kill")
+    ours = place.run("/bin/sh", "-c", script)
+    assert (ours.code, ours.out, ours.err) == (native.code, native.out, native.err)
+    assert victim.read_text() == "mine"
+    (page,) = [path for path in place.left_pages() if not path.is_symlink()]
+    assert page.name.endswith(".1.page")
+    done = place.cachalot("harvest")
+    assert done.code == 3 and "0.page: cannot be opened" in done.err
+    assert [load(path)["totals"]["requests"] for path in done.out.split()] == [2]
+    assert victim.read_text() == "mine"
+
+
 @as_root
 def test_pages_of_others_are_not_read(place):
     place.run("end", "kill")

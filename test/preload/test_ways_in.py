@@ -103,6 +103,14 @@ def test_a_plugin_finds_the_driver_in_its_own_scope(place):
     check(place.report("load_plugins", PROGRAMS / "liblook_up_plugin.so"), 1, 0)
 
 
+@pytest.mark.parametrize("driver", [11040, 12020, 13000, 14000])
+def test_every_version_is_the_drivers_own(place, driver):
+    """Also a later one, of which we know nothing, and with no place for a status; the same each time."""
+    done = place.same("versions", CACHALOT_SIM_DRIVER=driver)
+    assert ("cuMemAlloc 14000 0: 0 cuMemAlloc_v3" in done.out) == (driver == 14000)
+    assert "cuMemAlloc 13000 0: 0 cuMemAlloc_v2" in done.out
+
+
 def test_names_and_errors_of_look_ups(place):
     place.same("look_up")
 
