@@ -172,5 +172,9 @@ def test_all_that_is_hooked_is_reached(place):
     exports = subprocess.run(["nm", "-D", "--defined-only", sanitizer.BUILD / "test/sim/libcuda.so.1"],
                              capture_output=True, text=True, check=True).stdout
     old = set(re.findall(r"OLD\((\w+)", (ROOT / "test/sim/calls_old.def").read_text()))
-    assert sorted((hooks & set(re.findall(r" (cu\w+)", exports))) - old - NOT_REACHED
-                  - set(reached(place))) == []
+    missing = (hooks & set(re.findall(r" (cu\w+)", exports))) - old - NOT_REACHED
+    for _ in range(10):  # a machine that is slow for a moment need not wait for what is over then
+        missing -= set(reached(place))
+        if not missing:
+            break
+    assert sorted(missing) == []
