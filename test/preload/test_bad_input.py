@@ -1,7 +1,9 @@
 """What is refused natively is refused with the same codes; a bad setting of ours is one warning."""
 
+import fcntl
 import os
 import subprocess
+import time
 
 import pytest
 
@@ -163,6 +165,18 @@ def test_report_of_a_living_writer_is_not_replaced(place):
     waiting.communicate("\n")
     last = load(place.work / "r.json")
     assert (last["process"]["pid"], last["kind"]) == (waiting.pid, "exit")
+
+
+def test_a_lock_that_is_never_given_back(place):
+    """By whoever holds the output's directory, stopped perhaps: the report is late by a second, and written."""
+    directory = os.open(place.work, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(directory, fcntl.LOCK_EX)
+    begin = time.monotonic()
+    done = place.run("allocate_130", CACHALOT_OUTPUT="r.json", timeout=20)
+    took = time.monotonic() - begin
+    os.close(directory)
+    assert (done.code, done.err) == (0, "") and took > 0.9
+    assert load(place.work / "r.json")["totals"]["requests"] == 6
 
 
 def test_report_of_a_dead_writer_is_replaced(place):

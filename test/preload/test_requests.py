@@ -110,6 +110,23 @@ def test_dump(place):
     assert place.cachalot("dump", process.pid).code == 3
 
 
+@pytest.mark.parametrize("end", [signal.SIGCONT, signal.SIGKILL], ids=["goes on", "is killed"])
+def test_a_process_that_is_stopped(place, end):
+    """Who asks it waits no longer than told; it answers the next one, or its page becomes a report."""
+    process = ready(place, "wait_for_input")
+    process.send_signal(signal.SIGSTOP)
+    done = place.cachalot("dump", "--timeout", "0.3", process.pid)
+    assert done.code == 1 and "did not answer within 0.3 s" in done.err
+    process.send_signal(end)
+    if end == signal.SIGKILL:
+        process.wait()
+        (report,) = place.harvest()
+        assert report.totals["requests"] == 2
+    else:
+        assert load(place.cachalot("dump", process.pid).out.strip())["kind"] == "request"
+        assert process.communicate("\n")[1] == "" and process.returncode == 0
+
+
 def test_empty_cache(place):
     process = ready(place, "wait_for_input")
     done = place.cachalot("empty-cache", process.pid)
