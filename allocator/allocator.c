@@ -12,7 +12,7 @@
 #include "allocator/pool.h"
 #include "allocator/record.h"
 #include "allocator/segment.h"
-#include "allocator/thread_cache.h"
+#include "allocator/thread_caches.h"
 
 void allocator_enter(struct allocator *a)
 {

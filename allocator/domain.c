@@ -5,7 +5,7 @@
 #include "allocator/arena.h"
 #include "allocator/fence.h"
 #include "allocator/segment.h"
-#include "allocator/thread_cache.h"
+#include "allocator/thread_caches.h"
 #include "stats/events_alone.h"
 
 struct domain *domain_create(const struct options *options)

@@ -1,9 +1,11 @@
 /* Blocks that somebody else comes to know: marked, asked about, lent to other processes. */
+#include "allocator/share.h"
+
 #include <stddef.h>
 
 #include "allocator/arena.h"
 #include "allocator/segment.h"
-#include "allocator/thread_cache.h"
+#include "allocator/thread_caches.h"
 
 /* The live block that holds `address`, or NULL. Nearly always it begins there. In a segment for
  * small blocks there are many, but no begin of one is far; in others there are few. */

@@ -277,8 +277,7 @@ static inline __attribute__((always_inline)) uint64_t serve(struct thread_cache 
                                                             uint64_t size, uint64_t requested,
                                                             int noted)
 {
-    if (!enter(cache) || cache->allocator != a ||
-        (noted && !events_row_has_room(cache->noted)) ||
+    if (!enter(cache) || cache->allocator != a || (noted && !events_row_has_room(cache->noted)) ||
         atomic_load_explicit(&a->slow, memory_order_relaxed) == SLOW_ALL)
         return serve_nothing(cache);
     return shelf_of(cache, size)->first && may_take(cache, size, requested)

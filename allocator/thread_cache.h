@@ -82,27 +82,8 @@ static inline void thread_cache_settle(struct allocator *allocator)
  * books of reusable ones; or NULL. */
 struct block *thread_cache_find(struct allocator *allocator, uint64_t size);
 
-/* A cached block is no longer reusable, for the books. */
-void thread_cache_book_out(struct allocator *allocator, uint64_t size);
-
 /* A freed block that is reusable at once stays in the calling thread's cache, if that takes it: 1.
  * A full cache spills. */
 int thread_cache_keep(struct block *block);
-
-/* All caches that serve this device (NULL: all): no thread is in its cache until
- * go_on. The lock must be kept. */
-void thread_caches_stop(struct domain *domain, const struct device_stats *stats);
-void thread_caches_go_on(struct domain *domain, const struct device_stats *stats);
-int thread_caches_serve(const struct domain *domain, const struct device_stats *stats);
-
-/* Some of what the allocator's caches and its pool hold becomes one reusable block of at least
- * `size`, if there is any such: 1. Nothing else is merged. */
-int thread_caches_make(struct allocator *allocator, uint64_t size);
-
-/* Everything that caches of the allocator's device hold goes back to the pool; returns bytes. pool:
- * while they are stopped. leave: likewise, and none serves this allocator any more. */
-uint64_t thread_caches_empty(struct allocator *allocator);
-uint64_t thread_caches_pool(struct allocator *allocator);
-void thread_caches_leave(struct allocator *allocator);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stddef.h>
 
 #include "allocator/pool.h"
-#include "allocator/thread_cache.h"
+#include "allocator/thread_caches.h"
 
 #define TRIM_BLOCKS 6 /* what one free moves from the spare blocks to the pool */
 

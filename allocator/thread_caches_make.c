@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "allocator/pool.h"
-#include "allocator/thread_cache.h"
+#include "allocator/thread_caches.h"
 
 struct search {
     struct allocator *allocator;

@@ -3,7 +3,7 @@
 
 #include "allocator/arena_parts.h"
 #include "allocator/pool.h"
-#include "allocator/thread_cache.h"
+#include "allocator/thread_caches.h"
 #include "stats/events_alone.h"
 
 static const uint8_t shown_as[] = {

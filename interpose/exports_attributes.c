@@ -3,6 +3,7 @@
  * program sends its offset in the range along with an IPC handle, so both speak of the same thing:
  * the block, where the memory is mapped; the segment, in the driver's own handle and answers, where
  * it is not. */
+#include "allocator/share.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
 

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "allocator/share.h"
 #include "allocator/slab.h"
 #include "interpose/cuda_api.h"
 

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "allocator/share.h"
 #include "interpose/driver_map.h"
 #include "interpose/ipc.h"
 #include "interpose/ipc_wire.h"

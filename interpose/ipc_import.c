@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "allocator/share.h"
 #include "interpose/context.h"
 #include "interpose/driver.h"
 #include "interpose/ipc.h"

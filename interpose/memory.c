@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "allocator/share.h"
 #include "interpose/callers.h"
 #include "interpose/capture.h"
 #include "interpose/context.h"

@@ -10,7 +10,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.MULTILINE)
 PROJECT = {
     "stats": r"stats/.*",
     "allocator": r"(allocator|stats)/.*",
-    "interpose": r"(interpose|stats)/.*|allocator/(allocator|device|lane|options|map|slab)\.h",
+    "interpose": r"(interpose|stats)/.*|allocator/(allocator|device|lane|options|map|share|slab)\.h",
 }
 FOREIGN = re.compile(r"cuda.*|jansson\.h|cmocka\.h|nv.*")
 ALLOWED = {"stats": ("jansson.h", "report"), "interpose": ("cuda.h", "")}

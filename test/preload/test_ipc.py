@@ -10,6 +10,7 @@ import time
 import pytest
 
 from conftest import MIB
+from test_requests import each
 
 MAPPED = "expandable_segments:True,large_segment_size_mb:2"
 OURS = b"cachalo1"
@@ -37,16 +38,14 @@ class Shell:
 
     def descriptors(self):
         """What its sockets are called."""
-        folder = pathlib.Path(f"/proc/{self.pid}/fd")
-        return [os.readlink(path) for path in folder.iterdir() if "socket" in os.readlink(path)]
+        return [name for name in each(self.pid, "fd", os.readlink) if "socket" in name]
 
     def memory(self):
         """How many handles of the device it has that can be exported, or were imported."""
-        folder = pathlib.Path(f"/proc/{self.pid}/fd")
-        return sum("memfd:cachalot-sim" in os.readlink(path) for path in folder.iterdir())
+        return sum("memfd:cachalot-sim" in name for name in each(self.pid, "fd", os.readlink))
 
     def threads(self):
-        return [path.read_text().strip() for path in pathlib.Path(f"/proc/{self.pid}/task").glob("*/comm")]
+        return list(each(self.pid, "task", lambda path: (path / "comm").read_text().strip()))
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """Reports and other requests while a program runs: by signal and from outside."""
 
+import contextlib
 import os
+import pathlib
 import re
 import signal
 import time
@@ -22,6 +24,13 @@ def wait_for(condition, seconds=10):
     while not condition() and time.monotonic() < end:
         time.sleep(0.002)
     assert condition()
+
+
+def each(pid, what, read):
+    """What `read` says of each file or thread (fd, task) of a process that does not end meanwhile."""
+    for path in pathlib.Path(f"/proc/{pid}/{what}").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            yield read(path)
 
 
 def numbered(place):

@@ -1,6 +1,5 @@
 """Recording a trace (CACHALOT_TRACE): whole at the end, after a kill, on a full disk; replayed with the same peaks."""
 
-import contextlib
 import gzip
 import json
 import os
@@ -14,7 +13,7 @@ import pytest
 
 from conftest import MIB, PROGRAMS, ROOT, SIM, WORKLOADS
 from test_events import check_story
-from test_requests import ready, wait_for
+from test_requests import each, ready, wait_for
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import cachalot_traces  # noqa: E402
@@ -251,18 +250,11 @@ def test_devices(place):
         assert "choose with --device" in read.err
 
 
-def each(process, what, read):
-    """What `read` says of each file or thread of the process that does not end meanwhile."""
-    for name in os.listdir(f"/proc/{process.pid}/{what}"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            yield read(f"/proc/{process.pid}/{what}/{name}")
-
-
 def test_nothing_stays_open_and_nothing_is_left_in_a_child(place):
     process = ready(place, "wait_for_input", CACHALOT_TRACE="t")
-    wait_for(lambda: not [link for link in each(process, "fd", os.readlink) if link.endswith("/t")])
+    wait_for(lambda: not [link for link in each(process.pid, "fd", os.readlink) if link.endswith("/t")])
     wait_for(lambda: {"cachalot", "cachalot-trace"} <= set(
-        each(process, "task", lambda path: pathlib.Path(path, "comm").read_text().strip())))
+        each(process.pid, "task", lambda path: (path / "comm").read_text().strip())))
     process.communicate("\n")
     place.run("end_of_children", CACHALOT_TRACE="%p.trace")
     for path in place.work.glob("*.trace"):

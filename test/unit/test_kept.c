@@ -5,6 +5,7 @@
 
 #include "allocator/arena.h"
 #include "allocator/kept.h"
+#include "allocator/share.h"
 #include "random.h"
 #include "world.h"
 

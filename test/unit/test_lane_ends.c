@@ -1,5 +1,6 @@
 /* Lanes and what begins and ends beside the work: captures, streams, contexts, exports, threads;
  * and what the host may see. */
+#include "allocator/share.h"
 #include "lane_world.h"
 
 static void captures_end_the_lane_and_keep_it_away(void **state)

@@ -1,5 +1,6 @@
 /* Blocks that leave the process (exported) or keep a setting of the program's (pinned). */
 #include "allocator/segment.h"
+#include "allocator/share.h"
 #include "world.h"
 
 static struct block_place place;

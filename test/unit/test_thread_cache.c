@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "allocator/share.h"
 #include "cache_world.h"
 #include "random.h"
 

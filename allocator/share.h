@@ -1,0 +1,33 @@
+/* Blocks that somebody else comes to know: marked, asked about, lent to other processes. */
+#ifndef CACHALOT_ALLOCATOR_SHARE_H
+#define CACHALOT_ALLOCATOR_SHARE_H
+
+#include "allocator/allocator.h"
+
+enum block_mark { BLOCK_PINNED, BLOCK_EXPORTED, BLOCK_LENT };
+struct block_place {
+    uint64_t segment_address, offset, size_bytes, requested_bytes;
+    uint64_t context, name; /* name: never another block's, nor this one's another time */
+    unsigned device;
+    int mapped; /* mapped memory: the driver's answers about it are those of its mappings */
+};
+/* Marks the live block that holds `address`: pinned: never recycled; exported: from now on blocks
+ * >= 2 MiB get segments of their own; lent: exported, where those of mapped memory can be lent.
+ * Fills *place. Returns 0, ALLOCATOR_UNKNOWN or ALLOCATOR_INVALID. */
+int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
+                struct block_place *place);
+
+/* Lends the chunks below the exported block that begins at `address` and has that name: `take` is
+ * called for the handle of each, without the lock, and none is given back meanwhile. Fills *loan
+ * before. Returns 0, what `take` returned if not 0, or ALLOCATOR_UNKNOWN: there is no such block
+ * (any more). */
+struct block_loan {
+    uint64_t offset, chunk_bytes, chunks; /* offset: in the first one */
+};
+int domain_lend(struct domain *domain, uint64_t address, uint64_t name, struct block_loan *loan,
+                int (*take)(void *context, uint64_t handle), void *context);
+
+/* The live block of mapped memory that holds `address`: as domain_mark, and marks nothing. */
+int domain_find_mapped(struct domain *domain, uint64_t address, struct block_place *place);
+
+#endif
