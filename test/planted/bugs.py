@@ -21,7 +21,7 @@ LANE, ENDS, FENCE, MARK = (f"allocator/{name}.c" for name in ("lane", "lane_ends
 RELEASE, WINDOW, CLAIM, ARENA = (f"allocator/{name}.c" for name in ("arena_release", "window", "arena_claim", "arena"))
 MOVES = ("1 1 6000", "2 1 6000", "3 3 4000")  # of mapped_stress
 SUBMIT, CAPTURE, CONTEXT, LAUNCH = (f"interpose/{name}.c" for name in ("submit", "capture", "exports_context", "exports_launch"))
-MEMORY, DOMAIN = "interpose/memory.c", "allocator/domain.c"
+MEMORY, SHARE = "interpose/memory.c", "allocator/share.c"
 CACHE, CACHES = "allocator/thread_cache.c", "allocator/thread_caches.c"
 LAUNCHES = "cuLaunchKernel:20,cuMemsetD8Async:20,cuLaunchKernelEx:20"
 THREADS = ("1 3 200000", "2 8 60000", "3 3 400000", "4 8 100000", "5 3 400000", "6 4 400000")
@@ -128,7 +128,7 @@ BUGS = (
         (("in_order ? attributes_to_copy(config) : 0", "0 && in_order ? attributes_to_copy(config) : 0"),)),
     Bug("programmatic_after_nothing", "it may overtake after a submission that came to nothing", LANE, "stress",
         ((".in_order = 1}", ".in_order = 0}"),)),
-    Bug("export_unwaited", "a block is exported while its last owner's work goes on", DOMAIN, "stress",
+    Bug("export_unwaited", "a block is exported while its last owner's work goes on", SHARE, "stress",
         (("    lane_finish(domain);\n", ""),)),
     Bug("free_in_stream", "cuMemFreeAsync of a block is taken for cuMemFree", MEMORY, "spin_in_stream",
         (("code = free_block(pointer, state, FREED_ASYNC);", "code = free_block(pointer, state, FREED_NATIVE);"),)),
@@ -138,16 +138,16 @@ BUGS = (
     Bug("host_work_older", "the mark that comes back last is taken for the newest", MARK, "unit",
         (("int newest = fence && a->host_works == before;", "int newest = fence && before + 1;"),), THREADS, "cuCtxRecordEvent:10"),
     Bug("cached_anyway", "a block goes into its thread's cache whatever the lane says", CACHE, "stress",
-        (("lane_free(a) &&\n        (block", "(block"),)),
+        (("relaxed) && lane_free(a) &&", "relaxed) &&"),)),
     Bug("cached_unmarked", "it does when the lane was clean, and the lane stays clean", CACHE, "stress",
-        (("lane_free(a) &&\n        (block",
-          "(atomic_load(&a->domain->lane.state.word) & LANE_MODE) != LANE_MANY &&\n        (block"),)),
+        (("relaxed) && lane_free(a) &&",
+          "relaxed) && (atomic_load(&a->domain->lane.state.word) & LANE_MODE) != LANE_MANY &&"),)),
     Bug("cached_before_host", "it does though the host may still look at what is written", CACHE, "stress",
         (("        !atomic_load_explicit(&a->slow, memory_order_relaxed) && lane_free", "        lane_free"),)),
-    Bug("cached_exported", "it does when another process may use it", DOMAIN, "unit",
+    Bug("cached_exported", "it does when another process may use it", SHARE, "unit",
         (("            block_claim(block, CLAIM_HELD);\n", ""),)),
     Bug("cached_of_another", "it does when it is another context's", CACHE, "unit",
-        (("if (block->segment->allocator == cache->allocator)", "if (1)"),)),
+        (("if (block->segment->allocator == cache->allocator &&", "if ("),)),
     Bug("cached_twice", "of two frees of one block both win", CACHE, "unit",
         (("atomic_load_explicit(&block->claim, memory_order_relaxed) == easy &&", "atomic_load(&block->claim) / 4 == easy / 4 &&"),
          ("atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED)",
@@ -160,7 +160,7 @@ BUGS = (
         (("- bytes - least(ALONE_LIMIT, below_bytes)", "- bytes - below_bytes"),)),
     Bug("cached_peak", "a thread passes peaks alone", CACHE, "unit",
         (("return cache->bytes - (int64_t)size >= cache->least_bytes &&\n           cache->count > cache->least_count &&", "return"),)),
-    Bug("cached_pinned", "what lies in a cache is handed out though its segment is pinned", DOMAIN, "unit",
+    Bug("cached_pinned", "what lies in a cache is handed out though its segment is pinned", SHARE, "unit",
         (("            thread_caches_pool(segment->allocator);", "            (void)0;"),)),
     Bug("ended_thread", "what an ending thread has cached is lost", CACHES, "unit",
         (("    thread_cache_own = NULL;\n    unbind(cache, NULL);", "    thread_cache_own = NULL;"),)),
