@@ -33,27 +33,27 @@ struct context {
 };
 
 struct process {
-    _Atomic int state; /* enum process_state */
-    int pid, traced;   /* traced: the trace is whole */
-    pthread_mutex_t start_lock, context_lock, others_lock, capture_lock, graphs_lock, report_lock,
-        trace_lock, peers_lock;
+    struct map capturing, others, graphs;
     struct page *page;
     struct domain *domain;
-    struct sites *sites; /* NULL: nobody wants them */
+    struct sites *sites;            /* NULL: nobody wants them */
+    const struct lane_state *lanes; /* NULL: free_mode is not async */
+    _Atomic uint64_t thread_rows;   /* bit i: a thread has row i of the page */
+    _Atomic uintptr_t first_context;
+    struct context *_Atomic sole;                  /* the only context, if it is a primary one */
+    _Atomic uint64_t generation, late_frees;       /* changes when a context goes; after our end */
+    _Atomic uint64_t cache_rows[PAGE_CACHES / 64]; /* as thread_rows, of thread caches */
+    pthread_mutex_t start_lock, context_lock, others_lock, capture_lock, graphs_lock, report_lock,
+        trace_lock, peers_lock;
+    struct slab capture_nodes, other_nodes, graph_nodes;
+    stat_value early[COVERAGE_KINDS]; /* counted before there is a page */
+    struct ipc ipc;
     struct config config;
     struct context contexts[MOST_CONTEXTS];
-    const struct lane_state *lanes;                /* NULL: free_mode is not async */
-    _Atomic uint64_t thread_rows;                  /* bit i: a thread has row i of the page */
-    _Atomic uint64_t cache_rows[PAGE_CACHES / 64]; /* likewise of the rows of thread caches */
-    _Atomic uintptr_t first_context;
-    struct context *_Atomic sole;            /* the only context, if it is a primary one */
-    _Atomic uint64_t generation, late_frees; /* changes when a context goes; after our end */
-    stat_value early[COVERAGE_KINDS];        /* counted before there is a page */
-    _Atomic int several_contexts, captures, recordings, unnoted_captures;
     struct peers peers[PEER_DEVICES]; /* by device */
-    struct ipc ipc;
-    struct map capturing, others, graphs;
-    struct slab capture_nodes, other_nodes, graph_nodes;
+    _Atomic int state;                /* enum process_state */
+    int pid, traced;                  /* traced: the trace is whole */
+    _Atomic int several_contexts, captures, recordings, unnoted_captures;
 };
 
 /* How deep this thread is in the allocator: a signal handler that calls exit interrupts it there,
