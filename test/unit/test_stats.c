@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -172,16 +173,18 @@ static void a_fold_may_be_cut_off_anywhere(void **state)
     assert_int_equal(stats_get(&whole, COUNTER_num_hits), CACHE_BINS * (2 + 22) / 2 + 2 + 3 + 4);
     pid_t child = fork();
     if (child == 0) {
-        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) || ptrace(PTRACE_TRACEME, 0, NULL, NULL))
             _exit(77);
         raise(SIGSTOP);
         stats_fold(&shared->stats, &shared->row[0], (UINT32_C(1) << CACHE_BINS) - 1);
         stats_fold(&shared->stats, &shared->row[1], 7);
         raise(SIGKILL);
     }
-    if (!is_stopped(child))
-        skip(); /* nobody may be traced here */
-    while (!ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) && is_stopped(child)) {
+    if (!is_stopped(child) || ptrace(PTRACE_SINGLESTEP, child, NULL, NULL)) {
+        kill(child, SIGKILL);
+        skip(); /* nobody can be traced here */
+    }
+    for (; is_stopped(child); ptrace(PTRACE_SINGLESTEP, child, NULL, NULL)) {
         assert_int_equal(stats_gather(&found, &shared->stats, shared->row, 2, 0), 0);
         assert_memory_equal(&found, &whole, numbers);
         folding += stat_get(&shared->row[0].folding) != 0;
