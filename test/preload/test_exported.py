@@ -52,7 +52,9 @@ def check_levels(both):
         assert [e[1:5] for e in used.events] == [e[1:5] for e in recorded.events]
         now, peak = peaks_of(recorded)
         stats = [device["statistics"][level]["all"] for level in LEVELS]
-        assert peak == [s["peak"] for s in stats] and now == [s["current"] for s in stats]
+        assert now == [s["current"] for s in stats]
+        wrong = device["counters"]["peak_uncertainty_bytes"]  # 0 with one thread
+        assert all(abs(s["peak"] - p) <= wrong for s, p in zip(stats, peak))
 
 
 def check_map(both):
