@@ -35,9 +35,9 @@ void allocator_return(struct allocator *a)
 /* What frees without the lock must know. */
 static void note_slow(struct allocator *a)
 {
-    int slow = a->error | a->forgotten | a->no_events  ? SLOW_ALL
-               : a->host_work || a->host_work_unmarked ? SLOW_FREES
-                                                       : SLOW_NOBODY;
+    int slow = a->error | a->forgotten | a->no_events ? SLOW_ALL
+               : allocator_owes_host(a)               ? SLOW_FREES
+                                                      : SLOW_NOBODY;
     if (slow != atomic_load_explicit(&a->slow, memory_order_relaxed))
         atomic_store_explicit(&a->slow, slow, memory_order_relaxed);
 }
@@ -307,7 +307,7 @@ static int unknown_or_invalid(struct domain *domain, uint64_t address)
 static int settle(struct allocator *a, struct block *block, enum free_kind kind)
 {
     int code = 0;
-    if (kind == FREED_NATIVE && (a->host_work || a->host_work_unmarked))
+    if (kind == FREED_NATIVE && allocator_owes_host(a))
         code = fence_wait_for_host_work(a);
     if (a->forgotten)
         return code; /* and the block with it */

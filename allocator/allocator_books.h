@@ -35,7 +35,8 @@ struct allocator {
     struct fence *spare;         /* with events to use again */
     struct fence *host_work;     /* what a free must still wait for; on no list */
     uint64_t host_works;         /* marked so far */
-    uint64_t host_work_unmarked; /* not 0: it could not be marked, a free waits for everything */
+    uint64_t host_work_unmarked; /* times that it could not be marked: a free waits for all work */
+    uint64_t host_work_settled;  /* of these */
     struct block_list deferred;  /* freed during a capture: no fence yet */
     uint64_t idle_clock, fence_number, growing_bytes, mallocs, frees, poll_after;
     uint64_t captures_ended; /* how often all had */
@@ -57,6 +58,12 @@ struct allocator {
     struct block *_Atomic batches[CACHE_STEPS];    /* of spare blocks, by size (spare.h) */
     char apart_too[48];
 };
+
+/* Is there something for the host that a free must wait for? */
+static inline int allocator_owes_host(const struct allocator *a)
+{
+    return a->host_work || a->host_work_settled != a->host_work_unmarked;
+}
 
 /* Must all come by the lock, or frees at least? */
 enum slow_kind { SLOW_NOBODY, SLOW_FREES, SLOW_ALL };

@@ -82,10 +82,10 @@ int fence_wait_for_host_work(struct allocator *a)
     int code = 0;
     struct fence *fence = a->host_work;
     uint64_t unmarked = a->host_work_unmarked;
-    if (unmarked) {
+    if (a->host_work_settled != unmarked) {
         code = fence_synchronize(a);
-        if (a->host_work_unmarked == unmarked) /* else there is more since */
-            a->host_work_unmarked = 0;
+        if (code >= 0 && a->host_work_settled < unmarked) /* what came since is not in it */
+            a->host_work_settled = unmarked;
     } else if (fence) {
         fence->users++;
         allocator_call(a);

@@ -137,6 +137,8 @@ BUGS = (
           "        (void)note_host_work;"),)),
     Bug("host_work_older", "the mark that comes back last is taken for the newest", MARK, "unit",
         (("int newest = fence && a->host_works == before;", "int newest = fence && before + 1;"),), THREADS, "cuCtxRecordEvent:10"),
+    Bug("host_work_settled", "a wait settles host work that came after it began", MARK, "unit",
+        (("            a->host_work_settled = unmarked;", "            a->host_work_settled = a->host_work_unmarked;"),)),
     Bug("cached_anyway", "a block goes into its thread's cache whatever the lane says", CACHE, "stress",
         (("relaxed) && lane_free(a) &&", "relaxed) &&"),)),
     Bug("cached_unmarked", "it does when the lane was clean, and the lane stays clean", CACHE, "stress",

@@ -189,6 +189,35 @@ static void of_two_marks_of_host_work_at_once_neither_is_the_newer(void **state)
     assert_true(w.device.calls[FAKE_SYNC] == 1 && w.device.calls[FAKE_WAIT] <= 1);
 }
 
+static uint64_t third;
+
+static void free_and_note_meanwhile(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != FAKE_SYNC || !after)
+        return;
+    device->meanwhile = NULL;
+    give(third);
+    allocator_note_host_work(w.a);
+}
+
+/* Of host work that could not be marked a wait settles what was there when it began, not as much. */
+static void a_wait_covers_nothing_later(void **state)
+{
+    (void)state;
+    submit(L);
+    uint64_t one = take(512), two = take(512);
+    third = take(512);
+    w.device.code[FAKE_RECORD] = 900;
+    allocator_note_host_work(w.a);
+    w.device.meanwhile = free_and_note_meanwhile;
+    give(one);
+    assert_true(w.device.calls[FAKE_SYNC] == 2);
+    give(two);
+    assert_true(w.device.calls[FAKE_SYNC] == 3);
+    give(take(512));
+    assert_true(w.device.calls[FAKE_SYNC] == 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +234,7 @@ int main(void)
         LANE(without_a_record_for_the_thread_no_lane_comes_back),
         LANE(host_work_is_waited_for_by_the_next_free),
         LANE(of_two_marks_of_host_work_at_once_neither_is_the_newer),
+        LANE(a_wait_covers_nothing_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
