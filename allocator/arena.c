@@ -168,6 +168,19 @@ int arena_fill_kit(struct arena *arena, unsigned blocks)
     return 0;
 }
 
+void arena_put_kit(struct allocator *a, struct block *kit)
+{
+    for (struct block *next; kit; kit = next) {
+        next = kit->link;
+        if (a->forgotten) {
+            slab_give(&a->domain->blocks, kit);
+        } else {
+            kit->link = a->arena->kit;
+            a->arena->kit = kit;
+        }
+    }
+}
+
 struct block *arena_cut(struct arena *arena, struct block *block, uint64_t address)
 {
     uint64_t offset = address - block_address(block);

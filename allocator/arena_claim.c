@@ -204,11 +204,14 @@ static void dissolve(struct arena *arena, struct block *block)
 }
 
 /* Has the driver make the window's slots usable, where they are not; the lock is dropped meanwhile.
+ * What is in reserve for what this claim still has to cut, others must not use up.
  */
 static int make_usable(struct allocator *a, const struct window *window, uint32_t fresh)
 {
     uint64_t bytes = fresh * a->arena->chunk_bytes;
     uint32_t done = 0;
+    struct block *kit = a->arena->kit;
+    a->arena->kit = NULL;
     a->growing_bytes += bytes;
     allocator_call(a);
     int code = map_slots(a, window, &done);
@@ -216,6 +219,7 @@ static int make_usable(struct allocator *a, const struct window *window, uint32_
         unmap_slots(a, window, done);
     allocator_return(a);
     a->growing_bytes -= bytes;
+    arena_put_kit(a, kit);
     if (a->forgotten)
         return ALLOCATOR_PASS;
     settle_slots(a, window, code != 0);

@@ -4,10 +4,11 @@
 
 #include "allocator/arena.h"
 
-/* isolate: cuts a reusable or absent block, and takes the
- * part out of pool and lists; kit: enough structs for that are in reserve. put: as reusable or
- * absent, and merged. block_at: that holds an idle slot. */
+/* isolate: cuts a reusable or absent block, and takes the part out of pool and lists; kit: enough
+ * structs for that are in reserve, and who drops the lock in between takes them along. put: as
+ * reusable or absent, and merged. block_at: that holds an idle slot. */
 int arena_fill_kit(struct arena *arena, unsigned blocks);
+void arena_put_kit(struct allocator *allocator, struct block *kit);
 struct block *arena_cut(struct arena *arena, struct block *block, uint64_t address);
 struct block *arena_isolate(struct arena *arena, struct block *block, uint64_t begin, uint64_t end);
 void arena_put(struct block *block, enum block_state state);

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-#include "allocator/arena.h"
+#include "allocator/arena_parts.h"
 #include "allocator/fence.h"
 #include "allocator/pool.h"
 #include "allocator/record.h"
@@ -303,6 +303,10 @@ void segment_forget(struct segment *segment, uint64_t *held)
             stats_subtract(a->stats, STAT_active_bytes, segment->stat, block_size(block));
         }
         pool_forget(a, block);
+    }
+    if (segment->arena) {
+        arena_put_kit(a, segment->arena->kit);
+        segment->arena->kit = NULL;
     }
     segment_unlink(segment);
     slab_give(&a->domain->segment_slab, segment);

@@ -155,6 +155,8 @@ BUGS = (
         (("atomic_load_explicit(&block->claim, memory_order_relaxed) == easy &&", "atomic_load(&block->claim) / 4 == easy / 4 &&"),
          ("atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED)",
           "(atomic_store(&block->claim, address | CLAIM_CACHED), 1)"))),
+    Bug("kit_shared", "what a claim has in reserve, others use up while the driver is called", CLAIM, "unit",
+        (("    a->arena->kit = NULL;\n", ""), ("    arena_put_kit(a, kit);\n", "    (void)kit;\n"))),
     Bug("cached_at_growth", "caches keep what they have when a segment is taken from the driver", "allocator/allocator.c", "unit",
         (("pool_for(a, size) == POOL_SMALL && thread_caches_make(a, size) &&", "0 &&"),)),
     Bug("spare_unbounded", "what spills out of caches has no limit", "allocator/spare.c", "unit",

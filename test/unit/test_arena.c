@@ -226,6 +226,52 @@ static void a_context_that_ends_leaves_nothing(void **state)
     assert_int_equal(w.device.mapped, 0);
 }
 
+#define OTHERS 40
+
+static unsigned others;
+static uint64_t other_block[OTHERS];
+
+/* Another thread's claim, while the driver makes a chunk for the one before. */
+static void another_claims(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != FAKE_CREATE || after || others == OTHERS)
+        return;
+    assert_ptr_equal(device, &w.device);
+    uint64_t *block = &other_block[others++];
+    assert_int_equal(allocator_malloc(w.a, 2 * MIB + 512, block), 0);
+}
+
+static void claims_of_many_threads_at_once(enum fake_call failing)
+{
+    uint64_t block = 0;
+    others = 0;
+    world_remake(CONF, 512 * MIB);
+    w.device.meanwhile = another_claims;
+    if (failing != FAKE_CALLS)
+        w.device.code[failing] = FAKE_INVALID;
+    assert_int_equal(allocator_malloc(w.a, 2 * MIB + 512, &block), 0); /* else as a segment */
+    assert_int_equal(others, OTHERS);
+    w.device.meanwhile = NULL;
+    assert_true(allocator_is_valid(w.a));
+    for (int i = 0; i < OTHERS; i++)
+        give(other_block[i]);
+    give(block);
+    assert_int_equal(CURRENT(allocated_bytes), 0);
+    assert_true(allocator_is_valid(w.a));
+}
+
+static void many_threads_claim_at_once(void **state)
+{
+    (void)state;
+    claims_of_many_threads_at_once(FAKE_CALLS);
+}
+
+static void many_claims_fail_at_once(void **state)
+{
+    (void)state;
+    claims_of_many_threads_at_once(FAKE_ALLOW);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +284,8 @@ int main(void)
         cmocka_unit_test_setup(others_get_what_lies_idle, setup),
         cmocka_unit_test_setup(relief_waits_for_no_work, setup),
         cmocka_unit_test_setup(whatever_fails_the_books_are_right, setup),
+        cmocka_unit_test_setup(many_threads_claim_at_once, setup),
+        cmocka_unit_test_setup(many_claims_fail_at_once, setup),
         cmocka_unit_test_setup(without_it_there_are_segments, setup),
         cmocka_unit_test_setup(a_context_that_ends_leaves_nothing, setup),
     };
