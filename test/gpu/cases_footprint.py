@@ -3,7 +3,6 @@
 import ctypes
 import os
 import statistics
-import sys
 import threading
 
 from cases_timing import command_of, step
@@ -76,8 +75,7 @@ def footprint(kit):
                 ours, theirs = found["ours"], found["theirs"]
                 times.append(ours[0] / theirs[0])
                 peaks.append(ours[3] / theirs[3])
-                print(f"footprint: {name}: {ours[0]:.2f} ms of {theirs[0]:.2f}, {ours[3] / MIB:.0f} MiB of {theirs[3] / MIB:.0f}",
-                      file=sys.stderr, flush=True)
+                kit.note(f"{name}: pair {number}", f"{ours[0]:.2f} ms of {theirs[0]:.2f}, {ours[3] / MIB:.0f} MiB of {theirs[3] / MIB:.0f}")
         except (Skip, Failed) as reason:
             kit.check(f"{name}: footprint", False, reason)
             continue

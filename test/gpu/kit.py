@@ -295,16 +295,20 @@ class Kit:
 
     # What was found
 
+    def found(self, what, result, figures):
+        """A row of the table, said at once too: who stops us early has what was found until then."""
+        self.rows.append({"what": what, "result": result, "figures": str(figures)})
+        print(f"{self.name}: {what}: {result}: {' '.join(str(figures).split())}", file=sys.stderr, flush=True)
+
     def check(self, what, good, figures=""):
-        self.rows.append({"what": what, "result": "ok" if good else "FAILED",
-                          "figures": str(figures)})
+        self.found(what, "ok" if good else "FAILED", figures)
         return bool(good)
 
     def note(self, what, figures):
-        self.rows.append({"what": what, "result": "note", "figures": str(figures)})
+        self.found(what, "note", figures)
 
     def skip(self, what, reason):
-        self.rows.append({"what": what, "result": "skip", "figures": str(reason)})
+        self.found(what, "skip", reason)
 
     def same_lines(self, what, native, other, more=""):
         """Are two outputs the same? Where not, the first difference is shown."""
