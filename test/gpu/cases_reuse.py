@@ -1,6 +1,7 @@
 """When is a freed block handed out again: facts about the driver, the corruption hunter, hangs."""
 
 import json
+import os
 import pathlib
 import subprocess
 
@@ -29,7 +30,10 @@ def shared_cudart():
 
 
 def gpus():
-    """How many there are."""
+    """How many a program sees."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return max(1, len([name for name in named.split(",") if name]))
     try:
         done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30,
                               check=False)
