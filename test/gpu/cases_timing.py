@@ -84,6 +84,22 @@ def timing(kit):
             compare(kit, name, mode, rows)
 
 
+def reserved(kit):
+    """Peak reserved of each workload, PyTorch's own cache and ours, many at once: times mean nothing here."""
+    def one(name):
+        try:
+            command = command_of(kit, name)
+            own, ours = kit.together(lambda: step(kit, command, kit.native()), lambda: step(kit, command, kit.front()))
+        except (Skip, Failed) as reason:
+            kit.check(f"{name}: reserved", False, reason)
+            return
+        way = ours[2].exit.report["config"]["expandable_segments"]["value"]
+        kit.check(f"{name}: peak reserved of PyTorch's own cache", ours[1] <= MOST * own[1],
+                  f"{ours[1] / own[1]:.3f} ({ours[1]:.0f} MiB of {own[1]:.0f}; {way}); {summary(ours[2])[2:]}")
+
+    kit.together(*(lambda n=name: one(n) for name in kit.options.work))
+
+
 def pairs(kit):
     """Steps with PyTorch's own cache and with us, in turn in one process: ratio of each pair."""
     for name in kit.options.work:

@@ -101,7 +101,7 @@ def exchange(kit):
                "-lucp", "-lucs", f"-Wl,-rpath={ucx / 'lib'}", "-ldl"])
     host = kit.natively([program, "host"], kit.native())
     kit.note("exchange of host memory, natively", f"{len(host.lines)} lines, {host.seconds:.1f} s")
-    native = kit.natively([program, "cuda"], kit.native(UCX_LOG_LEVEL="warn"))
+    native = kit.natively([program, "cuda"], kit.native(UCX_LOG_LEVEL="warn"), timeout=40)
     kit.note("exchange of GPU memory, natively", f"{len(native.lines)} lines, {native.seconds:.1f} s")
     for name, conf in EXCHANGES.items():
         run = kit.run([program, "cuda"], kit.front(kit.native(UCX_LOG_LEVEL="warn"), conf))

@@ -61,6 +61,7 @@ CASES = {
     "killed-training": cases_work.killed_training,
     "timing": cases_timing.timing,
     "pairs": cases_timing.pairs,
+    "reserved": cases_timing.reserved,
     "facts": cases_reuse.facts,
     "hunter": cases_reuse.hunter,
     "hang": cases_reuse.hang,
@@ -74,9 +75,9 @@ CASES = {
     "ipc-facts": cases_ipc.facts,
     "footprint": cases_footprint.footprint,
 }
-LONG = {"facts", "pairs", "hunter", "hang", "coverage", "launch-rate", "streams16",
+LONG = {"facts", "pairs", "reserved", "hunter", "hang", "coverage", "launch-rate", "streams16",
         "programs", "ipc-nccl", "ipc-facts", "footprint"}  # only where they are named
-ALONE = {"timing", "recording-cost", *LONG} - {"coverage"}  # nothing else may run meanwhile
+ALONE = {"timing", "recording-cost", *LONG} - {"coverage", "reserved"}  # nothing else may run meanwhile
 
 
 def parse(arguments):
