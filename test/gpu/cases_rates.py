@@ -24,6 +24,8 @@ def launch_rate(kit):
     for linked, more in (("static", []), ("shared", shared_cudart())):
         program = compile_cuda(kit, f"launch_rate_{linked}", ["launch_rate.cu"], *more)
         for name, ways in SETS.items():
+            if kit.options.only and name not in kit.options.only:
+                continue
             found = {}
             for number in range(pairs):
                 order = (False, True) if number % 2 else (True, False)

@@ -114,7 +114,7 @@ def parse(arguments):
                         help="sources for `programs`: Samples/NAME, Common and Python in it")
     parser.add_argument("--ucx", type=pathlib.Path, metavar="DIR",
                         help="an unpacked UCX for `exchange`: include and lib in it, as in PyPI's libucx-cu12")
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="of `programs`")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="of `programs`; sets of `launch-rate`")
     options = parser.parse_args(arguments)
     options.programs = options.programs and options.programs.resolve()
     options.build = pathlib.Path(options.build).resolve()
