@@ -25,6 +25,15 @@ def test_random_work_on_memory_that_moves(place, seed, threads, operations, capa
     assert threads > 1 or report.counter("num_lane_frees") > 500
 
 
+def test_many_threads_wait_for_the_driver_at_once(place):
+    """Its calls take as long as on a GPU, so that all threads have claims under way."""
+    delay = ",".join(f"{name}:1" for name in ("cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap"))
+    ours = place.run("mapped_stress", 1, 16, 2000, CACHALOT_CONF="expandable_segments:True", CACHALOT_SIM_CAPACITY="64G",
+                     CACHALOT_SIM_DELAY=delay)
+    assert (ours.code, ours.err) == (0, "")
+    assert place.reports()[-1].totals["allocated_bytes"] == 0
+
+
 @pytest.mark.parametrize("failing", ["cuMemAddressReserve:1", "cuMemCreate:2", "cuMemMap:3:999", "cuMemSetAccess:2:999", "cuMemUnmap:1:999",
                                      "cuMemRelease:20:999", "cuMemCreate:3+"])
 def test_calls_of_the_driver_that_fail(place, failing):
