@@ -175,7 +175,7 @@ static CUresult fetch(struct import *import)
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     int fd, socket = visit(&import->handle);
     if (socket < 0)
-        return result;
+        return CUDA_ERROR_INVALID_HANDLE; /* as natively where the process has ended */
     real()->cuThreadExchangeStreamCaptureMode(&mode);
     if (hear(socket, &answer, sizeof answer, &fd) == 0 && fd < 0 &&
         makes_sense(&answer, &import->handle))

@@ -14,7 +14,7 @@ from test_requests import each
 
 MAPPED = "expandable_segments:True,large_segment_size_mb:2"
 OURS = b"cachalo1"
-INVALID_VALUE, INVALID_CONTEXT = 1, 201
+INVALID_VALUE, INVALID_CONTEXT, INVALID_HANDLE = 1, 201, 400
 
 
 class Shell:
@@ -170,7 +170,7 @@ def test_of_a_process_that_is_no_more(pair):
     assert door(handle) not in pathlib.Path("/proc/net/unix").read_text()
     assert b.number("read", theirs) == 7 and b.number("close", theirs) == 0
     begin = time.monotonic()
-    assert b.ask("open", handle, MIB) == f"error {INVALID_VALUE}"
+    assert b.ask("open", handle, MIB) == f"error {INVALID_HANDLE}"
     assert time.monotonic() - begin < 2
     b.end()
 
@@ -185,7 +185,7 @@ def test_somebody_else_at_the_door(pair):
         stranger.bind("\0" + door(handle)[1:])
         stranger.listen()
         stranger.settimeout(20)
-        assert b.ask("open", handle, MIB) == f"error {INVALID_VALUE}"
+        assert b.ask("open", handle, MIB) == f"error {INVALID_HANDLE}"
         with stranger.accept()[0] as visitor:
             assert visitor.recv(100) == b""
     b.end()
@@ -197,12 +197,12 @@ def door(handle):
 
 @pytest.mark.parametrize("at", [8, 12, 16, 24, 32, 40, 48, 56])
 def test_handles_that_are_not_right(pair, at):
-    """pid, namespace, start, door, secret, address, name, bytes: each is looked at."""
+    """pid, namespace, start, door, secret, address, name, bytes: each is looked at. With another pid or door nobody is there."""
     a, b = pair
     _, handle = shared(a)
     wrong = bytearray.fromhex(handle)
     wrong[at + (7 if at == 56 else 0)] ^= 1
-    assert b.ask("open", wrong.hex(), MIB) == f"error {INVALID_VALUE}"
+    assert b.ask("open", wrong.hex(), MIB) == f"error {INVALID_HANDLE if at in (8, 24) else INVALID_VALUE}"
     assert b.number("read", b.number("open", handle, 21 * MIB)) == 7
     a.end(), b.end()
 
@@ -250,7 +250,7 @@ def test_another_user(place):
     assert b.number("read", b.number("open", handle, MIB)) == 7
     stranger = place.start("ipc_shell", CACHALOT_CONF=MAPPED, prepare=lambda: os.setresuid(65534, 65534, 65534))
     out, _ = stranger.communicate(f"open {handle} {MIB}\n", timeout=60)
-    assert out == f"error {INVALID_VALUE}\n"
+    assert out == f"error {INVALID_HANDLE}\n"
     a.end(), b.end()
 
 
