@@ -14,12 +14,20 @@
 #define MOST_TRIES 10000
 #define ALL_BINS ((UINT32_C(1) << CACHE_BINS) - 1)
 
-static inline void increase(struct device_stats *stats, stat_value *number, uint64_t n)
+/* A fold under way: `undos` is stats->undo_count, which is not read back for each number. */
+struct fold {
+    struct device_stats *stats;
+    uint64_t undos;
+};
+
+static inline __attribute__((always_inline)) void increase(struct fold *fold, stat_value *number,
+                                                           uint64_t n)
 {
-    uint64_t before = stat_get(number), count = stat_get(&stats->undo_count);
-    stat_set(&stats->undo[count].at, (uint64_t)(number - (stat_value *)stats));
-    stat_set(&stats->undo[count].value, before);
-    atomic_store_explicit(&stats->undo_count, count + 1, memory_order_release);
+    struct device_stats *stats = fold->stats;
+    uint64_t before = stat_get(number);
+    stat_set(&stats->undo[fold->undos].at, (uint64_t)(number - (stat_value *)stats));
+    stat_set(&stats->undo[fold->undos].value, before);
+    atomic_store_explicit(&stats->undo_count, ++fold->undos, memory_order_release);
     atomic_store_explicit(number, before + n, memory_order_release);
 }
 
@@ -34,18 +42,20 @@ static void undo(struct device_stats *stats)
 }
 
 /* allocated, freed: of the requests that threads served from what was reusable. */
-static inline void add(struct device_stats *stats, enum stat_kind kind, uint64_t allocated,
-                       uint64_t freed)
+static inline __attribute__((always_inline)) void add(struct fold *fold, enum stat_kind kind,
+                                                      uint64_t allocated, uint64_t freed)
 {
+    struct device_stats *stats = fold->stats;
     struct pool_stat *stat = &stats->stat[kind];
-    increase(stats, &stat->freed[SMALL_POOL], freed);
-    increase(stats, &stat->allocated[SMALL_POOL], allocated);
+    increase(fold, &stat->freed[SMALL_POOL], freed);
+    increase(fold, &stat->allocated[SMALL_POOL], allocated);
     stat_raise_to(&stat->peak[SMALL_POOL], stats_current(stats, kind, SMALL_POOL));
     stat_raise_to(&stat->peak[STAT_POOLS], stats_current_all(stats, kind));
 }
 
 static inline void add_row(struct device_stats *stats, const struct cache_row *row, uint32_t bins)
 {
+    struct fold fold = {stats, 0};
     uint64_t allocated = 0, freed = 0, requested = 0, requested_freed = 0;
     uint64_t bytes = stat_get(&row->allocated_bytes), bytes_freed = stat_get(&row->freed_bytes);
     for (; bins; bins &= bins - 1) {
@@ -58,21 +68,21 @@ static inline void add_row(struct device_stats *stats, const struct cache_row *r
         freed += out;
         requested += asked;
         requested_freed += asked_freed;
-        increase(stats, &stats->histogram_total[i], in);
-        increase(stats, &stats->histogram_live[i], in - out);
-        increase(stats, &stats->histogram_live_bytes[i], asked - asked_freed);
+        increase(&fold, &stats->histogram_total[i], in);
+        increase(&fold, &stats->histogram_live[i], in - out);
+        increase(&fold, &stats->histogram_live_bytes[i], asked - asked_freed);
     }
-    add(stats, STAT_allocation, allocated, freed);
-    add(stats, STAT_requested_bytes, requested, requested_freed);
-    add(stats, STAT_allocated_bytes, bytes, bytes_freed);
-    add(stats, STAT_active, allocated, freed);
-    add(stats, STAT_active_bytes, bytes, bytes_freed);
-    add(stats, STAT_inactive_split, freed, allocated);
-    add(stats, STAT_inactive_split_bytes, bytes_freed, bytes);
-    increase(stats, &stats->counter[COUNTER_num_hits], allocated);
-    increase(stats, &stats->counter[COUNTER_num_thread_hits], allocated);
-    increase(stats, &stats->counter[COUNTER_num_lane_frees], freed);
-    increase(stats, &stats->counter[COUNTER_reusable_bytes], bytes_freed - bytes);
+    add(&fold, STAT_allocation, allocated, freed);
+    add(&fold, STAT_requested_bytes, requested, requested_freed);
+    add(&fold, STAT_allocated_bytes, bytes, bytes_freed);
+    add(&fold, STAT_active, allocated, freed);
+    add(&fold, STAT_active_bytes, bytes, bytes_freed);
+    add(&fold, STAT_inactive_split, freed, allocated);
+    add(&fold, STAT_inactive_split_bytes, bytes_freed, bytes);
+    increase(&fold, &stats->counter[COUNTER_num_hits], allocated);
+    increase(&fold, &stats->counter[COUNTER_num_thread_hits], allocated);
+    increase(&fold, &stats->counter[COUNTER_num_lane_frees], freed);
+    increase(&fold, &stats->counter[COUNTER_reusable_bytes], bytes_freed - bytes);
 }
 
 void stats_fold(struct device_stats *stats, struct cache_row *row, uint32_t bins)
