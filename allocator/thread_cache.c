@@ -62,6 +62,13 @@ static int64_t below_peak(const struct device_stats *stats, enum stat_kind kind)
         (int64_t)(stat_get(&stat->peak[STAT_POOLS]) - stats_current_all(stats, kind)));
 }
 
+/* Neither a peak is passed nor the cache too full. */
+static void clamp(struct thread_cache *cache)
+{
+    cache->most_bytes = least(CACHE_LIMIT, cache->peak_bytes);
+    cache->most_count = least(CACHE_BLOCKS, cache->peak_count);
+}
+
 /* The limits as they are now. What other threads count alone is not in it. */
 __attribute__((noinline)) static void set_limits(struct thread_cache *cache)
 {
@@ -84,10 +91,11 @@ __attribute__((noinline)) static void set_limits(struct thread_cache *cache)
     int64_t above_bytes = least(ALONE_LIMIT, below_peak(stats, STAT_inactive_split_bytes));
     int64_t above_count = least(CACHE_BLOCKS, below_peak(stats, STAT_inactive_split));
     cache->least_bytes = cache->bytes - bytes - least(ALONE_LIMIT, below_bytes);
-    cache->most_bytes = least(CACHE_LIMIT, cache->bytes - bytes + above_bytes);
+    cache->peak_bytes = cache->bytes - bytes + above_bytes;
     cache->least_count = cache->count - blocks - least(CACHE_BLOCKS, below_count);
-    cache->most_count = least(CACHE_BLOCKS, cache->count - blocks + above_count);
+    cache->peak_count = cache->count - blocks + above_count;
     cache->least_requested = cache->requested - requested - below_peak(stats, STAT_requested_bytes);
+    clamp(cache);
 }
 
 /* As stat_bin_of, without a jump; below CACHE_BINS, as the block's size says. */
@@ -150,12 +158,17 @@ static struct shelf *use(struct thread_cache *cache, uint64_t size)
     return &cache->shelf[step];
 }
 
-/* A batch came in or went out: what lies here is counted anew. */
+/* A batch came in or went out: what is known of the limits is as far away as before. */
 static void moved(struct thread_cache *cache, uint64_t size, int64_t blocks)
 {
-    cache->bytes += (int64_t)size * blocks;
+    int64_t bytes = (int64_t)size * blocks;
+    cache->bytes += bytes;
     cache->count += blocks;
-    thread_cache_forget_limits(cache);
+    cache->least_bytes += bytes;
+    cache->least_count += blocks;
+    cache->peak_bytes += bytes;
+    cache->peak_count += blocks;
+    clamp(cache);
 }
 
 /* All of one size, the next below the hand, becomes spare: 0 if that has no room. */
@@ -258,7 +271,8 @@ __attribute__((noinline)) static uint64_t serve_at_limits(struct thread_cache *c
                                                           uint64_t requested)
 {
     if (shelf_of(cache, size)->first || (!cache->noted && thread_cache_fill(cache, size))) {
-        set_limits(cache);
+        if (!may_take(cache, size, requested))
+            set_limits(cache);
         if (may_take(cache, size, requested))
             return take_out(cache, size, requested, cache->noted != NULL);
     }
@@ -344,7 +358,8 @@ static inline __attribute__((always_inline)) void put_in(struct thread_cache *ca
 __attribute__((noinline)) static int keep_at_limits(struct thread_cache *cache, struct block *block)
 {
     int keeps = !cache->noted && thread_cache_room(cache, block_size(block));
-    set_limits(cache);
+    if (keeps && !may_give(cache, block_size(block)))
+        set_limits(cache);
     if ((keeps = keeps && may_give(cache, block_size(block))))
         put_in(cache, block, cache->noted != NULL);
     else

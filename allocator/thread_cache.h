@@ -31,7 +31,8 @@ struct thread_cache {
      * cache is not too full. */
     int64_t bytes, count, requested;
     int64_t least_bytes, most_bytes, least_count, most_count, least_requested;
-    struct block *found; /* by the last free without the lock, which did not take it */
+    int64_t peak_bytes, peak_count; /* most_…, were the cache never too full */
+    struct block *found;            /* by the last free without the lock, which did not take it */
     struct thread_cache *next, *previous;
     unsigned hand;                           /* which size spills next, when all is too much */
     _Atomic uint64_t used[CACHE_STEPS / 64]; /* bit: a shelf that has room or blocks */
@@ -52,7 +53,8 @@ int thread_cache_room(struct thread_cache *cache, uint64_t size);
  */
 static inline void thread_cache_forget_limits(struct thread_cache *cache)
 {
-    cache->least_bytes = INT64_MAX;
+    cache->least_bytes = INT64_MAX / 2; /* also when it moves a little */
+    cache->peak_bytes = INT64_MIN / 2;
     cache->most_bytes = -1;
 }
 
