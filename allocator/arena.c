@@ -94,6 +94,7 @@ int arena_begin(struct allocator *a)
     segment->stat = LARGE_POOL;
     segment->first = block;
     block->segment = segment;
+    block->allocator = a;
     block->node.major = segment->size;
     block->node.minor = arena->base;
     a->segments = segment;
@@ -191,6 +192,7 @@ struct block *arena_cut(struct arena *arena, struct block *block, uint64_t addre
     arena->kit = rest->link;
     rest->link = NULL;
     rest->segment = block->segment;
+    rest->allocator = block->allocator;
     rest->state = block->state;
     rest->pinned = block->pinned;
     rest->previous = block;

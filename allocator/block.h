@@ -19,23 +19,27 @@ enum pool { POOL_SMALL, POOL_LARGE, POOL_MAPPED, POOL_DEDICATED, POOL_PINNED, PO
 
 #define BLOCK_GRAIN 512 /* kMinBlockSize: blocks begin at multiples of it in their segment */
 
+/* Of two lines; what a thread touches without the lock lies in the second one. */
 struct block {
-    struct tree_node node; /* in its pool while reusable; major: size, minor: address */
-    struct segment *segment;
+    _Alignas(128) struct segment *segment;
     struct block *previous, *next; /* neighbours in the segment, by address */
-    struct block *link;            /* next block of the same fence, or in the same thread cache */
+    uint64_t name;                 /* in answers of ours to whoever asked; 0: nobody has */
+    int pinned;    /* in POOL_PINNED when reusable, whatever the segment's other blocks do */
+    uint32_t site; /* where it was asked for (stats/sites.h); only while that is recorded */
+    struct tree_node node; /* in its pool while reusable; major: size, minor: address */
+
+    struct allocator *allocator; /* its segment's */
+    struct block *link;          /* next block of the same fence, or in the same thread cache */
     uint64_t requested;
     enum block_state state;
     uint16_t shared;   /* other processes may use it: only a fence makes it reusable */
     uint16_t noted_by; /* the thread that noted alone that it was handed out (thread_cache.h) */
-    int pinned;        /* in POOL_PINNED when reusable, whatever the segment's other blocks do */
-    uint64_t name;     /* in answers of ours to whoever asked; 0: nobody has */
-    uint32_t site;     /* where it was asked for (stats/sites.h); only while that is recorded */
 
     /* Kept when the block is given back (slab.h): a thread without the lock may look. */
     _Atomic uint64_t claim; /* its address and whose it is; 0: not in the map */
     struct map_node listed; /* in the domain's map since it was first handed out; key: address */
 };
+_Static_assert(offsetof(struct block, node.major) == 64 && sizeof(struct block) == 128, "lines");
 
 /* Blocks that become reusable together, joined by `link`. */
 struct block_list {
@@ -58,7 +62,7 @@ struct segment {
 
 static inline struct block *block_of_node(struct tree_node *node)
 {
-    return (struct block *)node; /* the node is first */
+    return (struct block *)((char *)node - offsetof(struct block, node));
 }
 
 static inline struct block *block_of_listed(struct map_node *node)

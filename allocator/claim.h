@@ -27,6 +27,12 @@ static inline int block_claimed(const struct block *block)
     return (int)(atomic_load_explicit(&block->claim, memory_order_acquire) % CLAIM_KINDS);
 }
 
+/* The line that a thread needs of it is fetched, to be changed; NULL: none. */
+static inline void block_expect(const struct block *block)
+{
+    __builtin_prefetch((const void *)((uintptr_t)block + offsetof(struct block, requested)), 1);
+}
+
 /* A block that its thread alone knows is reusable, for all who count. */
 static inline int block_is_cached(const struct block *block)
 {

@@ -116,6 +116,7 @@ void pool_split(struct allocator *a, struct block *block, uint64_t size)
     rest->node.major = block_size(block) - size;
     rest->node.minor = block_address(block) + size;
     rest->segment = block->segment;
+    rest->allocator = block->allocator;
     rest->previous = block;
     rest->next = block->next;
     if (rest->next)

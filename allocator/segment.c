@@ -97,6 +97,7 @@ static struct segment *segment_make(struct allocator *a, enum pool pool, enum st
     block->node.major = bytes;
     block->node.minor = address;
     block->segment = segment;
+    block->allocator = a;
     segment_link(segment);
     stats_count(a->stats, COUNTER_num_device_alloc, 1);
     return segment;

@@ -256,6 +256,7 @@ take_out(struct thread_cache *cache, uint64_t size, uint64_t requested, int note
     struct shelf *shelf = shelf_of(cache, size);
     struct block *block = shelf->first;
     shelf->first = block->link;
+    block_expect(shelf->first);
     shelf->room++;
     count(cache, 1, size, requested);
     block->requested = requested;
@@ -333,7 +334,7 @@ static inline __attribute__((always_inline)) struct block *claim(struct thread_c
     uint64_t easy = address | CLAIM_EASY;
     if (block && atomic_load_explicit(&block->claim, memory_order_relaxed) == easy &&
         atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED)) {
-        if (block->segment->allocator == cache->allocator &&
+        if (block->allocator == cache->allocator &&
             (!noted || !block->noted_by || block->noted_by == cache->mark))
             return block;
         block_claim(block, CLAIM_EASY);
