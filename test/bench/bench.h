@@ -43,6 +43,7 @@ static inline size_t bench_size(uint64_t *state)
 
 /* Measurements: arguments behind the name, all numbers. */
 void bench_pair(const uint64_t *argument);    /* bytes rounds pairs */
+void bench_door(const uint64_t *argument);    /* the same */
 void bench_churn(const uint64_t *argument);   /* rounds replacements */
 void bench_grow(const uint64_t *argument);    /* live sizes rounds replacements */
 void bench_threads(const uint64_t *argument); /* threads rounds milliseconds */

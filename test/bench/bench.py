@@ -94,6 +94,11 @@ class Bench:
         n, count = self.options.rounds, self.options.pairs
         for cudart, most in (("shared", 50), ("static", 100)):
             self.ns_row(f"one thread, 4 KiB, {cudart} cudart", self.rounds("pair", 4096, n, count, cudart=cudart), most)
+        found = self.rounds("door", 4096, n, count)
+        self.table.add("the same, the driver's functions themselves", [one["ns"] for one in found], "ns",
+                       f"{statistics.median(one['base'] for one in found):.1f} ns")
+        self.table.notes.append("the driver's functions themselves: what a static cudart reaches, without it: what that row costs more is cudart's "
+                                "own. Its baseline: cuCtxGetCurrent, which we call once a pair there and not at all behind a shared cudart")
         for name, size in SIZES.items():
             self.ns_row(f"one thread, {name}", self.rounds("pair", size, n, count), 80)
         self.ns_row("10 000 live, mixed sizes, replaced", self.rounds("churn", n, count), 120)

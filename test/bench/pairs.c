@@ -1,5 +1,8 @@
 /* One thread: a pair of malloc and free. The baseline is the same loop with libc's malloc of 64 B,
  * which a thread answers from a list of its own. */
+#include <dlfcn.h>
+#include <string.h>
+
 #include "bench.h"
 
 #define BASE_BYTES 64
@@ -30,6 +33,36 @@ void bench_pair(const uint64_t *argument)
             bench_keep(block = malloc(BASE_BYTES));
             free(block);
         }
+        print(middle - begin, bench_now() - middle, pairs);
+    }
+}
+
+static void driver_function(void *to, size_t bytes, const char *name)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *function = dlsym(driver, name);
+    if (!function)
+        bench_fail(name, 1);
+    memcpy(to, &function, bytes);
+}
+
+/* What a static cudart calls, without it; the base is the one question that we ask the driver. */
+void bench_door(const uint64_t *argument)
+{
+    int (*alloc)(uint64_t *, size_t), (*give)(uint64_t), (*current)(void **);
+    uint64_t rounds = argument[1], pairs = argument[2], block;
+    void *context;
+    driver_function(&alloc, sizeof alloc, "cuMemAlloc_v2");
+    driver_function(&give, sizeof give, "cuMemFree_v2");
+    driver_function(&current, sizeof current, "cuCtxGetCurrent");
+    for (uint64_t round = 0; round < rounds; round++) {
+        uint64_t begin = bench_now();
+        for (uint64_t i = 0; i < pairs; i++) {
+            MUST(alloc(&block, argument[0]));
+            MUST(give(block));
+        }
+        uint64_t middle = bench_now();
+        for (uint64_t i = 0; i < pairs; i++)
+            MUST(current(&context));
         print(middle - begin, bench_now() - middle, pairs);
     }
 }
