@@ -328,8 +328,9 @@ static struct block *held_at(struct domain *domain, uint64_t address)
 {
     struct thread_cache *cache = thread_cache_of(domain);
     struct block *block = cache ? cache->found : NULL; /* perhaps the one */
-    if (!block || atomic_load_explicit(&block->claim, memory_order_relaxed) / CLAIM_KINDS !=
-                      address / CLAIM_KINDS)
+    if (!block ||
+        atomic_load_explicit(&block->claim, memory_order_relaxed) / CLAIM_KINDS * CLAIM_KINDS !=
+            address)
         block = block_of_listed(map_find(&domain->listed, address));
     if (!block)
         return NULL;

@@ -3,6 +3,20 @@
 
 #include "driver_case.h"
 
+/* The very bytes behind a block's begin, when that block was the last one that a free looked for. */
+static void free_beside(size_t bytes)
+{
+    CUdeviceptr pointer = make(bytes);
+    OK(cuMemFree(pointer));
+    SAY(cuMemFree(pointer));
+    pointer = make(bytes);
+    for (int i = 1; i < 4; i++) {
+        SAY(cuMemFreeAsync(pointer + i, NULL));
+        SAY(cuMemFree(pointer + i));
+    }
+    SAY(cuMemFree(pointer));
+}
+
 int main(void)
 {
     CUdeviceptr pointer, small, large;
@@ -57,5 +71,7 @@ int main(void)
     SAY(cuMemFree((CUdeviceptr)(uintptr_t)&small));
     SAY(cuMemFree(~(CUdeviceptr)0));
     SAY(cuMemFree(make(1000)));
+    free_beside(1000);
+    free_beside(3 * MIB);
     return 0;
 }
