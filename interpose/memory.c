@@ -285,7 +285,9 @@ CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
 {
     const struct real_driver *driver = real();
     int state = process_state(), code = ALLOCATOR_UNKNOWN;
-    if (state != PROCESS_IDLE)
+    /* Captured, it is a node, for what a node allocates: of anything else the driver has no free. */
+    int captured = capture_active() && capture_is_on(stream, per_thread);
+    if (state != PROCESS_IDLE && !captured)
         code = free_block(pointer, state, FREED_ASYNC);
     if (code == ALLOCATOR_INVALID)
         return CUDA_ERROR_INVALID_VALUE;
@@ -295,9 +297,7 @@ CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
     CUresult result = per_thread ? driver->cuMemFreeAsync_ptsz(pointer, stream)
                                  : driver->cuMemFreeAsync(pointer, stream);
     submit_end(result, stream, per_thread, 0);
-    if (result == CUDA_SUCCESS && capture_active() && capture_is_on(stream, per_thread))
-        return result; /* a node: nothing is freed yet */
-    return others_ended(result, pointer, NULL);
+    return captured ? result : others_ended(result, pointer, NULL);
 }
 
 CUresult memory_info(size_t *available, size_t *total)

@@ -77,6 +77,7 @@ static void *capture(void *unused)
     write_all(stream, 1000, touched, 1000);
     OK(pthread_create(&thread, NULL, allocate_elsewhere, NULL));
     OK(pthread_join(thread, NULL));
+    SAY(cuMemFreeAsync(block[2], stream)); /* would be a node, and frees nothing */
     if (is(1, "relaxed")) {
         SAY(cuMemFree(block[1]));
         CUdeviceptr more = make(BLOCK);

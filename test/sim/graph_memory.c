@@ -32,7 +32,8 @@ CUresult graph_alloc_work(struct sim_work *work, int device, size_t bytes, CUdev
 /* Whose memory it is, and how much, is known when it is launched. */
 CUresult graph_free_work(struct sim_work *work, CUdeviceptr address)
 {
-    if (!address)
+    const struct sim_memory *memory = memory_find(address, 1);
+    if (!address || (memory && memory->kind != MEMORY_POOL)) /* no allocation node's */
         return CUDA_ERROR_INVALID_VALUE;
     *work = (struct sim_work){.kind = WORK_FREE, .call = "a free node", .ns = config()->latency_ns};
     work_add_range(work, (struct sim_range){address, 1, 0, 1, 1});
