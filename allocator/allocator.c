@@ -145,13 +145,23 @@ static struct block *look(struct allocator *a, uint64_t size)
     return block;
 }
 
-/* Gives back what all contexts of this device have idle, at least `bytes` if there is so much. */
+/* Gives back what all contexts of this device have idle, at least `bytes` if there is so much.
+ * Natively what another one has freed is there when its free returns: so its frees are waited for,
+ * too. */
 static uint64_t release(struct allocator *a, uint64_t bytes)
 {
     uint64_t released = 0;
-    for (struct allocator *other = a->domain->first; other && released < bytes; other = other->next)
-        if (other->stats == a->stats)
-            released += segment_release_idle(other, bytes - released, PRESSURE_WAIT_NS);
+    for (struct allocator *other = a->domain->first; other && released < bytes;
+         other = other->next) {
+        if (other->stats != a->stats)
+            continue;
+        if (other != a) {
+            fence_flush_deferred(other, 1);
+            thread_caches_empty(other);
+            fence_wait_for(other, UINT64_MAX / 4, DEVICE_FOREVER);
+        }
+        released += segment_release_idle(other, bytes - released, PRESSURE_WAIT_NS);
+    }
     return released;
 }
 

@@ -8,17 +8,6 @@ static void say_late_free(CUdeviceptr pointer)
     SAY(cuMemFree(pointer));
 }
 
-static CUcontext create(void)
-{
-    CUcontext context;
-#if CUDA_VERSION >= 13000
-    OK(cuCtxCreate(&context, NULL, 0, 0));
-#else
-    OK(cuCtxCreate(&context, 0, 0));
-#endif
-    return context;
-}
-
 static void end(const char *how, CUcontext context)
 {
     if (strcmp(how, "destroy") == 0)
@@ -36,7 +25,7 @@ int main(int count, char **argument)
     for (int round = 0; round < 3; round++) {
         CUcontext context;
         if (strcmp(argument[1], "destroy") == 0) {
-            context = create();
+            context = new_context(0);
         } else {
             OK(cuDevicePrimaryCtxRetain(&context, 0));
             OK(cuCtxSetCurrent(context));

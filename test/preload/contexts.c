@@ -2,17 +2,6 @@
  * more contexts than we keep books for. Argument: how many. */
 #include "driver_case.h"
 
-static CUcontext create(void)
-{
-    CUcontext context;
-#if CUDA_VERSION >= 13000
-    OK(cuCtxCreate(&context, NULL, 0, 0));
-#else
-    OK(cuCtxCreate(&context, 0, 0));
-#endif
-    return context;
-}
-
 int main(int count, char **argument)
 {
     static CUcontext context[1000];
@@ -21,7 +10,7 @@ int main(int count, char **argument)
     int contexts = atoi(argument[1]);
     OK(cuInit(0));
     for (int i = 0; i < contexts; i++) {
-        context[i] = create();
+        context[i] = new_context(0);
         block[i] = make(1000);
         more[i] = make(1000);
         write_all(NULL, 1000, block[i], 1000);
@@ -39,7 +28,7 @@ int main(int count, char **argument)
         OK(cuCtxDestroy(context[i]));
     }
     size_t available, total;
-    create();
+    new_context(0);
     OK(cuMemGetInfo(&available, &total));
     SAY(total - available);
     return 0;

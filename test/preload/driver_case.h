@@ -15,6 +15,23 @@ static inline CUcontext begin(void)
     return context;
 }
 
+/* A context of the program's own, current. */
+static inline CUresult create_context(CUcontext *context, CUdevice device)
+{
+#if CUDA_VERSION >= 13000
+    return cuCtxCreate_v4(context, NULL, 0, device);
+#else
+    return cuCtxCreate_v2(context, 0, device);
+#endif
+}
+
+static inline CUcontext new_context(CUdevice device)
+{
+    CUcontext context;
+    OK(create_context(&context, device));
+    return context;
+}
+
 static inline CUdeviceptr make(size_t bytes)
 {
     CUdeviceptr pointer;

@@ -90,17 +90,6 @@ static int count_in_child(void)
     return WEXITSTATUS(code);
 }
 
-static CUcontext new_context(CUdevice device)
-{
-    CUcontext made;
-#if CUDA_VERSION >= 13000
-    OK(cuCtxCreate(&made, NULL, 0, device));
-#else
-    OK(cuCtxCreate(&made, 0, device));
-#endif
-    return made;
-}
-
 static void one(const char *line)
 {
     char word[16] = "", text[200] = "";

@@ -12,13 +12,22 @@ static const CUDA_ARRAY_DESCRIPTOR flat = {1024, 12 * 1024, CU_AD_FORMAT_FLOAT, 
 static const CUDA_ARRAY3D_DESCRIPTOR deep = {1024, 1024, 12, CU_AD_FORMAT_FLOAT, 1, 0};
 static const CUDA_ARRAY3D_DESCRIPTOR levels = {1024, 1024, 6, CU_AD_FORMAT_FLOAT, 1, 0};
 
-static CUresult create_context(CUcontext *context)
+static CUdeviceptr block[3];
+
+/* What was freed is not known to be done with, and another context asks. */
+static CUresult take_in_another(void)
 {
-#if CUDA_VERSION >= 13000
-    return cuCtxCreate(context, NULL, 0, 0);
-#else
-    return cuCtxCreate(context, 0, 0);
-#endif
+    CUstream stream;
+    CUdeviceptr pointer;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 3; i++)
+        block[i] = make(15 * MIB); /* more, and the free itself would wait */
+    for (int i = 0; i < 3; i++) {
+        write_all(i % 2 ? stream : NULL, 20000000, block[i], 1000);
+        OK(cuMemFree(block[i]));
+    }
+    new_context(0);
+    return cuMemAlloc(&pointer, 48 * MIB);
 }
 
 static CUresult take(const char *what)
@@ -42,6 +51,7 @@ static CUresult take(const char *what)
     if (strcmp(what, name) == 0)                                                                   \
         return call;
     WAY("malloc", cuMemAlloc(&pointer, 48 * MIB))
+    WAY("in another context", take_in_another())
     WAY("pitch", cuMemAllocPitch(&pointer, &pitch, MIB, 48, 4))
     WAY("managed", cuMemAllocManaged(&pointer, 48 * MIB, CU_MEM_ATTACH_GLOBAL))
     WAY("async", cuMemAllocAsync(&pointer, 48 * MIB, NULL))
@@ -53,7 +63,7 @@ static CUresult take(const char *what)
     WAY("granules", cuMemCreate(&handle, 48 * MIB, &granules, 0))
     WAY("host", cuMemHostAlloc(&host, MIB, 0))
     WAY("host 2", cuMemAllocHost(&host, MIB))
-    WAY("context", create_context(&context))
+    WAY("context", create_context(&context, 0))
     WAY("retain", cuDevicePrimaryCtxRetain(&context, 0))
     WAY("module", cuModuleLoadData(&module, image))
     WAY("fat binary", cuModuleLoadFatBinary(&module, image))
@@ -67,7 +77,6 @@ static CUresult take(const char *what)
 
 int main(int count, char **argument)
 {
-    CUdeviceptr block[3];
     CHECK(count == 2);
     begin();
     for (int i = 0; i < 3; i++)

@@ -5,17 +5,6 @@
 static CUcontext context[2];
 static CUdeviceptr block[2];
 
-static CUcontext create(CUdevice device)
-{
-    CUcontext made;
-#if CUDA_VERSION >= 13000
-    OK(cuCtxCreate(&made, NULL, 0, device));
-#else
-    OK(cuCtxCreate(&made, 0, device));
-#endif
-    return made;
-}
-
 static long long may(CUdeviceptr pointer)
 {
     CUmemLocation peer = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
@@ -33,9 +22,9 @@ static void show(void)
 int main(void)
 {
     OK(cuInit(0));
-    context[0] = create(0);
+    context[0] = new_context(0);
     block[0] = make(4 * MIB);
-    context[1] = create(1);
+    context[1] = new_context(1);
     SAY(may(block[0]));
     OK(cuCtxEnablePeerAccess(context[0], 0));
     OK(cuCtxSetCurrent(context[0]));
@@ -43,7 +32,7 @@ int main(void)
     show();
     OK(cuCtxSetCurrent(context[1]));
     OK(cuMemsetD8(block[1], 1, 4 * MIB));
-    create(1); /* as long as one context may, all may */
+    new_context(1); /* as long as one context may, all may */
     OK(cuCtxEnablePeerAccess(context[0], 0));
     OK(cuCtxDisablePeerAccess(context[0]));
     show();

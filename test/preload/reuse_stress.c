@@ -25,11 +25,7 @@ static CUcontext second_context(void)
         OK(cuDevicePrimaryCtxRetain(&context, 1));
         return context;
     }
-#if CUDA_VERSION >= 13000
-    OK(cuCtxCreate(&context, NULL, 0, 0));
-#else
-    OK(cuCtxCreate(&context, 0, 0));
-#endif
+    context = new_context(0);
     OK(cuCtxPopCurrent(NULL));
     return context;
 }
