@@ -76,7 +76,10 @@ static CUresult peer_access(CUresult result, CUcontext peer, int allowed)
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
-    return peer_access(real()->cuCtxEnablePeerAccess(peer, flags), peer, 1);
+    CUresult result;
+    int tries = 0;
+    RETRIED(result, real()->cuCtxEnablePeerAccess(peer, flags));
+    return peer_access(result, peer, 1);
 }
 
 CUresult cuCtxDisablePeerAccess(CUcontext peer)

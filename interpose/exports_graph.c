@@ -73,7 +73,9 @@ INSTANTIATE_WITH_PARAMS(cuGraphInstantiateWithParams_ptsz, 1)
 #define UPDATE(name, parameters, arguments)                                                        \
     CUresult name parameters                                                                       \
     {                                                                                              \
-        CUresult result = real()->name arguments;                                                  \
+        CUresult result;                                                                           \
+        int tries = 0;                                                                             \
+        RETRIED(result, real()->name arguments);                                                   \
         if (result == CUDA_SUCCESS)                                                                \
             graphs_made(exec, graph);                                                              \
         else                                                                                       \

@@ -27,6 +27,28 @@ RETRY(cuLibraryGetKernel, (CUkernel * kernel, CUlibrary library, const char *nam
 RETRY(cuLibraryGetModule, (CUmodule * module, CUlibrary library), (module, library))
 RETRY(cuKernelGetFunction, (CUfunction * function, CUkernel kernel), (function, kernel))
 RETRY(cuFuncLoad, (CUfunction function), (function))
+RETRY(cuModuleGetGlobal_v2,
+      (CUdeviceptr * pointer, size_t *bytes, CUmodule module, const char *name),
+      (pointer, bytes, module, name))
+RETRY(cuLibraryGetGlobal,
+      (CUdeviceptr * pointer, size_t *bytes, CUlibrary library, const char *name),
+      (pointer, bytes, library, name))
+RETRY(cuLibraryGetManaged,
+      (CUdeviceptr * pointer, size_t *bytes, CUlibrary library, const char *name),
+      (pointer, bytes, library, name))
+RETRY(cuEventCreate, (CUevent * event, unsigned int flags), (event, flags))
+RETRY(cuTexObjectCreate,
+      (CUtexObject * texture, const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *shape,
+       const CUDA_RESOURCE_VIEW_DESC *view),
+      (texture, resource, shape, view))
+RETRY(cuExternalMemoryGetMappedBuffer,
+      (CUdeviceptr * pointer, CUexternalMemory memory,
+       const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *buffer),
+      (pointer, memory, buffer))
+RETRY(cuExternalMemoryGetMappedMipmappedArray,
+      (CUmipmappedArray * array, CUexternalMemory memory,
+       const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *shape),
+      (array, memory, shape))
 RETRY(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value))
 RETRY(cuMemAddressReserve,
       (CUdeviceptr * pointer, size_t size, size_t alignment, CUdeviceptr wanted,

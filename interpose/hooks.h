@@ -63,6 +63,13 @@
     X(cuLibraryGetModule)                                                                          \
     X(cuKernelGetFunction)                                                                         \
     X(cuFuncLoad)                                                                                  \
+    X(cuModuleGetGlobal_v2)                                                                        \
+    X(cuLibraryGetGlobal)                                                                          \
+    X(cuLibraryGetManaged)                                                                         \
+    X(cuEventCreate)                                                                               \
+    X(cuTexObjectCreate)                                                                           \
+    X(cuExternalMemoryGetMappedBuffer)                                                             \
+    X(cuExternalMemoryGetMappedMipmappedArray)                                                     \
     X(cuCtxSetLimit)                                                                               \
     X(cuMemAddressReserve)                                                                         \
     X(cuMemMap)                                                                                    \
@@ -300,7 +307,6 @@
     X(cuCtxGetDevice)                                                                              \
     X(cuCtxSynchronize)                                                                            \
     X(cuCtxRecordEvent)                                                                            \
-    X(cuEventCreate)                                                                               \
     X(cuEventQuery)                                                                                \
     X(cuEventSynchronize)                                                                          \
     X(cuEventDestroy_v2)                                                                           \

@@ -196,7 +196,9 @@ CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, s
     if (!process_serving() || !pointer || !pitch || !width || !height ||
         (element != 4 && element != 8 && element != 16) || !(context = context_current()) ||
         pitch_of(context, width, &wanted) || __builtin_mul_overflow(wanted, height, &bytes)) {
-        CUresult result = real()->cuMemAllocPitch_v2(pointer, pitch, width, height, element);
+        CUresult result;
+        int tries = 0;
+        RETRIED(result, real()->cuMemAllocPitch_v2(pointer, pitch, width, height, element));
         return forwarded(result, pointer, result ? 0 : *pitch * height);
     }
     CUresult result = memory_alloc(pointer, bytes);

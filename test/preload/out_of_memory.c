@@ -30,6 +30,22 @@ static CUresult take_in_another(void)
     return cuMemAlloc(&pointer, 48 * MIB);
 }
 
+/* The simulated module has none; what the driver is told to answer comes before that. */
+static CUresult load_global(CUmodule module)
+{
+    CUdeviceptr pointer;
+    size_t bytes;
+    CUresult result = cuModuleGetGlobal(&pointer, &bytes, module, "name");
+    return result == CUDA_ERROR_NOT_FOUND ? CUDA_SUCCESS : result;
+}
+
+static CUresult reach_peer(void)
+{
+    CUcontext peer;
+    CUresult result = cuDevicePrimaryCtxRetain(&peer, 1);
+    return result ? result : cuCtxEnablePeerAccess(peer, 0);
+}
+
 static CUresult take(const char *what)
 {
     static char image[64];
@@ -44,6 +60,7 @@ static CUresult take(const char *what)
     CUmodule module;
     CUlibrary library;
     CUstream stream;
+    CUevent event;
     CUgraph graph;
     CUgraphExec executable;
     OK(cuGraphCreate(&graph, 0));
@@ -71,6 +88,9 @@ static CUresult take(const char *what)
     WAY("stream", cuStreamCreate(&stream, 0))
     WAY("stream 2", cuStreamCreateWithPriority(&stream, 0, 0))
     WAY("graph", cuGraphInstantiateWithFlags(&executable, graph, 0))
+    WAY("event", cuEventCreate(&event, 0))
+    WAY("global", cuModuleLoadData(&module, image) ?: load_global(module))
+    WAY("peer", reach_peer())
     WAY("pool", cuMemPoolCreate(&pool, &pool_shape))
     return CUDA_ERROR_UNKNOWN;
 }

@@ -12,7 +12,8 @@ TOLD = {"host": "cuMemHostAlloc", "host 2": "cuMemAllocHost_v2", "module": "cuMo
         "fat binary": "cuModuleLoadFatBinary", "library": "cuLibraryLoadData",
         "stream": "cuStreamCreate",
         "stream 2": "cuStreamCreateWithPriority", "graph": "cuGraphInstantiateWithFlags",
-        "pool": "cuMemPoolCreate",
+        "pool": "cuMemPoolCreate", "event": "cuEventCreate", "global": "cuModuleGetGlobal_v2",
+        "peer": "cuCtxEnablePeerAccess",
         "context": "cuCtxCreate_v4"}
 
 
@@ -134,7 +135,7 @@ def test_full_device_gives_the_cache_back(place, way):
 
 @pytest.mark.parametrize("way", TOLD)
 def test_out_of_memory_is_tried_once_more(place, way):
-    once = {"CACHALOT_SIM_FAIL": f"{TOLD[way]}:1"}
+    once = {"CACHALOT_SIM_FAIL": f"{TOLD[way]}:1", "CACHALOT_SIM_DEVICES": "2"}
     assert place.native("out_of_memory", way, **once).value("take(argument[1])") == 2
     assert place.run("out_of_memory", way, **once).value("take(argument[1])") == 0
     assert place.only_report().totals["reserved_bytes"] == 0
@@ -142,8 +143,8 @@ def test_out_of_memory_is_tried_once_more(place, way):
 
 @pytest.mark.parametrize("way", TOLD)
 def test_out_of_memory_stays_when_it_stays(place, way):
-    place.same("out_of_memory", way, CACHALOT_SIM_FAIL=f"{TOLD[way]}:1+")
-    assert place.same("out_of_memory", way,
+    place.same("out_of_memory", way, CACHALOT_SIM_FAIL=f"{TOLD[way]}:1+", CACHALOT_SIM_DEVICES="2")
+    assert place.same("out_of_memory", way, CACHALOT_SIM_DEVICES="2",
                       CACHALOT_SIM_FAIL=f"{TOLD[way]}:1:1").value("take(argument[1])") == 1
 
 
