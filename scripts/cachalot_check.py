@@ -38,6 +38,7 @@ example: cachalot check reports/ --require-reports 8 --baseline last/
 VALUES = (*LIMITS, "--max-spread", "--baseline", "--max-increase", "--require-reports",
           "--require-coverage")
 FILES_MOST = 100000
+RANKS_SHOWN = 8
 
 
 def parse_limit(option, value):
@@ -164,6 +165,14 @@ class Reports:
             self.notes.append(f"{dropped} earlier reports of the same processes were left out")
         self.processes = [process for _, process in last.values()]
 
+    def note_gaps(self):
+        """Ranks count from 0: of one that is missing somebody may want to know."""
+        ranks = {p.rank for p in self.processes if isinstance(p.rank, int) and 0 <= p.rank < FILES_MOST}
+        missing = sorted(set(range(max(ranks) + 1)) - ranks) if len(ranks) > 1 else []
+        if missing:
+            shown = ", ".join(map(str, missing[:RANKS_SHOWN])) + (", …" if len(missing) > RANKS_SHOWN else "")
+            self.notes.append(f"there is no report of rank {shown}: did it use the cache?")
+
     def look_around(self):
         """Notes on what a reader of the result should know."""
         if self.strangers:
@@ -171,6 +180,7 @@ class Reports:
         sessions = {p.report.text("process", "session") for p in self.processes}
         if len(sessions - {"-"}) > 1:
             self.notes.append(f"the reports are of {len(sessions)} different runs")
+        self.note_gaps()
         for process in self.processes:
             reason = process.report.text("exit", "reason")
             if reason in ("killed", "signal"):

@@ -184,7 +184,8 @@ def oom_lines(report):
 
 
 def head_lines(report):
-    lines = [f"{report.text('process', 'exe')}, pid {report.text('process', 'pid')} on "
+    rank = "" if report.get("process", "rank") is None else f"rank {report.text('process', 'rank')}, "
+    lines = [f"{report.text('process', 'exe')}, {rank}pid {report.text('process', 'pid')} on "
              f"{report.text('process', 'hostname')}, started {report.text('time', 'start')}",
              f"Report: {report.text('kind')}; end: {report.text('exit', 'reason')}; "
              f"coverage: {report.text('coverage', 'status')}"]

@@ -7,10 +7,10 @@ import sys
 
 from cachalot_pages import harvest_page
 from cachalot_report import Report, bytes_text
-from cachalot_tools import Failure, list_pages, printable
+from cachalot_tools import Failure, list_pages, page_directory, printable
 from cachalot_words import coverage_advice
 
-ROW = "{:>9}  {:<20}  {:>11}  {:>11}  {:>6}  {:>10}  {}"
+ROW = "{}{:>9}  {:<20}  {:>11}  {:>11}  {:>6}  {:>10}  {}"
 
 
 def end_of(page, child):
@@ -81,9 +81,14 @@ def doubts(report):
         yield "nothing was allocated through the cache"
 
 
-def row(report):
+def rank_column(value):
+    return f"{printable(value)[:6]:>6}  "
+
+
+def row(report, has_ranks):
     ratio = report.number("totals", "hit_ratio")
     return ROW.format(
+        rank_column(report.text("process", "rank")) if has_ranks else "",
         report.text("process", "pid"),
         os.path.basename(report.text("process", "exe"))[:20],
         bytes_text(report.number("totals", "peak_allocated_bytes")),
@@ -93,13 +98,30 @@ def row(report):
         printable(os.path.relpath(report.path)))
 
 
+def is_own(directory):
+    """As the library checks it, before it puts a page there."""
+    status = os.lstat(directory)
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o077
+
+
+def missing_report(environment, problems):
+    """Why there is no report, where that is not said already."""
+    pages = os.fsdecode(environment.get(b"CACHALOT_PAGE_DIR", b"")) or page_directory()
+    if problems:
+        return []
+    said = "no report: no process of this run initialised CUDA through the cache"
+    if os.path.isdir(pages) and not is_own(pages):
+        said += f", or it could write none where it ran, and keep no page: {pages} is open to others, or not this user's"
+    return [said]
+
+
 def collect(child, environment, started):
     """The reports of an ended run, those of killed processes too, and what is missing."""
     session = os.fsdecode(environment[b"CACHALOT_SESSION"])
     harvested, problems = harvest_session(child, session)
     reports = reports_of_run(started, environment, harvested)
     if not reports:
-        problems.append("no report: no process of this run initialised CUDA through the cache")
+        problems += missing_report(environment, problems)
     return reports, problems
 
 
@@ -107,10 +129,11 @@ def print_summary(reports):
     """A line for every report of the run."""
     if not reports:
         return
-    print(ROW.format("pid", "program", "peak alloc", "peak reserv", "hits", "leaked", "report"),
-          file=sys.stderr)
-    for report in reports:
-        print(row(report), file=sys.stderr)
+    has_ranks = any(report.get("process", "rank") is not None for report in reports)
+    print(ROW.format(rank_column("rank") if has_ranks else "", "pid", "program", "peak alloc", "peak reserv", "hits",
+                     "leaked", "report"), file=sys.stderr)
+    for report in sorted(reports, key=lambda r: (r.number("process", "rank") is None, r.number("process", "rank") or 0)):
+        print(row(report, has_ranks), file=sys.stderr)
     for report in reports:
         for doubt in doubts(report):
             print(f"cachalot: process {report.text('process', 'pid')}: {doubt}", file=sys.stderr)

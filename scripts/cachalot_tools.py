@@ -90,7 +90,7 @@ def list_pages(directory=None):
     """The pages in `directory`, or in the usual one."""
     listing = tool("list", directory or page_directory())
     if listing.returncode != 0:
-        raise Failure(1, listing.stderr.strip().replace("cachalot-page: ", ""))
+        raise Failure(3, listing.stderr.strip().replace("cachalot-page: ", ""))
     pages = []
     for line in listing.stdout.splitlines():
         columns = line.split("\t")

@@ -35,7 +35,8 @@ and GPU. It reads their pages: they notice nothing.
            time, by so much
   PID*     of another container: nobody here can tell whether it still runs
 
-Pages: CACHALOT_PAGE_DIR, else /dev/shm/cachalot-UID. Exit code: 0, 2 usage.
+Pages: CACHALOT_PAGE_DIR, else /dev/shm/cachalot-UID. Exit code: 0, 2 usage,
+3 no directory that can be read (with --once).
 example: cachalot top --once --json | jq '.processes[].devices[].reserved_bytes'
 """
 
@@ -326,5 +327,5 @@ def main(arguments):
     while True:
         plain(watch, options, options["once"])
         if options["once"]:
-            return 0
+            return 3 if watch.directory in watch.problems else 0
         time.sleep(options["interval"])

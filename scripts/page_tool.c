@@ -87,7 +87,7 @@ static void end_trace(struct page *page)
 
 static int write_report(struct page *page, const struct tool_options *options)
 {
-    char path[2048];
+    char path[2048] = "";
     end_trace(page);
     struct snapshot snapshot = {.page = page};
     struct report_options report = report_options_of(page, options, 0);
@@ -95,7 +95,8 @@ static int write_report(struct page *page, const struct tool_options *options)
     if (error == 0)
         printf("%s\n", path);
     else
-        fprintf(stderr, "cachalot-page: no report for %s: %s\n", options->path, strerror(-error));
+        fprintf(stderr, "cachalot-page: %s: its report cannot be written to %s: %s\n",
+                options->path, path, strerror(-error));
     return error == 0 ? TOOL_DONE : TOOL_FAILED;
 }
 

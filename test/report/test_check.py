@@ -85,6 +85,16 @@ def test_many_ranks_are_judged_together(run):
     assert "most 180 MiB (rank 2," in out and "sum 480 MiB, spread 45.0 %" in out
 
 
+@pytest.mark.parametrize("ranks, said", [
+    ((0, 1, 3), "there is no report of rank 2: "), ((0, 20), "of rank 1, 2, 3, 4, 5, 6, 7, 8, …: "), ((0, 1), None), ((7,), None),
+    ((0, "1"), None), ((0, 10**9), None), ((0, -5), None)])
+def test_a_rank_that_is_missing_is_named(run, ranks, said):
+    for rank in ranks:
+        run.add(rank=rank)
+    notes = run.gates(run.folder, "--max-oom", "0")[1]["notes"]
+    assert (said is None and not notes) or said in notes[0]
+
+
 def test_spread_of_one_process_is_no_spread(run):
     run.add()
     assert run.check(run.folder, "--max-spread", "50%").returncode == 1

@@ -13,8 +13,11 @@ import subprocess
 import time
 
 import cachalot_pages
+import cachalot_show
+import cachalot_summary
 import pytest
-from conftest import COMMAND, ROOT, built, load
+from cachalot_report import Report
+from conftest import COMMAND, ROOT, built, in_process, load
 
 SUBCOMMANDS = re.findall(r"^    \"([a-z-]+)\": \(", (ROOT / "scripts/cachalot").read_text(), re.M)
 
@@ -221,7 +224,25 @@ def test_harvest_keeps_the_page_when_no_report_could_be_written(place):
     process.wait()
     (place.work / "d.json").mkdir()
     done = place.cachalot("harvest")
-    assert done.returncode == 1 and "Is a directory" in done.stderr and os.path.exists(page)
+    assert done.returncode == 1 and "cannot be written to" in done.stderr and os.path.exists(page)
+    assert f"{place.work}/d.json: Is a directory" in done.stderr
+
+
+@pytest.mark.parametrize("mode, said", [(0o700, "cannot be written to /proc/none/o.json: "), (0o777, " is open to others")])
+def test_a_report_that_could_not_be_written_is_not_none_at_all(place, mode, said):
+    """Where its page is kept it is not said that nothing came through the cache."""
+    place.pages.chmod(mode)
+    child = " ".join(page_child(place, "exit")) if mode == 0o700 else "true"
+    done = place.cachalot("run", "--check", "max-oom=0", "--output", "/proc/none/o.json", "sh", "-c", child)
+    assert done.returncode == 3 and said in done.stderr, done.stderr
+    assert ("no process of this run" in done.stderr) == (mode != 0o700)
+
+
+@pytest.mark.parametrize("command", ["ls", "harvest", "dump --all", "empty-cache --all", "top --once"])
+def test_pages_in_what_is_no_directory(place, command):
+    place.environment["CACHALOT_PAGE_DIR"] = "/etc/passwd"
+    done = place.cachalot(*command.split())
+    assert done.returncode == 3 and "/etc/passwd: Not a directory" in done.stdout + done.stderr
 
 
 def test_dump_and_empty_cache(place):
@@ -261,6 +282,21 @@ def test_show(place):
     assert done.returncode == 0 and {len(line) for line in table} == {77}
     assert "\x1b" not in done.stdout and "Leaked: 3073 KiB in 2 blocks" in done.stdout
     assert "a warning with" in done.stdout
+
+
+def test_ranks_are_shown(tmp_path, model, capsys):
+    """In the table of a run, in their order, and of one report."""
+    reports, model = [], copy.deepcopy(model)
+    for rank in (10, None, 9):
+        model["process"]["rank"] = rank
+        (tmp_path / "x.json").write_text(json.dumps(model))
+        reports.append(Report(tmp_path / "x.json"))
+    assert "make_page, rank 9, pid " in in_process(cachalot_show.main, tmp_path / "x.json")[1]
+    cachalot_summary.print_summary(reports)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line[:6].strip() for line in lines[:4]] == ["rank", "9", "10", "-"]
+    cachalot_summary.print_summary(reports[1:2])
+    assert capsys.readouterr().err.split()[0] == "pid"
 
 
 @pytest.mark.parametrize("status, wanted", [("none", "Nothing of what"), ("partial", "leave out"), ("full", None)])
