@@ -57,8 +57,9 @@ int allocator_malloc(struct allocator *allocator, uint64_t bytes, uint64_t *addr
 int allocator_hit(struct allocator *allocator, uint64_t bytes, uint64_t *address);
 
 /* What the calling thread's cache can do alone, without the lock, to be tried first: the address,
- * or 0; 1 if freed (as FREED_NATIVE). */
+ * or 0; 1 if freed (as FREED_NATIVE). _asked: with call sites, once it is known where. */
 uint64_t allocator_hit_alone(struct allocator *allocator, uint64_t bytes);
+uint64_t allocator_hit_asked(struct allocator *allocator, uint64_t bytes);
 int domain_free_alone(struct domain *domain, uint64_t address);
 
 /* Work that the host may see (a copy to its memory, a function of its own) was submitted to the

@@ -32,8 +32,6 @@ void domain_record(struct domain *domain, struct events *events, struct sites *s
     domain->events = events;
     domain->sites = sites;
     domain->recorded = events || sites;
-    if (domain->sites)
-        domain->options.thread_cache = 0; /* a call site is looked at under the lock */
 }
 
 int domain_take_events(struct domain *domain)

@@ -22,11 +22,11 @@
  *    from there, both without the allocator's lock but inside the own cache: so 1 holds for them,
  *    and no number changes. The list of a size is held by an atomic change of its head, for a few
  *    instructions; who does not get it soon goes the long way.
- * 6. Notes. Of two events of one address that two threads note alone nobody could tell the order.
+ * 6. Events. Of two events of one address that two threads note alone nobody could tell the order.
  *    So what one thread noted goes to another only under the lock: batches, and frees by others.
  *    test/model (free.c, cache.c) explores 1 to 3 and 5.
  */
-#include "allocator/thread_cache.h"
+#include "allocator/record_alone.h"
 
 #include <stddef.h>
 
@@ -126,15 +126,6 @@ static inline __attribute__((always_inline)) void count(struct thread_cache *cac
         stat_increase(&bin->freed, 1);
         stat_increase(&row->freed_bytes, size);
     }
-}
-
-/* Before anybody else can have the block: out of the cache it comes only after `leave`. */
-static inline __attribute__((always_inline)) void
-note(struct thread_cache *cache, struct block *block, enum event_action action)
-{
-    block->noted_by = cache->mark;
-    events_note(cache->noted, event_who(cache->thread, action, cache->allocator->ordinal, 0),
-                block_address(block), block_size(block), block->requested);
 }
 
 static int may_take(const struct thread_cache *cache, uint64_t size, uint64_t requested)
@@ -249,9 +240,8 @@ int thread_cache_room(struct thread_cache *cache, uint64_t size)
     return 1;
 }
 
-/* `noted`, here and below: it is. */
 static inline __attribute__((always_inline)) uint64_t
-take_out(struct thread_cache *cache, uint64_t size, uint64_t requested, int noted)
+take_out(struct thread_cache *cache, uint64_t size, uint64_t requested, enum record what)
 {
     struct shelf *shelf = shelf_of(cache, size);
     struct block *block = shelf->first;
@@ -260,8 +250,7 @@ take_out(struct thread_cache *cache, uint64_t size, uint64_t requested, int note
     shelf->room++;
     count(cache, 1, size, requested);
     block->requested = requested;
-    if (noted)
-        note(cache, block, EVENT_alloc);
+    record_alone(cache, block, EVENT_alloc, what);
     block_claim(block, CLAIM_EASY);
     leave(cache);
     return block_address(block);
@@ -275,7 +264,7 @@ __attribute__((noinline)) static uint64_t serve_at_limits(struct thread_cache *c
         if (!may_take(cache, size, requested))
             set_limits(cache);
         if (may_take(cache, size, requested))
-            return take_out(cache, size, requested, cache->noted != NULL);
+            return take_out(cache, size, requested, record_of(cache));
     }
     leave(cache);
     return 0;
@@ -290,13 +279,13 @@ __attribute__((noinline)) static uint64_t serve_nothing(struct thread_cache *cac
 static inline __attribute__((always_inline)) uint64_t serve(struct thread_cache *cache,
                                                             const struct allocator *a,
                                                             uint64_t size, uint64_t requested,
-                                                            int noted)
+                                                            enum record what)
 {
-    if (!enter(cache) || cache->allocator != a || (noted && !events_row_has_room(cache->noted)) ||
+    if (!enter(cache) || cache->allocator != a || !record_has_room(cache, what) ||
         atomic_load_explicit(&a->slow, memory_order_relaxed) == SLOW_ALL)
         return serve_nothing(cache);
     return shelf_of(cache, size)->first && may_take(cache, size, requested)
-               ? take_out(cache, size, requested, noted)
+               ? take_out(cache, size, requested, what)
                : serve_at_limits(cache, size, requested);
 }
 
@@ -305,14 +294,22 @@ static uint64_t in_grains(uint64_t bytes)
     return (bytes + BLOCK_GRAIN - 1) / BLOCK_GRAIN * BLOCK_GRAIN;
 }
 
-/* Noted, or with roundup_power2_divisions. */
+static uint64_t rounded(const struct allocator *a, uint64_t bytes)
+{
+    const struct options *options = &a->domain->options;
+    return options->roundup_power2_divisions[0] > 1 ? options_round(options, bytes)
+                                                    : in_grains(bytes);
+}
+
+/* Recorded, or with roundup_power2_divisions. With call sites it is not known yet where. */
 __attribute__((noinline)) static uint64_t
 serve_specially(struct thread_cache *cache, const struct allocator *a, uint64_t requested)
 {
-    const struct options *options = &a->domain->options;
-    uint64_t size = options->roundup_power2_divisions[0] > 1 ? options_round(options, requested)
-                                                             : in_grains(requested);
-    return size > CACHE_MOST ? 0 : serve(cache, a, size, requested, cache->noted != NULL);
+    uint64_t size = rounded(a, requested);
+    if (size > CACHE_MOST || cache->sites)
+        return 0;
+    return cache->noted ? serve(cache, a, size, requested, RECORD_EVENTS)
+                        : serve(cache, a, size, requested, RECORD_NOTHING);
 }
 
 uint64_t allocator_hit_alone(struct allocator *a, uint64_t bytes)
@@ -322,20 +319,28 @@ uint64_t allocator_hit_alone(struct allocator *a, uint64_t bytes)
         return 0;
     if (__builtin_expect(cache->special, 0))
         return serve_specially(cache, a, bytes);
-    return serve(cache, a, in_grains(bytes), bytes, 0);
+    return serve(cache, a, in_grains(bytes), bytes, RECORD_NOTHING);
+}
+
+uint64_t allocator_hit_asked(struct allocator *a, uint64_t bytes)
+{
+    struct thread_cache *cache = thread_cache_own;
+    uint64_t size =
+        cache && cache->sites && bytes - 1 < CACHE_MOST ? rounded(a, bytes) : UINT64_MAX;
+    return size > CACHE_MOST ? 0 : serve(cache, a, size, bytes, RECORD_SITES);
 }
 
 /* The block at `address` for this cache alone; NULL: not for it. Where another thread noted alone
  * that it was handed out, its free is noted under the lock: that takes the other's event first. */
 static inline __attribute__((always_inline)) struct block *claim(struct thread_cache *cache,
-                                                                 uint64_t address, int noted)
+                                                                 uint64_t address, enum record what)
 {
     struct block *block = block_of_listed(map_glance(&cache->domain->listed, address));
     uint64_t easy = address | CLAIM_EASY;
     if (block && atomic_load_explicit(&block->claim, memory_order_relaxed) == easy &&
         atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED)) {
         if (block->allocator == cache->allocator &&
-            (!noted || !block->noted_by || block->noted_by == cache->mark))
+            (what == RECORD_NOTHING || !block->noted_by || block->noted_by == cache->mark))
             return block;
         block_claim(block, CLAIM_EASY);
     }
@@ -344,13 +349,12 @@ static inline __attribute__((always_inline)) struct block *claim(struct thread_c
 }
 
 static inline __attribute__((always_inline)) void put_in(struct thread_cache *cache,
-                                                         struct block *block, int noted)
+                                                         struct block *block, enum record what)
 {
     uint64_t size = block_size(block);
     struct shelf *shelf = shelf_of(cache, size);
     count(cache, 0, size, block->requested);
-    if (noted)
-        note(cache, block, EVENT_free);
+    record_alone(cache, block, EVENT_free, what);
     block->link = shelf->first;
     shelf->first = block;
     shelf->room--;
@@ -362,7 +366,7 @@ __attribute__((noinline)) static int keep_at_limits(struct thread_cache *cache, 
     if (keeps && !may_give(cache, block_size(block)))
         set_limits(cache);
     if ((keeps = keeps && may_give(cache, block_size(block))))
-        put_in(cache, block, cache->noted != NULL);
+        put_in(cache, block, record_of(cache));
     else
         block_claim(block, CLAIM_EASY);
     leave(cache);
@@ -370,24 +374,26 @@ __attribute__((noinline)) static int keep_at_limits(struct thread_cache *cache, 
 }
 
 static inline __attribute__((always_inline)) int take_back(struct thread_cache *cache,
-                                                           uint64_t address, int noted)
+                                                           uint64_t address, enum record what)
 {
     struct allocator *a;
     struct block *block = NULL;
     if (enter(cache) && (a = cache->allocator) &&
         !atomic_load_explicit(&a->slow, memory_order_relaxed) && lane_free(a) &&
-        (!noted || events_row_has_room(cache->noted)) && (block = claim(cache, address, noted))) {
+        record_has_room(cache, what) && (block = claim(cache, address, what))) {
         if (!may_give(cache, block_size(block)) || !shelf_of(cache, block_size(block))->room)
             return keep_at_limits(cache, block);
-        put_in(cache, block, noted);
+        put_in(cache, block, what);
     }
     leave(cache);
     return block != NULL;
 }
 
-__attribute__((noinline)) static int take_back_noted(struct thread_cache *cache, uint64_t address)
+__attribute__((noinline)) static int take_back_recorded(struct thread_cache *cache,
+                                                        uint64_t address)
 {
-    return take_back(cache, address, 1);
+    return cache->sites ? take_back(cache, address, RECORD_SITES)
+                        : take_back(cache, address, RECORD_EVENTS);
 }
 
 int domain_free_alone(struct domain *domain, uint64_t address)
@@ -395,6 +401,6 @@ int domain_free_alone(struct domain *domain, uint64_t address)
     struct thread_cache *cache = thread_cache_own;
     if (!cache || cache->domain != domain)
         return 0;
-    return __builtin_expect(cache->noted != NULL, 0) ? take_back_noted(cache, address)
-                                                     : take_back(cache, address, 0);
+    return __builtin_expect(cache->recorded, 0) ? take_back_recorded(cache, address)
+                                                : take_back(cache, address, RECORD_NOTHING);
 }

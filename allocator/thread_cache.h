@@ -23,7 +23,9 @@ struct thread_cache {
     struct events_row *noted;    /* what it does alone; NULL: nobody wants to know */
     uint64_t thread;             /* in events */
     uint16_t mark;               /* of blocks; not 0 */
-    int special;                 /* a request is noted, or rounded in steps */
+    struct sites *sites;         /* where it is asked; NULL: nobody wants to know */
+    int recorded;                /* either of them */
+    int special;                 /* a request is recorded, or rounded in steps */
     struct allocator *allocator; /* whose blocks; NULL: none */
     _Atomic int wanted;          /* somebody else is in here */
     uint32_t touched;            /* bins of the row that are not 0 */

@@ -257,7 +257,9 @@ int domain_thread_begins(struct domain *domain, struct cache_row *row)
         cache->noted = noted;
         cache->mark = noted ? (uint16_t)noted->held : 0;
         cache->thread = events_thread();
-        cache->special = noted || domain->options.roundup_power2_divisions[0] > 1;
+        cache->sites = domain->sites;
+        cache->recorded = domain->recorded;
+        cache->special = cache->recorded || domain->options.roundup_power2_divisions[0] > 1;
         thread_cache_forget_limits(cache);
         cache->next = domain->caches;
         if (cache->next)

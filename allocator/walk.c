@@ -26,7 +26,7 @@ static void show(const struct block *block, uint64_t begin, uint64_t bytes,
         .device = segment->allocator->ordinal,
         .state = shown_as[state],
         .pool = (uint8_t)segment->stat,
-        .site = block->state == BLOCK_REUSABLE ? 0 : block->site,
+        .site = state == BLOCK_REUSABLE ? 0 : block->site,
     };
     take(context, &row);
 }

@@ -8,13 +8,7 @@
 /* Before anything is served: loads what the first look needs. */
 void callers_start(void);
 
-void callers_look(void);
-
 /* Before each request. */
-static inline void callers_note(void)
-{
-    if (__builtin_expect(process->sites != NULL, 0))
-        callers_look();
-}
+void callers_look(void);
 
 #endif

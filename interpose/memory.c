@@ -131,17 +131,24 @@ static CUresult forward_alloc(CUdeviceptr *pointer, size_t bytes)
     return forwarded(result, pointer, bytes);
 }
 
+/* Where call sites are noted, the look comes first; then what the thread's cache has. */
+__attribute__((noinline)) static uint64_t hit_asked(struct allocator *allocator, size_t bytes)
+{
+    callers_look();
+    return allocator_hit_asked(allocator, bytes);
+}
+
 CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
 {
     struct context *context;
     uint64_t address = 0;
     if (!process_serving() || !pointer || !bytes || !(context = context_current()))
         return forward_alloc(pointer, bytes);
-    if ((address = allocator_hit_alone(context->allocator, bytes))) {
+    if ((address = allocator_hit_alone(context->allocator, bytes)) ||
+        (process->sites && (address = hit_asked(context->allocator, bytes)))) {
         *pointer = address;
         return CUDA_SUCCESS;
     }
-    callers_note();
     process_inside++;
     if (cached == NOT_ASKED)
         thread_begins();
@@ -166,9 +173,8 @@ CUdeviceptr memory_hit(size_t bytes)
 {
     const struct context *context = context_bound();
     uint64_t address = 0;
-    if (!context)
-        return 0;
-    callers_note();
+    if (!context || (process->sites && (address = hit_asked(context->allocator, bytes))))
+        return address;
     process_inside++;
     int code = allocator_hit(context->allocator, bytes, &address);
     process_inside--;

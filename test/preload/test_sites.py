@@ -179,10 +179,15 @@ for i in range(1500):
 
 
 def test_threads(place):
-    place.run("threads", CACHALOT_SITES="1")
+    """And their caches: what those answer alone is counted and noted as well."""
+    place.run("threads", CACHALOT_SITES="1", CACHALOT_EVENTS="100000")
     report = place.only_report()
     assert sum(site["allocations"] for site in report["sites"]) == 16000
     assert all((site["live_bytes"], site["live_blocks"]) == (0, 0) for site in report["sites"])
+    assert report["devices"][0]["counters"]["num_thread_hits"] > 0
+    rows = [row for row in report["events"]["rows"] if row["action"] in ("alloc", "free")]
+    assert len(rows) == 32000 and None not in {row["site"] for row in rows}
+    assert {block["site"] for segment in report["devices"][0]["segments"] for block in segment["blocks"]} == {None}
 
 
 def test_after_a_kill(place):
