@@ -109,6 +109,8 @@ void arena_pin(struct block *block)
     uint64_t c = arena->chunk_bytes, begin = block_address(block) - arena->base;
     uint64_t end = arena->base + (begin + block_size(block) + c - 1) / c * c;
     begin = arena->base + begin / c * c;
+    for (uint64_t at = begin; at < end; at += c)
+        arena->slot[(at - arena->base) / c].pinned = 1;
     while (block->previous && block_address(block) > begin)
         block = block->previous;
     for (; block && block_address(block) < end; block = block->next) {
@@ -119,6 +121,41 @@ void arena_pin(struct block *block)
             arena_put(block, BLOCK_REUSABLE);
         }
         block->pinned |= block->state != BLOCK_REUSABLE && block->state != BLOCK_ABSENT;
+    }
+}
+
+/* The chunk of a slot that lies whole in an isolated block: nobody's from now on. */
+static void retire_chunk(struct arena *arena, uint32_t slot)
+{
+    struct slot *s = &arena->slot[slot];
+    struct chunk *chunk = &arena->chunk[s->chunk];
+    chunk->owner = chunk->home = 0;
+    chunk->retired = 1;
+    arena->retired++;
+    s->pinned = 0;
+    s->since = arena->epoch;
+}
+
+/* Blocks that are pinned only because they share a slot with one that is lie in other slots too:
+ * those parts are as any. */
+void arena_retire(struct block *block)
+{
+    struct arena *arena = block->segment->arena;
+    uint64_t c = arena->chunk_bytes, end = block_address(block) + block_size(block), until;
+    for (uint64_t at = block_address(block); at < end; at = until) {
+        uint32_t slot = (uint32_t)((at - arena->base) / c);
+        int pinned = arena->slot[slot].pinned;
+        until = arena_address(arena, slot + 1) < end ? arena_address(arena, slot + 1) : end;
+        if (pinned && until - at < c)
+            continue; /* somebody else is here */
+        if (arena_fill_kit(arena, 4))
+            return;
+        struct block *part = arena_isolate(arena, block, at, until);
+        block = part->next;
+        part->pinned = 0;
+        if (pinned)
+            retire_chunk(arena, slot);
+        arena_put(part, pinned ? BLOCK_ABSENT : BLOCK_REUSABLE);
     }
 }
 

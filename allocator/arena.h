@@ -17,6 +17,7 @@ struct slot {
     uint32_t was;        /* while changing: mapped until now */
     int changing;        /* the driver is at it (or could not undo it): part of no window */
     int unmapped, stuck; /* what came of it; whose change it is writes them without the lock */
+    int pinned;          /* the program has set something on what is mapped here */
 };
 
 struct chunk {
@@ -25,6 +26,7 @@ struct chunk {
     uint32_t home;  /* slot, from 1, where it goes when it is idle, and stays mapped; 0: none yet */
     uint32_t seen;  /* by search number */
     int booked;     /* counts as reserved */
+    int retired;    /* was below a pinned slot: nobody's, until it is given back */
     uint32_t leaving, lent; /* batch with which it is about to be given back: nobody's; exports
                              * of its handle that are under way */
 };
@@ -37,6 +39,7 @@ struct arena {
     struct chunk *chunk;               /* from 1 */
     uint32_t slots, top, chunks, made; /* top: slots ever used; made: chunk numbers ever used */
     uint32_t idle_slots, spares;       /* what could be moved */
+    uint32_t retired;                  /* what can only be given back */
     uint32_t idle_least;               /* chunks idle since the last look, all the time */
     uint32_t searches, batches;
     uint64_t epoch, safe, marked; /* slots left up to `safe` are done with */
@@ -53,8 +56,10 @@ int arena_begin(struct allocator *allocator);
 void arena_note(const struct block *block, int reusable);
 
 /* Nothing is ever taken again from the slots of a live block: the program has set something there
- * that sticks. */
+ * that sticks. Retire: the block is reusable, and so are those around it: what lies below goes to
+ * the driver when that is asked to take something, and then the addresses are as new. */
 void arena_pin(struct block *block);
+void arena_retire(struct block *block);
 
 /* A block of `size` bytes, in no pool: from memory that is idle elsewhere, and if that is too
  * little and `grow`, from the driver. The lock is dropped meanwhile. */

@@ -64,7 +64,7 @@ static uint32_t take_idle(struct arena *arena)
     if (arena->spares) {
         uint32_t chunk = 1;
         while (!arena->chunk[chunk].booked || arena->chunk[chunk].owner ||
-               arena->chunk[chunk].leaving)
+               arena->chunk[chunk].leaving || arena->chunk[chunk].retired)
             chunk++;
         arena->spares--;
         return chunk;

@@ -64,17 +64,18 @@ static void remove_chunk(struct allocator *a, uint32_t number)
     stats_count(a->stats, COUNTER_num_device_free, 1);
 }
 
-/* Idle chunks, `most` of them if there are so many, the spare and the highest first: out of all
- * reach, in a batch of their own. */
+/* Idle chunks, `most` of them if there are so many, spare and retired first, then the highest:
+ * out of all reach, in a batch of their own. */
 static uint32_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
 {
     uint32_t taken = 0;
-    for (uint32_t number = 1; number <= arena->made && arena->spares && taken < most; number++) {
+    for (uint32_t number = 1;
+         number <= arena->made && arena->spares + arena->retired && taken < most; number++) {
         struct chunk *chunk = &arena->chunk[number];
         if (!chunk->booked || chunk->owner || chunk->leaving || chunk->lent)
             continue;
         chunk->leaving = batch;
-        arena->spares--;
+        --*(chunk->retired ? &arena->retired : &arena->spares);
         taken++;
     }
     for (uint32_t slot = arena->top; slot-- && taken < most && arena->idle_slots;) {
@@ -92,7 +93,7 @@ static uint32_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
 static void make_spare(struct arena *arena, uint32_t number)
 {
     arena->chunk[number].leaving = 0;
-    arena->spares++;
+    ++*(arena->chunk[number].retired ? &arena->retired : &arena->spares);
 }
 
 static int goes(const struct arena *arena, uint32_t slot, uint32_t batch)

@@ -212,6 +212,8 @@ void block_becomes_reusable(struct block *block)
     uint64_t begin = block_address(block), end = begin + block_size(block);
     block_leaves_use(block);
     block = pool_merge(block->segment->allocator, block);
-    if (block->segment->arena && block_size(block) >= block->segment->arena->chunk_bytes)
+    if (block->pinned && block->segment->arena)
+        arena_retire(block);
+    else if (block->segment->arena && block_size(block) >= block->segment->arena->chunk_bytes)
         arena_go_home(block->segment->arena, begin, end);
 }

@@ -241,7 +241,8 @@ uint64_t segment_release_unused(struct allocator *a)
 {
     const struct segment *oldest = oldest_idle(a);
     uint64_t seen = a->idle_seen, available = 0, total = 0, released = 0;
-    uint64_t mapped = a->arena ? a->arena->idle_least * a->arena->chunk_bytes : 0;
+    const struct arena *arena = a->arena;
+    uint64_t mapped = arena ? (arena->idle_least + arena->retired) * arena->chunk_bytes : 0;
     int is_old = oldest && oldest->idle_since <= seen;
     a->idle_seen = a->idle_clock;
     if (a->arena)

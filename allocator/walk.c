@@ -106,19 +106,22 @@ static int block_is_backed(const struct arena *arena, const struct block *block)
 
 static int arena_is_valid(const struct arena *arena)
 {
-    uint32_t idle = 0, spares = 0, chunks = 0;
+    uint32_t idle = 0, spares = 0, retired = 0, chunks = 0;
     for (uint32_t slot = 0; slot < arena->top; slot++)
         idle += arena->idle[slot];
     for (uint32_t number = 1; number <= arena->made; number++) {
         const struct chunk *chunk = &arena->chunk[number];
         chunks += chunk->booked != 0;
-        spares += chunk->booked && !chunk->owner && !chunk->leaving;
+        int nobodys = chunk->booked && !chunk->owner && !chunk->leaving;
+        spares += nobodys && !chunk->retired;
+        retired += nobodys && chunk->retired;
         if (chunk->owner && arena->slot[chunk->owner - 1].chunk != number)
             return 0;
         if (chunk->home && arena->slot[chunk->home - 1].chunk != number)
             return 0;
     }
-    return idle == arena->idle_slots && spares == arena->spares && chunks == arena->chunks;
+    return idle == arena->idle_slots && spares == arena->spares && retired == arena->retired &&
+           chunks == arena->chunks;
 }
 
 struct sums {

@@ -24,7 +24,7 @@ struct search {
 int window_chunk_is_idle(const struct arena *arena, uint32_t chunk)
 {
     const struct chunk *c = &arena->chunk[chunk];
-    return !c->leaving && (!c->owner || arena->idle[c->owner - 1]);
+    return !c->leaving && !c->retired && (!c->owner || arena->idle[c->owner - 1]);
 }
 
 #define NEVER UINT64_MAX

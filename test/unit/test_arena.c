@@ -3,6 +3,7 @@
 #include "world.h"
 
 #include "allocator/domain.h"
+#include "allocator/share.h"
 
 #define CONF "expandable_segments:True,large_segment_size_mb:2"
 
@@ -89,6 +90,31 @@ static void all_of_it_can_be_given_back(void **state)
     assert_int_equal(w.device.mapped, 0);
     give(take(60 * MIB)); /* and it begins anew */
     assert_int_equal(CURRENT(reserved_bytes), 60 * MIB);
+}
+
+/* Blocks of 3 MiB, chunks of 2: the pinned one shares a chunk with the first, and none with the
+ * third. */
+static void pinned_memory_is_the_drivers_again(void **state)
+{
+    struct block_place place;
+    (void)state;
+    uint64_t first = take(3 * MIB), pinned = take(3 * MIB), third = take(3 * MIB);
+    assert_int_equal(domain_mark(w.domain, pinned, BLOCK_PINNED, &place), 0);
+    assert_int_equal(CURRENT(reserved_bytes), 10 * MIB);
+    give(pinned);
+    give(first);
+    uint64_t made = w.device.calls[FAKE_CREATE];
+    give(take(4 * MIB)); /* one chunk is idle, two are nobody's */
+    assert_int_equal(w.device.calls[FAKE_CREATE] - made, 1);
+    give(take(60 * MIB)); /* all but the third's */
+    assert_int_equal(w.device.used, 64 * MIB);
+    give(third);
+    assert_int_equal(domain_empty_cache(w.domain, 1), 64 * MIB);
+    assert_int_equal(w.device.used + w.device.mapped, 0);
+    assert_int_equal(domain_mark(w.domain, take(5 * MIB), BLOCK_PINNED, &place), 0);
+    assert_int_equal(allocator_forget(w.a), 1);
+    allocator_bury(w.a);
+    assert_int_equal(w.device.used, 0);
 }
 
 static void small_requests_get_room(void **state)
@@ -279,6 +305,7 @@ int main(void)
         cmocka_unit_test_setup(what_repeats_asks_no_driver, setup),
         cmocka_unit_test_setup(reserved_is_the_sum_and_no_more, setup),
         cmocka_unit_test_setup(all_of_it_can_be_given_back, setup),
+        cmocka_unit_test_setup(pinned_memory_is_the_drivers_again, setup),
         cmocka_unit_test_setup(small_requests_get_room, setup),
         cmocka_unit_test_setup(idle_chunks_above_the_threshold_go, setup),
         cmocka_unit_test_setup(others_get_what_lies_idle, setup),
