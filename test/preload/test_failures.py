@@ -159,7 +159,7 @@ def test_a_driver_that_is_broken_for_good(place, error):
 
 # Only where another fails; of another process; not there in the simulated driver; strict only.
 NOT_REACHED = {"cuDeviceGetUuid", "cuMemAllocPitch_v2", "cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2",
-               "cuIpcCloseMemHandle", "cuModuleGetFunction", "cuLibraryGetKernel", "cuMemGetHandleForAddressRange",
+               "cuIpcCloseMemHandle", "cuModuleGetFunction", "cuModuleGetGlobal_v2", "cuLibraryGetKernel", "cuMemGetHandleForAddressRange",
                "cuEventDestroy_v2", "cuCtxEnablePeerAccess", "cuCtxDisablePeerAccess", "cuMemGetAllocationGranularity",
                "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle", "cuMemGetAllocationPropertiesFromHandle",
                "cuMemRetainAllocationHandle", "cuMemGetAddressRange_v2",
