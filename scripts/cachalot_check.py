@@ -186,6 +186,8 @@ class Reports:
             if reason in ("killed", "signal"):
                 self.notes.append(f"{process.name()} was ended by signal "
                                   f"{process.report.text('exit', 'signal')}")
+            elif process.kind == "harvest" and reason == "unknown":
+                self.notes.append(f"{process.name()} wrote no report itself: it was killed, or left by _exit")
             elif not process.is_final():
                 self.notes.append(f"{process.name()} still ran: its figures are not final")
             if process.coverage == "partial":

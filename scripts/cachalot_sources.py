@@ -5,9 +5,10 @@ from datetime import timedelta
 from cachalot_history import (CHANGES, EPOCH, LEVELS, NUMBER_MOST, Block, Event, History, Segment, Source, from_report,
                               in_order, read_event, two_frees)
 from cachalot_tools import Failure, printable
-from cachalot_traces import DAMAGED, open_source, recorded_events
+from cachalot_traces import CHUNK, DAMAGED, open_source, recorded_events
 
 OPERATIONS_MOST = 5000000
+LINE_MOST = 4096
 SMALL_SEGMENT = 2 << 20
 TRACES = (b"op,", b"Thread,", b"a,", b"\x1f\x8b", b"\x80", b"CACHALOT-TRACE")
 
@@ -107,17 +108,21 @@ def from_recorded(path, header, rows):
     return source
 
 
+def read_chunks(path):
+    with open(path, "rb") as file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
 def trace_lines(source):
-    """The text of a trace, line by line."""
-    if source.path:
-        with open(source.path, "rb") as file:
-            yield from file
-        return
+    """The text of a trace, line by line; a line without an end is not waited for."""
     rest = b""
-    for chunk in source.chunks:
+    for chunk in source.chunks or read_chunks(source.path):
         lines = (rest + chunk).split(b"\n")
         rest = lines.pop()
         yield from lines
+        if len(rest) > LINE_MOST:
+            raise Failure(3, f"{source.name} is no trace: it has a line of more than {LINE_MOST} bytes")
     yield rest
 
 

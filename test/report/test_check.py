@@ -256,6 +256,14 @@ def test_of_each_process_the_last_report_counts(run):
     assert verdict["notes"] == ["1 earlier reports of the same processes were left out"]
 
 
+def test_of_whom_a_report_was_made_afterwards(run):
+    path = run.add(kind="harvest")
+    report = json.loads(path.read_text())
+    report["exit"].update(reason="unknown", code=None, signal=None, clean=None)
+    path.write_text(json.dumps(report))
+    assert "wrote no report itself: it was killed" in run.check(run.folder, "--max-oom", "0").stdout
+
+
 def test_what_still_ran_is_not_judged_as_leaked(run):
     run.add(kind="request", leaked_bytes=None)
     done = run.check(run.folder, "--max-leaked", "1G")

@@ -1,6 +1,7 @@
 """cachalot export, given files that are not what they should be."""
 
 import contextlib
+import gzip
 import json
 import os
 import pickle
@@ -32,6 +33,14 @@ def test_what_is_no_report_and_no_trace(tmp_path, content, option):
     path.write_bytes(content)
     code, said = run(path, option, tmp_path / "out")
     assert code == 3 and said and os.listdir(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bytes])
+def test_a_line_without_an_end_is_not_waited_for(tmp_path, pack):
+    """Also not one that unpacks to more than there is memory for."""
+    (tmp_path / "x").write_bytes(pack(b"op,id,bytes,stream\n" + bytes(64 << 20)))
+    code, said = run(tmp_path / "x", "--csv", tmp_path / "y")
+    assert code == 3 and "a line of more than 4096 bytes" in said
 
 
 def test_a_file_of_a_gigabyte_is_refused_at_once(tmp_path):
