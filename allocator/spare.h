@@ -11,8 +11,8 @@
 #include "allocator/allocator_books.h"
 
 #define BATCH_BLOCKS 16
-#define BATCH_BYTES (256 * 1024) /* but one block at least */
-#define SPARE_LIMIT (12 * MIB)   /* for each thread cache that serves the allocator */
+#define BATCH_BYTES (512 * 1024) /* but one block at least */
+#define SPARE_LIMIT (8 * MIB)    /* for each thread cache that serves the allocator */
 #define SPARE_LEAST (64 * 1024)  /* what a smaller block counts for: so blocks are limited, too */
 
 /* What a cache has of one size: two chains, so that one can come or go while the other stays. */

@@ -13,7 +13,7 @@
 #include "stats/cache_row.h"
 #include "stats/events_alone.h"
 
-#define CACHE_LIMIT (4 * MIB)
+#define CACHE_LIMIT (8 * MIB)
 #define CACHE_BLOCKS 256
 #define ALONE_LIMIT (8 * MIB) /* that a thread counts alone: taken less freed, either way */
 
