@@ -14,6 +14,16 @@ static inline void block_claim(struct block *block, int kind)
                           memory_order_release);
 }
 
+/* The same where the claim has the address already, which it returns: block_address lies in the
+ * block's other line. */
+static inline uint64_t block_claim_again(struct block *block, int kind)
+{
+    uint64_t claim = atomic_load_explicit(&block->claim, memory_order_relaxed);
+    uint64_t address = claim / CLAIM_KINDS * CLAIM_KINDS;
+    atomic_store_explicit(&block->claim, address | (unsigned)kind, memory_order_release);
+    return address;
+}
+
 /* The program's: may a thread's free take it? */
 static inline void block_claim_for_program(struct block *block)
 {

@@ -240,10 +240,10 @@ int thread_cache_room(struct thread_cache *cache, uint64_t size)
     return 1;
 }
 
-static inline __attribute__((always_inline)) uint64_t
-take_out(struct thread_cache *cache, uint64_t size, uint64_t requested, enum record what)
+static inline __attribute__((always_inline)) uint64_t take_out(struct thread_cache *cache,
+                                                               struct shelf *shelf, uint64_t size,
+                                                               uint64_t requested, enum record what)
 {
-    struct shelf *shelf = shelf_of(cache, size);
     struct block *block = shelf->first;
     shelf->first = block->link;
     block_expect(shelf->first);
@@ -251,9 +251,9 @@ take_out(struct thread_cache *cache, uint64_t size, uint64_t requested, enum rec
     count(cache, 1, size, requested);
     block->requested = requested;
     record_alone(cache, block, EVENT_alloc, what);
-    block_claim(block, CLAIM_EASY);
+    uint64_t address = block_claim_again(block, CLAIM_EASY);
     leave(cache);
-    return block_address(block);
+    return address;
 }
 
 /* The two long ways out of `serve`. */
@@ -264,7 +264,7 @@ __attribute__((noinline)) static uint64_t serve_at_limits(struct thread_cache *c
         if (!may_take(cache, size, requested))
             set_limits(cache);
         if (may_take(cache, size, requested))
-            return take_out(cache, size, requested, record_of(cache));
+            return take_out(cache, shelf_of(cache, size), size, requested, record_of(cache));
     }
     leave(cache);
     return 0;
@@ -284,8 +284,9 @@ static inline __attribute__((always_inline)) uint64_t serve(struct thread_cache 
     if (!enter(cache) || cache->allocator != a || !record_has_room(cache, what) ||
         atomic_load_explicit(&a->slow, memory_order_relaxed) == SLOW_ALL)
         return serve_nothing(cache);
-    return shelf_of(cache, size)->first && may_take(cache, size, requested)
-               ? take_out(cache, size, requested, what)
+    struct shelf *shelf = shelf_of(cache, size);
+    return shelf->first && may_take(cache, size, requested)
+               ? take_out(cache, shelf, size, requested, what)
                : serve_at_limits(cache, size, requested);
 }
 
@@ -348,12 +349,10 @@ static inline __attribute__((always_inline)) struct block *claim(struct thread_c
     return NULL;
 }
 
-static inline __attribute__((always_inline)) void put_in(struct thread_cache *cache,
-                                                         struct block *block, enum record what)
+static inline __attribute__((always_inline)) void
+put_in(struct thread_cache *cache, struct shelf *shelf, struct block *block, enum record what)
 {
-    uint64_t size = block_size(block);
-    struct shelf *shelf = shelf_of(cache, size);
-    count(cache, 0, size, block->requested);
+    count(cache, 0, block_size(block), block->requested);
     record_alone(cache, block, EVENT_free, what);
     block->link = shelf->first;
     shelf->first = block;
@@ -366,7 +365,7 @@ __attribute__((noinline)) static int keep_at_limits(struct thread_cache *cache, 
     if (keeps && !may_give(cache, block_size(block)))
         set_limits(cache);
     if ((keeps = keeps && may_give(cache, block_size(block))))
-        put_in(cache, block, record_of(cache));
+        put_in(cache, shelf_of(cache, block_size(block)), block, record_of(cache));
     else
         block_claim(block, CLAIM_EASY);
     leave(cache);
@@ -381,9 +380,10 @@ static inline __attribute__((always_inline)) int take_back(struct thread_cache *
     if (enter(cache) && (a = cache->allocator) &&
         !atomic_load_explicit(&a->slow, memory_order_relaxed) && lane_free(a) &&
         record_has_room(cache, what) && (block = claim(cache, address, what))) {
-        if (!may_give(cache, block_size(block)) || !shelf_of(cache, block_size(block))->room)
+        struct shelf *shelf = shelf_of(cache, block_size(block));
+        if (!may_give(cache, block_size(block)) || !shelf->room)
             return keep_at_limits(cache, block);
-        put_in(cache, block, what);
+        put_in(cache, shelf, block, what);
     }
     leave(cache);
     return block != NULL;

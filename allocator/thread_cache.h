@@ -41,9 +41,10 @@ struct thread_cache {
     struct shelf shelf[CACHE_STEPS];
 };
 
+/* shelf[step_of(size)], for sizes of whole grains, which the compiler cannot know. */
 static inline struct shelf *shelf_of(struct thread_cache *cache, uint64_t size)
 {
-    return &cache->shelf[size / BLOCK_GRAIN - 1];
+    return (struct shelf *)((char *)cache->shelf + size / (BLOCK_GRAIN / sizeof(struct shelf))) - 1;
 }
 
 /* By the cache's own thread, which is in it or holds the lock. Is there a block of `size`, from the
