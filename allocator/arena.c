@@ -26,6 +26,7 @@
 #include <sys/mman.h>
 
 #include "allocator/pool.h"
+#include "allocator/segment.h"
 
 static void *map_zeroes(size_t bytes)
 {
@@ -77,29 +78,14 @@ struct arena *arena_create(struct allocator *a)
 int arena_begin(struct allocator *a)
 {
     struct arena *arena = a->arena;
-    struct segment *segment = arena->segment = slab_take(&a->domain->segment_slab);
-    struct block *block = slab_take(&a->domain->blocks);
-    if (!segment || !block) {
-        if (segment)
-            slab_give(&a->domain->segment_slab, segment);
-        if (block)
-            slab_give(&a->domain->blocks, block);
+    struct segment *segment = arena->segment =
+        segment_new(a, POOL_MAPPED, LARGE_POOL, arena->base, arena->slots * arena->chunk_bytes);
+    if (!segment)
         return -1;
-    }
-    segment->node.minor = arena->base;
-    segment->size = arena->slots * arena->chunk_bytes;
-    segment->allocator = a;
     segment->arena = arena;
-    segment->pool = POOL_MAPPED;
-    segment->stat = LARGE_POOL;
-    segment->first = block;
-    block->segment = segment;
-    block->allocator = a;
-    block->node.major = segment->size;
-    block->node.minor = arena->base;
     a->segments = segment;
     tree_insert(&a->domain->segments, &segment->node);
-    arena_put(block, BLOCK_ABSENT);
+    arena_put(segment->first, BLOCK_ABSENT);
     return 0;
 }
 

@@ -75,9 +75,8 @@ static void segment_link(struct segment *segment)
     record_segment(segment, EVENT_segment_alloc);
 }
 
-/* A segment with one block in it, which is in no pool yet; NULL without host memory. */
-static struct segment *segment_make(struct allocator *a, enum pool pool, enum stat_pool stat,
-                                    uint64_t address, uint64_t bytes)
+struct segment *segment_new(struct allocator *a, enum pool pool, enum stat_pool stat,
+                            uint64_t address, uint64_t bytes)
 {
     struct segment *segment = slab_take(&a->domain->segment_slab);
     struct block *block = slab_take(&a->domain->blocks);
@@ -98,8 +97,6 @@ static struct segment *segment_make(struct allocator *a, enum pool pool, enum st
     block->node.minor = address;
     block->segment = segment;
     block->allocator = a;
-    segment_link(segment);
-    stats_count(a->stats, COUNTER_num_device_alloc, 1);
     return segment;
 }
 
@@ -136,13 +133,15 @@ int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct 
         return ALLOCATOR_PASS; /* the context went while we asked, and the memory with it */
 
     struct segment *segment =
-        segment_make(a, pool, size <= MIB ? SMALL_POOL : LARGE_POOL, address, bytes);
+        segment_new(a, pool, size <= MIB ? SMALL_POOL : LARGE_POOL, address, bytes);
     if (!segment) {
         allocator_call(a);
         a->ops->segment_free(a->device, address);
         allocator_return(a);
         return a->ops->out_of_memory;
     }
+    segment_link(segment);
+    stats_count(a->stats, COUNTER_num_device_alloc, 1);
     *block = segment->first;
     return 0;
 }

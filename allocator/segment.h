@@ -5,6 +5,10 @@
 
 #include "allocator/domain.h"
 
+/* A segment with one block in it, on no books and in no pool yet; NULL without host memory. */
+struct segment *segment_new(struct allocator *allocator, enum pool pool, enum stat_pool stat,
+                            uint64_t address, uint64_t bytes);
+
 enum growth { GROW_SEGMENT, GROW_LEAST, GROW_NATIVE };
 int segment_grow(struct allocator *allocator, uint64_t size, enum growth growth,
                  struct block **block);
