@@ -4,7 +4,8 @@
  * a word of their own, for as long per unit as one thread alone needs for one pair: what this
  * machine gives that many threads that share nothing.
  * passing: blocks of mixed sizes, 512 B and so many powers of two, each freed by the next thread in
- * the ring. The baseline is one thread that passes them to itself: one block, freed at once. */
+ * the ring, which they enter and leave in batches. The baseline is one thread that passes them to
+ * itself. */
 #include "bench.h"
 
 #include <pthread.h>
@@ -14,7 +15,8 @@
 
 #define THREADS_MAX 64
 #define RING 256
-#define UNIT 32 /* counts between two looks at the stop sign */
+#define UNIT 32  /* counts between two looks at the stop sign */
+#define SHOWN 16 /* blocks that are handed on together: what travels between threads is theirs */
 
 struct worker {
     _Alignas(128) uint64_t done;
@@ -23,6 +25,7 @@ struct worker {
     int counting;
     struct worker *next;
     unsigned classes;
+    uint64_t made, freed;                /* what of it others see is in put and got */
     uint64_t seen_put, seen_got;         /* looked up again when nothing is to be had */
     _Alignas(128) _Atomic(uint64_t) put; /* by the thread before */
     void *ring[RING];
@@ -47,29 +50,33 @@ static void unit(struct worker *worker)
         worker->count++;
 }
 
+static void show(struct worker *worker)
+{
+    atomic_store_explicit(&worker->next->put, worker->made, memory_order_release);
+    atomic_store_explicit(&worker->got, worker->freed, memory_order_release);
+}
+
 /* Gives one block to the next thread if it has room, frees one that came, if any. */
 static void pass(struct worker *worker)
 {
     struct worker *next = worker->next;
-    uint64_t put = atomic_load_explicit(&next->put, memory_order_relaxed);
     int idle = 1;
-    if (put - worker->seen_got == RING)
+    if (worker->made - worker->seen_got == RING)
         worker->seen_got = atomic_load_explicit(&next->got, memory_order_acquire);
-    if (put - worker->seen_got < RING) {
+    if (worker->made - worker->seen_got < RING) {
         size_t bytes = (size_t)512 << bench_random(&worker->random) % worker->classes;
-        MUST(cudaMalloc(&next->ring[put % RING], bytes));
-        atomic_store_explicit(&next->put, put + 1, memory_order_release);
+        MUST(cudaMalloc(&next->ring[worker->made++ % RING], bytes));
         idle = 0;
     }
-    uint64_t got = atomic_load_explicit(&worker->got, memory_order_relaxed);
-    if (got == worker->seen_put)
+    if (worker->freed == worker->seen_put)
         worker->seen_put = atomic_load_explicit(&worker->put, memory_order_acquire);
-    if (got < worker->seen_put) {
-        MUST(cudaFree(worker->ring[got % RING]));
-        atomic_store_explicit(&worker->got, got + 1, memory_order_release);
+    if (worker->freed < worker->seen_put) {
+        MUST(cudaFree(worker->ring[worker->freed++ % RING]));
         worker->done++;
         idle = 0;
     }
+    if (idle || worker->made % SHOWN == 0 || worker->freed % SHOWN == 0)
+        show(worker);
     if (idle)
         sched_yield();
 }
@@ -87,10 +94,11 @@ static void *work(void *argument)
         pair();
     }
     pthread_barrier_wait(&barrier);
-    if (worker->next)
+    if (worker->next) {
         while (going())
             pass(worker);
-    else if (worker->counting)
+        show(worker);
+    } else if (worker->counting)
         for (; going(); worker->done++)
             unit(worker);
     else
@@ -120,8 +128,8 @@ static double rate(uint64_t threads, uint64_t ms, int counting, unsigned classes
         worker->random = i * 77 + 1;
         worker->next = classes ? &workers[(i + 1) % threads] : NULL;
         worker->classes = classes;
-        worker->seen_put = worker->got;
-        worker->seen_got = workers[(i + 1) % threads].got;
+        worker->freed = worker->seen_put = worker->got;
+        worker->made = worker->seen_got = workers[(i + 1) % threads].got;
         MUST(pthread_create(&worker->thread, NULL, work, worker));
     }
     pthread_barrier_wait(&barrier);
