@@ -11,7 +11,7 @@ struct slab {
     size_t apart; /* items made one after the other lie so many apart: a prime; 0: side by side */
     void *free;
     char *chunk;
-    size_t made; /* items of this chunk */
+    size_t chunk_bytes, made; /* items of this chunk */
 };
 
 /* An item, zeroed but for what it keeps, or NULL when the host is out of memory. */
