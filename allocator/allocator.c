@@ -148,7 +148,7 @@ static struct block *look(struct allocator *a, uint64_t size)
 /* Gives back what all contexts of this device have idle, at least `bytes` if there is so much.
  * Natively what another one has freed is there when its free returns: so its frees are waited for,
  * too. */
-static uint64_t release(struct allocator *a, uint64_t bytes)
+static uint64_t release(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
 {
     uint64_t released = 0;
     for (struct allocator *other = a->domain->first; other && released < bytes;
@@ -156,16 +156,19 @@ static uint64_t release(struct allocator *a, uint64_t bytes)
         if (other->stats != a->stats)
             continue;
         if (other != a) {
-            fence_flush_deferred(other, 1);
+            fence_flush_deferred(other, timeout_ns != 0);
             thread_caches_empty(other);
-            fence_wait_for(other, UINT64_MAX / 4, DEVICE_FOREVER);
+            if (timeout_ns)
+                fence_wait_for(other, UINT64_MAX / 4, DEVICE_FOREVER);
+            fence_poll(other, 1);
         }
-        released += segment_release_idle(other, bytes - released, PRESSURE_WAIT_NS);
+        released += segment_release_idle(other, bytes - released, timeout_ns);
     }
     return released;
 }
 
-/* The device is full, or the limit reached. */
+/* The device is full, or the limit reached. What is idle at once goes first: one context may be
+ * busy for long, and another one's memory do. */
 static int make_room(struct allocator *a, uint64_t size, struct block **taken)
 {
     int code;
@@ -173,10 +176,13 @@ static int make_room(struct allocator *a, uint64_t size, struct block **taken)
     thread_caches_empty(a);
     if ((*taken = pool_take(a, size)) || (*taken = fence_wait_for(a, size, DEVICE_FOREVER)))
         return 0;
-    if (release(a, size) &&
+    if (a->domain->first->next && release(a, size, 0) &&
         (code = segment_grow(a, size, GROW_SEGMENT, taken)) != a->ops->out_of_memory)
         return code;
-    release(a, UINT64_MAX);
+    if (release(a, size, PRESSURE_WAIT_NS) &&
+        (code = segment_grow(a, size, GROW_SEGMENT, taken)) != a->ops->out_of_memory)
+        return code;
+    release(a, UINT64_MAX, PRESSURE_WAIT_NS);
     stats_count(a->stats, COUNTER_num_alloc_retries, 1);
     return segment_grow(a, size, GROW_LEAST, taken);
 }

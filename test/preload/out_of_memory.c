@@ -1,6 +1,7 @@
 /* Fills a device of 64 MiB with freed memory, then takes 48 MiB (or what fails by itself) in
  * another way. */
 #include <string.h>
+#include <time.h>
 
 #include "driver_case.h"
 
@@ -28,6 +29,24 @@ static CUresult take_in_another(void)
     }
     new_context(0);
     return cuMemAlloc(&pointer, 48 * MIB);
+}
+
+/* What this context has will do; the other one is busy until the host lets it go on. */
+static CUresult take_beside_a_busy_one(void)
+{
+    static volatile int flag;
+    CUstream stream;
+    CUdeviceptr pointer;
+    OK(cuMemFree(make(15 * MIB)));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cachalot_sim_launch_spin(stream, &flag, NULL, 0));
+    new_context(0);
+    OK(cuMemFree(make(30 * MIB)));
+    time_t began = time(NULL);
+    CUresult result = cuMemAlloc(&pointer, 46 * MIB);
+    flag = 1;
+    CHECK(time(NULL) - began < 8); /* a wait for the busy one lasts 10 s */
+    return result;
 }
 
 /* The simulated module has none; what the driver is told to answer comes before that. */
@@ -69,6 +88,7 @@ static CUresult take(const char *what)
         return call;
     WAY("malloc", cuMemAlloc(&pointer, 48 * MIB))
     WAY("in another context", take_in_another())
+    WAY("beside a busy one", take_beside_a_busy_one())
     WAY("pitch", cuMemAllocPitch(&pointer, &pitch, MIB, 48, 4))
     WAY("managed", cuMemAllocManaged(&pointer, 48 * MIB, CU_MEM_ATTACH_GLOBAL))
     WAY("async", cuMemAllocAsync(&pointer, 48 * MIB, NULL))
@@ -99,10 +119,10 @@ int main(int count, char **argument)
 {
     CHECK(count == 2);
     begin();
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3 && strcmp(argument[1], "beside a busy one") != 0; i++)
         block[i] = make(16 * MIB);
     for (int i = 0; i < 3; i++)
-        OK(cuMemFree(block[i]));
+        OK(cuMemFree(block[i])); /* 0 is none */
     SAY(take(argument[1]));
     return 0;
 }

@@ -133,6 +133,11 @@ def test_full_device_gives_the_cache_back(place, way):
     assert report.totals["ooms"] == 0
 
 
+@pytest.mark.parametrize("conf", ["expandable_segments:False", "expandable_segments:True"])
+def test_a_busy_context_is_not_waited_for_in_vain(place, conf):
+    assert place.same("out_of_memory", "beside a busy one", CACHALOT_CONF=conf, **SHORT).value("take(argument[1])") == 0
+
+
 @pytest.mark.parametrize("way", TOLD)
 def test_out_of_memory_is_tried_once_more(place, way):
     once = {"CACHALOT_SIM_FAIL": f"{TOLD[way]}:1", "CACHALOT_SIM_DEVICES": "2"}
