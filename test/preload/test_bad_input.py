@@ -196,3 +196,10 @@ def test_symbolic_link_as_output_is_not_followed(place):
     (place.work / "r.json").symlink_to("victim")
     place.same("allocate_130", CACHALOT_OUTPUT="r.json")
     assert (place.work / "victim").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("conf", ["", "expandable_segments:True", "thread_cache:off", "free_mode:fence"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_calls_at_random(place, seed, conf):
+    """Right and wrong ones: what each answers."""
+    place.same("random_calls", seed, 4000, CACHALOT_CONF=conf, CACHALOT_SIM_CAPACITY="16G")
