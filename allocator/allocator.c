@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "allocator/arena.h"
+#include "allocator/arena_parts.h"
 #include "allocator/fence.h"
 #include "allocator/kept.h"
 #include "allocator/pool.h"
@@ -238,6 +238,8 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
             return a->ops->out_of_memory;
         }
     }
+    if (block->segment->arena)
+        arena_note_idle(block->segment->arena);
     block->state = BLOCK_ALLOCATED;
     block->shared = block->noted_by = 0;
     block->name = 0;

@@ -158,7 +158,6 @@ void arena_note(const struct block *block, int reusable)
     memset(arena->idle + first, reusable, last - first);
     arena->slot[first].hole = (struct block *)block;
     arena->idle_slots += (uint32_t)(reusable ? last - first : first - last);
-    arena_note_idle(arena);
 }
 
 struct block *arena_block_at(const struct arena *arena, uint32_t slot)

@@ -18,6 +18,8 @@ void arena_evict(struct arena *arena, uint32_t slot);
 void arena_unmap_tables(struct arena *arena);
 void arena_add_chunk(struct allocator *allocator, uint32_t chunk);
 
+/* Where an operation ends that took some: in the middle of one, blocks that it only cuts or merges
+ * are in no pool. */
 static inline void arena_note_idle(struct arena *arena)
 {
     uint32_t idle = arena->idle_slots + arena->spares;

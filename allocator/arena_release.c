@@ -87,6 +87,7 @@ static uint32_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
         arena_evict(arena, slot);
         taken++;
     }
+    arena_note_idle(arena);
     return taken;
 }
 

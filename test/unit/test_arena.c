@@ -175,6 +175,20 @@ static void others_get_what_lies_idle(void **state)
     }
 }
 
+/* What others get is what was idle all the time, though its neighbours came and went. */
+static void what_only_merges_counts_as_idle(void **state)
+{
+    (void)state;
+    uint64_t block = take(40 * MIB), first = take(4 * MIB);
+    give(block);
+    domain_relieve(w.domain); /* the hole: 40 MiB */
+    give(first);
+    take(2 * MIB);
+    w.device.others = 20 * MIB;
+    domain_relieve(w.domain);
+    assert_int_equal(COUNTER(relieved_bytes), 8 * MIB); /* a tenth is free again */
+}
+
 /* Work that is under way is not waited for. */
 static void relief_waits_for_no_work(void **state)
 {
@@ -309,6 +323,7 @@ int main(void)
         cmocka_unit_test_setup(small_requests_get_room, setup),
         cmocka_unit_test_setup(idle_chunks_above_the_threshold_go, setup),
         cmocka_unit_test_setup(others_get_what_lies_idle, setup),
+        cmocka_unit_test_setup(what_only_merges_counts_as_idle, setup),
         cmocka_unit_test_setup(relief_waits_for_no_work, setup),
         cmocka_unit_test_setup(whatever_fails_the_books_are_right, setup),
         cmocka_unit_test_setup(many_threads_claim_at_once, setup),
