@@ -184,7 +184,9 @@ static int make_room(struct allocator *a, uint64_t size, struct block **taken)
         return code;
     release(a, UINT64_MAX, PRESSURE_WAIT_NS);
     stats_count(a->stats, COUNTER_num_alloc_retries, 1);
-    return segment_grow(a, size, GROW_LEAST, taken);
+    if ((code = segment_grow(a, size, GROW_LEAST, taken)) == a->ops->out_of_memory)
+        segment_note_failure(a, size);
+    return code;
 }
 
 /* One thread at a time, else what one gives back another takes; and again while others free. A

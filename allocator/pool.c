@@ -16,7 +16,7 @@ enum pool pool_for(const struct allocator *a, uint64_t size)
         return POOL_SMALL;
     if (a->domain->dedicated && size >= DEDICATED_LEAST)
         return POOL_DEDICATED;
-    return a->arena ? POOL_MAPPED : POOL_LARGE;
+    return a->arena && !a->as_native ? POOL_MAPPED : POOL_LARGE;
 }
 
 static int is_split(const struct block *block)
@@ -87,7 +87,8 @@ static int may_take(const struct allocator *a, enum pool pool, const struct bloc
     if (pool == POOL_MAPPED)
         return 1;
     if (pool == POOL_DEDICATED || is_kept_whole(a, pool, block))
-        return have - size < (size / 8 > DEDICATED_LEAST ? size / 8 : DEDICATED_LEAST);
+        return have - size <
+               (size / 8 > DEDICATED_LEAST && !a->as_native ? size / 8 : DEDICATED_LEAST);
     if (size < o->max_split_size && have >= o->max_split_size)
         return 0;
     return size < o->max_split_size || have < size + o->max_non_split_rounding;

@@ -66,8 +66,25 @@ def test_tenants_come_and_go(tmp_path):
 
 
 def test_random_sizes(tmp_path):
-    """Twenty thousand operations of the storm of footprint.md."""
+    """Twenty thousand operations without a cap."""
     path = tmp_path / "storm.csv"
     path.write_text(workloads.storm(20000).text())
     got = replay(path, "--conf", MAPPED)
     assert got["totals"]["peak_reserved_bytes"] <= 1.05 * got["totals"]["peak_allocated_bytes"]
+
+
+@pytest.mark.parametrize("seed", [4, 8, 10])
+def test_random_sizes_below_a_cap(tmp_path, seed):
+    """All of them fit natively: what fails does so before the blocks have ended that shared their chunks when memory first was short."""
+    path = tmp_path / "storm.csv"
+    path.write_text(workloads.storm(seed=seed).text())
+    got = replay(path, "--conf", MAPPED, "--capacity", 16 << 30)
+    assert got["totals"]["peak_reserved_bytes"] <= 1.01 * got["totals"]["peak_requested_bytes"]
+    assert got["totals"]["ooms"] <= 10 and all(event["operation"] < 1000 for event in got["oom_events"])
+
+
+def test_what_fits_natively_neither_stays_packed(tmp_path):
+    """At the very peak natively nothing fits, and rounding each block to 2 MiB would make it worse."""
+    _, allocated, _ = peaks(replay(trace_of("resnet50"), "--conf", RULES))
+    got = replay(trace_of("resnet50"), "--conf", MAPPED, "--capacity", allocated)
+    assert 0 < got["totals"]["ooms"] <= 10 and got["driver"]["calls"]["alloc"]["count"] < 100
