@@ -1,5 +1,6 @@
 #include "fake_device.h"
 
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,6 +70,13 @@ static int end(struct fake_device *device, enum fake_call call, int code)
     return code;
 }
 
+static void use(struct fake_device *device, uint64_t bytes)
+{
+    device->used += bytes;
+    if (device->used > device->most_used)
+        device->most_used = device->used;
+}
+
 static int fake_alloc(void *context, uint64_t bytes, uint64_t *address)
 {
     struct fake_device *device = context;
@@ -79,7 +87,7 @@ static int fake_alloc(void *context, uint64_t bytes, uint64_t *address)
         code = FAKE_OOM;
     if (code)
         return end(device, FAKE_ALLOC, code);
-    device->used += bytes;
+    use(device, bytes);
     pthread_mutex_lock(&table_lock);
     if (segments == MOST)
         fail("too many segments");
@@ -216,7 +224,8 @@ static int fake_memory_free(void *context, uint64_t *bytes, uint64_t *total)
     struct fake_device *device = context;
     pthread_mutex_lock(&device->lock);
     device->looks++;
-    *bytes = device->capacity - device->used - device->others;
+    uint64_t taken = device->used + device->others;
+    *bytes = taken < device->capacity ? device->capacity - taken : 0;
     *total = device->capacity;
     pthread_mutex_unlock(&device->lock);
     return 0;
@@ -240,6 +249,7 @@ static uint64_t fake_thread(void)
 /* Which chunk is mapped where. A chunk's handle is never used again. */
 static struct {
     uint64_t address, handle;
+    int access;
 } slot[MOST_SLOTS];
 static uint64_t next_range = UINT64_C(1) << 44, next_handle;
 
@@ -278,7 +288,7 @@ static int fake_create(void *context, uint64_t bytes, uint64_t *handle)
     if (!code && bytes > device->capacity - device->used)
         code = FAKE_OOM;
     if (!code) {
-        device->used += bytes;
+        use(device, bytes);
         *handle = ++next_handle;
     }
     return end(device, FAKE_CREATE, code);
@@ -315,6 +325,7 @@ static int fake_map(void *context, uint64_t address, uint64_t bytes, uint64_t ha
     if (!code) {
         slot[i].address = address;
         slot[i].handle = handle;
+        slot[i].access = 0;
         device->mapped++;
     }
     return end(device, FAKE_MAP, code);
@@ -326,6 +337,8 @@ static int fake_allow(void *context, uint64_t address, uint64_t bytes)
     int code = begin_numbered(device, FAKE_ALLOW);
     if (slot_at(address) == MOST_SLOTS || !bytes)
         fail("access to what is not mapped");
+    for (size_t i = 0; i < MOST_SLOTS && !code; i++)
+        slot[i].access |= slot[i].address >= address && slot[i].address < address + bytes;
     return end(device, FAKE_ALLOW, code);
 }
 
@@ -341,6 +354,19 @@ static int fake_unmap(void *context, uint64_t address, uint64_t bytes)
             device->mapped--;
         }
     return end(device, FAKE_UNMAP, code);
+}
+
+void fake_print(const struct fake_device *device)
+{
+    printf(" %" PRIu64, device->mapped);
+    for (size_t i = 0, left = device->mapped; left; i++)
+        if (slot[i].address) {
+            printf(" %" PRIu64 " %" PRIu64 " %d", slot[i].address, slot[i].handle, slot[i].access);
+            left--;
+        }
+    printf(" %zu", segments);
+    for (size_t i = 0; i < segments; i++)
+        printf(" %" PRIu64 " %" PRIu64, segment_at[i], segment_size[i]);
 }
 
 const struct device_ops fake_ops = {

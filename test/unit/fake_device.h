@@ -30,6 +30,7 @@ enum fake_call {
 
 struct fake_device {
     uint64_t capacity, used;    /* bytes */
+    uint64_t most_used;         /* that it ever was */
     uint64_t recorded, passed;  /* marks numbered up to `passed` have passed */
     uint64_t calls[FAKE_CALLS]; /* how often each was made */
     uint64_t failing_alloc;     /* that call of FAKE_ALLOC fails; 0: none */
@@ -56,6 +57,10 @@ void fake_init(struct fake_device *device, uint64_t capacity);
 
 /* Size of the segment at `address`, or 0. */
 uint64_t fake_segment(uint64_t address);
+
+/* What is there, as numbers: how many mappings, then address, handle and access (0 or 1) of each;
+ * how many segments, then address and bytes of each. */
+void fake_print(const struct fake_device *device);
 
 /* Who calls, from this thread; 0: the thread itself. */
 void fake_call_as(uint64_t thread);

@@ -1,7 +1,8 @@
-/* The allocator by lines, for the model test: reads `options TEXT`, `capacity BYTES` first, then `m
- * BYTES` (malloc), `f N` (free what malloc number N gave), `p N` (marks up to N have passed; `p
- * -1`: all do at once), `e` (empty the cache), and answers each with `CODE ADDRESS` and all
- * statistics. */
+/* The allocator by lines, for the model tests: reads `options TEXT`, `capacity BYTES` first, then
+ * `m BYTES` (malloc), `f N` (free what malloc number N gave), `e` (empty the cache), `o BYTES` (are
+ * other processes'), `r` (give back what was idle), `x CALL N` (the N-th next call of the device's
+ * CALL fails), and answers each with `CODE ADDRESS` and all statistics. With mapped memory there
+ * follows what the device has, how often a call failed as told, and each block. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,10 +43,32 @@ static void answer(int code, uint64_t address)
                                                  COUNTER_largest_allocatable_bytes};
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
         printf(" %" PRIu64, stats_get(&stats, counters[i]));
-    printf(" %d\n", allocator_is_valid(a));
+    printf(" %d", allocator_is_valid(a));
 }
 
-static void step(char op, uint64_t n)
+static uint64_t rows[1 << 16], row_count;
+
+static void add_row(void *context, const struct snapshot_block *block)
+{
+    const uint64_t row[] = {block->address, block->size_bytes, block->requested_bytes,
+                            block->state};
+    (void)context;
+    memcpy(&rows[row_count], row, sizeof row);
+    row_count += sizeof row / sizeof *row;
+}
+
+static void show(void)
+{
+    int fired = device.failing && device.calls[device.failing] >= device.failing_number;
+    printf(" %" PRIu64 " %" PRIu64 " %d", device.used, device.most_used, fired);
+    fake_print(&device);
+    row_count = 0;
+    domain_walk(domain, add_row, NULL);
+    for (uint64_t i = 0; i < row_count; i++)
+        printf(" %" PRIu64, rows[i]);
+}
+
+static void step(char op, uint64_t n, uint64_t number)
 {
     static uint64_t addresses[1000000], mallocs;
     uint64_t address = 0;
@@ -59,6 +82,13 @@ static void step(char op, uint64_t n)
             domain_poll(domain);
     } else if (op == 'e') {
         address = domain_empty_cache(domain, 0);
+    } else if (op == 'r') {
+        domain_relieve(domain);
+    } else if (op == 'o') {
+        device.others = n;
+    } else if (op == 'x') {
+        device.failing = (enum fake_call)n;
+        device.failing_number = device.calls[n] + number;
     }
     answer(code, address);
 }
@@ -67,9 +97,9 @@ int main(void)
 {
     struct options options;
     char line[512], op;
-    uint64_t n;
+    uint64_t n, number;
     options_default(&options);
-    options.expandable = EXPANDABLE_FALSE; /* the model knows no mapped memory */
+    options.expandable = EXPANDABLE_FALSE;
     fake_init(&device, UINT64_MAX);
     while (fgets(line, sizeof line, stdin)) {
         line[strcspn(line, "\n")] = 0;
@@ -83,10 +113,13 @@ int main(void)
                 a = allocator_create(domain, &fake_ops, &device, 1, 0, &stats,
                                      options_limit(&options, device.capacity));
             }
-            n = 0;
-            if (sscanf(line, "%c %" SCNu64, &op, &n) < 1)
+            n = number = 0;
+            if (sscanf(line, "%c %" SCNu64 " %" SCNu64, &op, &n, &number) < 1)
                 return 1;
-            step(op, n);
+            step(op, n, number);
+            if (allocator_maps(a))
+                show();
+            puts("");
         }
     }
     return 0;

@@ -1,4 +1,5 @@
-"""The allocator against a plain model of its rules: addresses and every statistic after every step."""
+"""The allocator against plain models of its rules. Ordinary segments: addresses and every statistic after every step. Mapped memory:
+whatever lies where, all that must be true of it."""
 
 import os
 import subprocess
@@ -6,6 +7,7 @@ import subprocess
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from model import MIB, Model
+from model_mapped import Mapped
 
 DRIVER = os.environ["CACHALOT_LINE_DRIVER"].split()
 EXAMPLES = int(os.environ.get("CACHALOT_TEST_EXAMPLES", "600"))
@@ -49,15 +51,55 @@ def concrete(steps, model):
     return lines, answers
 
 
+def answers_of(conf, capacity, lines):
+    script = "\n".join([f"options {conf}", f"capacity {capacity}", *lines, ""])
+    out = subprocess.run(DRIVER, input=script.encode(), stdout=subprocess.PIPE, check=True).stdout
+    return [list(map(int, line.split())) for line in out.decode().splitlines()]
+
+
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS, conf=CONFS, capacity=st.sampled_from([1 << 62, 200 * MIB, 90 * MIB]))
 def test_allocator_follows_the_model(steps, conf, capacity):
     model = Model(capacity, **{k: v if k == "divisions" else v * MIB for k, v in conf.items()})
     lines, answers = concrete(steps, model)
     text = ",".join(f"{NAMES[k]}:{v}" for k, v in conf.items())
-    script = "\n".join([f"options {text}", f"capacity {capacity}", *lines, ""])
-    out = subprocess.run(DRIVER, input=script.encode(), stdout=subprocess.PIPE, check=True).stdout
-    got = [list(map(int, line.split())) for line in out.decode().splitlines()]
+    got = answers_of(text, capacity, lines)
     for line, mine, theirs in zip(lines, answers, got):
         assert mine == theirs, line
     assert len(got) == len(answers)
+
+
+FIRST_CALL = 8  # FAKE_CREATE; to FAKE_RELEASE
+MOVES = st.lists(st.tuples(st.sampled_from("m" * 11 + "f" * 10 + "erox"), st.integers(0, 1 << 22)), min_size=60, max_size=240)
+
+
+def size_of(n):
+    """Of half of the requests some MiB to the byte, of the others anything up to 42 MiB; few are small."""
+    n, kind = divmod(n, 8)
+    return EDGES[n % len(EDGES)] if kind == 0 else (2 + n % 30) * MIB if kind < 5 else MIB + 1 + n * 80
+
+
+@settings(max_examples=EXAMPLES // 5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(steps=MOVES, chunk=st.sampled_from([2, 4, 6, 14]), capacity=st.sampled_from([64, 90, 200]), limit=st.sampled_from([None, 60, 100]),
+       failing=st.booleans())
+def test_mapped_memory_keeps_its_rules(steps, chunk, capacity, limit, failing):
+    model = Mapped(capacity * MIB, chunk * MIB, limit and limit * MIB)
+    held, mallocs, lines, operations = [], 0, [], []
+    for op, n in steps:
+        if (op == "f" and not held) or (op == "x" and not failing):
+            continue
+        if op == "m":
+            n = size_of(n)
+            held.append(mallocs)
+            mallocs += 1
+        elif op == "f":
+            n = held.pop(n % len(held))
+        elif op == "o":
+            n = n % 100 * MIB
+        lines.append(f"x {FIRST_CALL + n % 5} {1 + n // 5 % 9}" if op == "x" else f"{op} {n}")
+        operations.append((op, n))
+    conf = f"expandable_segments:True,large_segment_size_mb:{chunk}" + (f",memory_limit_mb:{limit}" if limit else "")
+    got = answers_of(conf, capacity * MIB, lines)
+    assert len(got) == len(operations)
+    for operation, numbers in zip(operations, got):
+        model.follow(*operation, numbers)

@@ -1,0 +1,170 @@
+"""The rules of mapped memory, as plainly as possible. Where a block lies is the allocator's to choose; what the model knows is what
+must be true wherever it lies, told from what the device has: which memory is below which address."""
+
+from model import MIB, OOM, STATS
+
+RANGES = range(1 << 44, 1 << 45)  # addresses of mapped memory
+GRAIN = 2 * MIB
+ALLOCATED, REUSABLE = 0, 2
+EXACT = ("allocation", "allocated_bytes", "requested_bytes", "active", "active_bytes")
+
+
+def up(n, grain):
+    return -(-n // grain) * grain
+
+
+class Answer:
+    """A line of the driver's, with names."""
+
+    def __init__(self, numbers):
+        take = iter(numbers)
+        self.code, self.address = next(take), next(take)
+        self.now, self.peak = {}, {}
+        for stat in STATS:
+            row = [next(take) for _ in range(7)]
+            self.now[stat] = [row[0] - row[1], row[3] - row[4]]
+            self.peak[stat] = [row[2], row[5], row[6]]
+        self.hits, _, self.ooms, self.allocs, _, self.reusable, self.largest, self.valid = (next(take) for _ in range(8))
+        self.used, self.most_used, self.fired = next(take), next(take), next(take)
+        self.below = {next(take): (next(take), next(take)) for _ in range(next(take))}  # address: handle, access
+        self.segments = {next(take): next(take) for _ in range(next(take))}
+        rest = list(take)
+        self.blocks = [rest[i:i + 4] for i in range(0, len(rest), 4)]  # address, size, requested, state
+
+    def total(self, stat):
+        return sum(self.now[stat])
+
+
+class Mapped:
+    """One context with `expandable_segments:True`: follows the operations, and judges each answer."""
+
+    def __init__(self, capacity, chunk, limit=None):
+        self.capacity, self.chunk = capacity, chunk
+        self.most = capacity if limit is None else min(capacity, limit)
+        self.live, self.mallocs, self.segments = {}, 0, {}  # number: address, requested, size
+        self.peak = {stat: [0, 0, 0] for stat in EXACT}
+        self.others = self.used = self.handles = self.busy = self.allocs = self.hits = self.failures = 0
+        self.idle = self.idle_seen = 0  # chunks now, and when it was last looked for what others could use
+        self.quiet = False  # nothing has moved since
+        self.disturbed = self.as_native = False
+
+    def pieces(self, answer, begin, size):
+        """What of the memory [begin, begin + size) is: handle, from, to."""
+        for at in range(begin - (begin - RANGES.start) % self.chunk, begin + size, self.chunk):
+            handle, access = answer.below[at]
+            assert access, "no access"
+            yield handle, max(begin - at, 0), min(begin + size - at, self.chunk)
+
+    def check_memory(self, answer):
+        """All blocks have memory, and no two the same; returns what holds something of the program's."""
+        parts, busy = [], set()
+        for address, size, _, state in answer.blocks:
+            if address in RANGES:
+                mine = list(self.pieces(answer, address, size))
+            else:
+                segment = max(s for s in answer.segments if s <= address)
+                assert address + size <= segment + answer.segments[segment]
+                mine = [(-segment, address - segment, address - segment + size)]
+            parts += mine
+            busy |= {part[0] for part in mine if state == ALLOCATED}
+        parts.sort()
+        for one, two in zip(parts, parts[1:]):
+            assert one[0] != two[0] or one[2] <= two[1], "two blocks have the same memory"
+        return busy
+
+    def check_size(self, address, size, requested):
+        rounded = up(max(requested, 512), 512)
+        slack = 0
+        if rounded > MIB and address not in RANGES:
+            slack = GRAIN - 512 if self.as_native else max(GRAIN, rounded // 8)
+        assert rounded <= size <= rounded + slack
+
+    def check_books(self, answer):
+        held = {b[0]: b for b in answer.blocks if b[3] == ALLOCATED}
+        assert sorted((b[0], b[2], b[1]) for b in held.values()) == sorted(self.live.values())
+        sums = {stat: [0, 0] for stat in EXACT}
+        for _, size, requested, _ in held.values():
+            pool = int(size > MIB)
+            for stat, n in (("allocation", 1), ("allocated_bytes", size), ("requested_bytes", requested), ("active", 1), ("active_bytes", size)):
+                sums[stat][pool] += n
+        for stat in EXACT:
+            assert answer.now[stat] == sums[stat], stat
+            now = [*sums[stat], sum(sums[stat])]
+            self.peak[stat] = [max(pair) for pair in zip(self.peak[stat], now)]
+            assert answer.peak[stat] == self.peak[stat], stat
+        free = [b[1] for b in answer.blocks if b[3] == REUSABLE]
+        assert (answer.reusable, answer.largest) == (sum(free), max(free, default=0))
+        reserved = answer.total("reserved_bytes")
+        assert reserved <= answer.peak["reserved_bytes"][2] <= answer.most_used
+        assert reserved <= answer.used <= reserved + self.failures * self.chunk
+        assert self.disturbed or (answer.used == reserved and answer.total("segment") == self.handles + len(answer.segments))
+
+    def malloc(self, answer, requested, before):
+        size = up(max(requested, 512), 512)
+        self.quiet = False
+        if answer.code == 0:
+            have = next(b[1] for b in answer.blocks if b[0] == answer.address)
+            self.live[self.mallocs] = (answer.address, requested, have)
+            self.check_size(answer.address, have, requested)
+            assert answer.hits - self.hits == (answer.allocs == self.allocs)
+        self.mallocs += 1
+        busy = self.look(answer)
+        if answer.code == 0:
+            assert self.disturbed or self.handles <= before or self.idle == 0, "grows though something is idle"
+            assert not self.as_native or (self.handles <= before and (size <= MIB or answer.address not in RANGES))
+            return
+        assert answer.code == OOM
+        if self.disturbed:
+            return
+        assert busy + (GRAIN if size <= MIB else up(size, GRAIN)) > self.most, "out of memory though there is some"
+        assert answer.used == busy, "out of memory with something idle"
+        if size > MIB:
+            native = sum(up(n, GRAIN) for _, n, _ in self.live.values() if n > MIB) + answer.now["reserved_bytes"][0] + up(size, GRAIN)
+            room = max(self.capacity - answer.used - self.others, 0)
+            self.as_native |= native <= min(self.most, answer.total("reserved_bytes") + room)
+
+    def relieve(self, answer, before, segments):
+        """Up to a tenth of the device, of what was idle at the last look and ever since."""
+        room = max(self.capacity - before - self.others, 0)
+        wanted = max(self.capacity // 10 - room, 0)
+        seen, quiet = self.idle_seen, self.quiet
+        self.look(answer)
+        given = before - answer.used
+        assert given < wanted + max([self.chunk, *segments.values()]) if wanted else given == 0, "too much"
+        if wanted and quiet and not self.disturbed:
+            assert given >= min(wanted, seen * self.chunk), "too little for others"
+        self.idle_seen, self.quiet = self.idle, True
+
+    def look(self, answer):
+        """What is there now; returns the bytes that cannot be given back."""
+        self.disturbed |= bool(answer.fired)
+        busy = self.check_memory(answer)
+        self.handles = (answer.used - sum(answer.segments.values())) // self.chunk
+        chunks = sum(1 for handle in busy if handle > 0)
+        assert self.disturbed or len({handle for handle, _ in answer.below.values()}) <= self.handles
+        self.idle = self.handles - chunks
+        return chunks * self.chunk + sum(answer.segments[-s] for s in busy if s < 0)
+
+    def follow(self, op, n, numbers):
+        """One operation, and what was answered."""
+        answer = Answer(numbers)
+        handles, used, busy = self.handles, self.used, self.busy
+        self.failures += op == "x"
+        if op == "f" and n in self.live:
+            assert answer.code == 0
+            del self.live[n]
+        if op == "o":
+            self.others = n
+        if op == "m":
+            self.malloc(answer, n, handles)
+        elif op == "r":
+            self.relieve(answer, used, self.segments)
+        self.busy = self.look(answer)
+        if op == "f":
+            assert answer.used == used
+        self.quiet &= op != "e"
+        if op == "e" and not self.disturbed:
+            assert answer.address == used - busy and answer.used == self.busy, "the cache is not empty"
+        self.check_books(answer)
+        assert answer.valid == 1
+        self.used, self.allocs, self.hits, self.segments = answer.used, answer.allocs, answer.hits, answer.segments
