@@ -1,6 +1,6 @@
 """Bugs to plant, one line or so each, and what must find them. `changes`: texts of the file and what stands there instead; each
 must be there exactly once. `found` by: "mapped" (random work on memory that moves), "stress" (random work: an abort, or an error that the program does not expect), "hang" and
-"spin_in_stream" (an order of calls that ends natively does not), "stream_race", or "unit" (test_lane): what random work cannot
+"spin_in_stream" (an order of calls that ends natively does not), "stream_race", "model" (test_model's of mapped memory), or "unit" (test_lane): what random work cannot
 see, or meets too rarely."""
 
 import dataclasses
@@ -38,6 +38,13 @@ BUGS = (
     Bug("two_owners", "a chunk that is called back stays in the hole where it was", CLAIM, "mapped",
         (("        if (arena->chunk[chunk].owner)\n            arena_evict(arena, arena->chunk[chunk].owner - 1);\n        else\n"
           "            arena->spares--;", "        if (!arena->chunk[chunk].owner)\n            arena->spares--;"),), MOVES),
+    Bug("grows_beside_idle", "a second slot of a window gets a new chunk though one is idle", CLAIM, "model",
+        (("uint32_t chunk = take_idle(arena);", "uint32_t chunk = *moves == 1 ? 0 : take_idle(arena);"),)),
+    Bug("access_in_part", "the last slot of a run is mapped without access", CLAIM, "model",
+        (("(end - slot) * bytes);\n    }\n    return code;", "(end - slot - (end > slot + 1)) * bytes);\n    }\n    return code;"),)),
+    Bug("idle_for_a_moment", "chunks count as in use while their hole is merged: others never get them", ARENA, "model",
+        (("arena->idle_slots += (uint32_t)(reusable ? last - first : first - last);",
+          "arena->idle_slots += (uint32_t)(reusable ? last - first : first - last);\n    arena_note_idle(arena);"),)),
     Bug("no_join", "no stream waits for the mark", LANE, "stress",
         (("lane->owed && asked->joined != lane->era", "0"),)),
     Bug("join_lost", "the mark is forgotten when a candidate is made, not when it has passed", LANE, "stress",

@@ -1,5 +1,6 @@
 """Each planted bug is found: by the program that bugs.py names, within its time."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from bugs import BUGS  # noqa: E402
 from conftest import BUILD, Place, place  # noqa: E402, F401  (a fixture)
 
 PLANTED = BUILD / "test/planted"
+MODEL = pathlib.Path(__file__).resolve().parent.parent / "unit/test_model.py"
 CLOCK = {"CACHALOT_SIM_CLOCK": "manual", "CACHALOT_SIM_LATENCY_NS": "1000", "CACHALOT_SIM_CAPACITY": "64G"}
 MOVING = {"CACHALOT_SIM_CAPACITY": "320M", "CACHALOT_CONF": "expandable_segments:True,large_segment_size_mb:2"}
 TIME = 20  # seconds: what is not done then hangs
@@ -47,6 +49,11 @@ def test_it_is_found(place, orders, bug):  # noqa: F811
         assert any(subprocess.run([unit], capture_output=True, timeout=TIME, check=False).returncode for unit in units if unit.exists())
     elif bug.found == "hang":
         assert is_found(place, bug, "hang", "check", orders, 9)
+    elif bug.found == "model":
+        model = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", MODEL, "-k", "mapped"]
+        environment = {**os.environ, "CACHALOT_LINE_DRIVER": str(PLANTED / f"line_driver_{bug.name}"), "CACHALOT_TEST_FIRST": "1"}
+        said = subprocess.run(model, capture_output=True, env=environment, timeout=5 * TIME, check=False, text=True)
+        assert said.returncode == 1 and "AssertionError" in said.stdout
     elif bug.found == "mapped":
         assert any(is_found(place, bug, "mapped_stress", *run.split(), **MOVING) for run in bug.runs)
     elif bug.found == "spin_in_stream":
