@@ -1,5 +1,5 @@
-/* Call sites: who asks for memory now, by the stack of the thread, and by that of Python where the
- * thread holds its lock. Only with CACHALOT_SITES. */
+/* Call sites: who asks for memory now, by the stack of the thread, and by that of Python. Only
+ * with CACHALOT_SITES. */
 #ifndef CACHALOT_INTERPOSE_CALLERS_H
 #define CACHALOT_INTERPOSE_CALLERS_H
 

@@ -9,17 +9,17 @@
 
 /* Innermost first; good as long as the thread does not return to Python. */
 struct python_frames {
-    int count;
+    int count, safely; /* by reads that cannot fault */
     struct {
-        void *code;
+        uintptr_t code;
         int line;
     } frame[PYTHON_FRAMES];
 };
 
-/* Finds CPython's own functions in the process, once. */
+/* Finds CPython in the process, once. */
 void python_start(void);
 
-/* None, unless this thread holds the interpreter's lock. */
+/* None in a thread that Python does not know, nor of a version that is not known here. */
 void python_frames(struct python_frames *frames);
 
 /* Lines `file:line function`. */
