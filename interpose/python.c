@@ -3,8 +3,8 @@
  *
  * A thread's frames do not change while it is in C, and they keep their code, its names and its
  * table of lines; these are only read: no reference is counted, nothing is made. So it needs no
- * lock, but certainty of where things lie: by version (python_layout.h), and the first walk is made
- * by reads that cannot fault, which must find code and text where they should be. One thing can
+ * lock, but certainty of where things lie: by version (python_layout.h), and walks are made by
+ * reads that cannot fault until one has found code and text where they should be. One thing can
  * take frames away from under a thread in C: the end of the interpreter, which does not wait for
  * daemon threads. The main thread is the one that ends it; all others read without faults always. */
 #include "interpose/python.h"
@@ -125,23 +125,29 @@ static intptr_t instruction(const unsigned char *frame, uintptr_t code, const un
     return at < 2 * (intptr_t)word(head + PYTHON_SIZE) ? (at < 0 ? 0 : at) : -2;
 }
 
+static uintptr_t end_at_odd(struct python_frames *frames)
+{
+    frames->odd = 1;
+    return 0;
+}
+
 /* Notes a frame; returns the one that called it, 0: none, or not understood. */
 static uintptr_t step(struct python_frames *frames, uintptr_t address)
 {
     const struct python_layout *layout = python.layout;
     unsigned char frame[FRAME_BYTES], head[CODE_BYTES];
     if (!copy(frames, frame, address, python.frame_bytes))
-        return 0;
+        return end_at_odd(frames);
     uintptr_t back = word(frame + layout->back);
     if (layout->owner && frame[layout->owner] >= PYTHON_BY_C)
         return back;
     uintptr_t code = word(frame + layout->code) & ~(uintptr_t)7; /* from 3.14 on it has a mark */
     if (!code || !copy(frames, head, code, python.code_bytes) ||
         word(head + PYTHON_TYPE) != python.code_type)
-        return 0;
+        return end_at_odd(frames);
     intptr_t at = instruction(frame, code, head);
     if (at < 0)
-        return at == -1 ? back : 0;
+        return at == -1 ? back : end_at_odd(frames);
     frames->frame[frames->count].code = code;
     frames->frame[frames->count++].line = python.line((void *)code, (int)at);
     return back;
@@ -204,11 +210,21 @@ static size_t put_name(const struct python_frames *frames, int i, uint16_t which
     return put_text(frames, pointer_at(frames, frames->frame[i].code + which), to);
 }
 
+/* More than one frame, or what leads to the next was not seen. */
+static int proves(const struct python_frames *frames)
+{
+    char text[TEXT_BYTES];
+    for (int i = 0; i < frames->count; i++)
+        if (!put_name(frames, i, python.layout->file, text) ||
+            !put_name(frames, i, python.layout->name, text))
+            return 0;
+    return frames->count > 1 && !frames->odd;
+}
+
 void python_frames(struct python_frames *frames)
 {
     const struct python_layout *layout = python.layout;
-    char text[TEXT_BYTES];
-    frames->count = 0;
+    frames->count = frames->odd = 0;
     if (!layout || !python.initialized())
         return;
     int proven = atomic_load_explicit(&python.proven, memory_order_relaxed);
@@ -219,8 +235,7 @@ void python_frames(struct python_frames *frames)
         frame = pointer_at(frames, frame + layout->through - 1);
     for (int i = 0; frame && i < STEPS && frames->count < PYTHON_FRAMES; i++)
         frame = step(frames, frame);
-    if (!proven && frames->count && put_name(frames, 0, layout->file, text) &&
-        put_name(frames, 0, layout->name, text))
+    if (!proven && proves(frames))
         atomic_store_explicit(&python.proven, 1, memory_order_relaxed);
 }
 

@@ -9,7 +9,8 @@
 
 /* Innermost first; good as long as the thread does not return to Python. */
 struct python_frames {
-    int count, safely; /* by reads that cannot fault */
+    int count, odd; /* odd: something was not what it should be */
+    int safely;     /* by reads that cannot fault */
     struct {
         uintptr_t code;
         int line;

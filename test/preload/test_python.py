@@ -3,13 +3,14 @@
 import json
 import re
 import shutil
+import struct
 import subprocess
 
 import pytest
 import sanitizer
 
-from conftest import HERE, ROOT
-from test_sites import LOAD, PYTHONS, must_run, run
+from conftest import HERE, LIBRARY, ROOT
+from test_sites import LOAD, PYTHONS, STEPS, must_run, run
 
 SITE_TEXT = int(re.search(r"SITE_TEXT (\d+)", (ROOT / "stats/sites.h").read_text()).group(1))
 
@@ -143,6 +144,27 @@ def test_the_table_is_that_of_the_headers(place, python):
                     HERE / "python_layout.c"], check=True)
     done = subprocess.run([program], stdout=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 0, f"the headers say {done.stdout}"
+
+
+@sanitizer.unless_sanitized("the interpreter is not")
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_wrong_table_is_noticed(place, python):
+    """As of an interpreter that was changed: no lines, but no harm. The thread's frame is looked for in its numbers, the frame's
+    caller in its other members."""
+    must_run(python)
+    asked = subprocess.run([python, "-c", "import sys; print(sys.version_info.minor)"], stdout=subprocess.PIPE, check=True)
+    rows = re.findall(r"^    \{([\d, ]+)\},$", (ROOT / "interpose/python_layout.h").read_text(), re.MULTILINE)
+    (row,) = [row for row in ([int(value) for value in row.split(",")] for row in rows) if row[0] == int(asked.stdout)]
+    right = struct.pack("i13H", *row)
+    library = LIBRARY.read_bytes()
+    assert library.count(right) == 1
+    wrong = place.work / "wrong.so"
+    for field, value in [(1, value) for value in range(24, 72, 8)] + [(4, 8), (4, 16), (4, 40)]:
+        if row[field] == value:
+            continue
+        changed = [*row[:field], value, *row[field + 1:]]
+        wrong.write_bytes(library.replace(right, struct.pack("i13H", *changed)))
+        run(place, STEPS, python, preload=(wrong,))
 
 
 INTERPRETERS = SAY + """
