@@ -158,20 +158,12 @@ static size_t put_character(uint32_t c, char *to)
 {
     if (c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0xd800 && c < 0xe000) || c > 0x10ffff)
         c = '?';
-    if (c < 0x80)
-        return to[0] = (char)c, 1;
-    if (c < 0x800)
-        return to[0] = (char)(0xc0 | c >> 6), to[1] = (char)(0x80 | (c & 63)), 2;
-    size_t at = 0;
-    if (c < 0x10000) {
-        to[at++] = (char)(0xe0 | c >> 12);
-    } else {
-        to[at++] = (char)(0xf0 | c >> 18);
-        to[at++] = (char)(0x80 | (c >> 12 & 63));
-    }
-    to[at++] = (char)(0x80 | (c >> 6 & 63));
-    to[at++] = (char)(0x80 | (c & 63));
-    return at;
+    static const unsigned char lead[] = {0, 0xc0, 0xe0, 0xf0};
+    size_t more = (c >= 0x80) + (c >= 0x800) + (c >= 0x10000);
+    to[0] = (char)(lead[more] | c >> 6 * more);
+    for (size_t i = 1; i <= more; i++)
+        to[i] = (char)(0x80 | (c >> 6 * (more - i) & 63));
+    return more + 1;
 }
 
 /* The text that lies at `address`: of a path the end says more. Returns how much was written. */

@@ -159,7 +159,7 @@ def test_a_wrong_table_is_noticed(place, python):
     library = LIBRARY.read_bytes()
     assert library.count(right) == 1
     wrong = place.work / "wrong.so"
-    for field, value in [(1, value) for value in range(24, 72, 8)] + [(4, 8), (4, 16), (4, 40)]:
+    for field, value in [(1, 32), (1, 40), (1, 64), (4, 8), (4, 16)]:
         if row[field] == value:
             continue
         changed = [*row[:field], value, *row[field + 1:]]
