@@ -257,6 +257,12 @@ static inline __attribute__((always_inline)) uint64_t take_out(struct thread_cac
 }
 
 /* The two long ways out of `serve`. */
+__attribute__((noinline)) static uint64_t serve_nothing(struct thread_cache *cache)
+{
+    leave(cache);
+    return 0;
+}
+
 __attribute__((noinline)) static uint64_t serve_at_limits(struct thread_cache *cache, uint64_t size,
                                                           uint64_t requested)
 {
@@ -266,14 +272,7 @@ __attribute__((noinline)) static uint64_t serve_at_limits(struct thread_cache *c
         if (may_take(cache, size, requested))
             return take_out(cache, shelf_of(cache, size), size, requested, record_of(cache));
     }
-    leave(cache);
-    return 0;
-}
-
-__attribute__((noinline)) static uint64_t serve_nothing(struct thread_cache *cache)
-{
-    leave(cache);
-    return 0;
+    return serve_nothing(cache);
 }
 
 static inline __attribute__((always_inline)) uint64_t serve(struct thread_cache *cache,
@@ -295,22 +294,19 @@ static uint64_t in_grains(uint64_t bytes)
     return (bytes + BLOCK_GRAIN - 1) / BLOCK_GRAIN * BLOCK_GRAIN;
 }
 
-static uint64_t rounded(const struct allocator *a, uint64_t bytes)
+/* Recorded, or with roundup_power2_divisions. With call sites, only once it is known where. */
+__attribute__((noinline)) static uint64_t serve_specially(struct thread_cache *cache,
+                                                          const struct allocator *a,
+                                                          uint64_t requested, int asked)
 {
     const struct options *options = &a->domain->options;
-    return options->roundup_power2_divisions[0] > 1 ? options_round(options, bytes)
-                                                    : in_grains(bytes);
-}
-
-/* Recorded, or with roundup_power2_divisions. With call sites it is not known yet where. */
-__attribute__((noinline)) static uint64_t
-serve_specially(struct thread_cache *cache, const struct allocator *a, uint64_t requested)
-{
-    uint64_t size = rounded(a, requested);
-    if (size > CACHE_MOST || cache->sites)
+    int in_steps = options->roundup_power2_divisions[0] > 1;
+    uint64_t size = in_steps ? options_round(options, requested) : in_grains(requested);
+    if (size > CACHE_MOST || asked != (cache->sites != NULL))
         return 0;
-    return cache->noted ? serve(cache, a, size, requested, RECORD_EVENTS)
-                        : serve(cache, a, size, requested, RECORD_NOTHING);
+    return asked          ? serve(cache, a, size, requested, RECORD_SITES)
+           : cache->noted ? serve(cache, a, size, requested, RECORD_EVENTS)
+                          : serve(cache, a, size, requested, RECORD_NOTHING);
 }
 
 uint64_t allocator_hit_alone(struct allocator *a, uint64_t bytes)
@@ -319,16 +315,14 @@ uint64_t allocator_hit_alone(struct allocator *a, uint64_t bytes)
     if (!cache || bytes - 1 >= CACHE_MOST)
         return 0;
     if (__builtin_expect(cache->special, 0))
-        return serve_specially(cache, a, bytes);
+        return serve_specially(cache, a, bytes, 0);
     return serve(cache, a, in_grains(bytes), bytes, RECORD_NOTHING);
 }
 
 uint64_t allocator_hit_asked(struct allocator *a, uint64_t bytes)
 {
     struct thread_cache *cache = thread_cache_own;
-    uint64_t size =
-        cache && cache->sites && bytes - 1 < CACHE_MOST ? rounded(a, bytes) : UINT64_MAX;
-    return size > CACHE_MOST ? 0 : serve(cache, a, size, bytes, RECORD_SITES);
+    return cache && bytes - 1 < CACHE_MOST ? serve_specially(cache, a, bytes, 1) : 0;
 }
 
 /* The block at `address` for this cache alone; NULL: not for it. Where another thread noted alone

@@ -168,6 +168,10 @@ def harvest(arguments):
     paths, code = harvest_all(pages, options.get("--output"))
     for path in paths:
         print(printable(path))
+    elsewhere = sum(page.life == "elsewhere" for page in pages)
+    if elsewhere:
+        print(f"cachalot: {elsewhere} of other containers: nobody here can tell whether they run; `cachalot harvest` there",
+              file=sys.stderr)
     for page in pages:
         if page.life == "bad":
             print(f"cachalot: {printable(page.path)}: {page.program}; remove it by hand",

@@ -166,6 +166,12 @@ def test_other_containers_are_marked(place):
     (found,), _ = top_json(place)
     assert found["life"] == "elsewhere" and found["page"] == str(path)
     assert f"{found['pid']}*" in top(place)
+    path.rename(place.pages / "kept.page")  # and not harvested
+    for other in place.pages.glob("*.0.page"):
+        other.unlink()
+    done = place.cachalot("harvest")
+    assert (done.returncode, done.stdout) == (0, "") and "1 of other containers" in done.stderr
+    assert [p.name for p in place.pages.iterdir()] == ["kept.page"]
 
 
 def test_texts_of_pages_stay_texts(place):
