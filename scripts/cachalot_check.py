@@ -221,9 +221,14 @@ def read_baseline(paths, reports):
 
 
 def write_file(path, text):
-    """Replaces the file in one step: collectors read it at any time."""
-    folder = os.path.dirname(path) or "."
+    """Replaces the file in one step: collectors read it at any time. A pipe or a device is written to."""
+    path = os.path.realpath(path)
+    folder = os.path.dirname(path)
     try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            return
         fd, name = tempfile.mkstemp(prefix=".cachalot-", dir=folder)
         try:
             with os.fdopen(fd, "w", encoding="utf-8") as file:

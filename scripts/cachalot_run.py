@@ -1,5 +1,6 @@
 """cachalot run: starts a program with the library in LD_PRELOAD."""
 
+import contextlib
 import importlib
 import os
 import re
@@ -250,7 +251,8 @@ def main(arguments):
     child = run_and_wait(path, words, environment)
     try:
         code = after(child, environment, started, options, gates)
-    except Failure as failure:
-        print(f"cachalot: {failure}", file=sys.stderr)
+    except (Failure, OSError) as failure:
         code = 3 if gates else 0
+        with contextlib.suppress(OSError):  # where stderr itself is full
+            print(f"cachalot: {printable(failure)}", file=sys.stderr)
     return end_like(child.returncode) if child.returncode else code  # the program's own counts

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import stat
@@ -95,6 +96,19 @@ def test_summary_forwards_signals(place):
         process.stdout.readline()
         process.terminate()
         assert process.wait(10) == 5
+
+
+@pytest.mark.parametrize("words, where, code", [
+    ("check x.json --max-oom 0", ">/dev/full", 3), ("show x.json", ">/dev/full", 3), ("--help", ">/dev/full", 3),
+    ("show x.json", ">&-", 0), ("check x.json --max-oom 0", ">&- 2>&-", 0), ("check none.json --max-oom 0", "2>&-", 3),
+    ("show none.json", "2>/dev/full", 3), ("run /none/x", "2>/dev/full", 127),
+    ("run --summary sh -c 'exit 7'", "2>/dev/full", 7), ("run --check max-oom=0 sh -c 'exit 0'", "2>/dev/full", 3)])
+def test_output_that_is_full_or_closed(place, model, words, where, code):
+    """No traceback, the program's own exit code, and no verdict where none could be said."""
+    (place.work / "x.json").write_text(json.dumps(model))
+    done = place.run("sh", "-c", f"{shlex.join(COMMAND)} {words} {where}")
+    assert done.returncode == code and "Traceback" not in done.stderr and "ignored" not in done.stderr, done.stderr
+    assert code != 3 or "2>" in where or "No space left on device" in done.stderr
 
 
 def test_own_errors(place):

@@ -2,6 +2,8 @@
 
 import copy
 import json
+import os
+import stat
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -24,6 +26,21 @@ def test_output_file_and_text(run):
     suite = ElementTree.parse(target).getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "0")
     assert not list(run.work.glob(".cachalot*"))
+
+
+def test_what_is_no_file_is_written_to_not_replaced(run):
+    """As root, /dev/null would be gone."""
+    run.add()
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    (run.work / "file").touch()
+    (run.work / "link").symlink_to("file")
+    for name in ("pipe", "link"):
+        assert run.check(run.folder, "--max-oom", "0", "--format", "json", "--output", name).returncode == 0
+    assert json.loads(os.read(reader, 100000))["passed"] and stat.S_ISFIFO(os.lstat("pipe").st_mode)
+    assert json.loads((run.work / "file").read_text())["passed"] and (run.work / "link").is_symlink()
+    os.close(reader)
+    assert run.check(run.folder, "--max-oom", "0", "--output", run.folder).returncode == 2
 
 
 def test_github_annotations_name_file_and_gate(run):
