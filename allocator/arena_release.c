@@ -139,7 +139,8 @@ static void unmap_batch(struct allocator *a, uint32_t batch)
     }
 }
 
-/* Gives the chunks of the batch, mapped nowhere any more, to the driver. */
+/* Gives the chunks of the batch, mapped nowhere any more, to the driver. What it does not take is
+ * still ours. */
 static uint64_t release_batch(struct allocator *a, uint32_t batch)
 {
     struct arena *arena = a->arena;
@@ -148,11 +149,18 @@ static uint64_t release_batch(struct allocator *a, uint32_t batch)
         uint64_t handle = arena->chunk[number].handle;
         if (arena->chunk[number].leaving != batch)
             continue;
-        remove_chunk(a, number);
+        arena->chunk[number].handle = 0; /* not the burial's */
         allocator_call(a);
-        released +=
-            a->ops->chunk_release(a->device, arena->chunk_bytes, handle) ? 0 : arena->chunk_bytes;
+        int code = a->ops->chunk_release(a->device, arena->chunk_bytes, handle);
         allocator_return(a);
+        if (a->forgotten)
+            break;
+        arena->chunk[number].handle = handle;
+        if (code)
+            make_spare(arena, number);
+        else
+            remove_chunk(a, number);
+        released += code ? 0 : arena->chunk_bytes;
     }
     return released;
 }

@@ -163,7 +163,8 @@ int context_device(CUcontext handle, CUdevice *device)
     if (real()->cuCtxPushCurrent_v2(handle) != CUDA_SUCCESS)
         return 0;
     int known = real()->cuCtxGetDevice(device) == CUDA_SUCCESS;
-    real()->cuCtxPopCurrent_v2(&popped);
+    if (real()->cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS)
+        real()->cuCtxPopCurrent_v2(&popped);
     return known;
 }
 

@@ -36,7 +36,8 @@ static void leave(struct visit *visit)
 {
     CUcontext popped;
     real()->cuThreadExchangeStreamCaptureMode(&visit->mode);
-    if (visit->pushed)
+    /* Refused once, once more: else the program would have another context current. */
+    if (visit->pushed && real()->cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS)
         real()->cuCtxPopCurrent_v2(&popped);
 }
 

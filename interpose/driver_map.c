@@ -17,6 +17,14 @@
         real()->cuThreadExchangeStreamCaptureMode(&mode);                                          \
     } while (0)
 
+/* What is given back is nobody's any more: who is refused once asks once more. */
+#define TWICE(result, call)                                                                        \
+    do {                                                                                           \
+        RELAXED(result, call);                                                                     \
+        if (result != CUDA_SUCCESS)                                                                \
+            RELAXED(result, call);                                                                 \
+    } while (0)
+
 static int has(CUdevice device, CUdevice_attribute attribute)
 {
     int value = 0;
@@ -68,7 +76,7 @@ int driver_range_free(void *device, uint64_t address, uint64_t bytes)
 {
     CUresult result;
     (void)device;
-    RELAXED(result, cuMemAddressFree(address, bytes));
+    TWICE(result, cuMemAddressFree(address, bytes));
     return (int)result;
 }
 
@@ -100,7 +108,7 @@ int driver_chunk_release(void *device, uint64_t bytes, uint64_t handle)
 {
     CUresult result;
     (void)device, (void)bytes;
-    RELAXED(result, cuMemRelease(handle));
+    TWICE(result, cuMemRelease(handle));
     return (int)result;
 }
 
@@ -141,7 +149,7 @@ int driver_chunk_unmap(void *device, uint64_t address, uint64_t bytes)
 {
     CUresult result;
     (void)device;
-    RELAXED(result, cuMemUnmap(address, bytes));
+    TWICE(result, cuMemUnmap(address, bytes));
     return (int)result;
 }
 

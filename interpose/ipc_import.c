@@ -10,6 +10,7 @@
 #include "allocator/share.h"
 #include "interpose/context.h"
 #include "interpose/driver.h"
+#include "interpose/driver_map.h"
 #include "interpose/ipc.h"
 #include "interpose/ipc_wire.h"
 #include "interpose/real.h"
@@ -136,7 +137,7 @@ static CUresult map_chunk(int socket, CUdeviceptr at, size_t bytes, CUdevice *ow
     if (*owner < 0 && real()->cuMemGetAllocationPropertiesFromHandle(&properties, handle) == 0)
         *owner = properties.location.id;
     result = real()->cuMemMap(at, bytes, 0, handle, 0);
-    real()->cuMemRelease(handle); /* what is mapped stays */
+    driver_chunk_release(NULL, bytes, handle); /* what is mapped stays */
     return result;
 }
 
@@ -156,8 +157,8 @@ static CUresult map_all(struct import *import, int socket, const struct ipc_answ
     if (result == CUDA_SUCCESS)
         return result;
     if (done)
-        real()->cuMemUnmap(import->range, done * bytes);
-    real()->cuMemAddressFree(import->range, import->range_bytes);
+        driver_chunk_unmap(NULL, import->range, done * bytes);
+    driver_range_free(NULL, import->range, import->range_bytes);
     return result;
 }
 
@@ -189,8 +190,8 @@ static CUresult fetch(struct import *import)
 
 static void take_down(struct import *import)
 {
-    real()->cuMemUnmap(import->range, import->range_bytes);
-    real()->cuMemAddressFree(import->range, import->range_bytes);
+    driver_chunk_unmap(NULL, import->range, import->range_bytes);
+    driver_range_free(NULL, import->range, import->range_bytes);
 }
 
 /* What is open already. Caller holds the lock. */
@@ -236,6 +237,13 @@ static CUresult open_once_more(struct import *wanted, CUdeviceptr *pointer)
     return result;
 }
 
+/* What the driver says of mappings it does not say of handles. */
+static CUresult as_of_handles(CUresult result)
+{
+    return result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE ? result
+                                                                        : CUDA_ERROR_MAP_FAILED;
+}
+
 CUresult ipc_open(CUdeviceptr *pointer, const CUipcMemHandle *handle)
 {
     struct import wanted = {0};
@@ -248,7 +256,7 @@ CUresult ipc_open(CUdeviceptr *pointer, const CUipcMemHandle *handle)
         return CUDA_ERROR_INVALID_CONTEXT; /* as natively */
     context_current();                     /* on our books, so that its end is noticed */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    CUresult result = open_once_more(&wanted, pointer);
+    CUresult result = as_of_handles(open_once_more(&wanted, pointer));
     pthread_setcancelstate(state, &state);
     errno = error;
     return result;
@@ -264,11 +272,10 @@ static struct import **link_to(CUdeviceptr pointer)
 }
 
 /* As natively: its context's work may still use it. */
-static CUresult wait_for_work(CUcontext handle)
+static int wait_for_work(CUcontext handle)
 {
     struct context *context = context_with(handle);
-    int code = context ? driver_ops.synchronize(context) : (int)real()->cuCtxSynchronize();
-    return code > 0 ? (CUresult)code : CUDA_SUCCESS;
+    return context ? driver_ops.synchronize(context) : (int)real()->cuCtxSynchronize();
 }
 
 int ipc_close(CUdeviceptr pointer, CUresult *result)
@@ -283,14 +290,24 @@ int ipc_close(CUdeviceptr pointer, CUresult *result)
         *link = import->next;
     pthread_mutex_unlock(lock);
     *result = CUDA_SUCCESS;
-    if (last) {
-        *result = wait_for_work(import->context);
+    if (!last)
+        return import != NULL;
+    int waited = 0;
+    for (int tries = 2; tries && !waited; tries--)
+        waited = wait_for_work(import->context) <= 0;
+    if (waited)
         take_down(import);
-        pthread_mutex_lock(lock);
+    pthread_mutex_lock(lock);
+    if (waited) {
         slab_give(&process->ipc.imports.nodes, import);
-        pthread_mutex_unlock(lock);
+    } else { /* still open */
+        *result = CUDA_ERROR_MAP_FAILED;
+        import->opened++;
+        import->next = process->ipc.imports.first;
+        process->ipc.imports.first = import;
     }
-    return import != NULL;
+    pthread_mutex_unlock(lock);
+    return 1;
 }
 
 int ipc_find(CUdeviceptr address, struct block_place *place)

@@ -173,12 +173,14 @@ int service_thread(void *(*function)(void *))
     pthread_attr_t attributes;
     pthread_t thread;
     sigset_t all, before;
+    int code = pthread_attr_init(&attributes);
+    if (code)
+        return code;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    int code = pthread_create(&thread, &attributes, function, NULL);
+    code = pthread_create(&thread, &attributes, function, NULL);
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code;
