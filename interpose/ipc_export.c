@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -43,10 +44,32 @@ int ipc_peer_is(int socket, uint32_t pid)
 }
 
 /* Has the program left our descriptor alone? It may close all that it does not know. */
-static int is_open(const struct ipc_door *door)
+static int is_open(int fd, ino_t inode)
 {
     struct stat now;
-    return door->fd && fstat(door->fd - 1, &now) == 0 && now.st_ino == door->inode;
+    return fd >= 0 && fstat(fd, &now) == 0 && now.st_ino == inode;
+}
+
+/* What a forked child has of ours and does not need; survives a fork, which `process` does not. */
+enum { DOOR, VISITOR, CHUNK, INHERITED };
+static _Atomic int inherited[INHERITED]; /* plus 1 */
+static _Atomic ino_t door_inode;
+
+static void close_inherited(void)
+{
+    for (int which = 0; which < INHERITED; which++) {
+        int fd = atomic_exchange(&inherited[which], 0) - 1;
+        if (fd >= 0 && (which != DOOR || is_open(fd, door_inode)))
+            close(fd);
+    }
+}
+
+static void let_go(int which, int fd)
+{
+    int noted = fd + 1; /* a child must not close what has its number next */
+    atomic_compare_exchange_strong(&inherited[which], &noted, 0);
+    if (fd >= 0)
+        close(fd);
 }
 
 struct visitor {
@@ -85,10 +108,10 @@ static int give_chunk(void *context, uint64_t handle)
         return 1;
     visitor->greeted = 1;
     int fd = -1, code = driver_chunk_export(handle, &fd);
+    inherited[CHUNK] = fd + 1;
     if (code == 0)
         code = tell(visitor->socket, &handle, 1, fd) ? 1 : 0;
-    if (fd >= 0)
-        close(fd);
+    let_go(CHUNK, fd);
     return code;
 }
 
@@ -126,25 +149,17 @@ static void *serve(void *unused)
     for (;;) {
         struct pollfd wanted = {.fd = mine.fd - 1, .events = POLLIN};
         poll(&wanted, 1, -1);
-        if (!is_open(&mine))
+        if (!is_open(mine.fd - 1, mine.inode))
             return unused; /* handles that are out are worth nothing; the next export opens anew */
         int socket = accept4(mine.fd - 1, NULL, NULL, SOCK_CLOEXEC);
         if (socket < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
             nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
         if (socket < 0)
             continue;
+        inherited[VISITOR] = socket + 1;
         answer(&mine, socket);
-        close(socket);
+        let_go(VISITOR, socket);
     }
-}
-
-static int inherited = -1; /* survives a fork, which `process` does not */
-
-static void close_inherited(void)
-{
-    if (inherited >= 0)
-        close(inherited);
-    inherited = -1;
 }
 
 static void watch_forks(void)
@@ -174,7 +189,7 @@ static int open_door(struct ipc_door *door)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     uint64_t random[2];
     struct stat made;
-    if (is_open(door))
+    if (is_open(door->fd - 1, door->inode))
         return 0;
     if (getrandom(random, sizeof random, 0) != sizeof random)
         return -1;
@@ -189,10 +204,11 @@ static int open_door(struct ipc_door *door)
     door->number = random[0];
     door->secret = random[1];
     door->fd = fd + 1;
-    inherited = fd;
+    door_inode = made.st_ino;
+    inherited[DOOR] = fd + 1;
     if (service_thread(serve)) {
         door->fd = 0;
-        close_inherited();
+        let_go(DOOR, fd);
         return -1;
     }
     return 0;
@@ -230,7 +246,7 @@ CUresult ipc_handle_of(CUipcMemHandle *handle, const struct block_place *place)
     pthread_mutex_unlock(&door->lock);
     errno = error;
     if (failed)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return CUDA_ERROR_INVALID_VALUE; /* the driver's, of mapped memory */
     memcpy(handle, &ours, sizeof ours);
     return CUDA_SUCCESS;
 }
