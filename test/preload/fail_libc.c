@@ -27,6 +27,43 @@
       MAP_FAILED, ENOMEM)                                                                          \
     X(mmap, void *, (void *at, size_t n, int p, int f, int fd, off_t o), (at, n, p, f, fd, o),     \
       MAP_FAILED, ENOMEM)                                                                          \
+    X(munmap, int, (void *at, size_t n), (at, n), -1, ENOMEM)                                      \
+    X(pread64, ssize_t, (int fd, void *to, size_t n, off_t at), (fd, to, n, at), -1, EIO)          \
+    X(pwrite64, ssize_t, (int fd, const void *from, size_t n, off_t at), (fd, from, n, at), -1,    \
+      ENOSPC)                                                                                      \
+    X(ftruncate64, int, (int fd, off_t n), (fd, n), -1, EIO)                                       \
+    X(fcntl64, int, (int fd, int what, long with), (fd, what, with), -1, EMFILE)                   \
+    X(readdir64, void *, (DIR * folder), (folder), NULL, EIO)                                      \
+    X(fopencookie, FILE *, (void *with, const char *mode, cookie_io_functions_t how),              \
+      (with, mode, how), NULL, ENOMEM)                                                             \
+    X(fwrite, size_t, (const void *from, size_t size, size_t n, FILE *to), (from, size, n, to), 0, \
+      ENOSPC)                                                                                      \
+    X(getrandom, ssize_t, (void *to, size_t n, unsigned flags), (to, n, flags), -1, ENOSYS)        \
+    X(socket, int, (int family, int kind, int protocol), (family, kind, protocol), -1, EMFILE)     \
+    X(bind, int, (int fd, const void *address, unsigned n), (fd, address, n), -1, EADDRINUSE)      \
+    X(listen, int, (int fd, int n), (fd, n), -1, EADDRINUSE)                                       \
+    X(accept4, int, (int fd, void *address, void *n, int flags), (fd, address, n, flags), -1,      \
+      EMFILE)                                                                                      \
+    X(connect, int, (int fd, const void *address, unsigned n), (fd, address, n), -1, ECONNREFUSED) \
+    X(send, ssize_t, (int fd, const void *from, size_t n, int flags), (fd, from, n, flags), -1,    \
+      EPIPE)                                                                                       \
+    X(recv, ssize_t, (int fd, void *to, size_t n, int flags), (fd, to, n, flags), -1, ECONNRESET)  \
+    X(sendmsg, ssize_t, (int fd, const void *what, int flags), (fd, what, flags), -1, EPIPE)       \
+    X(recvmsg, ssize_t, (int fd, void *what, int flags), (fd, what, flags), -1, ECONNRESET)        \
+    X(poll, int, (void *which, unsigned long n, int timeout), (which, n, timeout), -1, EINTR)      \
+    X(getsockopt, int, (int fd, int level, int what, void *to, void *n), (fd, level, what, to, n), \
+      -1, ENOBUFS)                                                                                 \
+    X(setsockopt, int, (int fd, int level, int what, const void *to, unsigned n),                  \
+      (fd, level, what, to, n), -1, ENOBUFS)                                                       \
+    X(backtrace, int, (void **to, int n), (to, n), 0, 0)                                           \
+    X(pthread_mutex_init, int, (pthread_mutex_t * lock, const pthread_mutexattr_t *how),           \
+      (lock, how), ENOMEM, 0)                                                                      \
+    X(pthread_mutex_timedlock, int, (pthread_mutex_t * lock, const struct timespec *until),        \
+      (lock, until), ETIMEDOUT, 0)                                                                 \
+    X(pthread_attr_init, int, (pthread_attr_t * how), (how), ENOMEM, 0)                            \
+    X(pthread_sigmask, int, (int how, const void *new, void *old), (how, new, old), EINVAL, 0)     \
+    X(syscall, long, (long n, long a, long b, long c, long d, long e, long f),                     \
+      (n, a, b, c, d, e, f), -1, ENOSYS)                                                           \
     X(madvise, int, (void *at, size_t n, int advice), (at, n, advice), -1, EINVAL)                 \
     X(open, int, (const char *path, int flags, mode_t mode), (path, flags, mode), -1, EMFILE)      \
     X(open64, int, (const char *path, int flags, mode_t mode), (path, flags, mode), -1, EMFILE)    \
@@ -97,10 +134,12 @@ static int find_library(struct dl_phdr_info *info, size_t size, void *unused)
     return 1;
 }
 
-/* FUNCTION:N */
+/* FUNCTION:N; NULL: this process's calls do not count. */
 __attribute__((visibility("default"))) void fail_libc(const char *what)
 {
-    for (int i = 0; i < FUNCTIONS; i++)
+    if (!what)
+        library = 0;
+    for (int i = 0; what && i < FUNCTIONS; i++)
         if (strlen(names[i]) == strcspn(what, ":") && !strncmp(names[i], what, strcspn(what, ":")))
             fails_at[i] = calls[i] + strtoul(strchr(what, ':') + 1, NULL, 10);
 }

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-#include "submission_world.h"
+#include "failures_peer.h"
 
 #define CHILD_SECONDS 20
 
@@ -179,19 +179,6 @@ static void capture_all(CUstream own)
     OK(cuThreadExchangeStreamCaptureMode(&mode));
 }
 
-static void export(void)
-{
-    CUdeviceptr exported, pinned_for_good;
-    CUipcMemHandle handle;
-    unsigned on = 1;
-    OK(cuMemAlloc_v2(&exported, 3 * MIB));
-    OK(cuIpcGetMemHandle(&handle, exported));
-    OK(cuMemFree_v2(exported));
-    OK(cuMemAlloc_v2(&pinned_for_good, 3 * MIB));
-    OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pinned_for_good));
-    OK(cuMemFree_v2(pinned_for_good));
-}
-
 static void more_contexts(void)
 {
     for (int version = 2; version <= 4; version++) {
@@ -267,6 +254,8 @@ static void clean_up(CUstream stream)
 static int is_served(void)
 {
     CUdeviceptr block;
+    while (cachalot_sim_unfinished()) /* what is freed may be pending */
+        sched_yield();
     unsigned long long before = cachalot_sim_calls("cuMemAlloc_v2");
     OK(cuMemAlloc_v2(&block, 700));
     int served = before == cachalot_sim_calls("cuMemAlloc_v2");
@@ -320,7 +309,8 @@ static void work(void)
     CHECK(!pthread_create(&thread, NULL, in_a_thread, NULL));
     CHECK(!pthread_join(thread, NULL));
     more_contexts();
-    export();
+    share_with_peer();
+    share_with_device();
     fill_device();
     clean_up(stream);
     look_around();
@@ -361,6 +351,7 @@ static _Noreturn void live(char *line, unsigned number)
     snprintf(text, sizeof text, "%u", number);
     setenv("CASE", text, 1);
     alarm(CHILD_SECONDS);
+    peer_begin();
     char *value = strchr(line, '=') + 1;
     if (strncmp(line, "DRIVER", 6) == 0)
         setenv("CACHALOT_SIM_FAIL", value, 1);
