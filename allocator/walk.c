@@ -73,7 +73,8 @@ void domain_walk(struct domain *domain,
 int block_is_valid(const struct block *block)
 {
     const struct block *next = block->next;
-    if (!block_size(block) || (block->previous && block->previous->next != block))
+    if (!block_size(block) || (block->previous && block->previous->next != block) ||
+        block->allocator != block->segment->allocator)
         return 0;
     if (!next)
         return block_address(block) + block_size(block) ==
