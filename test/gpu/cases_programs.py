@@ -29,6 +29,37 @@ def nvcc():
     return shutil.which("nvcc") or str(cuda_home() / "bin/nvcc")
 
 
+def driver_program(kit, name):
+    """A C program of this folder, linked to libcuda."""
+    program = kit.work / name
+    kit.build(["gcc", "-std=c17", "-O1", f"-I{cuda_home() / 'include'}", "-o", program, HERE / f"{name}.c", *driver_library()])
+    return program
+
+
+def answers(kit):
+    """Rare and wrong calls: the driver's answers, in each mode."""
+    program = driver_program(kit, "answers")
+    native = kit.natively([program], kit.native())
+    for mode, conf in {**MODES, "fence": "free_mode:fence", "ordinary segments": "expandable_segments:False"}.items():
+        kit.same_lines(f"answers, {mode}", native, kit.good([program], kit.front(kit.native(), conf)))
+
+
+STORM_MIB = 16384
+
+
+def storm(kit):
+    """Random sizes up to an exact limit: what fails although natively there was room, and what is lost."""
+    program = driver_program(kit, "storm")
+    for seed in (4, 5):
+        run = kit.good([program, 4000, STORM_MIB, seed],
+                       kit.front(kit.native(), f"expandable_segments:True,memory_limit_mb:{STORM_MIB}"), timeout=90)
+        (said,) = run.results()
+        totals = run.exit.totals
+        ratio = totals["peak_reserved_bytes"] / totals["peak_allocated_bytes"]
+        kit.check(f"storm, seed {seed}: nothing wrong, reserved", not said["wrong"] and ratio <= 1.05,
+                  f"{said}, peak reserved {ratio:.4f} of allocated, {run.seconds:.1f} s")
+
+
 def driver_library():
     """What to link for libcuda: the toolkit's stub, else the driver's own library."""
     home = cuda_home()

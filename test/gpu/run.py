@@ -38,7 +38,9 @@ CASES = {
     "door-runtime": cases_programs.door_runtime,
     "door-driver": cases_programs.door_driver,
     "ctypes": cases_programs.counted,
+    "answers": cases_programs.answers,
     "killed": cases_programs.killed,
+    "storm": cases_programs.storm,
     "recording": cases_recording.recording,
     "recording-cost": cases_recording.recording_cost,
     "sanitizer": cases_programs.sanitized,
@@ -75,7 +77,7 @@ CASES = {
     "ipc-facts": cases_ipc.facts,
     "footprint": cases_footprint.footprint,
 }
-LONG = {"facts", "pairs", "reserved", "hunter", "hang", "coverage", "launch-rate", "streams16",
+LONG = {"facts", "storm", "pairs", "reserved", "hunter", "hang", "coverage", "launch-rate", "streams16",
         "programs", "ipc-nccl", "ipc-facts", "footprint"}  # only where they are named
 ALONE = {"timing", "recording-cost", *LONG} - {"coverage", "reserved"}  # nothing else may run meanwhile
 

@@ -1,0 +1,51 @@
+/* Calls that are not right, or rare: what the driver answers natively is what it must answer in
+ * front. */
+#include <cuda.h>
+#include <stdio.h>
+
+static void say(const char *what, CUresult code)
+{
+    printf("%s: %d\n", what, (int)code);
+}
+
+/* A free in a capture is a node, which memory of cudaMalloc cannot have. */
+static void capture_a_free(CUdeviceptr p, CUstream stream, CUstreamCaptureMode mode)
+{
+    CUgraph graph = NULL;
+    say("begin capture", cuStreamBeginCapture(stream, mode));
+    say("captured free", cuMemFreeAsync(p, stream));
+    say("end capture", cuStreamEndCapture(stream, &graph));
+    if (graph)
+        say("destroy", cuGraphDestroy(graph));
+    say("set it", cuMemsetD8(p, 1, 1000));
+    say("wait", cuCtxSynchronize());
+}
+
+int main(void)
+{
+    CUcontext context;
+    CUstream stream;
+    CUdeviceptr small, large;
+    CUdevice device;
+    if (cuInit(0) || cuDeviceGet(&device, 0) || cuDevicePrimaryCtxRetain(&context, device) ||
+        cuCtxSetCurrent(context) || cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING))
+        return 1;
+    say("small", cuMemAlloc(&small, 1000));
+    say("large", cuMemAlloc(&large, 30 << 20));
+    capture_a_free(small, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    capture_a_free(large, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    capture_a_free(large, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    for (int i = 1; i < 4; i++) {
+        say("free inside, small", cuMemFree(small + i));
+        say("free inside, large", cuMemFreeAsync(large + i, stream));
+    }
+    say("set small", cuMemsetD8(small, 2, 1000));
+    say("set large", cuMemsetD8(large, 2, 30 << 20));
+    say("wait", cuCtxSynchronize());
+    say("free on a stream", cuMemFreeAsync(large, stream));
+    say("and again", cuMemFree(large));
+    say("free", cuMemFree(small));
+    say("and again", cuMemFreeAsync(small, stream));
+    say("wait", cuCtxSynchronize());
+    return 0;
+}
