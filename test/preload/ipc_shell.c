@@ -147,7 +147,9 @@ static void one(const char *line)
     } else if (strcmp(word, "exec") == 0) {
         execl("/bin/cat", "cat", NULL);
     } else if (strcmp(word, "files") == 0) { /* so many may be open */
-        struct rlimit most = {(rlim_t)a, (rlim_t)a};
+        struct rlimit most;
+        CHECK(!getrlimit(RLIMIT_NOFILE, &most));
+        most.rlim_cur = (rlim_t)a;
         printf("%d\n", setrlimit(RLIMIT_NOFILE, &most));
     } else if (strcmp(word, "context") == 0) {
         context = new_context(0);

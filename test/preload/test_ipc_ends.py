@@ -71,15 +71,19 @@ def test_killed_while_somebody_waits(pair):
 
 @pytest.mark.parametrize("who", ["exporter", "importer"])
 def test_no_more_files(pair, who):
-    """Errors of handles."""
+    """Errors of handles, as long as it is so."""
     a, b = pair
     _, handle = shared(a)
     other = a.number("make", 3 * MIB)
+    assert a.number("fill", other, 7) == 0
     (a if who == "exporter" else b).ask("files", 3)
     if who == "exporter":
         assert a.number("hangup") == 0
         assert a.ask("export", other) == f"error {INVALID_VALUE}"
     assert b.ask("open", handle, MIB).startswith("error ")
+    for shell in (a, b):
+        assert shell.number("files", 256) == 0
+    assert b.number("read", b.number("open", a.ask("export", other), 3 * MIB)) == 7
     a.end(), b.end()
 
 
