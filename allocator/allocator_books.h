@@ -7,6 +7,7 @@
 
 #include "allocator/block.h"
 #include "allocator/device.h"
+#include "allocator/spare_list.h"
 #include "allocator/tree.h"
 #include "stats/stats.h"
 
@@ -48,16 +49,16 @@ struct allocator {
     int error;               /* of the context, for good: everything goes to the driver */
     int forgotten;
     uint64_t idle_seen;  /* idle_clock at the last look for what others could use: once a second */
+    uint64_t looked_at;  /* reserved for small blocks when all caches were last looked through */
     unsigned spare_hand; /* which size is given to the pool next, when there is too much */
     struct allocator *next;
 
     /* What threads without the lock look at, apart from what changes all the time. */
     _Alignas(64) _Atomic int slow; /* enum slow_kind */
     char apart[60];
-    _Atomic uint64_t spare_weight, spare_most;     /* how much there is, and may be */
-    _Atomic uint64_t spare_used[CACHE_STEPS / 64]; /* bit: a list that is not empty */
-    struct block *_Atomic batches[CACHE_STEPS];    /* of spare blocks, by size (spare.h) */
-    char apart_too[48];
+    _Atomic int64_t spare_weight, spare_most;      /* how much there is, and may be */
+    _Atomic uint64_t spare_used[CACHE_STEPS / 64]; /* bit: a list that was not empty */
+    struct spare_list spares[CACHE_STEPS];         /* by size */
 };
 
 /* Is there something for the host that a free must wait for? */

@@ -3,29 +3,49 @@
 #include <stddef.h>
 
 #define TRIES 100
-#define BUSY ((struct block *)1) /* in a list's place: a thread holds it */
+#define BUSY UINT64_MAX /* in place of a list's count: a thread holds it */
 
 /* The list is this thread's until it is put back; BUSY: it is another's. Nobody waits for ever: the
  * other may be held up, and need this thread to go on. */
-static struct block *hold(struct block *_Atomic *list)
+static uint64_t hold(struct spare_list *list)
 {
     for (int i = 0; i < TRIES; i++) {
-        struct block *first = atomic_load_explicit(list, memory_order_relaxed);
-        if (first != BUSY && atomic_compare_exchange_weak_explicit(
-                                 list, &first, BUSY, memory_order_acquire, memory_order_relaxed))
-            return first;
+        uint64_t count = atomic_load_explicit(&list->count, memory_order_relaxed);
+        if (count != BUSY &&
+            atomic_compare_exchange_weak_explicit(&list->count, &count, BUSY, memory_order_acquire,
+                                                  memory_order_relaxed))
+            return count;
     }
     return BUSY;
 }
 
-static void put_back(struct block *_Atomic *list, struct block *first)
+static void put_back(struct spare_list *list, uint64_t count)
 {
-    atomic_store_explicit(list, first, memory_order_release);
+    atomic_store_explicit(&list->count, count, memory_order_release);
 }
 
-static uint64_t weight(uint64_t size, uint64_t count)
+static int64_t weight(uint64_t size, uint64_t count)
 {
-    return (size < SPARE_LEAST ? SPARE_LEAST : size) * count;
+    return (int64_t)((size < SPARE_LEAST ? SPARE_LEAST : size) * count);
+}
+
+/* `alone`: of the cache that its thread is in; NULL: all shall know at once. */
+static void weigh(struct allocator *a, int64_t *alone, int64_t more)
+{
+    int64_t sum = alone ? *alone + more : more;
+    int tell = !alone || sum >= SPARE_ALONE || sum <= -SPARE_ALONE;
+    if (tell)
+        atomic_fetch_add_explicit(&a->spare_weight, sum, memory_order_relaxed);
+    if (alone)
+        *alone = tell ? 0 : sum;
+}
+
+/* Of the bits of a list only its holder changes one. */
+static void use(struct allocator *a, unsigned step)
+{
+    if (!step_is_used(a->spare_used, step))
+        atomic_fetch_or_explicit(&a->spare_used[step / 64], (uint64_t)1 << step % 64,
+                                 memory_order_relaxed);
 }
 
 int step_before(const _Atomic uint64_t *used, unsigned step)
@@ -39,48 +59,64 @@ int step_before(const _Atomic uint64_t *used, unsigned step)
     return -1;
 }
 
-int spare_put(struct allocator *a, struct block *first, uint64_t count)
+int spare_put(struct allocator *a, int64_t *alone, struct block *first, uint64_t blocks)
 {
     uint64_t size = block_size(first);
     unsigned step = step_of(size);
-    struct block *list = hold(&a->batches[step]);
-    if (list == BUSY)
+    struct spare_list *list = &a->spares[step];
+    first->requested = blocks;
+    first->node.left = NULL;
+    uint64_t count = hold(list);
+    if (count == BUSY)
         return -1;
-    first->requested = count;
-    first->node.left = list ? &list->node : NULL;
-    if (!list)
-        atomic_fetch_or_explicit(&a->spare_used[step / 64], (uint64_t)1 << step % 64,
-                                 memory_order_relaxed);
-    atomic_fetch_add_explicit(&a->spare_weight, weight(size, count), memory_order_relaxed);
-    put_back(&a->batches[step], first);
+    if (count == SPARE_PLACES)
+        first->node.left = &list->batch[--count]->node;
+    list->batch[count] = first;
+    use(a, step);
+    put_back(list, count + 1);
+    weigh(a, alone, weight(size, blocks));
     return 0;
 }
 
-int spare_give(struct allocator *a, struct block *first, uint64_t count)
+int spare_give(struct allocator *a, int64_t *alone, struct block *first, uint64_t blocks)
 {
-    uint64_t more = weight(block_size(first), count);
+    int64_t more = *alone + weight(block_size(first), blocks);
     return atomic_load_explicit(&a->spare_weight, memory_order_relaxed) + more >
                    atomic_load_explicit(&a->spare_most, memory_order_relaxed)
                ? -1
-               : spare_put(a, first, count);
+               : spare_put(a, alone, first, blocks);
 }
 
-struct block *spare_take(struct allocator *a, uint64_t size)
+struct block *spare_take(struct allocator *a, int64_t *alone, uint64_t size)
 {
-    unsigned step = step_of(size);
-    struct block *first = spare_any(a, size) ? hold(&a->batches[step]) : BUSY;
-    if (first == BUSY)
+    struct spare_list *list = &a->spares[step_of(size)];
+    uint64_t count = spare_any(a, size) ? hold(list) : BUSY;
+    struct block *first = NULL;
+    if (count == BUSY)
         return NULL;
-    if (!first) {
-        put_back(&a->batches[step], NULL);
-        return NULL;
+    list->asked = 1;
+    if (count) {
+        first = list->batch[--count];
+        if (count == SPARE_PLACES - 1 && (list->batch[count] = spare_next(first)))
+            count++;
     }
-    struct block *next = spare_next(first);
-    if (!next)
+    put_back(list, count);
+    if (first)
+        weigh(a, alone, -weight(size, first->requested));
+    return first;
+}
+
+int spare_is_asked(struct allocator *a, unsigned step)
+{
+    struct spare_list *list = &a->spares[step];
+    uint64_t count = hold(list);
+    if (count == BUSY)
+        return 1;
+    int asked = list->asked;
+    list->asked = 0;
+    if (!count)
         atomic_fetch_and_explicit(&a->spare_used[step / 64], ~((uint64_t)1 << step % 64),
                                   memory_order_relaxed);
-    atomic_fetch_sub_explicit(&a->spare_weight, weight(size, first->requested),
-                              memory_order_relaxed);
-    put_back(&a->batches[step], next);
-    return first;
+    put_back(list, count);
+    return asked;
 }

@@ -11,9 +11,10 @@
 #include "allocator/allocator_books.h"
 
 #define BATCH_BLOCKS 16
-#define BATCH_BYTES (512 * 1024) /* but one block at least */
-#define SPARE_LIMIT (8 * MIB)    /* for each thread cache that serves the allocator */
-#define SPARE_LEAST (64 * 1024)  /* what a smaller block counts for: so blocks are limited, too */
+#define BATCH_LEAST 2
+#define SPARE_LIMIT (6 * MIB)     /* for each thread cache that serves the allocator */
+#define SPARE_ALONE ((int64_t)MIB) /* that a cache has given or taken and not told */
+#define SPARE_LEAST (16 * 1024)   /* what a smaller block counts for: so blocks are limited, too */
 
 /* What a cache has of one size: two chains, so that one can come or go while the other stays. */
 struct shelf {
@@ -22,10 +23,12 @@ struct shelf {
     uint64_t room;                    /* blocks that `first` still takes; 0 at the very first */
 };
 
+/* The larger, the fewer; but halved, they become fewer by two or so only. */
 static inline uint64_t batch_blocks(uint64_t size)
 {
-    uint64_t blocks = BATCH_BYTES / size;
-    return blocks < 1 ? 1 : blocks > BATCH_BLOCKS ? BATCH_BLOCKS : blocks;
+    static const unsigned char blocks[] = {BATCH_BLOCKS, 12, 9, 6, 4, 3, BATCH_LEAST};
+    uint64_t grains = (size - 1) / (16 * 1024);
+    return blocks[grains ? 64 - __builtin_clzll(grains) : 0];
 }
 
 static inline unsigned step_of(uint64_t size)
@@ -46,16 +49,22 @@ static inline int step_is_used(const _Atomic uint64_t *used, unsigned step)
     return atomic_load_explicit(&used[step / 64], memory_order_relaxed) >> step % 64 & 1;
 }
 
-/* 0; or -1: there is too much already (put: that does not matter), or the list is busy. */
-int spare_give(struct allocator *allocator, struct block *first, uint64_t count);
-int spare_put(struct allocator *allocator, struct block *first, uint64_t count);
+/* 0; or -1: there is too much already (put: that does not matter), or the list is busy. `alone`: the
+ * count of the cache that it is for; NULL: none. */
+int spare_give(struct allocator *allocator, int64_t *alone, struct block *first, uint64_t count);
+int spare_put(struct allocator *allocator, int64_t *alone, struct block *first, uint64_t count);
 
 /* A batch, or NULL. */
-struct block *spare_take(struct allocator *allocator, uint64_t size);
+struct block *spare_take(struct allocator *allocator, int64_t *alone, uint64_t size);
+
+/* Has anybody taken one since this was asked last? Here alone the list's bit goes, if it is empty.
+ */
+int spare_is_asked(struct allocator *allocator, unsigned step);
 
 static inline int spare_any(const struct allocator *allocator, uint64_t size)
 {
-    return atomic_load_explicit(&allocator->batches[step_of(size)], memory_order_relaxed) != NULL;
+    const struct spare_list *list = &allocator->spares[step_of(size)];
+    return atomic_load_explicit(&list->count, memory_order_relaxed) != 0;
 }
 
 static inline struct block *spare_next(const struct block *batch)

@@ -162,7 +162,8 @@ static void moved(struct thread_cache *cache, uint64_t size, int64_t blocks)
     clamp(cache);
 }
 
-/* All of one size, the next below the hand, becomes spare: 0 if that has no room. */
+/* A batch of one size, the next below the hand, becomes spare: 0 if that has no room. A shelf with
+ * more keeps the rest. */
 static int spill(struct thread_cache *cache)
 {
     int step = step_before(cache->used, cache->hand);
@@ -171,19 +172,18 @@ static int spill(struct thread_cache *cache)
     struct shelf *shelf = &cache->shelf[step];
     uint64_t size = step_size((unsigned)step), most = batch_blocks(size);
     cache->hand = (unsigned)step;
+    struct block *batch = shelf->full ? shelf->full : shelf->first;
+    uint64_t blocks = shelf->full ? most : most - shelf->room;
+    if (batch) {
+        if (spare_give(cache->allocator, &cache->spared, batch, blocks))
+            return 0;
+        moved(cache, size, -(int64_t)blocks);
+    }
     if (shelf->full) {
-        if (spare_give(cache->allocator, shelf->full, most))
-            return 0;
         shelf->full = NULL;
-        moved(cache, size, -(int64_t)most);
+        return 1;
     }
-    if (shelf->first) {
-        if (spare_give(cache->allocator, shelf->first, most - shelf->room))
-            return 0;
-        shelf->first = NULL;
-        moved(cache, size, (int64_t)shelf->room - (int64_t)most);
-    }
-    shelf->room = 0;
+    *shelf = (struct shelf){0};
     uint64_t bits = atomic_load_explicit(&cache->used[step / 64], memory_order_relaxed);
     atomic_store_explicit(&cache->used[step / 64], bits & ~((uint64_t)1 << step % 64),
                           memory_order_relaxed);
@@ -213,7 +213,7 @@ __attribute__((noinline)) int thread_cache_fill(struct thread_cache *cache, uint
         return 1;
     }
     if (!spare_any(a, size) || !has_room(cache, size, most) ||
-        !(shelf->first = spare_take(a, size)))
+        !(shelf->first = spare_take(a, &cache->spared, size)))
         return 0;
     uint64_t blocks = shelf->first->requested;
     shelf->room = most - blocks;
@@ -231,7 +231,7 @@ int thread_cache_room(struct thread_cache *cache, uint64_t size)
     if (shelf->room)
         return 1;
     if (shelf->first && shelf->full) {
-        if (spare_give(cache->allocator, shelf->full, most))
+        if (spare_give(cache->allocator, &cache->spared, shelf->full, most))
             return 0;
         moved(cache, size, -(int64_t)most);
     }

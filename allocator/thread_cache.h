@@ -13,7 +13,7 @@
 #include "stats/cache_row.h"
 #include "stats/events_alone.h"
 
-#define CACHE_LIMIT (8 * MIB)
+#define CACHE_LIMIT (10 * MIB)
 #define CACHE_BLOCKS 256
 #define ALONE_LIMIT (8 * MIB) /* that a thread counts alone: taken less freed, either way */
 
@@ -36,6 +36,7 @@ struct thread_cache {
     int64_t peak_bytes, peak_count; /* most_…, were the cache never too full */
     struct block *found;            /* by the last free without the lock, which did not take it */
     struct thread_cache *next, *previous;
+    int64_t spared;                          /* given less taken of spare blocks, not told yet */
     unsigned hand;                           /* which size spills next, when all is too much */
     _Atomic uint64_t used[CACHE_STEPS / 64]; /* bit: a shelf that has room or blocks */
     struct shelf shelf[CACHE_STEPS];

@@ -6,6 +6,7 @@
 #include "allocator/thread_caches.h"
 
 #define TRIM_BLOCKS 6 /* what one free moves from the spare blocks to the pool */
+#define TRIM_LOOKS 16 /* sizes that it looks for them at */
 
 static void fold(struct thread_cache *cache)
 {
@@ -57,35 +58,51 @@ static uint64_t empty(struct thread_cache *cache)
         cache->used[step / 64] &= ~((uint64_t)1 << step % 64);
     }
     cache->count = cache->bytes = 0;
+    atomic_fetch_add_explicit(&cache->allocator->spare_weight, cache->spared, memory_order_relaxed);
+    cache->spared = 0;
     return bytes;
 }
 
 static uint64_t empty_spare(struct allocator *a)
 {
     uint64_t bytes = 0;
-    for (int step; (step = step_before(a->spare_used, CACHE_STEPS)) >= 0;)
-        bytes += pool_chain(spare_take(a, step_size((unsigned)step)));
+    for (int step; (step = step_before(a->spare_used, CACHE_STEPS)) >= 0;) {
+        bytes += pool_chain(spare_take(a, NULL, step_size((unsigned)step)));
+        spare_is_asked(a, (unsigned)step); /* forgets it when it is empty */
+    }
     return bytes;
 }
 
-/* Some spare blocks go to the pool: few, since one request pays for it. */
-static void trim_spare(struct allocator *a)
+/* Of a batch some go to the pool. */
+static void trim(struct allocator *a, struct thread_cache *cache, struct block *first)
 {
-    int step = step_before(a->spare_used, a->spare_hand);
-    if (step < 0)
-        step = step_before(a->spare_used, CACHE_STEPS);
-    struct block *first = step < 0 ? NULL : spare_take(a, step_size((unsigned)step));
-    if (!first)
-        return;
     uint64_t left = first->requested;
-    a->spare_hand = (unsigned)step;
     for (int i = 0; i < TRIM_BLOCKS && first; i++, left--) {
         struct block *next = first->link;
         pool_back(first);
         first = next;
     }
-    if (first && spare_give(a, first, left))
+    if (first && spare_give(a, &cache->spared, first, left))
         pool_chain(first);
+}
+
+/* Some spare blocks of a size that nobody takes go to the pool: few, since one request pays for it.
+ * The next size below the hand is looked at each time, so that all are between two looks. */
+static void trim_spare(struct allocator *a, struct thread_cache *cache)
+{
+    for (int i = 0, step; i < TRIM_LOOKS; i++) {
+        if ((step = step_before(a->spare_used, a->spare_hand)) < 0 &&
+            (step = step_before(a->spare_used, CACHE_STEPS)) < 0)
+            return;
+        a->spare_hand = (unsigned)step;
+        if (spare_is_asked(a, (unsigned)step))
+            return;
+        struct block *first = spare_take(a, &cache->spared, step_size((unsigned)step));
+        if (first) {
+            trim(a, cache, first);
+            return;
+        }
+    }
 }
 
 static int serves(const struct thread_cache *cache, const struct device_stats *stats)
@@ -102,7 +119,7 @@ static void note_sharers(struct allocator *a)
         caches += cache->allocator == a;
         device += (uint64_t)serves(cache, a->stats);
     }
-    atomic_store_explicit(&a->spare_most, caches * SPARE_LIMIT, memory_order_relaxed);
+    atomic_store_explicit(&a->spare_most, (int64_t)(caches * SPARE_LIMIT), memory_order_relaxed);
     if (device > 1)
         stat_raise_to(&a->stats->counter[COUNTER_peak_uncertainty_bytes], device * ALONE_LIMIT);
 }
@@ -163,7 +180,7 @@ int thread_cache_keep(struct block *block)
     if (!cache || cache->allocator != a || block->segment->pool != POOL_SMALL)
         return 0;
     if (!thread_cache_room(cache, size)) {
-        trim_spare(a);
+        trim_spare(a, cache);
         if (!thread_cache_room(cache, size))
             return 0;
     }

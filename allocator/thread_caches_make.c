@@ -62,8 +62,9 @@ static void look_at_spare(struct search *search)
 {
     struct allocator *a = search->allocator;
     for (int step = CACHE_STEPS; (step = step_before(a->spare_used, (unsigned)step)) >= 0;)
-        for (struct block *batch = a->batches[step]; batch; batch = spare_next(batch))
-            look_at_chain(search, batch);
+        for (uint64_t i = 0; i < a->spares[step].count; i++)
+            for (struct block *batch = a->spares[step].batch[i]; batch; batch = spare_next(batch))
+                look_at_chain(search, batch);
 }
 
 /* The cached blocks of the run are nobody's from now on. */
@@ -118,7 +119,7 @@ static void sort_spare(struct allocator *a, unsigned step)
 {
     struct block *rest = NULL, *batch;
     uint64_t size = step_size(step), most = batch_blocks(size);
-    while ((batch = spare_take(a, size)))
+    while ((batch = spare_take(a, NULL, size)))
         rest = kept(batch, rest);
     while ((batch = rest)) {
         struct block *last = batch;
@@ -127,7 +128,7 @@ static void sort_spare(struct allocator *a, unsigned step)
             last = last->link;
         rest = last->link;
         last->link = NULL;
-        spare_put(a, batch, count);
+        spare_put(a, NULL, batch, count);
     }
 }
 
@@ -162,9 +163,26 @@ static void merge(struct block *block, uint64_t size)
     pool_merge(block->segment->allocator, block);
 }
 
+#define SEGMENT (2 * MIB) /* of small blocks */
+
+/* Where threads share an allocator, all wait for a look, at lines that are far away: then one comes
+ * only when an eighth more is reserved than at the last one, or that is less than a segment. */
+static int is_due(struct allocator *a)
+{
+    uint64_t reserved = stats_current(a->stats, STAT_reserved_bytes, SMALL_POOL);
+    uint64_t before = a->looked_at, more = before / 8;
+    int shared = atomic_load_explicit(&a->spare_most, memory_order_relaxed) > (int64_t)SPARE_LIMIT;
+    if (shared && more >= SEGMENT && reserved >= before && reserved < before + more)
+        return 0;
+    a->looked_at = reserved;
+    return 1;
+}
+
 int thread_caches_make(struct allocator *a, uint64_t size)
 {
     struct search search = {.allocator = a, .size = size};
+    if (!is_due(a))
+        return 0;
     thread_caches_stop(a->domain, a->stats);
     look_at_spare(&search);
     for (struct thread_cache *cache = a->domain->caches; cache; cache = cache->next)

@@ -4,6 +4,12 @@
 
 #include <string.h>
 
+/* Told or not, of the first three. */
+static int64_t spare_now(void)
+{
+    return w.a->spare_weight + caches[0]->spared + caches[1]->spared + caches[2]->spared;
+}
+
 static void a_run_is_merged_before_memory_is_taken_from_the_driver(void **state)
 {
     (void)state;
@@ -16,13 +22,73 @@ static void a_run_is_merged_before_memory_is_taken_from_the_driver(void **state)
         put(block[i]);
     }
     int64_t before = caches[0]->count + caches[1]->count;
-    assert_true(before > 0 && w.a->spare_weight > 0);
+    assert_true(before > 0 && spare_now() > 0);
     as(2);
     get(MIB);
     assert_true(caches[0]->count + caches[1]->count > before / 4); /* the others stay */
     for (int i = 0; i < 256; i++)
         get(4096);
     assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
+}
+
+/* 20 MiB lie in caches of so many threads; segments taken for each of so many MiB after that. */
+enum { LARGE = 7 };
+static void grows_by(int threads, const unsigned *segments)
+{
+    enum { MOST = 320 };
+    uint64_t block[MOST];
+    for (int i = 0; i < threads; i++) {
+        as(i);
+        cached(64 * KIB);
+    }
+    for (int i = 0; i < MOST; i++)
+        block[i] = get(64 * KIB);
+    for (int i = 0; i < MOST; i++) {
+        as(i % threads);
+        put(block[i]);
+    }
+    assert_true(caches[0]->count > 0);
+    uint64_t before = w.device.calls[FAKE_ALLOC];
+    for (int i = 0; i < LARGE; i++) {
+        get(MIB);
+        assert_int_equal(w.device.calls[FAKE_ALLOC] - before, segments[i]);
+    }
+}
+
+/* What many share is looked through when an eighth more is reserved; what one has, at each miss. */
+static void looks_are_few_where_threads_share(void **state)
+{
+    (void)state;
+    grows_by(ROWS, (const unsigned[LARGE]){1, 1, 1, 2, 2, 3, 3});
+}
+
+static void one_thread_looks_at_each_miss(void **state)
+{
+    (void)state;
+    grows_by(1, (const unsigned[LARGE]){0});
+}
+
+/* More batches than a list has places for; and whether any was taken. */
+static void a_list_holds_any_number_of_batches(void **state)
+{
+    (void)state;
+    enum { MOST = 3 * SPARE_PLACES };
+    static struct block batch[MOST];
+    unsigned step = step_of(4096);
+    for (int i = 0; i < MOST; i++) {
+        batch[i].node.major = 4096;
+        assert_int_equal(spare_put(w.a, NULL, &batch[i], 1), 0);
+    }
+    assert_false(spare_is_asked(w.a, step));
+    assert_true(w.a->spare_weight == MOST * SPARE_LEAST);
+    for (int i = MOST; i--;)
+        assert_ptr_equal(spare_take(w.a, NULL, 4096), &batch[i]);
+    assert_null(spare_take(w.a, NULL, 4096));
+    assert_true(step_is_used(w.a->spare_used, step));
+    assert_true(spare_is_asked(w.a, step));
+    assert_false(step_is_used(w.a->spare_used, step));
+    assert_false(spare_is_asked(w.a, step));
+    assert_true(w.a->spare_weight == 0);
 }
 
 static void batches_pass_between_threads_without_the_lock(void **state)
@@ -74,14 +140,14 @@ static void caches_and_spare_blocks_are_bounded(void **state)
             put(block[i]);
             assert_true(caches[1]->bytes <= (int64_t)CACHE_LIMIT);
             assert_true(caches[1]->count <= CACHE_BLOCKS);
-            assert_true(w.a->spare_weight <= 2 * SPARE_LIMIT + MIB);
+            assert_true(spare_now() <= 2 * ((int64_t)SPARE_LIMIT + SPARE_ALONE));
         }
         uint64_t again = get(bytes);
         assert_true(domain_free_alone(w.domain, again));
         look();
         assert_true(stats_get(&now, COUNTER_reusable_bytes) == NOW(reserved_bytes));
     }
-    assert_true(w.a->spare_weight > SPARE_LIMIT);
+    assert_true(spare_now() > (int64_t)SPARE_LIMIT);
     for (int i = 0; i < 2; i++) {
         as(i);
         domain_thread_ends(w.domain);
@@ -223,6 +289,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CACHE(a_run_is_merged_before_memory_is_taken_from_the_driver),
+        CACHE(a_list_holds_any_number_of_batches),
+        CACHE(looks_are_few_where_threads_share),
+        CACHE(one_thread_looks_at_each_miss),
         CACHE(batches_pass_between_threads_without_the_lock),
         CACHE(caches_and_spare_blocks_are_bounded),
         CACHE(a_pair_touches_no_line_of_another_thread),
