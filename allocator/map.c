@@ -100,7 +100,9 @@ int map_insert(struct map *map, struct map_node *node)
     if (!buckets) {
         if (make_chunk(map, 0))
             return -1;
-        atomic_store_explicit(&map->buckets, buckets = 1, memory_order_release);
+        /* All that there are: who looks for a block shall meet no other that others change. */
+        atomic_store_explicit(&map->buckets, buckets = (uint64_t)1 << MAP_FIRST,
+                              memory_order_release);
     }
     struct map_node *_Atomic *bucket = bucket_of(map, buckets, key_of(node));
     set(&node->next, get(bucket));
