@@ -32,8 +32,8 @@ static void a_run_is_merged_before_memory_is_taken_from_the_driver(void **state)
 }
 
 /* 20 MiB lie in caches of so many threads; segments taken for each of so many MiB after that. */
-enum { LARGE = 7 };
-static void grows_by(int threads, const unsigned *segments)
+enum { LARGE = 7, MORE = 14 };
+static void grows_by(int threads, int count, const unsigned *segments)
 {
     enum { MOST = 320 };
     uint64_t block[MOST];
@@ -49,7 +49,7 @@ static void grows_by(int threads, const unsigned *segments)
     }
     assert_true(caches[0]->count > 0);
     uint64_t before = w.device.calls[FAKE_ALLOC];
-    for (int i = 0; i < LARGE; i++) {
+    for (int i = 0; i < count; i++) {
         get(MIB);
         assert_int_equal(w.device.calls[FAKE_ALLOC] - before, segments[i]);
     }
@@ -59,13 +59,13 @@ static void grows_by(int threads, const unsigned *segments)
 static void looks_are_few_where_threads_share(void **state)
 {
     (void)state;
-    grows_by(ROWS, (const unsigned[LARGE]){1, 1, 1, 2, 2, 3, 3});
+    grows_by(ROWS, LARGE, (const unsigned[LARGE]){1, 1, 1, 2, 2, 3, 3});
 }
 
 static void one_thread_looks_at_each_miss(void **state)
 {
     (void)state;
-    grows_by(1, (const unsigned[LARGE]){0});
+    grows_by(1, MORE, (const unsigned[MORE]){0});
 }
 
 /* More batches than a list has places for; and whether any was taken. */
