@@ -348,9 +348,8 @@ static struct block *held_at(struct domain *domain, uint64_t address)
 {
     struct thread_cache *cache = thread_cache_of(domain);
     struct block *block = cache ? cache->found : NULL; /* perhaps the one */
-    if (!block ||
-        atomic_load_explicit(&block->claim, memory_order_relaxed) / CLAIM_KINDS * CLAIM_KINDS !=
-            address)
+    uint64_t claim = block ? atomic_load_explicit(&block->claim, memory_order_relaxed) : 0;
+    if (claim - claim % CLAIM_KINDS != address)
         block = block_of_listed(map_find(&domain->listed, address));
     if (!block)
         return NULL;

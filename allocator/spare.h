@@ -12,9 +12,9 @@
 
 #define BATCH_BLOCKS 16
 #define BATCH_LEAST 2
-#define SPARE_LIMIT (6 * MIB)     /* for each thread cache that serves the allocator */
+#define SPARE_LIMIT (6 * MIB)      /* for each thread cache that serves the allocator */
 #define SPARE_ALONE ((int64_t)MIB) /* that a cache has given or taken and not told */
-#define SPARE_LEAST (16 * 1024)   /* what a smaller block counts for: so blocks are limited, too */
+#define SPARE_LEAST (16 * 1024)    /* what a smaller block counts for: so blocks are limited, too */
 
 /* What a cache has of one size: two chains, so that one can come or go while the other stays. */
 struct shelf {

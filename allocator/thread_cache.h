@@ -24,8 +24,7 @@ struct thread_cache {
     uint64_t thread;             /* in events */
     uint16_t mark;               /* of blocks; not 0 */
     struct sites *sites;         /* where it is asked; NULL: nobody wants to know */
-    int recorded;                /* either of them */
-    int special;                 /* a request is recorded, or rounded in steps */
+    int recorded, special;       /* either of them; a request is, or is rounded in steps */
     struct allocator *allocator; /* whose blocks; NULL: none */
     _Atomic int wanted;          /* somebody else is in here */
     uint32_t touched;            /* bins of the row that are not 0 */

@@ -240,8 +240,9 @@ static CUresult open_once_more(struct import *wanted, CUdeviceptr *pointer)
 /* What the driver says of mappings it does not say of handles. */
 static CUresult as_of_handles(CUresult result)
 {
-    return result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE ? result
-                                                                        : CUDA_ERROR_MAP_FAILED;
+    int says = result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE ||
+               result == CUDA_ERROR_INVALID_HANDLE;
+    return says ? result : CUDA_ERROR_MAP_FAILED;
 }
 
 CUresult ipc_open(CUdeviceptr *pointer, const CUipcMemHandle *handle)

@@ -50,6 +50,9 @@
     X(recv, ssize_t, (int fd, void *to, size_t n, int flags), (fd, to, n, flags), -1, ECONNRESET)  \
     X(sendmsg, ssize_t, (int fd, const void *what, int flags), (fd, what, flags), -1, EPIPE)       \
     X(recvmsg, ssize_t, (int fd, void *what, int flags), (fd, what, flags), -1, ECONNRESET)        \
+    X(process_vm_readv, ssize_t,                                                                   \
+      (pid_t of, void *to, unsigned long n, void *from, unsigned long m, unsigned long flags),     \
+      (of, to, n, from, m, flags), -1, EPERM)                                                      \
     X(poll, int, (void *which, unsigned long n, int timeout), (which, n, timeout), -1, EINTR)      \
     X(getsockopt, int, (int fd, int level, int what, void *to, void *n), (fd, level, what, to, n), \
       -1, ENOBUFS)                                                                                 \

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from conftest import MIB
-from test_ipc import INVALID_VALUE, Shell, door, pair, shared  # pylint: disable=unused-import
+from test_ipc import INVALID_HANDLE, INVALID_VALUE, Shell, door, pair, shared  # pylint: disable=unused-import
 
 
 def wait_for(condition):
@@ -51,7 +51,7 @@ def test_exec_closes_the_door(pair):
     a.process.stdin.write("ran\n")
     a.process.stdin.flush()
     assert a.process.stdout.readline() == "ran\n"
-    assert a.descriptors() == [] and b.ask("open", handle, MIB) == f"error {INVALID_VALUE}"
+    assert a.descriptors() == [] and b.ask("open", handle, MIB) == f"error {INVALID_HANDLE}"
     a.end(), b.end()
 
 
