@@ -5,11 +5,11 @@
 
 #define MAP_FIRST 9
 
+/* Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4). The bits from 32 on depend on
+ * all of an address, and rows of addresses, whatever lies between them, are spread evenly. */
 static uint64_t hash(uint64_t key)
 {
-    key ^= key >> 32;
-    key *= UINT64_C(0x9e3779b97f4a7c15);
-    return key ^ (key >> 29);
+    return key * UINT64_C(0x9e3779b97f4a7c15) >> 32;
 }
 
 static unsigned chunk_of(uint64_t bucket)
