@@ -42,10 +42,14 @@ int main(void)
     say("set small", cuMemsetD8(small, 2, 1000));
     say("set large", cuMemsetD8(large, 2, 30 << 20));
     say("wait", cuCtxSynchronize());
+    /* A second free before the stream has come to the first one is answered natively as the driver
+     * pleases. */
     say("free on a stream", cuMemFreeAsync(large, stream));
-    say("and again", cuMemFree(large));
+    say("wait", cuStreamSynchronize(stream));
+    say("large again", cuMemFree(large));
     say("free", cuMemFree(small));
-    say("and again", cuMemFreeAsync(small, stream));
+    say("small again", cuMemFree(small));
+    say("small on a stream", cuMemFreeAsync(small, stream));
     say("wait", cuCtxSynchronize());
     return 0;
 }

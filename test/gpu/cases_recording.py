@@ -18,11 +18,12 @@ def recording(kit):
     kit.same_lines("recording: losses", plain, recorded)
     report = recorded.exit.report
     replayed = json.loads(kit.cachalot("replay", kit.work / "t", "--format", "json"))
+    within = report["devices"][0]["counters"]["peak_uncertainty_bytes"]  # of threads that count alone at a peak
     for name in PEAKS:
         was, now = (document["devices"][0]["memory_stats"][f"{name}.all.peak"] for document in (report, replayed))
         exact = name != "reserved_bytes"  # blocks behind fences are not reusable at once
-        kit.check(f"recording: peak {name} of the replay", now == was if exact else now <= 1.02 * was,
-                  f"{mib(now)} against {mib(was)}")
+        kit.check(f"recording: peak {name} of the replay", abs(now - was) <= within if exact else now <= 1.02 * was,
+                  f"{now} against {was} bytes, which are right within {mib(within)}")
     rows = report["events"]["rows"]
     ordered = all(a["time_ns"] <= b["time_ns"] for a, b in zip(rows, rows[1:]))
     kit.check("recording: events", ordered and rows[-1]["time_ns"] <= report["time"]["uptime_ns"],
