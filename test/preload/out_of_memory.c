@@ -44,7 +44,7 @@ static CUresult take_beside_a_busy_one(void)
     OK(cuMemFree(make(30 * MIB)));
     time_t began = time(NULL);
     CUresult result = cuMemAlloc(&pointer, 46 * MIB);
-    flag = 1;
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
     CHECK(time(NULL) - began < 8); /* a wait for the busy one lasts 10 s */
     return result;
 }

@@ -264,7 +264,8 @@ def test_forks_and_descriptors(pair):
     assert a.number("fork") == 0
     assert b.ask("context") and b.number("read", b.number("open", handle, 21 * MIB)) == 7
     assert a.number("hangup") == 0
-    assert b.ask("context") and b.ask("open", handle, MIB) == f"error {INVALID_VALUE}"
+    gone = {f"error {INVALID_HANDLE}", f"error {INVALID_VALUE}"}  # the door shuts when who waits behind it notices
+    assert b.ask("context") and b.ask("open", handle, MIB) in gone
     other = a.ask("export", number)
     assert b.number("read", b.number("open", other, 21 * MIB)) == 7
     a.end(), b.end()

@@ -246,8 +246,8 @@ def test_harvest_keeps_the_page_when_no_report_could_be_written(place):
 def test_a_report_that_could_not_be_written_is_not_none_at_all(place, mode, said):
     """Where its page is kept it is not said that nothing came through the cache."""
     place.pages.chmod(mode)
-    child = " ".join(page_child(place, "exit")) if mode == 0o700 else "true"
-    done = place.cachalot("run", "--check", "max-oom=0", "--output", "/proc/none/o.json", "sh", "-c", child)
+    child = page_child(place, "exit") if mode == 0o700 else ["true"]
+    done = place.cachalot("run", "--check", "max-oom=0", "--output", "/proc/none/o.json", *child)
     assert done.returncode == 3 and said in done.stderr, done.stderr
     assert ("no process of this run" in done.stderr) == (mode != 0o700)
 
