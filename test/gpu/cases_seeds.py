@@ -96,6 +96,36 @@ def program_of(kit, name):
     return program
 
 
+# Program → its argument or option, exit code, and at each point (allocated, reserved; None: not published). Peak, or None.
+PUBLISHED_PROGRAMS = {
+    "seed1_activations": [("", 0, {"before": (4608, None), "parameters": (1457152, None), "forward": (1514496, None)}, 1514496)],
+    "seed2_reserved": [
+        ("", 0, {"both made": (20 * MIB, 20 * MIB), "first freed": (16 * MIB, 20 * MIB), "both freed": (0, 20 * MIB), "emptied": (0, 0)}, None),
+        ("held", 0, dict.fromkeys(("both made", "first freed", "both freed", "emptied"), (20 * MIB, 20 * MIB)), None)],
+    "seed3_backward": [
+        ("", 0, {"x": (3072 * MIB, None), "y": (6144 * MIB, None), "backward": (9216 * MIB, None)}, 12288 * MIB),
+        ("one-expression", 0, {"x": (3072 * MIB, None), "backward": (6144 * MIB, None)}, 9216 * MIB)],
+    "seed4a_holes": [("", 0, {"ten": (40 * MIB, 40 * MIB), "five": (20 * MIB, 40 * MIB), "64 MiB": (84 * MIB, 104 * MIB)}, None)],
+    "seed4b_tenants": [
+        ("memory_limit_mb:8192", 3, {"B came": (2 * GIB, 5 * GIB), "out of memory": (2 * GIB, 5 * GIB)}, None),
+        *[(f"memory_limit_mb:8192,max_split_size_mb:{mib_}", 0, {"B came": (2 * GIB, 6 * GIB), "served": (6 * GIB, 6 * GIB)}, None)
+          for mib_ in (128, 256, 512)]],
+}
+
+
+def seed_programs(kit):
+    """The same experiments as programs in C: to the byte. 5 and 7 are with their scripts."""
+    for name, runs in PUBLISHED_PROGRAMS.items():
+        program = program_of(kit, name)
+        for what, code, points, peak in runs:
+            conf, words = (f"{CERTIFIED},{what}", []) if ":" in what else (CERTIFIED, what.split())
+            run = kit.good([program, *words], kit.front(kit.native(), conf), at={"emptied": ["empty-cache"]}, code=code)
+            found = {point: (run.figures[point].allocated, run.figures[point].reserved if reserved is not None else None)
+                     for point, (_, reserved) in points.items()}
+            kit.check(f"{name} {what}".strip() + ": as published", found == points and peak in (None, run.exit.peak),
+                      found if found != points else f"{len(points)} points, peak {run.exit.peak}")
+
+
 def seed5(kit):
     own, ours, _ = both(kit, "5")
     compare_differences(kit, "5", own, ours, 4 * MIB)

@@ -51,6 +51,7 @@ CASES = {
     "seed3": cases_seeds.seed3,
     "seed4a": cases_seeds.seed4a,
     "seed4b": cases_seeds.seed4b,
+    "seed-programs": cases_seeds.seed_programs,
     "seed5": cases_seeds.seed5,
     "seed7": cases_seeds.seed7,
     "saving": cases_seeds.saving,
