@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+os.environ.pop("PYTHONUNBUFFERED", None)  # most users have none, and it hides what is written late
+
 
 class Tap:
     """One line per case; what failed goes to stderr, where meson keeps it."""
