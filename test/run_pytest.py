@@ -26,7 +26,8 @@ class Tap:
         config.option.verbose = 0  # the terminal's, which is off; what explains a failed comparison asks for it
 
     def pytest_runtest_logreport(self, report):
-        name = report.nodeid.split("/")[-1].replace("#", "")
+        file, _, case = report.nodeid.partition("::")
+        name = f"{os.path.basename(file)}::{case}".replace("#", "")
         if report.skipped:
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else "expected to fail"
             self.case("ok", f"{name} # SKIP {reason.removeprefix('Skipped: ')}")
