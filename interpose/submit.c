@@ -62,7 +62,6 @@ void submit_start(void)
 {
     if (process->config.options.free_mode != FREE_ASYNC || !process->config.options.cache)
         return;
-    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
     lane_start(process->domain, &lane_ops);
     process->lanes = lane_state(process->domain);
 }

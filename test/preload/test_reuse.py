@@ -2,6 +2,7 @@
 test_stress.py.)"""
 
 import os
+import sys
 
 import pytest
 
@@ -112,3 +113,30 @@ def test_an_error_that_passes_is_only_said(place):
     assert report.warned("device 0: waiting failed (error 999)") == 1
     assert (report.totals["requests"], report.totals["frees"]) == (20, 20)
     assert report.totals["allocated_bytes"] == report.statistic("active_bytes") == 0
+
+
+WITHOUT_REGISTERING = """
+import ctypes, os, struct
+barrier = {"x86_64": 324, "aarch64": 283}[os.uname().machine]
+code = [(0x20, 0, 0, 0), (0x15, 0, 3, barrier), (0x20, 0, 0, 16), (0x15, 0, 1, 1 << 4), (0x06, 0, 0, 0x00050001),
+        (0x06, 0, 0, 0x7FFF0000)]
+lines = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in code))
+head = ctypes.create_string_buffer(struct.pack("@HP", len(code), ctypes.addressof(lines)))
+libc, cudart = ctypes.CDLL(None, use_errno=True), ctypes.CDLL("libcudart.so.13")
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, head, 0, 0) == 0
+assert libc.syscall(barrier, 1 << 4, 0, 0) == -1
+block, stream = ctypes.c_void_p(), ctypes.c_void_p()
+assert cudart.cudaStreamCreate(ctypes.byref(stream)) == 0
+for i in range(200):
+    assert cudart.cudaMalloc(ctypes.byref(block), ctypes.c_size_t(1000)) == 0
+    assert cudart.cudaMemsetAsync(block, 1, ctypes.c_size_t(1000), stream if i < 10 and i % 2 else None) == 0
+    if i < 10:
+        assert cudart.cudaDeviceSynchronize() == 0
+    assert cudart.cudaFree(block) == 0
+"""
+
+
+def test_barriers_are_prepared_before_there_are_threads(place):
+    """Later the kernel takes 10 to 20 ms for it. A program whose seccomp filter forbids it by then shows when it was."""
+    report = place.report(sys.executable, "-c", WITHOUT_REGISTERING)
+    assert report.counter("num_lane_frees") > 100
