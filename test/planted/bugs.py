@@ -1,6 +1,6 @@
 """Bugs to plant, one line or so each, and what must find them. `changes`: texts of the file and what stands there instead; each
 must be there exactly once. `found` by: "mapped" (random work on memory that moves), "stress" (random work: an abort, or an error that the program does not expect), "hang" and
-"spin_in_stream" (an order of calls that ends natively does not), "stream_race", "model" (test_model's of mapped memory), or "unit" (test_lane): what random work cannot
+"spin_in_stream" (an order of calls that ends natively does not), "stream_of_each", "stream_race", "model" (test_model's of mapped memory), or "unit" (test_lane): what random work cannot
 see, or meets too rarely."""
 
 import dataclasses
@@ -23,7 +23,6 @@ MOVES = ("1 1 6000", "2 1 6000", "3 3 4000", *(f"{seed} {1 + seed % 3} 6000" for
 SUBMIT, CAPTURE, CONTEXT, LAUNCH = (f"interpose/{name}.c" for name in ("submit", "capture", "exports_context", "exports_launch"))
 MEMORY, SHARE = "interpose/memory.c", "allocator/share.c"
 CACHE, CACHES = "allocator/thread_cache.c", "allocator/thread_caches.c"
-LAUNCHES = "cuLaunchKernel:20,cuMemsetD8Async:20,cuLaunchKernelEx:20"
 THREADS = ("1 3 200000", "2 8 60000", "3 3 400000", "4 8 100000", "5 3 400000", "6 4 400000")
 
 BUGS = (
@@ -68,7 +67,7 @@ BUGS = (
         (("lane_next(word, LANE_SINGLE) | LANE_EARLY | LANE_MARKING",
           "(word & ~(uint64_t)LANE_DIRTY) | LANE_MARKING"),)),
     Bug("no_epochs", "no look for submissions in flight", LANE, "unit",
-        (("if (epoch && epoch < lane->counting)", "if (epoch && epoch < lane->counting && 0)"),), THREADS, LAUNCHES),
+        (("if (epoch && epoch < lane->counting)", "if (epoch && epoch < lane->counting && 0)"),)),
     Bug("epochs_at_passing", "they are looked for when the candidate has passed", LANE, "unit",
         (("if (!is_outrun(lane) && !lane->mixed)", "if (!lane->mixed)"),
          ("    if (!passed)\n        return;", "    if (!passed)\n        return;\n    lane->counting = atomic_load(&lane->state.epoch);\n"
@@ -82,7 +81,7 @@ BUGS = (
         (("        lane->used = 0;\n        lane->used_key = 0;\n        /* The word", "        /* The word"),)),
     Bug("used_emptied_late", "they are emptied when the candidate is recorded", FENCE, "unit",
         (("    fence->state = FENCE_PENDING;\n    fence->number", "    if (a->domain->lane.candidate == fence)\n        a->domain->lane.used = 0;\n"
-          "    fence->state = FENCE_PENDING;\n    fence->number"),), THREADS, "cuCtxRecordEvent:10"),
+          "    fence->state = FENCE_PENDING;\n    fence->number"),)),
     Bug("seal_late", "frees join a fence until its record has come back", FENCE, "stress",
         (("    append(&fence->blocks, &a->deferred); /* seal: from here on nothing joins */\n", ""),
          ("        fence_recorded(a, fence);\n", "        append(&fence->blocks, &a->deferred);\n        fence_recorded(a, fence);\n")),
@@ -117,10 +116,10 @@ BUGS = (
         (("lane->candidate || lane->capturing ||", "lane->candidate ||"),)),
     Bug("candidate_in_capture", "a candidate is kept when a capture begins", ENDS, "unit",
         (("    }\n    lane_spoil(lane);\n    domain_unlock", "    }\n    domain_unlock"),)),
-    Bug("thread_is_legacy", "a per-thread stream is taken for the legacy one", SUBMIT, "stress",
-        (("    return key;", "    return (uint64_t)(uintptr_t)submit_distinct_context() | 1;"),), THREADS),
-    Bug("thread_is_shared", "the per-thread streams of all threads are one", SUBMIT, "stress",
-        (("THREAD_KEYS | ++last", "THREAD_KEYS | 1"),), THREADS),
+    Bug("thread_is_legacy", "a per-thread stream is taken for the legacy one", SUBMIT, "stream_of_each",
+        (("    return key;", "    return (uint64_t)(uintptr_t)submit_distinct_context() | 1;"),)),
+    Bug("thread_is_shared", "the per-thread streams of all threads are one", SUBMIT, "stream_of_each",
+        (("THREAD_KEYS | ++last", "THREAD_KEYS | 1"),)),
     Bug("context_ignored", "work of a second context is taken for the first one's", LANE, "unit",
         (("    else if (lane->context != context)\n        lane->mixed = 1;\n", ""),)),
     Bug("context_unjoined", "work of another context joins nothing", LANE, "unit",
@@ -143,7 +142,7 @@ BUGS = (
         (("        note_host_work(&(struct lane_stream){0, stream, per_thread});",
           "        (void)note_host_work;"),)),
     Bug("host_work_older", "the mark that comes back last is taken for the newest", MARK, "unit",
-        (("int newest = fence && a->host_works == before;", "int newest = fence && before + 1;"),), THREADS, "cuCtxRecordEvent:10"),
+        (("int newest = fence && a->host_works == before;", "int newest = fence && before + 1;"),)),
     Bug("host_work_settled", "a wait settles host work that came after it began", MARK, "unit",
         (("if (code >= 0 && a->host_work_settled < unmarked)", "if (code >= 0)"),
          ("a->host_work_settled = unmarked;", "a->host_work_settled = a->host_work_unmarked;"))),

@@ -81,6 +81,13 @@ def test_a_handle_that_comes_back_before_its_stream_is_gone(place, conf):
     assert (ours.code, ours.out, ours.err) == (0, "met: 150\n", "")
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_each_thread_has_a_default_stream_of_its_own(place, mode):
+    ours = place.run("stream_of_each", CACHALOT_CONF=mode, CACHALOT_SIM_CLOCK="manual")
+    assert (ours.code, ours.err) == (0, "")
+    assert mode != "free_mode:async" or ours.value("same") == 7
+
+
 def test_a_fence_that_cannot_be_recorded_loses_nothing(place):
     for failing in ("cuCtxRecordEvent:3", "cuCtxRecordEvent:1+:999", "cuEventCreate:1",
                     "cuEventCreate:2+", "cuEventQuery:1",
