@@ -14,7 +14,8 @@ BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
 TRACES = ROOT.parent / "shared" / "traces"
 TOOL = BUILD / "cachalot-replay"
 SCHEMA = json.loads((ROOT / "stats/report.schema.json").read_text())
-sys.path.insert(0, str(ROOT / "test/unit"))
+sys.path[:0] = [str(ROOT / "test/unit"), str(ROOT / "test")]
+import examples  # noqa: E402, F401  (settings)
 
 
 def matches(value, *place):

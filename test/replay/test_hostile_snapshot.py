@@ -5,7 +5,7 @@ import os
 import pickle
 import sys
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import ROOT
@@ -14,8 +14,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import cachalot_traces  # noqa: E402
 from cachalot_tools import Failure  # noqa: E402
 
-QUICK = settings(max_examples=int(os.environ.get("CACHALOT_EXAMPLES", "150")), deadline=None,
-                 suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=int(os.environ.get("CACHALOT_EXAMPLES", "150")))
 NUMBER = st.one_of(st.integers(-2, 6), st.sampled_from([2**63, 2**64, -2**70, 0x7F0000000000]), st.none(),
                    st.floats(), st.text(max_size=3), st.just([1]))
 EVENT = st.fixed_dictionaries(

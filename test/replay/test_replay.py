@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from conftest import TOOL, command, matches, peaks, replay, trace_of
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import MIB, Model
 
@@ -195,7 +195,7 @@ NAMES = {"max_split": "max_split_size_mb", "large": "large_segment_size_mb", "di
          "limit": "memory_limit_mb"}
 
 
-@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES)
 @given(steps=STEPS, conf=CONFS, capacity=st.sampled_from([1 << 46, 200 * MIB, 90 * MIB]), rmm=st.booleans(),
        spread=st.integers(1, 1 << 40))
 def test_random_traces_follow_the_model(steps, conf, capacity, rmm, spread):

@@ -19,8 +19,9 @@ ROOT = HERE.parent.parent
 BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
 SCHEMA = json.loads((ROOT / "stats/report.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "test")]
 import cachalot_check  # noqa: E402
+import examples  # noqa: E402, F401  (settings)
 from cachalot_tools import Failure  # noqa: E402
 
 COMMAND = [sys.executable, str(ROOT / "scripts/cachalot")]

@@ -6,7 +6,7 @@ import json
 import cachalot_diff
 import pytest
 from conftest import command_help_fits, in_process
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from history_of import report_with_history
 
@@ -124,7 +124,7 @@ ANY = st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.
                    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100)
 @given(key=st.sampled_from(["totals", "devices", "leaks", "config", "process", "coverage", "exit", "time"]),
        inner=st.sampled_from([None, 0, "count", "device", "value", "index", "peak_reserved_bytes", "requested_bytes"]),
        value=ANY, flag=st.sampled_from(["--all", "--json"]))

@@ -10,7 +10,7 @@ import cachalot_export
 import pytest
 from conftest import in_process
 from history_of import report_with_history
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 OPTIONS = ("--html", "--memory-viz", "--perfetto", "--csv")
@@ -88,7 +88,7 @@ VALUES = st.one_of(st.none(), st.booleans(), st.floats(), st.integers(-10, 10), 
      {"all": {"current": 1e300}}]))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @example(changes=[(("sites", 0, "frames", 0), "</script><script>alert(1)</script>")], option="--html")
 @given(changes=st.lists(st.tuples(PLACES, VALUES), min_size=1, max_size=3), option=st.sampled_from(OPTIONS))
 def test_hostile_values(tmp_path, model, changes, option):
@@ -114,7 +114,7 @@ def test_hostile_values(tmp_path, model, changes, option):
         assert made.read_bytes().isascii() and b"\x1b" not in made.read_bytes()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(fraction=st.floats(0, 0.999))
 def test_reports_that_are_cut_off(tmp_path, model, fraction):
     data = json.dumps(report_with_history(model, 100)).encode()

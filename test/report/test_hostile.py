@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 from conftest import VALIDATOR, built
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -36,8 +36,7 @@ def check(place, data):
     return done.returncode
 
 
-SLOW = settings(max_examples=60, deadline=None,
-                suppress_health_check=[HealthCheck.function_scoped_fixture])
+SLOW = settings(max_examples=60)
 
 
 @SLOW

@@ -17,15 +17,14 @@ import unicodedata
 
 import pytest
 from conftest import COMMAND
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cachalot_live
 import cachalot_top
 
 MIB = 1 << 20
-SLOW = settings(max_examples=60, deadline=None,
-                suppress_health_check=[HealthCheck.function_scoped_fixture])
+SLOW = settings(max_examples=60)
 
 
 def top(place, *options):
@@ -295,7 +294,6 @@ ROW = st.fixed_dictionaries({
         max_size=3)})
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ROW, max_size=12), st.integers(1, 300), st.integers(1, 40),
        st.sampled_from(sorted(cachalot_top.SORTS)))
 def test_every_screen_holds_its_lines(objects, width, height, sort):

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 from conftest import Failure, cachalot_check
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import cachalot_gates
@@ -58,8 +58,7 @@ HOSTILE = st.text(max_size=30) | st.sampled_from(
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@settings(max_examples=8, deadline=None, suppress_health_check=[
-    HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=8)
 @given(texts=st.lists(HOSTILE, min_size=6, max_size=6))
 @example(texts=['a"b\\c', "##[error]x", "<a&b>", "::error::x", "# EOF\n", "]]>"])
 @example(texts=["::error::x", '"\\', "\n::warning::", "\ud800", "\x1b[2J", "\u202e"])

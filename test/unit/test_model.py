@@ -2,12 +2,16 @@
 whatever lies where, all that must be true of it."""
 
 import os
+import pathlib
 import subprocess
+import sys
 
-from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 
-from model import MIB, Model
-from model_mapped import Mapped
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import examples  # noqa: E402, F401  (settings)
+from model import MIB, Model  # noqa: E402
+from model_mapped import Mapped  # noqa: E402
 
 DRIVER = os.environ["CACHALOT_LINE_DRIVER"].split()
 EXAMPLES = int(os.environ.get("CACHALOT_TEST_EXAMPLES", "600"))
@@ -58,7 +62,7 @@ def answers_of(conf, capacity, lines):
     return [list(map(int, line.split())) for line in out.decode().splitlines()]
 
 
-@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES)
 @given(steps=STEPS, conf=CONFS, capacity=st.sampled_from([1 << 62, 200 * MIB, 90 * MIB]))
 def test_allocator_follows_the_model(steps, conf, capacity):
     model = Model(capacity, **{k: v if k == "divisions" else v * MIB for k, v in conf.items()})
@@ -80,7 +84,7 @@ def size_of(n):
     return EDGES[n % len(EDGES)] if kind == 0 else (2 + n % 30) * MIB if kind < 5 else MIB + 1 + n * 80
 
 
-@settings(max_examples=EXAMPLES // 5, phases=PHASES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES // 5, phases=PHASES)
 @given(steps=MOVES, chunk=st.sampled_from([2, 4, 6, 14]), capacity=st.sampled_from([64, 90, 200]), limit=st.sampled_from([None, 60, 100]),
        failing=st.booleans())
 def test_mapped_memory_keeps_its_rules(steps, chunk, capacity, limit, failing):
