@@ -1,6 +1,7 @@
 /* A kernel spins until the host says so, and the host allocates before it does: this may not wait
  * for it. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "driver_case.h"
@@ -11,11 +12,13 @@ static volatile int flag;
 static CUcontext context;
 static CUdeviceptr theirs;
 static pthread_t thread;
+static atomic_int freed;
 
 static void *free_theirs(void *unused)
 {
     OK(cuCtxSetCurrent(context));
     OK(cuMemFree(theirs)); /* natively this waits for the flag */
+    freed = 1;
     return unused;
 }
 
@@ -49,7 +52,8 @@ int main(int count, char **argument)
     }
     if (another) {
         OK(pthread_create(&thread, NULL, free_theirs, NULL));
-        usleep(20000);
+        for (int i = 0; i < 500 && !freed; i++)
+            usleep(1000); /* it is past its free, or in it for good */
     }
     SAY(cuMemAlloc(&again, BLOCK));
     SAY(cuMemAlloc(&touched, 1000));

@@ -1,6 +1,6 @@
 /* The known limit of lanes (head of allocator/lane.c): one thread frees while its kernel waits for
  * what another thread submits elsewhere, later. Natively the free is held up until then. Prints
- * whether it ended by itself. */
+ * whether it ended by itself. Argument: within how many seconds. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -8,7 +8,7 @@
 
 static CUcontext context;
 static volatile int flag;
-static atomic_int ended, freeing;
+static atomic_int ended, freeing, freed;
 
 static void *free_and_go_on(void *unused)
 {
@@ -18,6 +18,7 @@ static void *free_and_go_on(void *unused)
     OK(cachalot_sim_launch_spin(NULL, &flag, &range, 1));
     freeing = 1;
     OK(cuMemFree(block));
+    freed = 1;
     return unused;
 }
 
@@ -28,20 +29,22 @@ static void *feed(void *unused)
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     while (!freeing)
         usleep(100);
-    usleep(20000); /* the other is in its free, or past it */
+    for (int i = 0; i < 500 && !freed; i++)
+        usleep(1000); /* the other is past its free, or in it for good */
     OK(cachalot_sim_launch_signal(stream, 1000, &flag, NULL, 0));
     OK(cuCtxSynchronize());
     ended = 1;
     return unused;
 }
 
-int main(void)
+int main(int count, char **argument)
 {
     pthread_t thread[2];
+    CHECK(count == 2);
     context = begin();
     OK(pthread_create(&thread[0], NULL, free_and_go_on, NULL));
     OK(pthread_create(&thread[1], NULL, feed, NULL));
-    for (int i = 0; i < 200 && !ended; i++)
+    for (int i = 0; i < 100 * atoi(argument[1]) && !ended; i++)
         usleep(10000);
     SAY(ended);
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
