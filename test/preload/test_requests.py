@@ -19,7 +19,7 @@ def ready(place, program="allocate_on", **more):
     return process
 
 
-def wait_for(condition, seconds=10):
+def wait_for(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.002)
@@ -40,7 +40,7 @@ def numbered(place):
 def finish(process):
     process.stdin.close()
     process.stdin = None
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "cudaGetLastError(): 0\n", "")
 
 
@@ -83,7 +83,7 @@ def test_no_signal(place):
     place.same("allocate_130", CACHALOT_SIGNAL="none")
     process = ready(place, CACHALOT_SIGNAL="none")
     process.send_signal(signal.SIGUSR1)
-    assert process.wait(10) == -signal.SIGUSR1
+    assert process.wait(60) == -signal.SIGUSR1
 
 
 @pytest.mark.parametrize("name, number", [("USR2", signal.SIGUSR2), ("SIGUSR2", signal.SIGUSR2),

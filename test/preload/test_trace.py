@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import pathlib
 import resource
 import signal
 import subprocess
@@ -11,7 +10,7 @@ import sys
 
 import pytest
 
-from conftest import MIB, PROGRAMS, ROOT, SIM, WORKLOADS
+from conftest import MIB, PROGRAMS, ROOT, SIM, WORKLOADS, Report, load
 from test_events import check_story
 from test_requests import each, ready, wait_for
 
@@ -51,11 +50,14 @@ def same_peaks(report, replayed, conf="", under_way=0):
     assert min(missing) >= 0 and sum(missing) <= under_way
 
 
-def wait_for_end(place, process, meanwhile=lambda: None):
+def dump(place, process):
+    return Report(load(place.cachalot("dump", process.pid).out.strip()))
+
+
+def wait_for_end(place, process):
     """Until the trace is given up."""
-    while "the trace ends here" not in pathlib.Path(place.cachalot("dump", process.pid).out.strip()).read_text():
+    while not dump(place, process).warned("the trace ends here"):
         assert process.poll() is None
-        meanwhile()
 
 
 @pytest.mark.parametrize("conf", [
@@ -210,6 +212,7 @@ def test_the_disk(place, way):
                 pass
             (small / "t").write_bytes(b"")  # wherever it is just then: the first cut is noticed
         wait_for_end(place, process)
+        wait_for(lambda: dump(place, process).totals["requests"] > 1024)
         out, err = process.communicate("")
         assert (process.returncode, out, err) == (0, "cudaGetLastError(): 0\n", "")
         report = place.reports()[-1]
