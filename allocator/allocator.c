@@ -56,41 +56,6 @@ void allocator_leave(struct allocator *a)
     domain_unlock(a->domain);
 }
 
-struct allocator *allocator_create(struct domain *domain, const struct device_ops *ops,
-                                   void *device, uint64_t context, unsigned ordinal,
-                                   struct device_stats *stats, uint64_t limit)
-{
-    domain_lock(domain);
-    struct allocator *a = slab_take(&domain->allocators);
-    domain_unlock(domain);
-    if (a) {
-        a->domain = domain;
-        a->ops = ops;
-        a->device = device;
-        a->context = context;
-        a->ordinal = ordinal;
-        a->stats = stats;
-        a->limit = limit;
-        if (domain->options.expandable != EXPANDABLE_FALSE && domain->options.cache)
-            a->arena = arena_create(a);
-        domain_lock(domain);
-        int lost = a->arena && arena_begin(a); /* the host has no memory */
-        domain_unlock(domain);
-        if (lost)
-            allocator_bury(a);
-        domain_lock(domain);
-        a->next = domain->first;
-        domain->first = a;
-        stats_begin(stats);
-        stats_set(stats, COUNTER_memory_limit_bytes, limit == UINT64_MAX ? 0 : limit);
-        uint64_t split = domain->options.max_split_size;
-        stats_set(stats, COUNTER_max_split_size_bytes, split == UINT64_MAX ? 0 : split);
-        stats_end(stats);
-        domain_unlock(domain);
-    }
-    return a;
-}
-
 #define MOST_WAITS 2000 /* of 1 ms */
 
 uint64_t allocator_forget(struct allocator *a)
@@ -234,8 +199,9 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
 {
     enum stat_pool stat = block->segment->stat;
     if (!atomic_load_explicit(&block->claim, memory_order_relaxed)) {
-        atomic_store_explicit(&block->listed.key, block_address(block), memory_order_relaxed);
+        block_claim(block, CLAIM_NOBODY); /* what the map finds it by */
         if (map_insert(&a->domain->listed, &block->listed)) {
+            atomic_store_explicit(&block->claim, 0, memory_order_release);
             pool_merge(a, block);
             return a->ops->out_of_memory;
         }
@@ -243,9 +209,12 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
     if (block->segment->arena)
         arena_note_idle(block->segment->arena);
     block->state = BLOCK_ALLOCATED;
-    block->shared = block->noted_by = 0;
+    block->shared = 0;
+    block->noted_by = 0;
     block->name = 0;
-    block->requested = bytes;
+    block->grains = (uint16_t)(block_size(block) / BLOCK_GRAIN);
+    block->owner = a->number;
+    block_request(block, bytes);
     stats_hand_out(a->stats, stat, block_size(block), bytes);
     stats_histogram(a->stats, bytes, 1);
     record_block(block, EVENT_alloc);
@@ -372,7 +341,7 @@ __attribute__((noinline)) static int free_held(struct block *block, enum free_ki
         thread_cache_settle(a);
     stats_subtract(a->stats, STAT_allocation, stat, 1);
     stats_subtract(a->stats, STAT_allocated_bytes, stat, block_size(block));
-    stats_histogram(a->stats, block->requested, -1);
+    stats_histogram(a->stats, block_requested(block), -1);
     record_block(block, EVENT_free);
     block->state = BLOCK_PENDING;
     block->link = NULL;

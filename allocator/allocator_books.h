@@ -56,7 +56,8 @@ struct allocator {
 
     /* What threads without the lock look at, apart from what changes all the time. */
     _Alignas(128) _Atomic int slow;                /* enum slow_kind */
-    char apart[124];                               /* processors fetch lines in pairs */
+    uint16_t number;                               /* in its blocks (owner) */
+    char apart[122];                               /* processors fetch lines in pairs */
     _Atomic int64_t spare_weight, spare_most;      /* how much there is, and may be */
     _Atomic uint64_t spare_used[CACHE_STEPS / 64]; /* bit: a list that was not empty */
     struct spare_list spares[CACHE_STEPS];         /* by size */

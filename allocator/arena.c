@@ -214,7 +214,6 @@ struct block *arena_cut(struct arena *arena, struct block *block, uint64_t addre
     arena->kit = rest->link;
     rest->link = NULL;
     rest->segment = block->segment;
-    rest->allocator = block->allocator;
     rest->state = block->state;
     rest->pinned = block->pinned;
     rest->previous = block;

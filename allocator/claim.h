@@ -14,8 +14,8 @@ static inline void block_claim(struct block *block, int kind)
                           memory_order_release);
 }
 
-/* The same where the claim has the address already, which it returns: block_address lies in the
- * block's other line. */
+/* The same where the claim has the address already, which it returns: block_address may lie in
+ * another line. */
 static inline uint64_t block_claim_again(struct block *block, int kind)
 {
     uint64_t claim = atomic_load_explicit(&block->claim, memory_order_relaxed);
@@ -27,7 +27,8 @@ static inline uint64_t block_claim_again(struct block *block, int kind)
 /* The program's: may a thread's free take it? */
 static inline void block_claim_for_program(struct block *block)
 {
-    int easy = block->segment->pool == POOL_SMALL && block_size(block) <= MIB && block->requested;
+    int easy =
+        block->segment->pool == POOL_SMALL && block_size(block) <= MIB && block_requested(block);
     block_claim(block, easy ? CLAIM_EASY : CLAIM_HELD);
 }
 

@@ -17,6 +17,7 @@ struct domain *domain_create(const struct options *options)
     pthread_mutex_init(&domain->pressure, NULL);
     domain->options = *options;
     domain->dedicated = options->ipc == IPC_DEDICATED;
+    domain->listed.low = CLAIM_KINDS - 1;
     domain->blocks.item_bytes = sizeof(struct block);
     domain->blocks.kept_from = offsetof(struct block, claim);
     domain->blocks.apart = 37; /* blocks that several threads take at first share no line */
@@ -25,6 +26,56 @@ struct domain *domain_create(const struct options *options)
     domain->allocators.item_bytes = sizeof(struct allocator);
     domain->cache_slab.item_bytes = sizeof(struct thread_cache);
     return domain;
+}
+
+/* No living one has it, and of a forgotten one's blocks there are none. */
+static uint16_t unused_number(const struct domain *domain)
+{
+    uint16_t number = 0;
+    for (const struct allocator *a = domain->first; a;)
+        if (a->number == number) {
+            number++;
+            a = domain->first;
+        } else {
+            a = a->next;
+        }
+    return number;
+}
+
+struct allocator *allocator_create(struct domain *domain, const struct device_ops *ops,
+                                   void *device, uint64_t context, unsigned ordinal,
+                                   struct device_stats *stats, uint64_t limit)
+{
+    domain_lock(domain);
+    struct allocator *a = slab_take(&domain->allocators);
+    domain_unlock(domain);
+    if (a) {
+        a->domain = domain;
+        a->ops = ops;
+        a->device = device;
+        a->context = context;
+        a->ordinal = ordinal;
+        a->stats = stats;
+        a->limit = limit;
+        if (domain->options.expandable != EXPANDABLE_FALSE && domain->options.cache)
+            a->arena = arena_create(a);
+        domain_lock(domain);
+        int lost = a->arena && arena_begin(a); /* the host has no memory */
+        domain_unlock(domain);
+        if (lost)
+            allocator_bury(a);
+        domain_lock(domain);
+        a->number = unused_number(domain);
+        a->next = domain->first;
+        domain->first = a;
+        stats_begin(stats);
+        stats_set(stats, COUNTER_memory_limit_bytes, limit == UINT64_MAX ? 0 : limit);
+        uint64_t split = domain->options.max_split_size;
+        stats_set(stats, COUNTER_max_split_size_bytes, split == UINT64_MAX ? 0 : split);
+        stats_end(stats);
+        domain_unlock(domain);
+    }
+    return a;
 }
 
 void domain_record(struct domain *domain, struct events *events, struct sites *sites)

@@ -35,7 +35,7 @@ struct domain {
     struct events *events; /* NULL: nobody wants them */
     struct sites *sites;
     int recorded;   /* one of them is there */
-    uint64_t names; /* of blocks (block.h) */
+    uint32_t names; /* of blocks (block.h) */
     int dedicated;  /* blocks >= 2 MiB get segments of their own */
 };
 

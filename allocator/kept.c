@@ -41,8 +41,8 @@ int kept_free(struct block *block)
     stats_begin(stats);
     thread_cache_settle(a);
     a->frees++;
-    stats_take_back(stats, segment->stat, size, block->requested);
-    stats_histogram(stats, block->requested, -1);
+    stats_take_back(stats, segment->stat, size, block_requested(block));
+    stats_histogram(stats, block_requested(block), -1);
     stats_count(stats, COUNTER_num_lane_frees, 1);
     record_block(block, EVENT_free);
     block->state = BLOCK_CLAIMED;
@@ -64,8 +64,8 @@ int kept_free(struct block *block)
 static int serves(const struct allocator *a, uint64_t bytes, const struct thread_cache *cache)
 {
     const struct block *block = a->domain->kept.block;
-    return block && block->requested == bytes && block->segment->allocator == a && !a->pending &&
-           atomic_load_explicit(&a->slow, memory_order_relaxed) != SLOW_ALL &&
+    return block && block_requested(block) == bytes && block->segment->allocator == a &&
+           !a->pending && atomic_load_explicit(&a->slow, memory_order_relaxed) != SLOW_ALL &&
            (!cache || cache->allocator == a);
 }
 

@@ -1,6 +1,6 @@
 /* A map from addresses to nodes: linear hashing, which grows by one bucket per insert, so that no
  * insert ever pays for moving the whole table. Nodes belong to the caller. Caller holds a lock, but
- * for map_glance. */
+ * for map_glance (map_glance.h). */
 #ifndef CACHALOT_ALLOCATOR_MAP_H
 #define CACHALOT_ALLOCATOR_MAP_H
 
@@ -17,7 +17,8 @@ struct map_node {
 struct map {
     _Alignas(64) struct map_node *_Atomic *_Atomic chunk[MAP_CHUNKS];
     _Atomic uint64_t buckets; /* in use; 0 before the first insert */
-    char apart[56];           /* what map_glance reads from what changes all the time */
+    uint64_t low;             /* low bits of keys that are not the map's, but their owner's */
+    char apart[48];           /* what map_glance reads from what changes all the time */
     uint64_t count;
 };
 
@@ -25,10 +26,6 @@ struct map {
  * slower). */
 int map_insert(struct map *map, struct map_node *node);
 struct map_node *map_find(const struct map *map, uint64_t key);
-
-/* The same without the lock, while others change the map: it may miss a node that is there. Only
- * for maps whose nodes stay nodes for ever (slab.h), whatever they are used for next. */
-struct map_node *map_glance(const struct map *map, uint64_t key);
 
 /* Takes the node of `key` out and returns it, or NULL. */
 struct map_node *map_remove(struct map *map, uint64_t key);

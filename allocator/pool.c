@@ -117,7 +117,6 @@ void pool_split(struct allocator *a, struct block *block, uint64_t size)
     rest->node.major = block_size(block) - size;
     rest->node.minor = block_address(block) + size;
     rest->segment = block->segment;
-    rest->allocator = block->allocator;
     rest->previous = block;
     rest->next = block->next;
     if (rest->next)
@@ -203,7 +202,7 @@ void block_leaves_use(struct block *block)
     struct device_stats *stats = block->segment->allocator->stats;
     enum stat_pool stat = block->segment->stat;
     assert(block->state == BLOCK_PENDING);
-    stats_subtract(stats, STAT_requested_bytes, stat, block->requested);
+    stats_subtract(stats, STAT_requested_bytes, stat, block_requested(block));
     stats_subtract(stats, STAT_active, stat, 1);
     stats_subtract(stats, STAT_active_bytes, stat, block_size(block));
 }

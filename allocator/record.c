@@ -17,13 +17,13 @@ void record_block_event(struct block *block, enum event_action action)
 {
     const struct allocator *a = block->segment->allocator;
     if (action == EVENT_alloc)
-        block->site = asked_at;
+        block->site = (uint16_t)asked_at;
     if (a->domain->sites && action != EVENT_free_completed)
-        sites_count(a->domain->sites, block->site, block->requested,
+        sites_count(a->domain->sites, block->site, block_requested(block),
                     action == EVENT_alloc ? 1 : -1);
     if (a->domain->events)
         events_add(a->domain->events, action, a->ordinal, block_address(block), block_size(block),
-                   block->requested, block->site);
+                   block_requested(block), block->site);
 }
 
 void record_segment(const struct segment *segment, enum event_action action)

@@ -34,7 +34,7 @@ static inline __attribute__((always_inline)) void record_alone(struct thread_cac
 {
     int is_new = action == EVENT_alloc;
     if (what == RECORD_SITES && is_new)
-        block->site = domain_asked_where();
+        block->site = (uint16_t)domain_asked_where();
     if (what == RECORD_SITES)
         sites_count(cache->sites, block->site, block->requested, is_new ? 1 : -1);
     if (!record_notes(cache, what))
@@ -43,7 +43,9 @@ static inline __attribute__((always_inline)) void record_alone(struct thread_cac
     events_note(cache->noted,
                 event_who(cache->thread, action, cache->allocator->ordinal,
                           what == RECORD_SITES ? block->site : 0),
-                block_address(block), block_size(block), block->requested);
+                atomic_load_explicit(&block->claim, memory_order_relaxed) / CLAIM_KINDS *
+                    CLAIM_KINDS,
+                block_small_size(block), block->requested);
 }
 
 #endif

@@ -96,7 +96,6 @@ struct segment *segment_new(struct allocator *a, enum pool pool, enum stat_pool 
     block->node.major = bytes;
     block->node.minor = address;
     block->segment = segment;
-    block->allocator = a;
     return segment;
 }
 
@@ -156,7 +155,7 @@ static uint64_t native_bytes(const struct allocator *a)
             for (const struct block *block = segment->stat == LARGE_POOL ? segment->first : NULL;
                  block; block = block->next)
                 if (block->state == BLOCK_ALLOCATED)
-                    bytes += round_up(block->requested, SEGMENT_GRAIN);
+                    bytes += round_up(block_requested(block), SEGMENT_GRAIN);
     return bytes;
 }
 
@@ -329,11 +328,11 @@ void segment_forget(struct segment *segment, uint64_t *held)
             if (block->state == BLOCK_ALLOCATED) {
                 record_block(block, EVENT_free);
                 *held += 1;
-                stats_histogram(a->stats, block->requested, -1);
+                stats_histogram(a->stats, block_requested(block), -1);
                 stats_subtract(a->stats, STAT_allocation, segment->stat, 1);
                 stats_subtract(a->stats, STAT_allocated_bytes, segment->stat, block_size(block));
             }
-            stats_subtract(a->stats, STAT_requested_bytes, segment->stat, block->requested);
+            stats_subtract(a->stats, STAT_requested_bytes, segment->stat, block_requested(block));
             stats_subtract(a->stats, STAT_active, segment->stat, 1);
             stats_subtract(a->stats, STAT_active_bytes, segment->stat, block_size(block));
         }

@@ -31,12 +31,13 @@ static struct block *live_block_holding(struct domain *domain, struct segment *s
 static void note_place(struct block *block, struct block_place *place)
 {
     const struct segment *segment = block->segment;
+    struct domain *domain = segment->allocator->domain;
     if (!block->name)
-        block->name = ++segment->allocator->domain->names;
+        block->name = ++domain->names ? domain->names : ++domain->names;
     *place = (struct block_place){.segment_address = segment->node.minor,
                                   .offset = block_address(block) - segment->node.minor,
                                   .size_bytes = block_size(block),
-                                  .requested_bytes = block->requested,
+                                  .requested_bytes = block_requested(block),
                                   .name = block->name,
                                   .context = segment->allocator->context,
                                   .device = segment->allocator->ordinal,

@@ -61,10 +61,10 @@ int step_before(const _Atomic uint64_t *used, unsigned step)
 
 int spare_put(struct allocator *a, int64_t *alone, struct block *first, uint64_t blocks)
 {
-    uint64_t size = block_size(first);
+    uint64_t size = block_small_size(first);
     unsigned step = step_of(size);
     struct spare_list *list = &a->spares[step];
-    first->requested = blocks;
+    first->requested = (uint32_t)blocks;
     first->node.left = NULL;
     uint64_t count = hold(list);
     if (count == BUSY)
@@ -80,7 +80,7 @@ int spare_put(struct allocator *a, int64_t *alone, struct block *first, uint64_t
 
 int spare_give(struct allocator *a, int64_t *alone, struct block *first, uint64_t blocks)
 {
-    int64_t more = *alone + weight(block_size(first), blocks);
+    int64_t more = *alone + weight(block_small_size(first), blocks);
     return atomic_load_explicit(&a->spare_weight, memory_order_relaxed) + more >
                    atomic_load_explicit(&a->spare_most, memory_order_relaxed)
                ? -1

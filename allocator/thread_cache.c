@@ -26,9 +26,8 @@
  *    So what one thread noted goes to another only under the lock: batches, and frees by others.
  *    test/model (free.c, cache.c) explores 1 to 3 and 5.
  */
+#include "allocator/map_glance.h"
 #include "allocator/record_alone.h"
-
-#include <stddef.h>
 
 #define SPILLS 8 /* sizes that one request takes out of a full cache */
 
@@ -249,7 +248,7 @@ static inline __attribute__((always_inline)) uint64_t take_out(struct thread_cac
     block_expect(shelf->first);
     shelf->room++;
     count(cache, 1, size, requested);
-    block->requested = requested;
+    block->requested = (uint32_t)requested;
     record_alone(cache, block, EVENT_alloc, what);
     uint64_t address = block_claim_again(block, CLAIM_EASY);
     leave(cache);
@@ -334,7 +333,7 @@ static inline __attribute__((always_inline)) struct block *claim(struct thread_c
     uint64_t easy = address | CLAIM_EASY;
     if (block && atomic_load_explicit(&block->claim, memory_order_relaxed) == easy &&
         atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED)) {
-        if (block->allocator == cache->allocator &&
+        if (block->owner == cache->number &&
             (what == RECORD_NOTHING || !block->noted_by || block->noted_by == cache->mark))
             return block;
         block_claim(block, CLAIM_EASY);
@@ -346,7 +345,7 @@ static inline __attribute__((always_inline)) struct block *claim(struct thread_c
 static inline __attribute__((always_inline)) void
 put_in(struct thread_cache *cache, struct shelf *shelf, struct block *block, enum record what)
 {
-    count(cache, 0, block_size(block), block->requested);
+    count(cache, 0, block_small_size(block), block->requested);
     record_alone(cache, block, EVENT_free, what);
     block->link = shelf->first;
     shelf->first = block;
@@ -355,11 +354,11 @@ put_in(struct thread_cache *cache, struct shelf *shelf, struct block *block, enu
 
 __attribute__((noinline)) static int keep_at_limits(struct thread_cache *cache, struct block *block)
 {
-    int keeps = !cache->noted && thread_cache_room(cache, block_size(block));
-    if (keeps && !may_give(cache, block_size(block)))
+    int keeps = !cache->noted && thread_cache_room(cache, block_small_size(block));
+    if (keeps && !may_give(cache, block_small_size(block)))
         set_limits(cache);
-    if ((keeps = keeps && may_give(cache, block_size(block))))
-        put_in(cache, shelf_of(cache, block_size(block)), block, record_of(cache));
+    if ((keeps = keeps && may_give(cache, block_small_size(block))))
+        put_in(cache, shelf_of(cache, block_small_size(block)), block, record_of(cache));
     else
         block_claim(block, CLAIM_EASY);
     leave(cache);
@@ -374,8 +373,8 @@ static inline __attribute__((always_inline)) int take_back(struct thread_cache *
     if (enter(cache) && (a = cache->allocator) &&
         !atomic_load_explicit(&a->slow, memory_order_relaxed) && lane_free(a) &&
         record_has_room(cache, what) && (block = claim(cache, address, what))) {
-        struct shelf *shelf = shelf_of(cache, block_size(block));
-        if (!may_give(cache, block_size(block)) || !shelf->room)
+        struct shelf *shelf = shelf_of(cache, block_small_size(block));
+        if (!may_give(cache, block_small_size(block)) || !shelf->room)
             return keep_at_limits(cache, block);
         put_in(cache, shelf, block, what);
     }

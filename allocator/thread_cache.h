@@ -22,7 +22,7 @@ struct thread_cache {
     struct cache_row *row;
     struct events_row *noted;    /* what it does alone; NULL: nobody wants to know */
     uint64_t thread;             /* in events */
-    uint16_t mark;               /* of blocks; not 0 */
+    uint16_t mark, number;       /* of blocks, not 0; of the allocator */
     struct sites *sites;         /* where it is asked; NULL: nobody wants to know */
     int recorded, special;       /* either of them; a request is, or is rounded in steps */
     struct allocator *allocator; /* whose blocks; NULL: none */

@@ -152,6 +152,7 @@ void thread_cache_settle_with(struct thread_cache *cache, struct allocator *a)
     if (a->forgotten)
         return;
     cache->allocator = a;
+    cache->number = a->number;
     stat_set(&cache->row->device, a->ordinal + 1);
     note_sharers(a);
     thread_cache_forget_limits(cache);

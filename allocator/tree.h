@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 struct tree_node {
-    struct tree_node *left, *right;
-    uint64_t minor, major; /* what blocks are asked for all the time comes last (block.h) */
+    uint64_t major, minor;
+    struct tree_node *left, *right; /* last what blocks use otherwise when in no tree (block.h) */
 };
 
 struct tree {

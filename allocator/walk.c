@@ -20,7 +20,7 @@ static void show(const struct block *block, uint64_t begin, uint64_t bytes,
     const struct snapshot_block row = {
         .address = block_address(block),
         .size_bytes = block_size(block),
-        .requested_bytes = state == BLOCK_REUSABLE ? 0 : block->requested,
+        .requested_bytes = state == BLOCK_REUSABLE ? 0 : block_requested(block),
         .segment_address = begin,
         .segment_bytes = bytes,
         .device = segment->allocator->ordinal,
@@ -74,7 +74,7 @@ int block_is_valid(const struct block *block)
 {
     const struct block *next = block->next;
     if (!block_size(block) || (block->previous && block->previous->next != block) ||
-        block->allocator != block->segment->allocator)
+        (block->state == BLOCK_ALLOCATED && block->owner != block->segment->allocator->number))
         return 0;
     if (!next)
         return block_address(block) + block_size(block) ==
@@ -175,7 +175,7 @@ static int add_segment(const struct segment *segment, struct sums *sums)
         if (block->state == BLOCK_ABSENT || block->state == BLOCK_CLAIMED)
             continue;
         sums->active += block_size(block);
-        sums->requested += sums->cached ? 0 : block->requested;
+        sums->requested += sums->cached ? 0 : block_requested(block);
         sums->allocated += held ? block_size(block) : 0;
     }
     return 1;

@@ -156,7 +156,7 @@ BUGS = (
     Bug("cached_exported", "it does when another process may use it", SHARE, "unit",
         (("            block_claim(block, CLAIM_HELD);\n", ""),)),
     Bug("cached_of_another", "it does when it is another context's", CACHE, "unit",
-        (("if (block->allocator == cache->allocator &&", "if ("),)),
+        (("if (block->owner == cache->number &&", "if ("),)),
     Bug("cached_twice", "of two frees of one block both win", CACHE, "unit",
         (("atomic_load_explicit(&block->claim, memory_order_relaxed) == easy &&", "atomic_load(&block->claim) / 4 == easy / 4 &&"),
          ("atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED)",

@@ -76,7 +76,7 @@ static void a_list_holds_any_number_of_batches(void **state)
     static struct block batch[MOST];
     unsigned step = step_of(4096);
     for (int i = 0; i < MOST; i++) {
-        batch[i].node.major = 4096;
+        batch[i].grains = 4096 / BLOCK_GRAIN;
         assert_int_equal(spare_put(w.a, NULL, &batch[i], 1), 0);
     }
     assert_false(spare_is_asked(w.a, step));
