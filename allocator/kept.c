@@ -34,23 +34,25 @@ int kept_free(struct block *block)
     const struct segment *segment = block->segment;
     struct allocator *a = segment->allocator;
     struct device_stats *stats = a->stats;
-    uint64_t size = block_size(block);
+    uint64_t size = block_size(block), requested = block_requested(block);
     if (a->taken != block || block->shared || (size <= CACHE_MOST && thread_cache_of(a->domain)) ||
         atomic_load_explicit(&a->slow, memory_order_relaxed) != SLOW_NOBODY || !lane_free(a))
         return 0;
+    const struct block *rest = rest_of(block);
+    int split = block->previous || (rest ? rest : block)->next;
     stats_begin(stats);
-    thread_cache_settle(a);
+    if (split && !segment->arena) /* else no peak is nearer than before */
+        thread_cache_settle(a);
     a->frees++;
-    stats_take_back(stats, segment->stat, size, block_requested(block));
-    stats_histogram(stats, block_requested(block), -1);
+    stats_take_back(stats, segment->stat, size, requested);
+    stats_histogram(stats, requested, -1);
     stats_count(stats, COUNTER_num_lane_frees, 1);
     record_block(block, EVENT_free);
     block->state = BLOCK_CLAIMED;
-    const struct block *rest = rest_of(block);
     struct kept *kept = &a->domain->kept;
     kept->block = block;
     kept->more = rest ? block_size(rest) : 0;
-    kept->split = block->previous || (rest ? rest : block)->next;
+    kept->split = split;
     kept->largest = stats_get(stats, COUNTER_largest_allocatable_bytes);
     if (rest)
         pool_count_out(segment, kept->more, 1);
@@ -109,6 +111,10 @@ int kept_again(struct allocator *a, uint64_t bytes, uint64_t *address)
     record_block(block, EVENT_alloc);
     block_claim_for_program(block);
     *address = block_address(block);
+    if (cache) { /* its free needs the lock */
+        cache->kept = *address;
+        cache->found = block;
+    }
     assert(allocator_is_valid(a));
     stats_end(stats);
     return 1;

@@ -21,7 +21,7 @@ struct thread_cache {
     _Alignas(128) struct domain *domain; /* no line is another's, nor its neighbour */
     struct cache_row *row;
     struct events_row *noted;    /* what it does alone; NULL: nobody wants to know */
-    uint64_t thread;             /* in events */
+    uint64_t thread, kept;       /* in events; what kept.c handed out last, address */
     uint16_t mark, number;       /* of blocks, not 0; of the allocator */
     struct sites *sites;         /* where it is asked; NULL: nobody wants to know */
     int recorded, special;       /* either of them; a request is, or is rounded in steps */

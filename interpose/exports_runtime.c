@@ -44,12 +44,12 @@ __attribute__((noinline)) static int malloc_by_cudart(void **pointer, size_t byt
     return error;
 }
 
-/* What the thread's cache does not answer alone. */
+/* A small one that the thread's cache does not have. */
 __attribute__((noinline)) static int malloc_further(void **pointer, size_t bytes,
                                                     const void *caller)
 {
     CUdeviceptr served;
-    if (!bound || !pointer || !bytes || !process_serving() || !(served = memory_hit(bytes)))
+    if (!bound || !pointer || !process_serving() || !(served = memory_hit_again(bytes)))
         return malloc_by_cudart(pointer, bytes, caller);
     *pointer = (void *)(uintptr_t)served;
     return 0;
@@ -58,7 +58,7 @@ __attribute__((noinline)) static int malloc_further(void **pointer, size_t bytes
 int cudaMalloc(void **pointer, size_t bytes)
 {
     CUdeviceptr served;
-    if (bound && pointer && process_serving() && (served = memory_hit_alone(bytes))) {
+    if (bound && pointer && process_serving() && (served = memory_hit(bytes))) {
         *pointer = (void *)(uintptr_t)served;
         return 0;
     }

@@ -163,22 +163,31 @@ CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
     return (CUresult)code;
 }
 
-CUdeviceptr memory_hit_alone(size_t bytes)
+/* With the lock. */
+__attribute__((noinline)) static CUdeviceptr hit_locked(struct allocator *allocator, size_t bytes)
 {
-    const struct context *context = context_bound();
-    return context ? allocator_hit_alone(context->allocator, bytes) : 0;
+    uint64_t address = 0;
+    if (process->sites && (address = hit_asked(allocator, bytes)))
+        return address;
+    process_inside++;
+    int code = allocator_hit(allocator, bytes, &address);
+    process_inside--;
+    return code ? 0 : address;
 }
 
 CUdeviceptr memory_hit(size_t bytes)
 {
     const struct context *context = context_bound();
-    uint64_t address = 0;
-    if (!context || (process->sites && (address = hit_asked(context->allocator, bytes))))
-        return address;
-    process_inside++;
-    int code = allocator_hit(context->allocator, bytes, &address);
-    process_inside--;
-    return code ? 0 : address;
+    if (!context)
+        return 0;
+    return bytes <= MIB ? allocator_hit_alone(context->allocator, bytes)
+                        : hit_locked(context->allocator, bytes);
+}
+
+CUdeviceptr memory_hit_again(size_t bytes)
+{
+    const struct context *context = bytes - 1 < MIB ? context_bound() : NULL;
+    return context ? hit_locked(context->allocator, bytes) : 0;
 }
 
 /* The pitch that the driver gives: the width rounded up to the device's texture alignment (checked

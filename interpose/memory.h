@@ -13,9 +13,9 @@ CUresult memory_free(CUdeviceptr pointer);
 CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread);
 CUresult memory_info(size_t *available, size_t *total);
 
-/* Only what is in the cache: the address, or 0. alone: and without a lock, to be tried first. */
-CUdeviceptr memory_hit_alone(size_t bytes);
+/* Only what is in the cache: the address, or 0. again: after that. */
 CUdeviceptr memory_hit(size_t bytes);
+CUdeviceptr memory_hit_again(size_t bytes);
 
 /* A free from the runtime's door: 0 done; 1 let it enter cudart (whatever it is, memory_free
  * answers it there). */

@@ -65,7 +65,8 @@ static inline uint64_t stats_get(const struct device_stats *stats, enum counter_
 static inline void stats_histogram(struct device_stats *stats, uint64_t bytes, int live)
 {
     unsigned bin = stat_bin_of(bytes);
-    stat_increase(&stats->histogram_total[bin], live > 0);
+    if (live > 0)
+        stat_increase(&stats->histogram_total[bin], 1);
     stat_increase(&stats->histogram_live[bin], (uint64_t)(int64_t)live);
     stat_increase(&stats->histogram_live_bytes[bin], live > 0 ? bytes : -bytes);
 }
