@@ -81,6 +81,9 @@ int domain_free(struct domain *domain, uint64_t address, enum free_kind kind);
 int domain_thread_begins(struct domain *domain, struct cache_row *row);
 void domain_thread_ends(struct domain *domain);
 
+/* Is the calling thread in its cache? Only a handler of a signal can ask that. */
+int domain_thread_is_inside(const struct domain *domain);
+
 /* Gives all reusable memory back to the driver, after waiting for what is pending if `wait`.
  * Returns bytes. */
 uint64_t domain_empty_cache(struct domain *domain, int wait);

@@ -261,6 +261,12 @@ void thread_caches_leave(struct allocator *a)
         }
 }
 
+int domain_thread_is_inside(const struct domain *domain)
+{
+    const struct thread_cache *cache = thread_cache_of(domain);
+    return cache && stat_get(&cache->row->sequence) % 2;
+}
+
 int domain_thread_begins(struct domain *domain, struct cache_row *row)
 {
     const struct lane_ops *ops = domain->lane.ops;

@@ -109,6 +109,10 @@ static void on_exit_begin(int status, void *unused)
     (void)unused;
     if (!process_serving() || getpid() != process->pid)
         return;
+    /* Of a handler that interrupted us: what this thread is in, it never leaves, and others may wait
+     * for that. */
+    if (domain_thread_is_inside(process->domain))
+        process_inside++;
     if (!process_inside)
         domain_poll(process->domain); /* the last legal moment for a call of ours */
     atomic_store(&process->page->exit_code, status & 0xff);

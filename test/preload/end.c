@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/time.h>
 
 #include "case.h"
 
@@ -20,6 +21,39 @@ static void *go_on(void *unused)
         if (cudaMalloc(&block, 5000) == cudaSuccess)
             cudaFree(block);
     return unused;
+}
+
+static void exit_by_handler(int unused)
+{
+    (void)unused;
+    exit(9);
+}
+
+/* What is asked for never fits: all caches are emptied each time. */
+static void *ask_too_much(void *block)
+{
+    for (;;)
+        cudaMalloc(&block, 8191 * MIB);
+    return block;
+}
+
+/* The handler finds this thread in its own cache, or anywhere else. */
+static void exit_at_any_moment(void)
+{
+    const struct itimerval soon = {.it_value = {.tv_usec = 3000}};
+    pthread_t thread;
+    sigset_t alarm;
+    void *block;
+    sigemptyset(&alarm);
+    sigaddset(&alarm, SIGALRM);
+    OK(pthread_sigmask(SIG_BLOCK, &alarm, NULL)); /* the other thread's */
+    OK(pthread_create(&thread, NULL, ask_too_much, NULL));
+    OK(pthread_sigmask(SIG_UNBLOCK, &alarm, NULL));
+    signal(SIGALRM, exit_by_handler);
+    OK(setitimer(ITIMER_REAL, &soon, NULL));
+    for (;;)
+        if (cudaMalloc(&block, 5000) == cudaSuccess)
+            cudaFree(block);
 }
 
 int main(int count, char **argument)
@@ -43,6 +77,7 @@ int main(int count, char **argument)
         pthread_exit(NULL))
     WAY("threads alive", for (int i = 0; i < 4; i++) OK(pthread_create(&thread, NULL, go_on, NULL));
         usleep(20000); exit(5))
+    WAY("handler", exit_at_any_moment())
     WAY("_exit", _exit(6))
     WAY("quick_exit", quick_exit(8))
     WAY("abort", abort())

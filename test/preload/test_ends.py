@@ -47,6 +47,15 @@ def test_threads_alive_at_exit(place):
     assert all(report["exit"]["code"] == 5 for report in place.reports())
 
 
+def test_a_handler_that_exits(place):
+    """What it interrupted in us is never left, and other threads wait for it."""
+    assert place.native("end", "handler").code == 9
+    for _ in range(30):
+        done = place.run("end", "handler", timeout=30)
+        assert (done.code, done.out, done.err) == (9, "so far\n", "")
+    assert len(place.reports()) == 30
+
+
 def test_exec_of_itself(place):
     """Three programs, one after the other, with one pid: each has its page and its report."""
     check(place.report("end_by_exec", "self", 2))
