@@ -11,6 +11,7 @@ from cachalot_gates import (LEVELS, LIMITS, PARSERS, Process, judge, parse_count
                             parse_ratio)
 from cachalot_report import Report, Stranger
 from cachalot_tools import Failure, printable
+from cachalot_words import signal_text
 
 HELP = """\
 usage: cachalot check REPORT… GATES…     REPORT: a file, or a folder of reports
@@ -182,11 +183,10 @@ class Reports:
             self.notes.append(f"the reports are of {len(sessions)} different runs")
         self.note_gaps()
         for process in self.processes:
-            reason = process.report.text("exit", "reason")
-            if reason in ("killed", "signal"):
-                self.notes.append(f"{process.name()} was ended by signal "
-                                  f"{process.report.text('exit', 'signal')}")
-            elif process.kind == "harvest" and reason == "unknown":
+            ended = signal_text(process.report)
+            if ended:
+                self.notes.append(f"{process.name()} was ended by {ended}")
+            elif process.kind == "harvest" and process.report.text("exit", "reason") == "unknown":
                 self.notes.append(f"{process.name()} wrote no report itself: it was killed, or left by _exit")
             elif not process.is_final():
                 self.notes.append(f"{process.name()} still ran: its figures are not final")

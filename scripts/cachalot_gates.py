@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from cachalot_report import bytes_text, get, number
 from cachalot_tools import Failure, printable
-from cachalot_words import coverage_advice
+from cachalot_words import coverage_advice, frames_of, leak_text, oom_lines, past_the_cache, signal_text
 
 COUNT_MOST = 2**53 - 1
+LEAKS_SHOWN, CALLERS_SHOWN = 3, 3
 LEVELS = ("none", "partial", "full")
 COUNTS = ("requests", "hits", "peak_allocated_bytes", "peak_reserved_bytes", "ooms",
           "alloc_retries", "double_frees", "warnings")
@@ -150,30 +151,26 @@ class Result:
         return f"{self.name} (at {'least' if is_least else 'most'} {self.limit})"
 
 
+def where_hints(process, indexes):
+    """The line to look at; or how to learn it."""
+    if not process.report.list("sites"):
+        return ["Next: run it with CACHALOT_SITES=1, then the lines that asked for it are named"]
+    found = (frames_of(process.report, index) for index in dict.fromkeys(indexes))
+    return ["at " + ", called by ".join(frames[:CALLERS_SHOWN]) for frames in found if frames]
+
+
 def leak_hints(process):
-    hints = []
-    for leak in process.report.list("leaks")[:3]:
-        each, most = number(leak, "requested_bytes"), number(leak, "up_to_bytes")
-        size = f"of {each:.0f} bytes" if each is not None else f"of up to {bytes_text(most).strip()}"
-        hints.append(f"{number(leak, 'count')} {'of other sizes' if get(leak, 'rest') else size} "
-                     f"still allocated on device {printable(get(leak, 'device'))}")
-    return hints
+    leaks = process.report.list("leaks")[:LEAKS_SHOWN]
+    ended = signal_text(process.report)
+    return [f"{leak_text(leak)} still allocated" for leak in leaks] \
+        + [f"it was ended by {ended}: what it held then counts as leaked"] * bool(ended) \
+        + where_hints(process, [get(leak, "site") for leak in leaks])
 
 
 def oom_hints(process):
-    hints = []
-    for event in process.report.list("oom_events")[-1:]:
-        def text(key, event=event):
-            return bytes_text(number(event, key)).strip()
-
-        hints.append(f"asked for {text('requested_bytes')} on device "
-                     f"{printable(get(event, 'device'))}: {text('allocated_bytes')} of "
-                     f"{text('reserved_bytes')} reserved were allocated, the largest hole was "
-                     f"{text('largest_allocatable_bytes')}, the device had "
-                     f"{text('device_free_bytes')} left")
-        if get(event, "native_would_fit") is True:
-            hints.append("without the cache it would have fitted: fragmentation stood in the way")
-    return hints
+    events = process.report.list("oom_events")[-1:]
+    return [f"device {printable(get(event, 'device'))}: {'. '.join(oom_lines(event))}" for event in events] \
+        + where_hints(process, [get(event, "site") for event in events])
 
 
 HINTS = {"leaked_bytes": leak_hints, "ooms": oom_hints}
@@ -228,19 +225,6 @@ def finish(name, shown, key, unit, value, limit, worst, failed, text):
                   hints)
 
 
-def past_the_cache(processes):
-    """The memory that programs took by other ways, where there was any."""
-    kinds = {}
-    for process in processes:
-        others = process.report.get("others")
-        for kind in others if isinstance(others, dict) else ():
-            most = number(others, kind, "peak_bytes") or 0
-            kinds[kind] = max(kinds.get(kind, 0), most)
-    taken = [f"{printable(kind)[:20]} {bytes_text(most).strip()}"
-             for kind, most in sorted(kinds.items(), key=lambda item: -item[1]) if most > 0]
-    return [f"memory that was taken past the cache: {', '.join(taken)}"] if taken else []
-
-
 def reasons_of(process):
     reasons = process.report.get("coverage", "reasons")
     said = [printable(r) for r in reasons[:3]] if isinstance(reasons, list) else []
@@ -261,7 +245,7 @@ def judge_coverage(required, processes):
     if required != "none" and not failed and all(p.is_idle() for p in processes):
         failed = processes
         text = "no cudaMalloc came through the cache: nothing was judged"
-        hints = [*past_the_cache(processes),
+        hints = [*past_the_cache([p.report for p in processes]),
                  "Next: switch off the cache of the framework itself (README); --require-coverage none where no memory is asked for"]
     if len(failed) > 1:
         text += f"; {len(failed)} of {len(processes)} processes fail"

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import NamedTuple
 
 from cachalot_report import Report, get, number
-from cachalot_show import is_ours
+from cachalot_words import is_ours
 from cachalot_symbols import resolve
 from cachalot_tools import Failure, printable
 

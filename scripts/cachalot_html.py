@@ -9,7 +9,7 @@ from cachalot_history import CHANGES
 from cachalot_report import count_text, get, number, size_text
 from cachalot_sources import device_of
 from cachalot_tools import HERE, Failure, installed, printable
-from cachalot_words import fragmentation_words, oom_title, oom_words, site_text
+from cachalot_words import end_text, fragmentation_words, oom_title, oom_words, site_text
 
 CHART = "Chart.js 3 or 4 (Debian and Ubuntu: apt-get install libjs-chart.js)"
 CHART_PLACES = ("/usr/share/javascript/chart.js/chart.min.js", "/usr/share/nodejs/chart.js/dist/chart.min.js",
@@ -177,12 +177,10 @@ def device_object(history, device, source):
 
 
 def facts(report):
-    code, signal = report.number("exit", "code"), report.number("exit", "signal")
-    end = report.text("exit", "reason") + (f" by signal {int(signal)}" if signal else f" with code {int(code)}" if code else "")
     rank = report.get("process", "rank")
     return ", ".join([f"pid {report.text('process', 'pid')} on {report.text('process', 'hostname')}",
                       *([f"rank {printable(rank)}"] if rank is not None else []),
-                      f"started {report.text('time', 'start')}", f"end: {end}",
+                      f"started {report.text('time', 'start')}", f"end: {end_text(report)}",
                       f"coverage: {report.text('coverage', 'status')}"])
 
 

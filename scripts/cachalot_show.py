@@ -4,9 +4,9 @@ import sys
 import textwrap
 
 from cachalot_report import Report, bytes_text, count_text, get, number, ratio_text, times_text
-from cachalot_symbols import resolve
 from cachalot_tools import Failure, printable
-from cachalot_words import coverage_advice
+from cachalot_words import coverage_advice, end_text, frames_of, leak_text, past_the_cache, sites_of
+from cachalot_words import oom_lines as event_lines
 
 HELP = """\
 usage: cachalot show REPORT…
@@ -19,7 +19,7 @@ example: cachalot show cachalot.python3.4711.json
 """
 
 WIDTH = 77
-SHOWN_OOMS, SHOWN_SITES, SHOWN_FRAMES = 3, 5, 4
+SHOWN_OOMS, SHOWN_SITES = 3, 5
 METRICS = (
     ("Allocated memory", "allocated_bytes", True),
     ("Active memory", "active_bytes", True),
@@ -32,6 +32,12 @@ METRICS = (
     ("Non-releasable allocs", "inactive_split", False),
 )
 POOLS = (("all", None), ("large_pool", "from large pool"), ("small_pool", "from small pool"))
+
+
+def wrapped(text, first, rest):
+    """The text in lines that fit; names and options are not broken."""
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False,
+                         break_on_hyphens=False)
 
 
 def rule(character="-"):
@@ -119,24 +125,14 @@ def device_table(device):
     return lines + counters(device) + [rule()] + fragmentation(device) + [rule("=")]
 
 
-def is_ours(frame):
-    """The run-time's own functions say nothing of the program."""
-    return str(frame).startswith(("libcudart.", "libcuda."))
-
-
 def site_lines(report, index, indent):
     """The frames of a call site that say most."""
-    sites = report.list("sites")
-    if not isinstance(index, int) or not 0 <= index < len(sites):
-        return []
-    frames = get(sites[index], "frames")
-    frames = [frame for frame in frames if not is_ours(frame)] if isinstance(frames, list) else []
-    return [f"{indent}{'at' if i == 0 else 'by'} {printable(frame)}" for i, frame in enumerate(frames[:SHOWN_FRAMES])]
+    return [f"{indent}{'at' if i == 0 else 'by'} {frame}" for i, frame in enumerate(frames_of(report, index))]
 
 
 def holder_lines(report):
     """The call sites that hold most."""
-    sites = report.list("sites")
+    sites = sites_of(report)
     order = sorted((i for i, site in enumerate(sites) if number(site, "live_bytes")),
                    key=lambda i: -number(sites[i], "live_bytes"))
     every = report.number("sites_every") or 1
@@ -154,11 +150,7 @@ def leak_lines(report):
     lines = [f"Leaked: {bytes_text(total).strip()} in "
              f"{count_text(report.number('totals', 'leaked_blocks')).strip()} blocks"]
     for leak in report.list("leaks")[:10]:
-        each, most = number(leak, "requested_bytes"), number(leak, "up_to_bytes")
-        size = f"of {each} bytes" if each is not None else f"of up to {bytes_text(most).strip()}"
-        if get(leak, "rest"):
-            size = "of other sizes"
-        lines.append(f"  {number(leak, 'count')} {size} on device {printable(get(leak, 'device'))}")
+        lines.append(f"  {leak_text(leak)}")
         lines += site_lines(report, get(leak, "site"), "    ")
     more = len(report.list("leaks")) - 10
     return lines + ([f"  and {more} more sizes"] if more > 0 else [])
@@ -174,11 +166,8 @@ def oom_lines(report):
     lines = [f"Out of memory: {times_text(total)}"
              + (f", the last {len(shown)}:" if total > len(shown) else ":")]
     for event in shown:
-        lines += textwrap.wrap(printable(get(event, "explanation") or f"asked for {get(event, 'requested_bytes')} bytes"),
-                               WIDTH, initial_indent="  ", subsequent_indent="    ")
-        options = get(event, "would_serve")
-        if isinstance(options, list) and options:
-            lines.append("    would have served it: CACHALOT_CONF=" + printable(" or ".join(map(str, options[:4]))))
+        for i, text in enumerate(event_lines(event)):
+            lines += wrapped(text, "    " if i else "  ", "    ")
         lines += site_lines(report, get(event, "site"), "    ")
     return lines
 
@@ -187,15 +176,14 @@ def head_lines(report):
     rank = "" if report.get("process", "rank") is None else f"rank {report.text('process', 'rank')}, "
     lines = [f"{report.text('process', 'exe')}, {rank}pid {report.text('process', 'pid')} on "
              f"{report.text('process', 'hostname')}, started {report.text('time', 'start')}",
-             f"Report: {report.text('kind')}; end: {report.text('exit', 'reason')}; "
+             f"Report: {report.text('kind')}; end: {end_text(report)}; "
              f"coverage: {report.text('coverage', 'status')}"]
     reasons = report.get("coverage", "reasons")
     for reason in reasons if isinstance(reasons, list) else []:
         lines.append(f"  {printable(reason)}")
     for advice in coverage_advice(report):
-        lines += textwrap.wrap(advice, WIDTH, initial_indent="  ", subsequent_indent="  ", break_long_words=False,
-                               break_on_hyphens=False)
-    return lines
+        lines += wrapped(advice, "  ", "  ")
+    return lines + [line[0].upper() + line[1:] for line in past_the_cache([report])]
 
 
 def warning_lines(report):
@@ -206,7 +194,6 @@ def warning_lines(report):
 
 def lines_of(report):
     """The whole table of one report."""
-    resolve(report.root)
     lines = head_lines(report)
     for device in report.list("devices"):
         lines += device_table(device)

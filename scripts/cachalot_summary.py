@@ -8,7 +8,7 @@ import sys
 from cachalot_pages import harvest_page
 from cachalot_report import Report, bytes_text
 from cachalot_tools import Failure, list_pages, page_directory, printable
-from cachalot_words import coverage_advice
+from cachalot_words import coverage_advice, end_text, oom_lines, past_the_cache, signal_text
 
 ROW = "{}{:>9}  {:<20}  {:>11}  {:>11}  {:>6}  {:>10}  {}"
 
@@ -69,8 +69,8 @@ def reports_of_run(started, environment=os.environb, paths=()):
     return reports_of(session, [*paths, *written_reports(pattern)], started)
 
 
-def doubts(report):
-    """Why the figures of a report may not be the whole story."""
+def remarks(report):
+    """Why the figures of a report may not be the whole story, and what is to be said of its end."""
     status = report.text("coverage", "status")
     if status != "full":
         reasons = report.get("coverage", "reasons")
@@ -79,6 +79,12 @@ def doubts(report):
         yield from coverage_advice(report)
     elif not report.number("totals", "requests"):
         yield "nothing was allocated through the cache"
+        yield from past_the_cache([report])
+    if signal_text(report):
+        yield f"{end_text(report)}; what it held then counts as leaked"
+    events = report.list("oom_events")
+    if events:
+        yield f"out of memory: {'. '.join(oom_lines(events[-1]))}"
 
 
 def rank_column(value):
@@ -109,7 +115,7 @@ def missing_report(environment, problems):
     pages = os.fsdecode(environment.get(b"CACHALOT_PAGE_DIR", b"")) or page_directory()
     if problems:
         return []
-    said = "no report: no process of this run initialised CUDA through the cache"
+    said = "no report: no process of this run initialised CUDA through the cache (`cachalot doctor PROGRAM` says whether one can)"
     if os.path.isdir(pages) and not is_own(pages):
         said += f", or it could write none where it ran, and keep no page: {pages} is open to others, or not this user's"
     return [said]
@@ -135,5 +141,5 @@ def print_summary(reports):
     for report in sorted(reports, key=lambda r: (r.number("process", "rank") is None, r.number("process", "rank") or 0)):
         print(row(report, has_ranks), file=sys.stderr)
     for report in reports:
-        for doubt in doubts(report):
-            print(f"cachalot: process {report.text('process', 'pid')}: {doubt}", file=sys.stderr)
+        for remark in remarks(report):
+            print(f"cachalot: process {report.text('process', 'pid')}: {remark}", file=sys.stderr)

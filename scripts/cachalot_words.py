@@ -1,8 +1,11 @@
 """What a report's figures mean, in sentences for somebody who sees them for the first time."""
 
+import functools
 import shlex
+import signal
 
 from cachalot_report import get, number, ratio_text, size_text
+from cachalot_symbols import resolve
 from cachalot_tools import printable
 
 FRAMES_SHOWN = 4
@@ -12,6 +15,57 @@ def site_text(site, sites):
     """The frames that say most, innermost first."""
     frames = sites[site] if type(site) is int and 0 <= site < len(sites) else []
     return " < ".join(frames[:FRAMES_SHOWN]) + (" < …" if len(frames) > FRAMES_SHOWN else "") or "-"
+
+
+def is_ours(frame):
+    """The run-time's own functions say nothing of the program."""
+    return str(frame).startswith(("libcudart.", "libcuda."))
+
+
+@functools.lru_cache(maxsize=None)
+def sites_of(report):
+    """The report's call sites, with the names that can be found."""
+    resolve(report.root)
+    return report.list("sites")
+
+
+def frames_of(report, index):
+    """The frames of a call site that say most, innermost first; none where it is not known."""
+    sites = sites_of(report)
+    if not isinstance(index, int) or not 0 <= index < len(sites):
+        return []
+    frames = get(sites[index], "frames")
+    frames = [printable(frame) for frame in frames if not is_ours(frame)] if isinstance(frames, list) else []
+    return frames[:FRAMES_SHOWN]
+
+
+def past_the_cache(reports):
+    """The memory that programs took by other ways, where there was any."""
+    kinds = {}
+    for report in reports:
+        others = report.get("others")
+        for kind in others if isinstance(others, dict) else ():
+            kinds[kind] = max(kinds.get(kind, 0), number(others, kind, "peak_bytes") or 0)
+    taken = [f"{printable(kind)[:20]} {size_text(most)}"
+             for kind, most in sorted(kinds.items(), key=lambda item: -item[1]) if most > 0]
+    return [f"memory that was taken past the cache: {', '.join(taken)}"] if taken else []
+
+
+def signal_text(report):
+    """`signal 11 (SIGSEGV)` where one ended the process; None otherwise."""
+    number_of = report.number("exit", "signal")
+    if report.text("exit", "reason") not in ("killed", "signal") or not number_of:
+        return None
+    names = {int(known): f" ({known.name})" for known in signal.Signals}
+    return f"signal {report.text('exit', 'signal')}{names.get(number_of, '')}"
+
+
+def end_text(report):
+    """How the process ended: `exit`, `exit with code 3`, `signal 11 (SIGSEGV)`, `killed by signal 9 (SIGKILL)`."""
+    reason, code, ended = report.text("exit", "reason"), report.number("exit", "code"), signal_text(report)
+    if ended:
+        return f"killed by {ended}" if reason == "killed" else ended
+    return f"{reason} with code {code:.0f}" if code else reason
 
 
 def coverage_advice(report):
@@ -86,9 +140,26 @@ def fragmentation_words(device):
     return words
 
 
+def size_of_leak(leak):
+    """Which blocks they are: `of 64 MiB (67108864 bytes)`."""
+    each, most = number(leak, "requested_bytes"), number(leak, "up_to_bytes")
+    if get(leak, "rest"):
+        return "of other sizes"
+    if each is None:
+        return f"of up to {size_text(most)}"
+    return f"of {each:.0f} bytes" if each < 1024 else f"of {size_text(each)} ({each:.0f} bytes)"
+
+
+def leak_text(leak):
+    """`5 blocks of 4 MiB (4194304 bytes) on device 0`."""
+    count = number(leak, "count")
+    return f"{count} block{'s' * (count != 1)} {size_of_leak(leak)} on device {printable(get(leak, 'device'))}"
+
+
 def figures_of(event):
     """What stood in the way, where the event does not explain itself."""
-    lines = [f"{size_text(number(event, 'allocated_bytes'))} were allocated and "
+    lines = [f"The program asked for {size_text(number(event, 'requested_bytes'))} while "
+             f"{size_text(number(event, 'allocated_bytes'))} were allocated and "
              f"{size_text(number(event, 'reserved_bytes'))} reserved; "
              f"{size_text(number(event, 'device_free_bytes'))} were free on the device, "
              f"{size_text(number(event, 'reusable_bytes'))} idle in the cache, the largest piece "
@@ -104,7 +175,7 @@ def oom_lines(event):
     lines = [printable(explanation)] if isinstance(explanation, str) and explanation else figures_of(event)
     serve = get(event, "would_serve")
     if isinstance(serve, list) and serve:
-        lines.append("Each of these settings would have served it: " + ", ".join(printable(s)[:100] for s in serve[:10]))
+        lines.append("Would have served it: CACHALOT_CONF=" + " or ".join(printable(s)[:100] for s in serve[:10]))
     return lines
 
 

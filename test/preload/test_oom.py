@@ -41,4 +41,4 @@ def test_holes(place):
     text = " ".join(shown.split())
     assert "asked for 4.00 GiB while it held 2.00 GiB" in text and "its largest piece 3.00 GiB" in text
     assert "enough in sum, but in no one piece; without a cache it would have fitted" in text
-    assert "would have served it: CACHALOT_CONF=expandable_segments:True or cache:off" in text
+    assert "Would have served it: CACHALOT_CONF=expandable_segments:True or cache:off" in text

@@ -61,7 +61,7 @@ def test_a_leak_names_its_line(place):
     assert [block["site"] for block in blocks if block["state"] == "allocated"] == [leak["site"]]
     (path,) = place.work.glob("*.json")
     shown = place.cachalot("show", path).out
-    assert re.search(r"Leaked: .*\n  1 of 1000 bytes.*\n    at allocate_130!\w+\+0x", shown)
+    assert re.search(r"Leaked: .*\n  1 block of 1000 bytes.*\n    at allocate_130!\w+\+0x", shown)
     if shutil.which("addr2line"):
         source = (HERE / "allocate.c").read_text().splitlines()
         (line,) = set(re.findall(r"    at allocate_130!\w+\+0x\w+ \(allocate.c:(\d+)\)", shown))

@@ -48,8 +48,25 @@ def test_a_failed_gate_says_by_how_much_and_what_leaked(run):
     done = run.check(run.folder, "--max-leaked", "0", "--max-peak-reserved", "8MiB")
     assert "FAIL max-peak-reserved (at most 8192 KiB): 8192 KiB (rank 3, make_page pid 1001" \
         in done.stdout
-    assert "; 1 bytes too many" in done.stdout and "still allocated on device 0" in done.stdout
+    assert "; 1 bytes too many" in done.stdout and "on device 0 still allocated" in done.stdout
     assert done.stdout.endswith("failed: 2 of 3 gates\n") and done.stderr == ""
+
+
+def test_a_leak_says_where_and_whether_the_process_was_killed(run, model):
+    model = run.model = copy.deepcopy(model)
+    run.add()
+    hints = run.gates(run.folder, "--max-leaked", "0")[1]["gates"][1]["hints"]
+    assert hints[-1] == "Next: run it with CACHALOT_SITES=1, then the lines that asked for it are named"
+    model["sites"] = [{"frames": ["train.py:31 step"]}]
+    model["leaks"] = [{"device": 0, "requested_bytes": size, "up_to_bytes": None, "count": i, "rest": False, "site": 0}
+                      for i, size in ((1, 64 * MIB), (2, 1000))]
+    model["exit"] = {"reason": "signal", "code": None, "signal": 11, "clean": False}
+    run.add(rank=1, leaked_bytes=99 * MIB)
+    verdict = run.gates(run.folder, "--max-leaked", "0")[1]
+    assert verdict["gates"][1]["hints"] == [
+        "1 block of 64 MiB (67108864 bytes) on device 0 still allocated", "2 blocks of 1000 bytes on device 0 still allocated",
+        "it was ended by signal 11 (SIGSEGV): what it held then counts as leaked", "at train.py:31 step"]
+    assert any(note.endswith("was ended by signal 11 (SIGSEGV)") for note in verdict["notes"])
 
 
 def test_out_of_memory_is_explained(run, model):
@@ -62,8 +79,16 @@ def test_out_of_memory_is_explained(run, model):
     run.model = model
     run.add(ooms=1)
     out = run.check(run.folder, "--max-oom", "0").stdout
-    assert "asked for 1000 MiB on device 1: 5936 MiB of 8324 MiB" in out
-    assert "largest hole was 400 MiB" in out and "fragmentation stood in the way" in out
+    assert "device 1: The program asked for 1000 MiB while 5.8 GiB were allocated and 8.13 GiB reserved" in out
+    assert "largest piece 400 MiB" in out and "fragmentation stood in the way" in out
+    assert "Next: run it with CACHALOT_SITES=1" in out
+    model["oom_events"][0].update(explanation="What the library says", would_serve=["a:1", "b:2"], site=1)
+    model["sites"] = [{"frames": ["x.py:1 f"]}, {"frames": ["libcudart.so.13+0x1", "train.py:31 step", "train.py:40 main"]}]
+    model["leaks"][0]["site"] = 0
+    run.add(ooms=2)
+    hints = {g["gate"]: g["hints"] for g in run.gates(run.folder, "--max-oom", "0", "--max-leaked", "0")[1]["gates"]}
+    assert hints["max-oom"] == ["device 1: What the library says. Would have served it: CACHALOT_CONF=a:1 or b:2",
+                                "at train.py:31 step, called by train.py:40 main"]
 
 
 def test_many_ranks_are_judged_together(run):
@@ -127,7 +152,7 @@ def test_memory_taken_past_the_cache_is_named(run):
     report["others"]["vmm"]["peak_bytes"] = 3 << 30
     path.write_text(json.dumps(report))
     done = run.check(path, "--max-oom", "0")
-    assert done.returncode == 1 and "past the cache: vmm 3072 MiB" in done.stdout
+    assert done.returncode == 1 and "past the cache: vmm 3 GiB" in done.stdout
 
 
 def test_a_process_that_only_looked_at_the_gpu_is_no_odd_one(run):

@@ -328,6 +328,25 @@ def test_what_to_do_next_where_figures_leave_something_out(place, model, status,
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("end, said", [
+    (("signal", None, 11), "signal 11 (SIGSEGV)"), (("killed", None, 9), "killed by signal 9 (SIGKILL)"),
+    (("exit", 3, 0), "exit with code 3"), (("exit", 0, 0), "exit"), (("unknown", None, None), "unknown"),
+    (("signal", None, 999), "signal 999"), (("signal", None, "x"), "signal")])
+def test_the_end_and_what_went_past_the_cache_are_shown(tmp_path, model, end, said, capsys):
+    report = copy.deepcopy(model)
+    report["exit"].update(zip(("reason", "code", "signal"), end))
+    report["others"]["pool"]["peak_bytes"] = 64 << 20
+    report["totals"]["requests"] = 0
+    report["oom_events"] = [{"explanation": "It was too much", "would_serve": ["a:1"]}]
+    (tmp_path / "x.json").write_text(json.dumps(report))
+    shown = in_process(cachalot_show.main, tmp_path / "x.json")[1]
+    assert f"; end: {said}; " in shown and "\nMemory that was taken past the cache: pool 64 MiB\n" in shown
+    cachalot_summary.print_summary([Report(tmp_path / "x.json")])
+    summary = capsys.readouterr().err
+    assert "past the cache: pool 64 MiB" in summary and ("counts as leaked" in summary) == (end[2] in (9, 11, 999))
+    assert "out of memory: It was too much. Would have served it: CACHALOT_CONF=a:1\n" in summary
+
+
 def test_show_goes_on_after_what_is_no_report(place, model):
     (place.work / "a.json").write_text("{}")
     (place.work / "b.json").write_text(json.dumps(model))
