@@ -105,7 +105,7 @@ static json_t *explanation(const struct page_oom *oom)
 {
     char text[768], limit[SIZE_BYTES];
     int n = write_had(text, sizeof text, oom);
-    const char *why = ": the device is full, also without a cache";
+    const char *why = ": more than the device has left, also without a cache";
     size_t left = sizeof text - (size_t)n;
     if (is_limited(oom)) {
         snprintf(text + n, left,

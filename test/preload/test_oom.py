@@ -16,7 +16,7 @@ def event_of(place, **more):
 
 
 @pytest.mark.parametrize("conf, capacity, options, said", [
-    ("", "44M", [], "the device is full, also without a cache"),
+    ("", "44M", [], "more than the device has left, also without a cache"),
     ("memory_limit_mb:40", "44M", [], "more than both the limit and the device have"),
     ("memory_limit_mb:40", "64M", ["memory_limit_mb:51"], "the limit of 40.0 MiB that was set is reached"),
     ("per_process_memory_fraction:0.625", "64M", ["per_process_memory_fraction:1"],
