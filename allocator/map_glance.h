@@ -29,7 +29,7 @@ static inline struct map_node *map_get(struct map_node *const _Atomic *link)
 
 static inline int map_has(const struct map *map, const struct map_node *node, uint64_t key)
 {
-    return (atomic_load_explicit(&node->key, memory_order_relaxed) ^ key) <= map->low;
+    return (atomic_load_explicit(&node->key, memory_order_relaxed) & ~map->low) == key;
 }
 
 static inline uint64_t map_buckets(const struct map *map)
