@@ -18,19 +18,22 @@ class Terminal:
         self.tmux = ["tmux", "-f", "/dev/null", "-S", str(place.work / "tmux")]
         environment = {**place.environment, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
         subprocess.run([*self.tmux, "new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), *map(str, command)],
-                       env=environment, cwd=place.work, check=True, timeout=20)
+                       env=environment, cwd=place.work, check=True, timeout=60)
 
     def call(self, *words):
-        return subprocess.run([*self.tmux, *words], capture_output=True, text=True, check=False, timeout=20).stdout
+        return subprocess.run([*self.tmux, *words], capture_output=True, text=True, check=False, timeout=60).stdout
 
-    def screen(self, text):
-        """The screen's lines, once `text` is on it."""
-        for _ in range(200):
-            lines = self.call("capture-pane", "-p").splitlines()
-            if any(text in line for line in lines):
-                return lines
+    def until(self, good, *words):
+        """What tmux says, once it is `good`."""
+        end = time.monotonic() + 60
+        while not good(said := self.call(*words)):
+            assert time.monotonic() < end, said
             time.sleep(0.05)
-        raise AssertionError(lines)
+        return said
+
+    def screen(self, text, times=1):
+        """The screen's lines, once `text` is on so many of them."""
+        return self.until(lambda said: sum(text in line for line in said.splitlines()) >= times, "capture-pane", "-p").splitlines()
 
     def close(self):
         self.call("kill-server")
@@ -53,7 +56,7 @@ def test_top_fits_and_answers(place, terminal, size):
     for rank in range(3):
         place.start("busy", RANK=str(rank))
     shown = terminal(size, *COMMAND, "top", "--interval", "0.2")
-    lines = shown.screen("make_page")
+    lines = shown.screen("make_page", 3)
     assert sum("make_page" in line for line in lines) == 3
     assert max(map(len, lines)) <= size[0] and len(lines) <= size[1]
     head = next(line for line in lines if "PID" in line)
@@ -61,11 +64,7 @@ def test_top_fits_and_answers(place, terminal, size):
     shown.call("resize-window", "-x", "100", "-y", "20")
     assert max(map(len, shown.screen("make_page"))) <= 100
     shown.call("send-keys", "q")
-    for _ in range(100):
-        if not shown.call("list-sessions"):
-            break
-        time.sleep(0.05)
-    assert not shown.call("list-sessions")  # it has ended, and its terminal with it
+    shown.until(lambda said: not said, "list-sessions")  # it has ended, and its terminal with it
 
 
 def test_the_terminal_is_as_before(place, terminal):
@@ -76,6 +75,7 @@ def test_the_terminal_is_as_before(place, terminal):
         shown.call("send-keys", "clear; " + " ".join(COMMAND) + " top", "Enter")
         shown.screen("make_page")
         shown.call("send-keys", key)
+        shown.until("sh\n".__eq__, "display-message", "-p", "#{pane_current_command}")  # what is typed before is lost
         shown.call("send-keys", "stty -a | grep -q ' icanon .* echo ' && echo back-$((40+2))", "Enter")
         shown.screen("back-42")
         assert shown.call("display-message", "-p", "#{alternate_on} #{cursor_flag}").split() == ["0", "1"]
