@@ -19,7 +19,7 @@ class Bug:
 
 LANE, ENDS, FENCE, MARK = (f"allocator/{name}.c" for name in ("lane", "lane_ends", "fence", "mark"))
 RELEASE, WINDOW, CLAIM, ARENA = (f"allocator/{name}.c" for name in ("arena_release", "window", "arena_claim", "arena"))
-MOVES = ("1 1 6000", "2 1 6000", "3 3 4000", *(f"{seed} {1 + seed % 3} 6000" for seed in range(4, 16)))  # of mapped_stress
+MOVES = ("1 1 6000", "2 1 6000", "3 3 4000", *(f"{seed} {1 + seed % 4 // 3} 6000" for seed in range(4, 40)))  # of mapped_stress
 SUBMIT, CAPTURE, CONTEXT, LAUNCH = (f"interpose/{name}.c" for name in ("submit", "capture", "exports_context", "exports_launch"))
 MEMORY, SHARE = "interpose/memory.c", "allocator/share.c"
 CACHE, CACHES = "allocator/thread_cache.c", "allocator/thread_caches.c"
