@@ -92,7 +92,8 @@ def test_rates_are_of_the_interval(place):
     time.sleep(0.3)
     ((found,), _) = top_json(place)
     (device,) = found["devices"]
-    assert 20 < device["hits_per_s"] < 1100 and 0 <= device["fence_waits_per_s"] < 100
+    # One a millisecond. Between two looks it is 0.2 s, and more where somebody else was in the processor.
+    assert 10 < device["hits_per_s"] < 5000 and 0 <= device["fence_waits_per_s"] < 500
     assert device["requests_per_s"] >= 0.9 * device["hits_per_s"]
     assert 0 <= device["fence_wait_ratio"] < 1 and device["torn"] is False
 
@@ -332,13 +333,14 @@ class Screen:
         self.before = termios.tcgetattr(slave)
         self.slave = slave
         self.process = subprocess.Popen([*COMMAND, "top", *options], env=environment, stdin=slave,
-                                        stdout=slave, stderr=slave, start_new_session=True)
+                                        stdout=slave, stderr=slave, start_new_session=True,
+                                        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         self.process.stdout = open(os.devnull)
         place.started.append(self.process)
         self.text = ""
 
     def until(self, wanted):
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while wanted not in self.text:
             assert time.monotonic() < end, (wanted, self.text)
             if select.select([self.master], [], [], 0.1)[0]:
@@ -350,7 +352,7 @@ class Screen:
         os.write(self.master, keys.encode())
 
     def end(self):
-        code = self.process.wait(10)
+        code = self.process.wait(60)
         self.until(cachalot_top.LEAVE)
         assert termios.tcgetattr(self.slave) == self.before
         os.close(self.master)
