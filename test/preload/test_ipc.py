@@ -10,7 +10,7 @@ import time
 import pytest
 
 from conftest import MIB
-from test_requests import each
+from test_requests import each, wait_for
 
 MAPPED = "expandable_segments:True,large_segment_size_mb:2"
 OURS = b"cachalo1"
@@ -171,7 +171,7 @@ def test_of_a_process_that_is_no_more(pair):
     assert b.number("read", theirs) == 7 and b.number("close", theirs) == 0
     begin = time.monotonic()
     assert b.ask("open", handle, MIB) == f"error {INVALID_HANDLE}"
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 4  # longer is SILENCE_MS
     b.end()
 
 
@@ -260,7 +260,8 @@ def test_forks_and_descriptors(pair):
     assert a.descriptors() == [] and "cachalot-ipc" not in a.threads()
     number, handle = shared(a)
     assert b.number("read", b.number("open", handle, 21 * MIB)) == 7
-    assert len(a.descriptors()) == 1 and a.threads().count("cachalot-ipc") == 1
+    wait_for(lambda: len(a.descriptors()) == 1)  # whom it served is gone soon
+    assert a.threads().count("cachalot-ipc") == 1
     assert a.number("fork") == 0
     assert b.ask("context") and b.number("read", b.number("open", handle, 21 * MIB)) == 7
     assert a.number("hangup") == 0

@@ -13,13 +13,7 @@ import pytest
 
 from conftest import MIB
 from test_ipc import INVALID_HANDLE, INVALID_VALUE, Shell, door, pair, shared  # pylint: disable=unused-import
-
-
-def wait_for(condition):
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+from test_requests import wait_for
 
 
 def test_a_fork_while_somebody_is_served(pair):
