@@ -29,7 +29,7 @@ def staged(tmp_path_factory):
     """The prefix, below a folder with a blank."""
     folder = tmp_path_factory.mktemp("a b") / "stage of it"
     subprocess.run([*meson(), "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", folder], check=True,
-                   stdout=subprocess.DEVNULL, timeout=60)
+                   stdout=subprocess.DEVNULL, timeout=300)
     return folder / PREFIX
 
 

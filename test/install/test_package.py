@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not (shutil.which("dpkg-deb") and shutil.which("
 
 
 def call(*command, **options):
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=200, check=False, **options)
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=900, check=False, **options)
     assert done.returncode == 0, (command, done.stdout, done.stderr)
     return done.stdout
 
