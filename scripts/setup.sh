@@ -55,7 +55,24 @@ is_installed() {
 }
 
 apt() {
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@"
+}
+
+# three_times COMMAND…: what comes from elsewhere may be out of reach for a moment.
+three_times() {
+    local pause
+    for pause in 5 20; do
+        "$@" && return
+        sleep "$pause"
+    done
+    "$@"
+}
+
+# install_packages LOG PACKAGE…
+install_packages() {
+    local log=$1
+    shift
+    with_progress "$log" apt update && with_progress "$log" apt install -y --no-install-recommends "$@"
 }
 
 # Installs the Debian packages named that are missing. Elsewhere: only says what is needed.
@@ -71,8 +88,7 @@ need_packages() {
     [ ${#missing[@]} = 0 ] && return
     say "Installing: ${missing[*]}"
     log=$(mktemp)
-    if ! { as_root true && with_progress "$log" apt update &&
-        with_progress "$log" apt install -y --no-install-recommends "${missing[@]}"; }; then
+    if ! { as_root true && three_times install_packages "$log" "${missing[@]}"; }; then
         tail -n 20 "$log" >&2
         rm -f "$log"
         give_up "these packages are needed, please install them: apt-get install ${missing[*]}"
@@ -80,13 +96,13 @@ need_packages() {
     rm -f "$log"
 }
 
-# The same for what not every release has; the tests that need it are skipped there.
+# The same for what not every release has; the tests that need it are skipped where it is not to be had.
 like_packages() {
     local package known=()
     for package; do
         if apt-cache show "$package" >/dev/null 2>&1; then known+=("$package"); fi
     done
-    [ ${#known[@]} = 0 ] || need_packages "${known[@]}"
+    [ ${#known[@]} = 0 ] || (need_packages "${known[@]}") || say "   without ${known[*]}: some tests are skipped"
 }
 
 # Not Debian: are the tools there?
@@ -118,7 +134,7 @@ find_meson() {
     if command -v apt-get >/dev/null 2>&1; then
         need_packages python3-venv
     fi
-    { python3 -m venv "$root/build-tools" && "$root/build-tools/bin/pip" install -q 'meson>=1.0'; } ||
+    { python3 -m venv "$root/build-tools" && three_times "$root/build-tools/bin/pip" install -q 'meson>=1.0'; } ||
         give_up "Meson 1.0 or newer is needed: pip install 'meson>=1.0'"
 }
 
@@ -140,7 +156,8 @@ find_perfetto() {
     [ ! -d "$root/build-tools/perfetto" ] || return 0
     say "Installing: Perfetto's Python package into build-tools/"
     python3 -m pip --version >/dev/null 2>&1 || (need_packages python3-pip) || return 0
-    python3 -m pip install -q --target "$root/build-tools/perfetto" perfetto || rm -rf "$root/build-tools/perfetto"
+    three_times python3 -m pip install -q --target "$root/build-tools/perfetto" perfetto ||
+        rm -rf "$root/build-tools/perfetto"
 }
 
 # The usable GPU's name, or nothing. Asks the driver itself: a card without a driver is of no use.
