@@ -46,6 +46,7 @@ def test_ls_of_all_kinds(place):
     reported, _ = place.start("report")
     reported.wait()
     (place.pages / "x.page").write_text("no page\x1b[2J")
+    (place.pages / "x.page").chmod(0o644)  # whatever the umask is
     (place.pages / "stranger").write_text("is not even asked")
     code, entries = states(place)
     by_state = {entry["state"]: entry for entry in entries}
