@@ -238,9 +238,9 @@ int lane_submit(struct domain *domain, struct lane_thread *self, const struct la
     if (!self)
         lane->mixed = 1; /* a submission that nobody sees in flight */
     if (self)
-        *lane_note(self, stream->key) =
+        *lane_note(self, stream->name) =
             (struct lane_note){.word = load(lane) & ~(uint64_t)(LANE_DIRTY | LANE_MARKING),
-                               .key = stream->key,
+                               .name = stream->name,
                                .in_order = 1};
     domain_unlock(domain);
     return 1;

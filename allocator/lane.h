@@ -12,10 +12,10 @@
 
 struct domain;
 
-/* Where work goes. `key` names the stream: equal keys are surely the same stream, and a key never
- * becomes another stream's before lane_stream_ends. */
+/* Where work goes. Equal keys are surely the same stream, and a key never becomes another stream's
+ * before lane_stream_ends. Equal names of one thread are surely the same key. */
 struct lane_stream {
-    uint64_t key;
+    uint64_t key, name;
     void *handle;
     int per_thread; /* handle 0 is the thread's own default stream */
 };
@@ -32,20 +32,21 @@ struct lane_ops {
 /* One per thread that submits. A note: this thread put that stream on the books under that word.
  * `in_order`: and nothing of its own is surely on the stream since, so a launch must not overtake.
  */
-#define LANE_NOTES 8
+#define LANE_NOTE_BITS 3
+#define LANE_NOTES (1 << LANE_NOTE_BITS)
 struct lane_thread {
     _Atomic uint64_t epoch; /* when the submission under way began; 0: none is */
     struct lane_note {
-        uint64_t word, key;
+        uint64_t word, name;
         int in_order;
     } note[LANE_NOTES];
     struct lane_thread *next, *previous;
 };
 
 /* Where the note of a stream is, if there is one. */
-static inline struct lane_note *lane_note(struct lane_thread *self, uint64_t key)
+static inline struct lane_note *lane_note(struct lane_thread *self, uint64_t name)
 {
-    return &self->note[(key ^ key >> 8 ^ key >> 16) / 16 % LANE_NOTES];
+    return &self->note[(uint32_t)name * UINT32_C(0x9e3779b1) >> (32 - LANE_NOTE_BITS)];
 }
 
 struct lane_state {
@@ -70,14 +71,14 @@ int lane_submit(struct domain *domain, struct lane_thread *self, const struct la
  * way lane_leave follows the driver's call. No fence is needed between the store and the load: who
  * reads the epochs has made every thread pass a barrier first. */
 static inline struct lane_note *lane_enter(const struct lane_state *state, struct lane_thread *self,
-                                           uint64_t key)
+                                           uint64_t name)
 {
     uint64_t epoch = atomic_load_explicit(&state->epoch, memory_order_acquire);
     atomic_store_explicit(&self->epoch, epoch, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
     uint64_t word = atomic_load_explicit(&state->word, memory_order_acquire);
-    struct lane_note *note = lane_note(self, key);
-    return word == note->word && key == note->key ? note : NULL;
+    struct lane_note *note = lane_note(self, name);
+    return word == note->word && name == note->name ? note : NULL;
 }
 
 static inline void lane_leave(struct lane_thread *self)

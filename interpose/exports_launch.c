@@ -42,41 +42,42 @@ static unsigned attributes_to_copy(const CUlaunchConfig *config)
 typedef CUresult launch_ex(const CUlaunchConfig *config, CUfunction function, void **parameters,
                            void **extra);
 
-static CUresult launch(launch_ex *call, int per_thread, const CUlaunchConfig *config,
-                       CUfunction function, void **parameters, void **extra)
+__attribute__((noinline)) static CUresult launch_in_order(launch_ex *call, unsigned copied,
+                                                          const CUlaunchConfig *config,
+                                                          CUfunction function, void **parameters,
+                                                          void **extra)
 {
-    CUresult result;
-    int tries = 0;
-    if (!config) /* the driver says what it says */
-        return call(config, function, parameters, extra);
-    int in_order = submit_begin(SUBMISSION_kernels, config->hStream, per_thread);
-    unsigned copied = in_order ? attributes_to_copy(config) : 0;
     CUlaunchAttribute attributes[MOST_ATTRIBUTES];
     CUlaunchConfig changed = *config;
+    changed.attrs = attributes;
     for (unsigned i = 0; i < copied; i++) {
         attributes[i] = config->attrs[i];
         if (is_programmatic(&attributes[i]))
             attributes[i].value.programmaticStreamSerializationAllowed = 0;
     }
-    changed.attrs = attributes;
-    RETRIED(result, call(copied ? &changed : config, function, parameters, extra));
-    if (in_order && result == CUDA_SUCCESS)
-        submit_was_in_order(config->hStream, per_thread);
-    submit_end(result, config->hStream, per_thread, 0);
-    return result;
+    return call(&changed, function, parameters, extra);
 }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters,
-                          void **extra)
-{
-    return launch(real()->cuLaunchKernelEx, 0, config, function, parameters, extra);
-}
-
-CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **parameters,
-                               void **extra)
-{
-    return launch(real()->cuLaunchKernelEx_ptsz, 1, config, function, parameters, extra);
-}
+#define LAUNCH_EX(name, per_thread)                                                                \
+    CUresult name(const CUlaunchConfig *config, CUfunction function, void **parameters,            \
+                  void **extra)                                                                    \
+    {                                                                                              \
+        CUresult result;                                                                           \
+        int tries = 0;                                                                             \
+        if (!config) /* the driver says what it says */                                            \
+            return real()->name(config, function, parameters, extra);                              \
+        int in_order = submit_begin(SUBMISSION_kernels, config->hStream, per_thread);              \
+        unsigned copied = in_order ? attributes_to_copy(config) : 0;                               \
+        RETRIED(result, copied ? launch_in_order(real_table.name, copied, config, function,        \
+                                                 parameters, extra)                                \
+                               : real_table.name(config, function, parameters, extra));            \
+        if (in_order && result == CUDA_SUCCESS)                                                    \
+            submit_was_in_order(config->hStream, per_thread);                                      \
+        submit_end(result, config->hStream, per_thread, 0);                                        \
+        return result;                                                                             \
+    }
+LAUNCH_EX(cuLaunchKernelEx, 0)
+LAUNCH_EX(cuLaunchKernelEx_ptsz, 1)
 
 /* One kernel on each of several devices, each in its own stream. */
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned int count,

@@ -14,7 +14,7 @@
         int tries = 0;                                                                             \
         submit_begin(SUBMISSION_##kind, stream, per_thread);                                       \
         begun;                                                                                     \
-        RETRIED(result, real()->name arguments);                                                   \
+        RETRIED(result, real_table.name arguments);                                                \
         submit_end(result, stream, per_thread, to_host);                                           \
         return result;                                                                             \
     }

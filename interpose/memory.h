@@ -25,7 +25,7 @@ void memory_free_answered(void);            /* cudart has returned */
 
 /* After the first try of some allocation failed for want of memory: gives our cache back, and says
  * whether to try once more. */
-int memory_retry(void);
+__attribute__((cold)) int memory_retry(void);
 
 /* cuIpcGetMemHandle; before any other handle is made; after SYNC_MEMOPS was set. */
 CUresult memory_export(CUipcMemHandle *handle, CUdeviceptr pointer);

@@ -40,8 +40,8 @@ struct process {
     const struct lane_state *lanes; /* NULL: free_mode is not async */
     _Atomic uint64_t thread_rows;   /* bit i: a thread has row i of the page */
     _Atomic uintptr_t first_context;
-    struct context *_Atomic sole;                  /* the only context, if it is a primary one */
-    _Atomic uint64_t generation, late_frees;       /* changes when a context goes; after our end */
+    struct context *_Atomic sole; /* the only context, if it is a primary one */
+    _Atomic uint64_t generation, late_frees, graphs_forgotten; /* contexts gone; after our end */
     _Atomic uint64_t cache_rows[PAGE_CACHES / 64]; /* as thread_rows, of thread caches */
     pthread_mutex_t start_lock, context_lock, others_lock, capture_lock, graphs_lock, report_lock,
         trace_lock, peers_lock;
@@ -60,7 +60,8 @@ struct process {
  * and then the exit must take no lock of ours. */
 extern _Thread_local int process_inside;
 
-extern struct process *process; /* never NULL after the constructor */
+/* Never NULL after the constructor. */
+extern struct process *process __attribute__((visibility("hidden")));
 
 /* Is there anything to do here? 0 when disabled, in another program than CACHALOT_ONLY, or setuid.
  */

@@ -18,7 +18,18 @@ static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", NULL};
 static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", NULL};
 #endif
 
-struct real_driver real_table;
+/* Stands in for what this driver does not have; its callers pass arguments that it does not look
+ * at. */
+static CUresult missing(void)
+{
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+struct real_driver real_table = {
+#define X(name) .name = (__typeof__(&name))(void *)missing,
+    HOOK_LIST(X) CALL_LIST(X)
+#undef X
+};
 _Atomic int real_loaded;
 static _Atomic uintptr_t driver_begin, driver_end;
 
@@ -73,13 +84,6 @@ void *real_beside(const void *caller, const char *name)
     return function;
 }
 
-/* Stands in for what this driver does not have; its callers pass arguments that it does not look
- * at. */
-static CUresult missing(void)
-{
-    return CUDA_ERROR_NOT_FOUND;
-}
-
 static void **slot(const struct hook *hook)
 {
     return (void **)((char *)&real_table + hook->offset);
@@ -120,16 +124,6 @@ int real_load(void)
     dl_iterate_phdr(find_driver, (void *)real_table.cuInit);
     atomic_store_explicit(&real_loaded, 1, memory_order_release);
     return 1;
-}
-
-const struct real_driver *real_first(void)
-{
-    static const struct real_driver none = {
-#define X(name) .name = (__typeof__(&name))(void *)missing,
-        HOOK_LIST(X) CALL_LIST(X)
-#undef X
-    };
-    return real_load() ? &real_table : &none;
 }
 
 void *real_substitute(void *function)

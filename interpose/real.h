@@ -15,24 +15,24 @@ struct real_driver {
 #undef X
 };
 
-/* The table, and whether it is filled. Only for real(). */
-extern struct real_driver real_table;
-extern _Atomic int real_loaded;
-const struct real_driver *real_first(void);
+/* The table, and whether it is filled. Until then every function in it answers that there is none.
+ * Only for real(), and after it. */
+extern struct real_driver real_table __attribute__((visibility("hidden")));
+extern _Atomic int real_loaded __attribute__((visibility("hidden")));
+
+/* Fills the table if libcuda is loaded by now. Returns 1 when it is filled. Safe from any thread at
+ * any time, also under the loader's lock. */
+__attribute__((cold)) int real_load(void);
 
 /* The driver's own functions. Those that this driver lacks answer CUDA_ERROR_NOT_FOUND. Loads the
  * table from the libcuda.so.1 that the process has loaded; without one every function answers so.
  */
 static inline const struct real_driver *real(void)
 {
-    return __builtin_expect(atomic_load_explicit(&real_loaded, memory_order_acquire), 1)
-               ? &real_table
-               : real_first();
+    if (__builtin_expect(!atomic_load_explicit(&real_loaded, memory_order_acquire), 0))
+        real_load();
+    return &real_table;
 }
-
-/* Fills the table if libcuda is loaded by now. Returns 1 when it is filled. Safe from any thread at
- * any time, also under the loader's lock. */
-int real_load(void);
 
 /* The real dlsym; never NULL after the first call. */
 void *real_dlsym_call(void *handle, const char *name);

@@ -13,17 +13,35 @@ _Thread_local struct submitter submitter;
 
 #define THREAD_KEYS ((uint64_t)1 << 62) /* beyond any address */
 
-uint64_t submit_thread_key(void)
+static uint64_t thread_key(CUcontext context)
 {
     static _Atomic uint64_t last;
     static _Thread_local uint64_t key;
     static _Thread_local CUcontext of;
-    CUcontext context = submit_distinct_context();
     if (!key || of != context) {
         key = THREAD_KEYS | ++last;
         of = context;
     }
     return key;
+}
+
+/* Handles are even. A default stream is another one in each context; as long as there is but one,
+ * it is not asked for. */
+static struct lane_stream name_of(CUstream stream, int per_thread)
+{
+    CUcontext context = NULL;
+    uint64_t name = submit_name(stream, per_thread);
+    int several = submit_needs_context(stream);
+    struct lane_stream where = {name, name, stream, per_thread};
+    if (several)
+        real()->cuCtxGetCurrent(&context);
+    if (name == (uintptr_t)CU_STREAM_PER_THREAD)
+        where.key = thread_key(context);
+    else if (name <= (uintptr_t)CU_STREAM_LEGACY)
+        where.key = (uint64_t)(uintptr_t)context | 1;
+    if (several)
+        where.name = where.key;
+    return where;
 }
 
 static int is_default(const struct lane_stream *stream)
@@ -91,6 +109,7 @@ static void thread_begins(void)
 {
     if (process->lanes && (submitter.lane = lane_thread_begin(process->domain)))
         submitter.row = take_row();
+    submitter.alone = submitter.row ? submitter.lane : NULL;
     submitter.submissions = process->page->thread[submitter.row].submissions;
     thread_watch();
 }
@@ -108,6 +127,9 @@ void submit_thread_ends(void)
 int submit_put(enum submission_kind kind, CUstream stream, int per_thread)
 {
     int in_order = 0;
+    real();
+    if (!process_serving())
+        return 0;
     process_inside++;
     if (!submitter.submissions)
         thread_begins();
@@ -116,10 +138,10 @@ int submit_put(enum submission_kind kind, CUstream stream, int per_thread)
     else
         atomic_fetch_add_explicit(&submitter.submissions[kind], 1, memory_order_relaxed);
     if (process->lanes) {
-        const struct lane_stream where = {submit_key(stream, per_thread), stream, per_thread};
+        const struct lane_stream where = name_of(stream, per_thread);
         const struct lane_note *note = NULL;
         if (submitter.lane)
-            note = lane_enter(process->lanes, submitter.lane, where.key);
+            note = lane_enter(process->lanes, submitter.lane, where.name);
         in_order = note ? note->in_order : lane_submit(process->domain, submitter.lane, &where);
     }
     process_inside--;
@@ -128,11 +150,11 @@ int submit_put(enum submission_kind kind, CUstream stream, int per_thread)
 
 void submit_was_in_order(CUstream stream, int per_thread)
 {
-    uint64_t key = submit_key(stream, per_thread);
+    uint64_t name = name_of(stream, per_thread).name;
     if (capture_active() || !submitter.lane) /* it may be in a graph only */
         return;
-    struct lane_note *note = lane_note(submitter.lane, key);
-    if (note->key == key)
+    struct lane_note *note = lane_note(submitter.lane, name);
+    if (note->name == name)
         note->in_order = 0;
 }
 
@@ -149,7 +171,7 @@ static void note_host_work(const struct lane_stream *stream)
 void submit_to_host(CUstream stream, int per_thread)
 {
     if (process_serving() && process->config.options.free_mode != FREE_STRICT)
-        note_host_work(&(struct lane_stream){0, stream, per_thread});
+        note_host_work(&(struct lane_stream){.handle = stream, .per_thread = per_thread});
 }
 
 void submit_waits(void)

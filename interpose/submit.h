@@ -16,36 +16,48 @@ void submit_context_made(CUcontext context);
 /* Before the driver destroys a stream. */
 void submit_stream_ends(CUstream stream);
 
-/* The current context; NULL as long as there is but one, since then it need not be told apart. */
-static inline CUcontext submit_distinct_context(void)
-{
-    CUcontext context = NULL;
-    if (atomic_load_explicit(&process->several_contexts, memory_order_relaxed))
-        real()->cuCtxGetCurrent(&context);
-    return context;
-}
-
-/* A name for the stream: no other has it, as long as this one lives. Handles are even. */
-uint64_t submit_thread_key(void);
-static inline uint64_t submit_key(CUstream stream, int per_thread)
-{
-    if ((uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD)
-        return (uint64_t)(uintptr_t)stream;
-    if (stream == CU_STREAM_PER_THREAD || (per_thread && !stream))
-        return submit_thread_key();
-    return (uint64_t)(uintptr_t)submit_distinct_context() | 1;
-}
-
 /* The calling thread's share. In a forked child it is never looked at, since nothing is served. */
 struct submitter {
+    struct lane_thread *alone; /* `lane`, if the row is this thread's alone: the short way */
+    stat_value *submissions;   /* its row in the page; NULL: not begun */
     struct lane_thread *lane;
-    stat_value *submissions; /* its row in the page; NULL: not begun */
-    unsigned row;            /* 0: shared with others, or without a lane: the long way */
+    unsigned row; /* 0: shared with others, or without a lane */
 };
 extern _Thread_local struct submitter submitter;
 
-/* The long ways of the two below. */
-int submit_put(enum submission_kind kind, CUstream stream, int per_thread);
+/* The stream's name in this thread, as long as there is but one context. */
+static inline uint64_t submit_name(CUstream stream, int per_thread)
+{
+    return (uint64_t)(uintptr_t)(per_thread && !stream ? CU_STREAM_PER_THREAD : stream);
+}
+
+/* Are there several contexts, and this is not one stream in all of them? */
+static inline int submit_needs_context(CUstream stream)
+{
+    return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD &&
+           atomic_load_explicit(&process->several_contexts, memory_order_relaxed);
+}
+
+/* The short way of submit_begin: is it on the books already? Then it is counted, and may overtake
+ * what its stream had before unless its note is `in_order`.
+ *
+ * Serving need not be asked: who is `alone` was served, `lanes` is wiped in a forked child, and
+ * after our end what is done here harms nobody. */
+static inline __attribute__((always_inline)) const struct lane_note *
+submit_seen(enum submission_kind kind, CUstream stream, int per_thread)
+{
+    struct lane_thread *self = submitter.alone;
+    if (!self || !process->lanes || submit_needs_context(stream))
+        return NULL;
+    const struct lane_note *note =
+        lane_enter(process->lanes, self, submit_name(stream, per_thread));
+    if (note)
+        stat_increase(&submitter.submissions[kind], 1);
+    return note;
+}
+
+/* The long way, and of submit_end what is rare. */
+__attribute__((cold)) int submit_put(enum submission_kind kind, CUstream stream, int per_thread);
 void submit_to_host(CUstream stream, int per_thread);
 
 /* After submit_begin of work that waits until somebody writes a value. */
@@ -54,19 +66,14 @@ void submit_waits(void);
 /* Before the driver's call: puts the work on the books of its lane, joining where it must.
  * `per_thread`: the function's 0 is the per-thread default stream. Returns 1 if this work must not
  * overtake what its stream had before, whatever its launch permits: until submit_was_in_order,
- * since what is submitted may come to nothing (it fails, or is empty). */
+ * since what is submitted may come to nothing (it fails, or is empty). From here on `real_table` is
+ * filled as well as it can be. */
 static inline __attribute__((always_inline)) int submit_begin(enum submission_kind kind,
                                                               CUstream stream, int per_thread)
 {
-    if (!process_serving())
-        return 0;
-    const struct lane_note *note = NULL;
-    if (submitter.row)
-        note = lane_enter(process->lanes, submitter.lane, submit_key(stream, per_thread));
-    if (!note)
-        return submit_put(kind, stream, per_thread);
-    stat_increase(&submitter.submissions[kind], 1);
-    return note->in_order;
+    const struct lane_note *note = submit_seen(kind, stream, per_thread);
+    return __builtin_expect(note != NULL, 1) ? note->in_order
+                                             : submit_put(kind, stream, per_thread);
 }
 
 /* A launch that was told so is on its stream. */
@@ -76,7 +83,7 @@ void submit_was_in_order(CUstream stream, int per_thread);
  * the host: a later free waits for it, as natively. */
 static inline void submit_end(CUresult result, CUstream stream, int per_thread, int to_host)
 {
-    if (submitter.lane)
+    if (__builtin_expect(submitter.lane != NULL, 1))
         lane_leave(submitter.lane);
     if (to_host && result == CUDA_SUCCESS)
         submit_to_host(stream, per_thread);

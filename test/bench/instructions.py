@@ -26,7 +26,12 @@ OPERATIONS = {
     "driver": "cuMemAlloc + cuMemFree, 4 KiB (as from a static cudart)",
     "recorded": "cudaMalloc + cudaFree, 4 KiB, with CACHALOT_EVENTS",
     "set": "cuMemsetD8Async",
-    "launch": "cuLaunchKernel",
+    "copy": "cuMemcpyDtoDAsync",
+    "launch": "cuLaunchKernel, a created stream",
+    "launch_legacy": "cuLaunchKernel, the legacy default stream",
+    "launch_thread": "cuLaunchKernel, the thread's default stream",
+    "launch_ex": "cuLaunchKernelEx, programmatic",
+    "launch_graph": "cuGraphLaunch",
 }
 MORE = {"recorded": {"CACHALOT_EVENTS": "1000"}}
 NOT_OURS = re.compile(r"/lib(cuda|cudart)\.so|/instructions$")

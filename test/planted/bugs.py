@@ -139,7 +139,7 @@ BUGS = (
     Bug("free_in_stream", "cuMemFreeAsync of a block is taken for cuMemFree", MEMORY, "spin_in_stream",
         (("code = free_block(pointer, state, FREED_ASYNC);", "code = free_block(pointer, state, FREED_NATIVE);"),)),
     Bug("host_work_unwaited", "a free does not wait for what the host may see", SUBMIT, "stress",
-        (("        note_host_work(&(struct lane_stream){0, stream, per_thread});",
+        (("        note_host_work(&(struct lane_stream){.handle = stream, .per_thread = per_thread});",
           "        (void)note_host_work;"),)),
     Bug("host_work_older", "the mark that comes back last is taken for the newest", MARK, "unit",
         (("int newest = fence && a->host_works == before;", "int newest = fence && before + 1;"),)),

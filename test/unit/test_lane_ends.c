@@ -143,7 +143,7 @@ static void a_mark_that_cannot_be_recorded_is_a_wait(void **state)
 static void without_a_record_for_the_thread_no_lane_comes_back(void **state)
 {
     (void)state;
-    const struct lane_stream stream = {.key = L};
+    const struct lane_stream stream = {.key = L, .name = L};
     assert_int_equal(lane_submit(w.domain, NULL, &stream), 1);
     submit(K);
     pass_candidate();
