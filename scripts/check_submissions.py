@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""check_submissions.py ROOT INCLUDE [CC]: every function of CUDA's headers that takes a stream, or a struct that carries one,
+"""check_submissions.py ROOT INCLUDE [CC…]: every function of CUDA's headers that takes a stream, or a struct that carries one,
 and every copy, set and launch, is in the table of hooks or, with a reason, in not_submissions.txt. In all versions: what
 cuda.h declares, and no fewer than cudaTypedefs.h knows."""
 
@@ -29,7 +29,7 @@ def preprocessed(cc, include, header):
             path = pathlib.Path(empty, name)
             path.parent.mkdir(exist_ok=True)
             path.touch()
-        return [subprocess.run([cc, "-E", "-P", "-x", "c", *mode, "-I", empty, "-I", include, include / header],
+        return [subprocess.run([*cc, "-E", "-P", "-x", "c", *mode, "-I", empty, "-I", include, include / header],
                                check=True, capture_output=True, text=True).stdout for mode in MODES]
 
 
@@ -110,8 +110,8 @@ def problems(root, include, cc):
           f"{len(table)} hooks, {len(exceptions)} exceptions")
 
 
-def main(root, include, cc="cc"):
-    found = list(problems(pathlib.Path(root), pathlib.Path(include), cc))
+def main(root, include, *cc):
+    found = list(problems(pathlib.Path(root), pathlib.Path(include), cc or ("cc",)))
     print("\n".join(found))
     return 1 if found else 0
 
