@@ -117,7 +117,7 @@ BUGS = (
     Bug("candidate_in_capture", "a candidate is kept when a capture begins", ENDS, "unit",
         (("    }\n    lane_spoil(lane);\n    domain_unlock", "    }\n    domain_unlock"),)),
     Bug("thread_is_legacy", "a per-thread stream is taken for the legacy one", SUBMIT, "stream_of_each",
-        (("    return key;", "    return (uint64_t)(uintptr_t)submit_distinct_context() | 1;"),)),
+        (("    return key;", "    return (uint64_t)(uintptr_t)context | 1;"),)),
     Bug("thread_is_shared", "the per-thread streams of all threads are one", SUBMIT, "stream_of_each",
         (("THREAD_KEYS | ++last", "THREAD_KEYS | 1"),)),
     Bug("context_ignored", "work of a second context is taken for the first one's", LANE, "unit",
