@@ -6,21 +6,35 @@
  * cuMemCreate already. */
 #include "interpose/kind.h"
 
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "interpose/maps.h"
 #include "interpose/process.h"
+
+static const char *const libraries[] = {"libmpi.so", "libucp.so"};
+
+/* Notes in `data` which of them the object is. */
+static int is_library(struct dl_phdr_info *object, size_t size, void *data)
+{
+    (void)size;
+    const char *slash = strrchr(object->dlpi_name, '/');
+    const char *name = slash ? slash + 1 : object->dlpi_name;
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+        if (strncmp(name, libraries[i], strlen(libraries[i])) == 0)
+            *(const char **)data = libraries[i];
+    return *(const char **)data != NULL;
+}
 
 /* The library, or option, because of which there is no mapped memory; NULL: there is. */
 static const char *reason_against(const struct options *options, CUdevice device)
 {
-    static const char *const libraries[] = {"/libmpi.so", "/libucp.so"};
+    const char *library = NULL;
     if (options->ipc == IPC_DEDICATED)
         return "the option ipc";
-    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
-        if (maps_hold(libraries[i]))
-            return libraries[i] + 1;
+    /* Not /proc/self/maps: of a program with CUDA that is long, and takes milliseconds to read. */
+    if (dl_iterate_phdr(is_library, &library))
+        return library;
     return driver_lends(device) ? NULL : "memory that cannot be exported";
 }
 
