@@ -1,9 +1,12 @@
 /* The page's description of itself, made from the same lists as the structs. */
 #include "stats/page_fields.h"
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+#define NAME_BYTES sizeof((struct page_field *)0)->name
 
 /* With table NULL it only counts. */
 struct field_writer {
@@ -12,18 +15,28 @@ struct field_writer {
     uint32_t row_offset, row_stride;
 };
 
+/* The page's memory is zeroed: what is not written here is 0, and texts end. */
 static void field(struct field_writer *writer, const char *name, size_t offset, const char *unit)
 {
     unsigned number = writer->count++;
     if (writer->table == NULL)
         return;
     struct page_field *to = writer->table + number;
-    snprintf(to->name, sizeof to->name, "%s", name);
-    snprintf(to->unit, sizeof to->unit, "%s", unit);
+    strncpy(to->name, name, sizeof to->name - 1);
+    strncpy(to->unit, unit, sizeof to->unit - 1);
     to->offset = (uint32_t)offset;
-    to->stride = 0;
-    to->parts = 0;
-    to->part_stride = 0;
+}
+
+/* A name made of parts, unless it only counts. */
+__attribute__((format(printf, 3, 4))) static const char *
+name_of(const struct field_writer *writer, char *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    if (writer->table)
+        vsnprintf(text, NAME_BYTES, format, arguments);
+    va_end(arguments);
+    return text;
 }
 
 /* The sum over all threads' rows. */
@@ -55,10 +68,9 @@ static void cache_fields(struct field_writer *writer)
                 "bytes");
     cache_field(writer, "cache.freed_bytes", offsetof(struct cache_row, freed_bytes), "bytes");
     for (unsigned bin = 0; bin < CACHE_BINS; bin++) {
-        char text[sizeof((struct page_field *)0)->name];
+        char text[NAME_BYTES];
 #define X(name, unit, meaning)                                                                     \
-    snprintf(text, sizeof text, "cache." #name ".%u", bin);                                        \
-    cache_field(writer, text,                                                                      \
+    cache_field(writer, name_of(writer, text, "cache." #name ".%u", bin),                          \
                 offsetof(struct cache_row, bin[0].name) + bin * sizeof(struct cache_bin), unit);
         CACHE_LIST(X)
 #undef X
@@ -142,9 +154,9 @@ static void stat_fields(struct field_writer *writer, const char *name, size_t of
         {"peak.all", offsetof(struct pool_stat, peak[STAT_POOLS])},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        char text[sizeof((struct page_field *)0)->name];
-        snprintf(text, sizeof text, "device.%s.%s", name, parts[i].name);
-        row_field(writer, text, offset + parts[i].offset, unit);
+        char text[NAME_BYTES];
+        row_field(writer, name_of(writer, text, "device.%s.%s", name, parts[i].name),
+                  offset + parts[i].offset, unit);
     }
 }
 
@@ -152,9 +164,9 @@ static void histogram_fields(struct field_writer *writer, const char *name, size
                              const char *unit)
 {
     for (unsigned bin = 0; bin < HISTOGRAM_BINS; bin++) {
-        char text[sizeof((struct page_field *)0)->name];
-        snprintf(text, sizeof text, "device.%s.%u", name, bin);
-        row_field(writer, text, offset + bin * sizeof(stat_value), unit);
+        char text[NAME_BYTES];
+        row_field(writer, name_of(writer, text, "device.%s.%u", name, bin),
+                  offset + bin * sizeof(stat_value), unit);
     }
 }
 
