@@ -276,6 +276,16 @@ const char *page_directory(char *buffer, size_t size)
     return buffer;
 }
 
+/* By the name alone: did its process begin less than `seconds` ago, since the machine started? */
+static int is_young(const char *name, uint64_t seconds)
+{
+    struct timespec now;
+    const char *dot = strchr(name, '.');
+    uint64_t begin = dot ? strtoull(dot + 1, NULL, 10) / (uint64_t)sysconf(_SC_CLK_TCK) : 0;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return begin <= (uint64_t)now.tv_sec && (uint64_t)now.tv_sec - begin < seconds;
+}
+
 void page_remove_old(const char *directory, uint64_t seconds)
 {
     char own[PAGE_DIRECTORY_SIZE];
@@ -286,7 +296,8 @@ void page_remove_old(const char *directory, uint64_t seconds)
     uint64_t before_ns = now > seconds ? (now - seconds) * 1000000000U : 0;
     int looks = 0;
     for (const struct dirent *entry; looks < MOST_LOOKS && (entry = readdir(listing)) != NULL;)
-        if (is_page_name(entry->d_name))
+        /* Nothing in the usual place is from before the machine started. */
+        if (is_page_name(entry->d_name) && (directory || !is_young(entry->d_name, seconds)))
             looks += remove_if_old(dirfd(listing), entry->d_name, before_ns);
     closedir(listing);
 }
