@@ -21,7 +21,7 @@
 #include "allocator/fence.h"
 #include "allocator/pool.h"
 #include "allocator/record.h"
-#include "allocator/thread_cache.h"
+#include "allocator/thread_caches.h"
 
 #define FOREIGN_PATIENCE_NS UINT64_C(2000000)
 #define POLL_AGAIN 8 /* mallocs after a poll in vain */

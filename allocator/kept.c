@@ -20,7 +20,7 @@
 #include "allocator/arena_parts.h"
 #include "allocator/pool.h"
 #include "allocator/record.h"
-#include "allocator/thread_cache.h"
+#include "allocator/thread_caches.h"
 
 /* The rest of M, which K will be merged with. Before it there is nothing reusable: M began with K.
  */
@@ -90,10 +90,8 @@ int kept_again(struct allocator *a, uint64_t bytes, uint64_t *address)
     uint64_t size = block_size(block);
     int counted = cache && cache->touched;
     stats_begin(stats);
-    if (counted)
-        thread_cache_settle_with(cache, a);
-    else if (cache)
-        thread_cache_forget_limits(cache);
+    if (cache)
+        thread_cache_settle_own(cache, a);
     kept->block = NULL;
     pool_count_out(segment, size + kept->more, kept->split);
     if (kept->more)

@@ -19,17 +19,26 @@ static void futex(struct lock *lock, int operation, uint32_t value)
     errno = error;
 }
 
-void lock_wait(struct lock *lock)
+/* Looks for a while: 1, and it is ours. */
+static int look(struct lock *lock)
 {
     for (int i = 0; i < LOOKS; i++) {
         uint32_t word = atomic_load_explicit(&lock->word, memory_order_relaxed);
         if (word == LOCK_FREE &&
             atomic_compare_exchange_strong_explicit(&lock->word, &word, LOCK_TAKEN,
                                                     memory_order_acquire, memory_order_relaxed))
-            return;
+            return 1;
     }
-    while (atomic_exchange_explicit(&lock->word, LOCK_WANTED, memory_order_acquire) != LOCK_FREE)
-        futex(lock, FUTEX_WAIT, LOCK_WANTED);
+    return 0;
+}
+
+void lock_wait(struct lock *lock)
+{
+    if (!look(lock))
+        while (atomic_exchange_explicit(&lock->word, LOCK_WANTED, memory_order_acquire) !=
+               LOCK_FREE)
+            futex(lock, FUTEX_WAIT, LOCK_WANTED);
+    lock->waited = 1;
 }
 
 void lock_wake(struct lock *lock)

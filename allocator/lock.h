@@ -11,6 +11,7 @@ enum { LOCK_FREE, LOCK_TAKEN, LOCK_WANTED }; /* WANTED: taken, and somebody may 
 
 struct lock {
     _Atomic uint32_t word;
+    uint32_t waited; /* its holder's: somebody had to wait for it since this was set to 0 */
 };
 
 /* The long ways: somebody has it; somebody may sleep. */

@@ -67,6 +67,13 @@ static inline int spare_any(const struct allocator *allocator, uint64_t size)
     return atomic_load_explicit(&list->count, memory_order_relaxed) != 0;
 }
 
+/* Do several threads share the allocator? */
+static inline int spare_is_shared(const struct allocator *allocator)
+{
+    return atomic_load_explicit(&allocator->spare_most, memory_order_relaxed) >
+           (int64_t)SPARE_LIMIT;
+}
+
 static inline struct block *spare_next(const struct block *batch)
 {
     return batch->node.left ? block_of_node(batch->node.left) : NULL;

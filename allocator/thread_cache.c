@@ -19,12 +19,10 @@
  *    under the lock: a thread knows how far below the peaks it is, and goes the long way there;
  *    also when it has counted ALONE_LIMIT alone.
  * 5. Exchange. A full shelf gives a batch to the allocator's spare blocks, an empty one takes one
- *    from there, both without the allocator's lock but inside the own cache: so 1 holds for them,
- *    and no number changes. The list of a size is held by an atomic change of its head, for a few
- *    instructions; who does not get it soon goes the long way.
- * 6. Events. Of two events of one address that two threads note alone nobody could tell the order.
- *    So what one thread noted goes to another only under the lock: batches, and frees by others.
- *    test/model (free.c, cache.c) explores 1 to 3 and 5.
+ *    from there, without the allocator's lock but inside the own cache: so 1 holds, and no number
+ *    changes. A size's list is held by an atomic change of its head, for a few instructions.
+ * 6. Events. Of two of one address that two threads note alone nobody could tell the order: what
+ *    one noted goes to another only under the lock. test/model explores 1 to 3 and 5.
  */
 #include "allocator/map_glance.h"
 #include "allocator/record_alone.h"
@@ -148,8 +146,7 @@ static struct shelf *use(struct thread_cache *cache, uint64_t size)
     return &cache->shelf[step];
 }
 
-/* A batch came in or went out: what is known of the limits is as far away as before. */
-static void moved(struct thread_cache *cache, uint64_t size, int64_t blocks)
+void thread_cache_moved(struct thread_cache *cache, uint64_t size, int64_t blocks)
 {
     int64_t bytes = (int64_t)size * blocks;
     cache->bytes += bytes;
@@ -176,7 +173,7 @@ static int spill(struct thread_cache *cache)
     if (batch) {
         if (spare_give(cache->allocator, &cache->spared, batch, blocks))
             return 0;
-        moved(cache, size, -(int64_t)blocks);
+        thread_cache_moved(cache, size, -(int64_t)blocks);
     }
     if (shelf->full) {
         shelf->full = NULL;
@@ -217,7 +214,7 @@ __attribute__((noinline)) int thread_cache_fill(struct thread_cache *cache, uint
     uint64_t blocks = shelf->first->requested;
     shelf->room = most - blocks;
     use(cache, size);
-    moved(cache, size, (int64_t)blocks);
+    thread_cache_moved(cache, size, (int64_t)blocks);
     return 1;
 }
 
@@ -232,7 +229,7 @@ int thread_cache_room(struct thread_cache *cache, uint64_t size)
     if (shelf->first && shelf->full) {
         if (spare_give(cache->allocator, &cache->spared, shelf->full, most))
             return 0;
-        moved(cache, size, -(int64_t)most);
+        thread_cache_moved(cache, size, -(int64_t)most);
     }
     use(cache, size); /* it may have spilled */
     *shelf = (struct shelf){.full = shelf->first, .room = most};
@@ -270,6 +267,7 @@ __attribute__((noinline)) static uint64_t serve_at_limits(struct thread_cache *c
             set_limits(cache);
         if (may_take(cache, size, requested))
             return take_out(cache, shelf_of(cache, size), size, requested, record_of(cache));
+        thread_cache_forget_limits(cache);
     }
     return serve_nothing(cache);
 }
@@ -354,11 +352,14 @@ put_in(struct thread_cache *cache, struct shelf *shelf, struct block *block, enu
 
 __attribute__((noinline)) static int keep_at_limits(struct thread_cache *cache, struct block *block)
 {
-    int keeps = !cache->noted && thread_cache_room(cache, block_small_size(block));
-    if (keeps && !may_give(cache, block_small_size(block)))
+    uint64_t size = block_small_size(block);
+    int keeps = !cache->noted && thread_cache_room(cache, size);
+    if (keeps && !may_give(cache, size))
         set_limits(cache);
-    if ((keeps = keeps && may_give(cache, block_small_size(block))))
-        put_in(cache, shelf_of(cache, block_small_size(block)), block, record_of(cache));
+    if (keeps && !(keeps = may_give(cache, size)))
+        thread_cache_forget_limits(cache);
+    if (keeps)
+        put_in(cache, shelf_of(cache, size), block, record_of(cache));
     else
         block_claim(block, CLAIM_EASY);
     leave(cache);

@@ -61,34 +61,22 @@ static inline void thread_cache_forget_limits(struct thread_cache *cache)
     cache->most_bytes = -1;
 }
 
+static inline int thread_cache_knows_limits(const struct thread_cache *cache)
+{
+    return cache->most_bytes >= 0;
+}
+
+/* Blocks came in or went out uncounted: what is known of the limits is as far away as before. */
+void thread_cache_moved(struct thread_cache *cache, uint64_t size, int64_t blocks);
+
 /* The calling thread's, of one domain; NULL: it has none. */
 extern _Thread_local struct thread_cache *thread_cache_own;
 
-/* The rest with the lock. The calling thread's cache of this domain, or NULL. */
+/* The calling thread's cache of this domain, or NULL. */
 static inline struct thread_cache *thread_cache_of(const struct domain *domain)
 {
     struct thread_cache *cache = thread_cache_own;
     return cache && cache->domain == domain ? cache : NULL;
 }
-
-/* At the begin of a request: what the thread counted alone is folded into the numbers, and its
- * cache, if it has one, serves `allocator` from now on. */
-void thread_cache_settle_with(struct thread_cache *cache, struct allocator *allocator);
-static inline void thread_cache_settle(struct allocator *allocator)
-{
-    struct thread_cache *cache = thread_cache_of(allocator->domain);
-    if (cache && (cache->touched || cache->allocator != allocator))
-        thread_cache_settle_with(cache, allocator);
-    else if (cache)
-        thread_cache_forget_limits(cache);
-}
-
-/* A block of `size` from the calling thread's cache or the spare blocks, in no pool and out of the
- * books of reusable ones; or NULL. */
-struct block *thread_cache_find(struct allocator *allocator, uint64_t size);
-
-/* A freed block that is reusable at once stays in the calling thread's cache, if that takes it: 1.
- * A full cache spills. */
-int thread_cache_keep(struct block *block);
 
 #endif

@@ -167,8 +167,7 @@ struct block *thread_cache_find(struct allocator *a, uint64_t size)
     struct block *block = shelf->first;
     shelf->first = block->link;
     shelf->room++;
-    cache->bytes -= (int64_t)size;
-    cache->count--;
+    thread_cache_moved(cache, size, -1);
     thread_cache_book_out(a, size);
     return block;
 }
@@ -192,8 +191,7 @@ int thread_cache_keep(struct block *block)
     block->link = shelf->first;
     shelf->first = block;
     shelf->room--;
-    cache->bytes += (int64_t)size;
-    cache->count++;
+    thread_cache_moved(cache, size, 1);
     stats_add(a->stats, STAT_inactive_split, SMALL_POOL, 1);
     stats_add(a->stats, STAT_inactive_split_bytes, SMALL_POOL, size);
     stats_set(a->stats, COUNTER_reusable_bytes, stats_get(a->stats, COUNTER_reusable_bytes) + size);

@@ -1,8 +1,40 @@
-/* All threads' caches together: stopped, emptied, looked through. The lock is held. */
+/* Thread caches under the lock: the calling thread's own; all together, stopped, emptied, looked
+ * through. */
 #ifndef CACHALOT_ALLOCATOR_THREAD_CACHES_H
 #define CACHALOT_ALLOCATOR_THREAD_CACHES_H
 
 #include "allocator/thread_cache.h"
+
+/* At the begin of a request: what the thread counted alone is folded into the numbers, and its
+ * cache serves `allocator` from now on. A fold writes some thirty lines that the last one to hold
+ * the lock wrote, too. So where threads wait for each other it is left out, until one is at its
+ * limits: an allocator that threads share has peaks within ALONE_LIMIT a thread anyway. */
+void thread_cache_settle_with(struct thread_cache *cache, struct allocator *allocator);
+static inline void thread_cache_settle_own(struct thread_cache *cache, struct allocator *allocator)
+{
+    struct lock *lock = &allocator->domain->lock;
+    int later = lock->waited && thread_cache_knows_limits(cache) && spare_is_shared(allocator);
+    lock->waited = 0;
+    if (cache->allocator != allocator || (cache->touched && !later))
+        thread_cache_settle_with(cache, allocator);
+    else if (!cache->touched)
+        thread_cache_forget_limits(cache);
+}
+
+static inline void thread_cache_settle(struct allocator *allocator)
+{
+    struct thread_cache *cache = thread_cache_of(allocator->domain);
+    if (cache)
+        thread_cache_settle_own(cache, allocator);
+}
+
+/* A block of `size` from the calling thread's cache or the spare blocks, in no pool and out of the
+ * books of reusable ones; or NULL. */
+struct block *thread_cache_find(struct allocator *allocator, uint64_t size);
+
+/* A freed block that is reusable at once stays in the calling thread's cache, if that takes it: 1.
+ * A full cache spills. */
+int thread_cache_keep(struct block *block);
 
 /* All caches that serve this device (NULL: all): no thread is in its cache until
  * go_on. The lock must be kept. */

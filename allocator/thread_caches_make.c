@@ -171,8 +171,7 @@ static int is_due(struct allocator *a)
 {
     uint64_t reserved = stats_current(a->stats, STAT_reserved_bytes, SMALL_POOL);
     uint64_t before = a->looked_at, more = before / 8;
-    int shared = atomic_load_explicit(&a->spare_most, memory_order_relaxed) > (int64_t)SPARE_LIMIT;
-    if (shared && more >= SEGMENT && reserved >= before && reserved < before + more)
+    if (spare_is_shared(a) && more >= SEGMENT && reserved >= before && reserved < before + more)
         return 0;
     a->looked_at = reserved;
     return 1;

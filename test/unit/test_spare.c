@@ -179,10 +179,10 @@ static void no_number_falls_below_zero(void **state)
     assert_true(NOW(allocated_bytes) == 0 && now.stat[STAT_active].peak[STAT_POOLS] < 100);
 }
 
-/* One thread only takes, another only frees: what each counts alone is limited all the same. */
-static void what_passes_through_is_counted_in_time(void **state)
+/* One thread only takes, another only frees: what each counts alone is limited all the same.
+ * `waiting`: with the lock taken whenever a third looks at it. */
+static void passes_through(uint32_t waiting)
 {
-    (void)state;
     enum { ROUND = 64, BYTES = 128 * 1024 };
     uint64_t block[8 * ROUND], most = 0;
     as(2);
@@ -193,11 +193,15 @@ static void what_passes_through_is_counted_in_time(void **state)
     uint64_t peak = PEAK(allocated_bytes); /* is in nobody's way */
     for (int round = 0; round < 100; round++) {
         as(0);
-        for (int i = 0; i < ROUND; i++)
+        for (int i = 0; i < ROUND; i++) {
+            w.domain->lock.waited = waiting;
             block[i] = get(BYTES);
+        }
         as(1);
-        for (int i = 0; i < ROUND; i++)
+        for (int i = 0; i < ROUND; i++) {
+            w.domain->lock.waited = waiting;
             put(block[i]);
+        }
         for (int i = 0; i < 2; i++) {
             uint64_t in = rows[i].freed_bytes, out = rows[i].allocated_bytes;
             uint64_t alone = in > out ? in - out : out - in;
@@ -210,6 +214,40 @@ static void what_passes_through_is_counted_in_time(void **state)
     assert_true(PEAK(allocated_bytes) >= peak);
     assert_true(PEAK(allocated_bytes) <= peak + COUNTER(peak_uncertainty_bytes));
     assert_true(stats_get(&now, COUNTER_num_thread_hits) > 50 * ROUND);
+}
+
+static void what_passes_through_is_counted_in_time(void **state)
+{
+    (void)state;
+    passes_through(0);
+    passes_through(1);
+}
+
+/* Whoever had to wait for the lock does not add up while others wait for it in turn. */
+static void nobody_adds_up_while_others_wait(void **state)
+{
+    (void)state;
+    as(0);
+    for (int i = 0; i < 3; i++)
+        put(get(8192)); /* the limits are known */
+    assert_true(rows[0].allocated_bytes > 0);
+    for (int others = 0; others < 2; others++) {
+        as(1);
+        if (others)
+            cached(8192); /* and shares the allocator */
+        as(0);
+        put(get(8192));
+        uint64_t alone = rows[0].allocated_bytes;
+        w.domain->lock.waited = 1;
+        uint64_t large = take(4 * MIB);
+        assert_true(rows[0].allocated_bytes == (others ? alone : 0));
+        assert_true(w.domain->lock.waited == 0);
+        give(large);
+        assert_true(take(4 * MIB) == large && rows[0].allocated_bytes == 0);
+        give(large);
+        for (int i = 0; i < 3; i++)
+            put(get(8192));
+    }
 }
 
 /* The same work without caches and then with one: the most that is reserved. */
@@ -297,6 +335,7 @@ int main(void)
         CACHE(a_pair_touches_no_line_of_another_thread),
         CACHE(no_number_falls_below_zero),
         CACHE(what_passes_through_is_counted_in_time),
+        CACHE(nobody_adds_up_while_others_wait),
         CACHE(caches_add_little_to_what_is_reserved),
     };
     return cmocka_run_group_tests_name("spare blocks", tests, NULL, NULL);
