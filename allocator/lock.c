@@ -1,5 +1,5 @@
-/* Who finds the lock taken looks a little longer, since it is held for less than a call into the
- * kernel takes; then says so (WANTED) and sleeps until the word changes. Who comes out of a sleep
+/* Who finds the lock taken looks a little longer (some us), since it is held for less than a call
+ * into the kernel and back takes; then says so (WANTED) and sleeps until the word changes. Who comes out of a sleep
  * cannot know whether others sleep still: it takes the lock as WANTED, at the cost of one wake too
  * many. */
 #include "allocator/lock.h"
@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define LOOKS 200
+#define LOOKS 2000
 
 static void futex(struct lock *lock, int operation, uint32_t value)
 {
