@@ -2,6 +2,9 @@
 
 #include <sys/mman.h>
 
+/* Buckets. A node that stands before another is one more line, which its own block's thread writes. */
+#define PER_NODE 2
+
 static void set(struct map_node *_Atomic *link, struct map_node *to)
 {
     atomic_store_explicit(link, to, memory_order_release);
@@ -63,7 +66,7 @@ int map_insert(struct map *map, struct map_node *node)
     set(&node->next, map_get(bucket));
     set(bucket, node);
     map->count++;
-    if (map->count > buckets)
+    for (int i = 0; i < PER_NODE && PER_NODE * map->count > map_buckets(map); i++)
         grow(map);
     return 0;
 }

@@ -63,6 +63,7 @@ static inline struct map_node *map_glance(const struct map *map, uint64_t key)
 {
     uint64_t buckets = map_buckets(map);
     struct map_node *node = buckets ? map_get(map_bucket_of(map, buckets, key)) : NULL;
+    __builtin_prefetch(node, 1); /* most probably it is the one, to be changed */
     for (int step = 0; node && !map_has(map, node, key); node = map_get(&node->next))
         if (++step == MAP_STEPS)
             return NULL;
