@@ -19,6 +19,7 @@
 
 #define KEEP 4
 #define KEEP_LEAST 64
+#define ASK_FROM 8 /* chunks: to make them takes longer than to ask what is free */
 
 /* Takes the blocks of the window out of pool and lists, as one. */
 static struct block *carve(struct arena *arena, const struct window *window, uint64_t size)
@@ -85,10 +86,9 @@ static uint32_t take_idle(struct arena *arena)
     }
 }
 
-/* The number of a chunk that the driver has yet to make. */
-static uint32_t number_chunk(struct arena *arena)
+/* The number of a chunk that the driver has yet to make; none below `chunk` is free. */
+static uint32_t number_chunk(struct arena *arena, uint32_t chunk)
 {
-    uint32_t chunk = 1;
     while (chunk <= arena->made && (arena->chunk[chunk].booked || arena->chunk[chunk].owner))
         chunk++;
     if (chunk > arena->made)
@@ -100,14 +100,14 @@ static uint32_t number_chunk(struct arena *arena)
  * it must make. */
 static uint32_t move_in(struct arena *arena, const struct window *window, uint32_t *moves)
 {
-    uint32_t fresh = 0;
+    uint32_t fresh = 0, last = 0;
     for (uint32_t slot = window->first; slot < window->end; slot++) {
         struct slot *s = &arena->slot[slot];
         if (arena_is_present(arena, slot))
             continue;
         uint32_t chunk = take_idle(arena);
         if (!chunk) {
-            chunk = number_chunk(arena);
+            chunk = last = number_chunk(arena, last + 1);
             fresh++;
         }
         arena->chunk[chunk].owner = slot + 1;
@@ -226,8 +226,22 @@ static int make_usable(struct allocator *a, const struct window *window, uint32_
     return code;
 }
 
-/* The cheapest window, and may it be had? */
-static int choose(struct allocator *a, uint64_t size, int grow, struct window *window)
+/* What the driver has free, where much is wanted: who asks for more than there is would else fill
+ * the device with chunks before that is seen, each time. The lock is dropped meanwhile. */
+static uint64_t room_for(struct allocator *a, uint64_t size)
+{
+    uint64_t room = UINT64_MAX, total;
+    if (size / a->arena->chunk_bytes < ASK_FROM)
+        return room;
+    allocator_call(a);
+    if (a->ops->memory_free(a->device, &room, &total))
+        room = UINT64_MAX;
+    allocator_return(a);
+    return room;
+}
+
+/* The cheapest window, and may it be had? `room`: for new chunks. */
+static int choose(struct allocator *a, uint64_t size, uint64_t room, struct window *window)
 {
     struct arena *arena = a->arena;
     uint64_t most = (arena->chunks + size / arena->chunk_bytes) * KEEP;
@@ -240,7 +254,7 @@ static int choose(struct allocator *a, uint64_t size, int grow, struct window *w
         return 0;
     uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes) + a->growing_bytes;
     uint64_t bytes = window->fresh * arena->chunk_bytes;
-    return !bytes || (grow && a->limit >= bytes && reserved <= a->limit - bytes);
+    return !bytes || (bytes <= room && a->limit >= bytes && reserved <= a->limit - bytes);
 }
 
 int arena_claim(struct allocator *a, uint64_t size, int grow, struct block **taken)
@@ -248,7 +262,12 @@ int arena_claim(struct allocator *a, uint64_t size, int grow, struct block **tak
     struct arena *arena = a->arena;
     struct window chosen, *window = &chosen;
     int code = 0;
-    if (size / arena->chunk_bytes > arena->slots / 2 || !choose(a, size, grow, window) ||
+    if (size / arena->chunk_bytes > arena->slots / 2)
+        return a->ops->out_of_memory;
+    uint64_t room = grow ? room_for(a, size) : 0;
+    if (a->forgotten)
+        return ALLOCATOR_PASS;
+    if (!choose(a, size, room, window) ||
         arena_fill_kit(arena, 4 * (window->end - window->first) + 8))
         return a->ops->out_of_memory;
     struct block *block = carve(arena, window, size);

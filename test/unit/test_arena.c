@@ -41,6 +41,21 @@ static void idle_memory_serves_where_no_hole_does(void **state)
     assert_int_equal(CURRENT(reserved_bytes), 48 * MIB);
 }
 
+/* A program that asks for less and less until it gets some fails a thousand times: each time at
+ * once, without taking all memory from others. */
+static void what_is_not_there_is_not_tried(void **state)
+{
+    uint64_t block;
+    (void)state;
+    give(take(40 * MIB));
+    uint64_t made = w.device.calls[FAKE_CREATE];
+    for (uint64_t size = 90 * MIB; size > 64 * MIB; size -= MIB)
+        assert_int_equal(allocator_malloc(w.a, size, &block), w.a->ops->out_of_memory);
+    assert_int_equal(w.device.calls[FAKE_CREATE], made);
+    give(take(64 * MIB));
+    assert_int_equal(w.device.calls[FAKE_CREATE] - made, 32);
+}
+
 static void what_repeats_asks_no_driver(void **state)
 {
     uint64_t kept[4];
@@ -154,6 +169,7 @@ static void others_get_what_lies_idle(void **state)
     for (int way = 0; way < 2; way++) {
         world_remake(confs[way], 100 * MIB);
         uint64_t block = take(40 * MIB);
+        w.device.looks = 0;
         domain_relieve(w.domain);
         domain_relieve(w.domain);
         give(block);
@@ -347,6 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(idle_memory_serves_where_no_hole_does, setup),
+        cmocka_unit_test_setup(what_is_not_there_is_not_tried, setup),
         cmocka_unit_test_setup(what_repeats_asks_no_driver, setup),
         cmocka_unit_test_setup(reserved_is_the_sum_and_no_more, setup),
         cmocka_unit_test_setup(all_of_it_can_be_given_back, setup),
