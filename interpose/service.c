@@ -15,6 +15,7 @@
 #include "interpose/capture.h"
 #include "interpose/maps.h"
 #include "interpose/process.h"
+#include "interpose/real.h"
 #include "interpose/recording.h"
 #include "stats/report.h"
 
@@ -248,10 +249,19 @@ void service_watch_end(void)
     fputc('.', stream);
 }
 
+/* Of a libcuda that the program is only linked to there is nothing to report; one in a namespace of
+ * its own cannot be asked. */
+static int is_used(void)
+{
+    int count;
+    return maps_hold("/libcuda.so") &&
+           (!real_load() || real()->cuDeviceGetCount(&count) != CUDA_ERROR_NOT_INITIALIZED);
+}
+
 void service_report_none(void)
 {
     const char *problem = NULL;
-    if (!maps_hold("/libcuda.so"))
+    if (!is_used())
         return;
     process->pid = getpid();
     config_read(&process->config);
@@ -261,8 +271,8 @@ void service_report_none(void)
         return;
     config_publish(&process->config, process->page);
     snprintf(process->page->coverage_note, sizeof process->page->coverage_note,
-             "libcuda is mapped, but no look-up or call of it came through us (RTLD_DEEPBIND, "
-             "dlmopen, or unused)");
+             "libcuda is mapped, but no look-up or call of it came through us (RTLD_DEEPBIND "
+             "or dlmopen)");
     write_report(REPORT_EXIT, 0);
     page_close(process->page, 1);
 }

@@ -108,6 +108,7 @@ def test_frees_at_exit(place, by):
 
 def test_a_program_without_cuda(place):
     place.same("no_cuda")
+    place.same(sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1')")
     place.same(sys.executable, "-c", "import subprocess; subprocess.run(['/bin/true'], check=True)")
     assert list(place.work.iterdir()) == [] and place.left_pages() == []
 
