@@ -147,8 +147,10 @@ def export(source, option, path, device=None):
 def check_page(path):
     """Refuses before a program is started what could not be written after it."""
     cachalot_html.find_chart()
+    if not path:
+        raise Failure(125, "--html needs a file name")
     if os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or "."):
-        raise Failure(125, f"--html: {path or 'nothing'} is not a file that can be made")
+        raise Failure(125, f"--html: {path} is not a file that can be made")
 
 
 def pages_of_run(reports, path, pid):

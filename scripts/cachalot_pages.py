@@ -51,12 +51,16 @@ def split(command, arguments, flags=(), values=()):
     rest = iter(arguments)
     for argument in rest:
         name, equals, value = argument.partition("=")
-        if name in values:
+        if argument == "--":
+            words += rest
+        elif name in values:
             options[name] = value if equals else next(rest, None)
             if options[name] is None:
                 raise Failure(2, f"{name} needs a value")
         elif argument in flags:
             options[argument] = True
+        elif equals and name in flags:
+            raise Failure(2, f"{name} takes no value")
         elif argument.startswith("-") and argument != "-":
             raise Failure(2, f"unknown option {argument}; see `cachalot {command} --help`")
         else:

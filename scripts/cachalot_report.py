@@ -6,6 +6,7 @@ import stat
 
 from cachalot_tools import Failure, printable
 
+TRACES = (b"CACHALOT-TRACE", b"op,id,", b"Thread,Time,")
 BYTES_MOST = 256 << 20  # a report that lists a million blocks has half of that
 
 
@@ -44,6 +45,8 @@ def parse(path):
         # A report that was cut off is not a stranger's file.
         kind = Failure if b'"schema_version"' in data[:4096] else Stranger
         what = "is cut off, or is not JSON" if kind is Failure else "is not JSON"
+        if data.startswith(TRACES):
+            what = "is a recorded trace, not a report: `cachalot replay` and `cachalot export` read it"
         raise kind(3, f"{path} {what if data else 'is empty'}") from error
 
 
@@ -56,7 +59,7 @@ class Report:
         if not isinstance(self.root, dict) or "schema_version" not in self.root:
             raise Stranger(3, f"{path} is not a report of cachalot")
         if not str(self.root["schema_version"]).startswith("1."):
-            raise Failure(3, f"{path} has version {str(self.root['schema_version'])[:20]}, not 1")
+            raise Failure(3, f"{path} is a report of version {str(self.root['schema_version'])[:20]}; this cachalot reads version 1")
 
     def get(self, *keys):
         """The value at that place, or None."""

@@ -60,7 +60,9 @@ def parse(arguments):
                 raise Failure(125, f"{name} needs a value; see `cachalot run --help`")
             options[name] = value if equals else arguments[0]
             arguments = arguments if equals else arguments[1:]
-        elif name in ("--summary", "--help", "-h") and not equals:
+        elif name in ("--summary", "--help", "-h"):
+            if equals:
+                raise Failure(125, f"{name} takes no value")
             options["--help" if name == "-h" else name] = True
         else:
             raise Failure(125, f"unknown option {name}; see `cachalot run --help`")

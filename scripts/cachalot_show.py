@@ -3,6 +3,7 @@
 import sys
 import textwrap
 
+from cachalot_pages import split
 from cachalot_report import Report, bytes_text, count_text, get, number, ratio_text, times_text
 from cachalot_tools import Failure, printable
 from cachalot_words import coverage_advice, end_text, frames_of, leak_text, past_the_cache, sites_of
@@ -204,10 +205,11 @@ def lines_of(report):
 
 def main(arguments):
     """cachalot show."""
-    if not arguments or arguments[0].startswith("-"):
+    paths, _ = split("show", arguments)
+    if not paths:
         raise Failure(2, "give the files of reports; see `cachalot show --help`")
     code = 0
-    for path in arguments:
+    for path in paths:
         try:
             print("\n".join(lines_of(Report(path))))
         except Failure as failure:

@@ -234,6 +234,8 @@ def open_source(path, device=None):
             begin = file.peek(2)[:2]
         elif begin[:1] == b"\x80":
             file.seek(0)
+        elif begin[:1] == b"{":
+            raise Failure(3, f"{name}: line 1: this is JSON, not a trace; `cachalot run --trace FILE` records one")
         else:
             read, header = read_header(begin, file, name)
             file.close()

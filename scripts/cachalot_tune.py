@@ -71,7 +71,9 @@ class Tuner:
         with start(arguments, stdout=subprocess.PIPE, pass_fds=[self.file.fileno()] if self.file else []) as process:
             output = process.stdout.read()
         if process.returncode:
-            raise Failure(process.returncode if process.returncode > 0 else 1, "tuning ends here")
+            if process.returncode < 0:
+                raise Failure(1, f"cachalot-replay was ended by signal {-process.returncode}")
+            raise SystemExit(process.returncode)  # it has said why
         got = json.loads(output)
         totals, driver = got["totals"], got["driver"]
         self.requested = max(self.requested, totals["peak_requested_bytes"])

@@ -157,16 +157,16 @@ static int run(struct replay *replay, int progress)
     feed_end(&replay->feed);
     if (code != REPLAY_DONE)
         return code;
-    if (replay->feed.trace.others)
+    unsigned long long others = replay->feed.trace.others;
+    if (!others && !replay->operations)
+        fprintf(stderr, "cachalot: %s: no operation in it\n", replay->name);
+    else if (others)
         fprintf(stderr,
-                "cachalot: %s: of device %d; %llu events of others are left out, choose with "
+                "cachalot: %s: %s device %d; %llu events of others are left out, choose with "
                 "--device\n",
-                replay->name, replay->feed.trace.device,
-                (unsigned long long)replay->feed.trace.others);
-    if (replay->operations)
-        return REPLAY_DONE;
-    fprintf(stderr, "cachalot: %s: no operation in it\n", replay->name);
-    return REPLAY_BROKEN;
+                replay->name, replay->operations ? "of" : "no event of", replay->feed.trace.device,
+                others);
+    return replay->operations ? REPLAY_DONE : REPLAY_BROKEN;
 }
 
 static void note_options(struct page *page, const struct options *options)

@@ -1,6 +1,5 @@
-"""The command scripts/cachalot: run, show, dump, empty-cache, harvest."""
+"""The command scripts/cachalot: run, dump, empty-cache, harvest."""
 
-import copy
 import json
 import os
 import pathlib
@@ -13,12 +12,8 @@ import struct
 import subprocess
 import time
 
-import cachalot_pages
-import cachalot_show
-import cachalot_summary
 import pytest
-from cachalot_report import Report
-from conftest import COMMAND, ROOT, built, in_process, load
+from conftest import COMMAND, ROOT, built, load
 
 SUBCOMMANDS = re.findall(r"^    \"([a-z-]+)\": \(", (ROOT / "scripts/cachalot").read_text(), re.M)
 
@@ -44,6 +39,21 @@ def test_usage(place):
     for command in SUBCOMMANDS:
         code = 125 if command == "run" else 2
         assert place.cachalot(command, "--else").returncode == code, command
+        assert place.cachalot("help", command).stdout == place.cachalot(command, "--help").stdout
+
+
+@pytest.mark.parametrize("words, code, said", [
+    ("run --summary=1 true", 125, "--summary takes no value"), ("ls --json=1", 2, "--json takes no value"),
+    ("run --html= true", 125, "--html needs a file name"), ("show -- none", 3, "none: No such file"),
+    ("show x --json", 2, "unknown option --json; see `cachalot show --help`"),
+    ("show run.trace", 3, "a recorded trace, not a report"), ("check run.trace --max-oom 0", 3, "a recorded trace, not a report"),
+    ("replay x.json", 3, "x.json: line 1: this is JSON, not a trace"),
+    ("show x.json", 3, "x.json is a report of version 2.0.0; this cachalot reads version 1")])
+def test_mistakes_are_named(place, words, code, said):
+    (place.work / "run.trace").write_bytes(b"CACHALOT-TRACE\n\0" + bytes(4096))
+    (place.work / "x.json").write_text('{"schema_version": "2.0.0"}')
+    done = place.cachalot(*words.split())
+    assert done.returncode == code and said in done.stdout + done.stderr
 
 
 def test_run_sets_the_environment_and_keeps_the_rest(place):
@@ -286,115 +296,3 @@ def test_dump_notices_that_the_process_dies(place):
         process.kill()
         process.wait()
         assert "ended before it answered" in asker.stderr.read() and asker.wait() == 1
-
-
-def test_show(place):
-    process, _ = place.start("report")
-    path = process.stdout.readline()[:-1]
-    done = place.cachalot("show", path)
-    table = [line for line in done.stdout.splitlines() if line.startswith("|")]
-    assert done.returncode == 0 and {len(line) for line in table} == {77}
-    assert "\x1b" not in done.stdout and "Leaked: 3073 KiB in 2 blocks" in done.stdout
-    assert "a warning with" in done.stdout
-
-
-def test_ranks_are_shown(tmp_path, model, capsys):
-    """In the table of a run, in their order, and of one report."""
-    reports, model = [], copy.deepcopy(model)
-    for rank in (10, None, 9):
-        model["process"]["rank"] = rank
-        (tmp_path / "x.json").write_text(json.dumps(model))
-        reports.append(Report(tmp_path / "x.json"))
-    assert "make_page, rank 9, pid " in in_process(cachalot_show.main, tmp_path / "x.json")[1]
-    cachalot_summary.print_summary(reports)
-    lines = capsys.readouterr().err.splitlines()
-    assert [line[:6].strip() for line in lines[:4]] == ["rank", "9", "10", "-"]
-    cachalot_summary.print_summary(reports[1:2])
-    assert capsys.readouterr().err.split()[0] == "pid"
-
-
-@pytest.mark.parametrize("status, wanted", [("none", "Nothing of what"), ("partial", "leave out"), ("full", None)])
-def test_what_to_do_next_where_figures_leave_something_out(place, model, status, wanted, capsys):
-    report = copy.deepcopy(model)
-    report["coverage"].update(status=status, reasons=["a reason"])
-    report["process"]["exe"] = "/opt/a program\x1b"
-    path = place.work / "x.json"
-    path.write_text(json.dumps(report))
-    cachalot_pages.say_what_is_left_out(path)  # dump
-    shown = place.cachalot("show", path).stdout
-    said = [" ".join(text.split()) for text in (shown, capsys.readouterr().err)]
-    doctor = "Next: `cachalot doctor '/opt/a program?'`" if status == "none" else "`cachalot doctor '/opt/a program?'` looks"
-    assert all((wanted in text and doctor in text) if wanted else "Next:" not in text for text in said), said
-    assert max(map(len, shown.splitlines())) <= 80
-
-
-@pytest.mark.parametrize("end, said", [
-    (("signal", None, 11), "signal 11 (SIGSEGV)"), (("killed", None, 9), "killed by signal 9 (SIGKILL)"),
-    (("exit", 3, 0), "exit with code 3"), (("exit", 0, 0), "exit"), (("unknown", None, None), "unknown"),
-    (("signal", None, 999), "signal 999"), (("signal", None, "x"), "signal")])
-def test_the_end_and_what_went_past_the_cache_are_shown(tmp_path, model, end, said, capsys):
-    report = copy.deepcopy(model)
-    report["exit"].update(zip(("reason", "code", "signal"), end))
-    report["others"]["pool"]["peak_bytes"] = 64 << 20
-    report["totals"]["requests"] = 0
-    report["oom_events"] = [{"explanation": "It was too much", "would_serve": ["a:1"]}]
-    (tmp_path / "x.json").write_text(json.dumps(report))
-    shown = in_process(cachalot_show.main, tmp_path / "x.json")[1]
-    assert f"; end: {said}; " in shown and "\nMemory that was taken past the cache: pool 64 MiB\n" in shown
-    cachalot_summary.print_summary([Report(tmp_path / "x.json")])
-    summary = capsys.readouterr().err
-    assert "past the cache: pool 64 MiB" in summary and ("counts as leaked" in summary) == (end[2] in (9, 11, 999))
-    assert "out of memory: It was too much. Would have served it: CACHALOT_CONF=a:1\n" in summary
-
-
-def test_show_goes_on_after_what_is_no_report(place, model):
-    (place.work / "a.json").write_text("{}")
-    (place.work / "b.json").write_text(json.dumps(model))
-    done = place.cachalot("show", "a.json", "none.json", "b.json")
-    assert (done.returncode, len(done.stderr.splitlines())) == (3, 2) and "Leaked: " in done.stdout
-
-
-@pytest.mark.parametrize("name, lines", [
-    ("NVIDIA H200", 1), ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", 2),
-    ("word " * 40, 4), ("x" * 200, 4)])
-def test_show_cuts_no_name(place, name, lines):
-    (place.work / "x.json").write_text(json.dumps(
-        {"schema_version": "1.0.0", "devices": [{"index": 0, "name": name}]}))
-    out = place.cachalot("show", "x.json").stdout
-    table = [line for line in out.splitlines() if line.startswith("|")]
-    assert {len(line) for line in table} == {77}
-    titles = [line[1:-1].strip() for line in table[1:1 + lines]]
-    assert table[1 + lines] == "|" + "-" * 75 + "|"
-    assert "".join(titles).replace(" ", "").endswith(name.replace(" ", ""))
-
-
-@pytest.mark.parametrize("content", [
-    "", "{}", "[]", "nonsense", '{"schema_version": "2.0.0"}', "[" * 100000, "\xff", "9" * 10000])
-def test_show_of_what_is_no_report(place, content):
-    (place.work / "x.json").write_text(content, encoding="latin-1")
-    done = place.cachalot("show", "x.json")
-    assert done.returncode == 3 and "Traceback" not in done.stderr
-    assert place.cachalot("show", "none.json").returncode == 3
-
-
-@pytest.mark.parametrize("command", ["show", "check"])
-def test_what_is_larger_than_any_report_is_not_read(place, command):
-    """Not into memory: it has less than the file."""
-    with open(place.work / "x.json", "wb") as file:
-        file.write(b'{"schema_version": "1.0.0", "x": "')
-        file.truncate(1 << 30)
-    for path in ("x.json", "/dev/zero"):
-        script = 'ulimit -v 1500000; exec "$@"'
-        done = place.run("sh", "-c", script, "sh", *COMMAND, command, path, *(["--max-oom", "0"] if command == "check" else []))
-        assert done.returncode == 3 and "is larger than any report" in done.stdout + done.stderr, done.stderr
-
-
-@pytest.mark.parametrize("content", [
-    '{"schema_version": "1.0.0"}',
-    '{"schema_version": "1.0.0", "devices": [{"statistics": 3, "name": "\\u001b[2J"}],'
-    ' "leaks": [{}], "warnings": [1, {}], "totals": {"leaked_bytes": 1e999},'
-    ' "coverage": {"reasons": [null], "status": [{}]}}'])
-def test_show_of_an_odd_report(place, content):
-    (place.work / "x.json").write_text(content)
-    done = place.cachalot("show", "x.json")
-    assert done.returncode == 0 and "\x1b" not in done.stdout, done.stderr
