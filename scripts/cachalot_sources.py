@@ -5,7 +5,7 @@ from datetime import timedelta
 from cachalot_history import (CHANGES, EPOCH, LEVELS, NUMBER_MOST, Block, Event, History, Segment, Source, from_report,
                               in_order, read_event, two_frees)
 from cachalot_tools import Failure, printable
-from cachalot_traces import CHUNK, DAMAGED, open_source, recorded_events
+from cachalot_traces import CHUNK, DAMAGED, odd_header, open_source, recorded_events
 
 OPERATIONS_MOST = 5000000
 LINE_MOST = 4096
@@ -180,7 +180,7 @@ def read_source(path):
     try:
         with open(path, "rb") as file:
             begin = file.read(256).lstrip()
-        if not begin.startswith(TRACES):
+        if not begin.startswith(TRACES) and not odd_header(begin):
             return from_report(path), None
         recorded = recorded_events(path)
         return (from_recorded(path, *recorded), recorded[0].note()) if recorded else (from_text(path), None)

@@ -4,6 +4,7 @@ CSV (ours and RMM's) and what CACHALOT_TRACE recorded go to it as they are, unpa
 is a pickle: read without ever making an object or calling a function, and told as our CSV.
 """
 
+import csv
 import gzip
 import itertools
 import pickle
@@ -33,6 +34,40 @@ class Source:
     chunks: object = None
     arguments: tuple = ()
     note: str = None
+
+
+# Columns of text as others write them: in another order, quoted, with more beside them or behind a byte order mark.
+OWN, RMM = ("op", "id", "bytes", "stream"), ("Thread", "Time", "Action", "Pointer", "Size", "Stream")
+FORMS = ((OWN, OWN[:3]), (RMM, RMM[2:5]))  # all columns, and those that must be there
+
+
+def odd_header(begin):
+    """(the columns of a header line that cachalot-replay does not know as it is, all that it wants), or None."""
+    line = begin.partition(b"\n")[0]
+    try:
+        columns = [name.strip() for name in next(csv.reader([line.decode("utf-8-sig").strip()], skipinitialspace=True), ())]
+    except (UnicodeDecodeError, csv.Error):
+        return None
+    known = line.rstrip(b"\r\n").decode("utf-8", "replace")
+    return next(((columns, every) for every, least in FORMS if known != ",".join(every) and set(least) <= set(columns)), None)
+
+
+def in_order(chunks, columns, every):
+    """The text with the columns as cachalot-replay wants them, line by line, so that it names the right one."""
+    places = [columns.index(name) if name in columns else None for name in every]
+    rest, is_first = b"", True
+    for chunk in itertools.chain(chunks, [b"\n"]):
+        text, _, rest = (rest + chunk).rpartition(b"\n")
+        if len(rest) > CHUNK:
+            raise Failure(3, f"this is no trace: it has a line of more than {CHUNK} bytes")
+        lines = []
+        for line in text.decode("utf-8-sig", "replace").split("\n") if text else ():
+            row = [field.strip() for field in next(csv.reader([line], skipinitialspace=True), ())]
+            whole = len(row) == len(columns) or not row
+            lines.append(",".join("0" if i is None else row[i] for i in places) if row and whole else line)
+        if lines and is_first:
+            lines[0], is_first = ",".join(every), False
+        yield ("\n".join(lines) + "\n").encode() if lines else b""
 
 
 class PlainUnpickler(pickle.Unpickler):
@@ -238,8 +273,14 @@ def open_source(path, device=None):
             raise Failure(3, f"{name}: line 1: this is JSON, not a trace; `cachalot run --trace FILE` records one")
         else:
             read, header = read_header(begin, file, name)
+            if header:
+                file.close()
+                return open_recorded(read, header, None, path, name, device)
+            odd = odd_header(read)
+            if odd:
+                return Source(name, chunks=in_order(itertools.chain([read], unpack(file, name)), *odd))
             file.close()
-            return open_recorded(read, header, None, path, name, device) if header else Source(name, path=path)
+            return Source(name, path=path)
     except DAMAGED as error:
         reason = getattr(error, "strerror", None) or f"line 1: the gzip file is damaged: {error}"
         raise Failure(3, f"{name}: {reason}") from error
@@ -248,8 +289,9 @@ def open_source(path, device=None):
     try:
         read, header = read_header(b"", file, name)
     except DAMAGED:
-        header = None  # whoever reads it as text says where
+        read, header = b"", None  # whoever reads it as text says where
     if header:
         return open_recorded(read, header, file, None, name, device)
     file.seek(0)
-    return Source(name, chunks=unpack(file, name))
+    odd, chunks = odd_header(read), unpack(file, name)
+    return Source(name, chunks=in_order(chunks, *odd) if odd else chunks)

@@ -203,5 +203,7 @@ const char *trace_next(struct trace *trace, struct operation *operation, uint64_
         trace->rmm ? rmm_line(line, operation, id) : own_line(line, operation, id);
     if (problem && memchr(line, 0, (size_t)(newline - line)))
         return "not text";
+    if (problem && trace->line == 1 && operation->kind == OP_NONE)
+        return "neither op,id,bytes,stream nor an RMM log's header, nor an operation: no trace";
     return problem;
 }

@@ -88,8 +88,27 @@ def test_nothing_and_everything(tmp_path):
     assert (got["trace"]["empty"], got["trace"]["recorded_failures"], got["totals"]["requests"]) == (3, 1, 1)
 
 
+@pytest.mark.parametrize("change", [
+    lambda rows: [row[:2][::-1] + row[2:] for row in rows], lambda rows: [row[:4] + row[:3:-1] for row in rows],
+    lambda rows: [[f'"{field}"' for field in row] for row in rows], lambda rows: [row + ["note"] for row in rows],
+    lambda rows: [row[2:] for row in rows], lambda rows: [[f"{field} " for field in row] for row in rows]])
+@pytest.mark.parametrize("end, mark", [("\n", ""), ("\r\n", "\ufeff")])
+def test_columns_in_another_order_and_quoted(tmp_path, change, end, mark):
+    rows = [RMM.strip().split(",")] + [["1", "t", action, hex(at), "4096", "0"]
+                                       for action, at in (("allocate", 16), ("allocate", 32), ("free", 16))]
+    text = mark + end.join(map(",".join, change(rows)))
+    for content in (text.encode(), gzip.compress(text.encode())):
+        got = replay(write(tmp_path / "x", content))
+        assert (got["totals"]["requests"], got["trace"]["live_at_end"], got["totals"]["peak_requested_bytes"]) == (2, 1, 8192)
+    done = command("replay", write(tmp_path / "y", text + end + ",".join(change([["1", "t", "free", "0x40", "5", "0"]])[0])))
+    assert done.returncode == 3 and "y: line 5: frees what is not allocated" in done.stderr
+    assert command("export", tmp_path / "x", "--csv", "-").stdout.count("allocate") == 2
+    got = replay(write(tmp_path / "z", mark + end.join(["op,id,bytes", "a,1,4096", "f,1"])))
+    assert (got["totals"]["requests"], got["trace"]["live_at_end"]) == (1, 0)
+
+
 BROKEN = [
-    ("x\n", 1, "neither"), ("a,1\n", 1, "cut off after the id"), ("a,1,2\n", 1, "cut off after the bytes"),
+    ("x\n", 1, "neither op,id,bytes,stream nor an RMM log"), ("a,1\n", 1, "cut off after the id"), ("a,1,2\n", 1, "cut off after the bytes"),
     (OWN + "a,1,5,0\na,1,5,0\n", 3, "allocated already"), (OWN + "a,1,5,0\nf,1,,0\nf,1,,0\n", 4, "not allocated"),
     (OWN + "f,1,,0\n", 2, "not allocated"), ("a,1,-5,0\n", 1, "bytes"), ("a,-1,5,0\n", 1, "id"),
     ("a,1,99999999999999999999,0\n", 1, "bytes"), ("a,1,5,0x\n", 1, "more than"), ("a,1,5,\n", 1, "stream"),
