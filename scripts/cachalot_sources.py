@@ -5,12 +5,12 @@ from datetime import timedelta
 from cachalot_history import (CHANGES, EPOCH, LEVELS, NUMBER_MOST, Block, Event, History, Segment, Source, from_report,
                               in_order, read_event, two_frees)
 from cachalot_tools import Failure, printable
-from cachalot_traces import CHUNK, DAMAGED, odd_header, open_source, recorded_events
+from cachalot_traces import CHUNK, DAMAGED, PICKLES, odd_header, open_source, recorded_events
 
 OPERATIONS_MOST = 5000000
 LINE_MOST = 4096
 SMALL_SEGMENT = 2 << 20
-TRACES = (b"op,", b"Thread,", b"a,", b"\x1f\x8b", b"\x80", b"CACHALOT-TRACE")
+TRACES = (b"op,", b"Thread,", b"a,", b"\x1f\x8b", b"CACHALOT-TRACE", *PICKLES)
 
 
 def segments_after(events):

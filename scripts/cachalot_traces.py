@@ -15,6 +15,7 @@ import cachalot_recorded
 from cachalot_tools import Failure, printable
 
 CHUNK = 1 << 20
+PICKLES = (b"\x80", b"(", b"}")  # how one begins: of protocol 2 and later, 0, and 1
 DAMAGED = (OSError, EOFError, zlib.error)
 # What an unpickler may run into when its text is not what it should be.
 UNREADABLE = (pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError, TypeError, AttributeError, MemoryError,
@@ -267,7 +268,7 @@ def open_source(path, device=None):
             file.seek(0)
             file = gzip.GzipFile(fileobj=file)
             begin = file.peek(2)[:2]
-        elif begin[:1] == b"\x80":
+        elif begin[:1] in PICKLES:
             file.seek(0)
         elif begin[:1] == b"{":
             raise Failure(3, f"{name}: line 1: this is JSON, not a trace; `cachalot run --trace FILE` records one")
@@ -284,7 +285,7 @@ def open_source(path, device=None):
     except DAMAGED as error:
         reason = getattr(error, "strerror", None) or f"line 1: the gzip file is damaged: {error}"
         raise Failure(3, f"{name}: {reason}") from error
-    if begin[:1] == b"\x80":
+    if begin[:1] in PICKLES:
         return open_snapshot(file, name, device)
     try:
         read, header = read_header(b"", file, name)
