@@ -170,7 +170,7 @@ BUGS = (
     Bug("looks_often", "all threads' caches are stopped and looked through at each miss", "allocator/thread_caches_make.c", "unit",
         (("    if (!is_due(a))\n        return 0;\n", "    is_due(a);\n"),)),
     Bug("looks_seldom", "what one thread has is not looked through at each miss", "allocator/thread_caches_make.c", "unit",
-        (("> (int64_t)SPARE_LIMIT;", "> 0;"),)),
+        (("if (spare_is_shared(a) && more", "if (more"),)),
     Bug("asked_never", "sizes in demand make room for others", "allocator/spare.c", "unit", (("    list->asked = 1;\n", ""),)),
     Bug("batch_lost", "a full list forgets a batch", "allocator/spare.c", "unit",
         (("first->node.left = &list->batch[--count]->node;", "--count;"),)),
