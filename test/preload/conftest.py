@@ -152,9 +152,9 @@ class Place:
         return self.only_report()
 
     def reports(self):
-        """Every report in the working directory, by time."""
-        paths = sorted(self.work.glob("cachalot.*.json"), key=lambda path: path.stat().st_mtime_ns)
-        return [Report(load(path)) for path in paths]
+        """Every report in the working directory, by time (of files it is coarser)."""
+        reports = [Report(load(path)) for path in self.work.glob("cachalot.*.json")]
+        return sorted(reports, key=lambda report: report["time"]["written"])
 
     def only_report(self):
         (report,) = self.reports()

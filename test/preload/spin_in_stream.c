@@ -25,7 +25,7 @@ static void *watch(void *unused)
 {
     static const char *const names[] = {"spin", "free", "malloc", "copy", "feed"};
     for (unsigned last = 0;; last = begun) {
-        sleep(5);
+        sleep(15);
         if (last != begun)
             continue;
         printf("hangs: lane %p, %s feeds, prior %d, late %d:", (void *)now.lane,

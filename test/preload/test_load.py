@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from conftest import MIB, Report, load
+from conftest import MIB, Report
 
 SHARE = int(os.environ.get("CACHALOT_STRESS_SHARE", "1"))  # builds that check all books at each step do less
 SOAK = int(os.environ.get("CACHALOT_SOAK", "2000000")) // SHARE
@@ -56,7 +56,7 @@ def test_soak(place, what):
     assert answer.code == 0, answer.err
     compare(Report(json.loads(open(answer.out.strip()).read())), done, live, live_bytes)
     assert process.communicate("\n") == ("", "") and process.returncode == 0
-    last = Report(load(max(place.work.glob("*.json"), key=os.path.getmtime)))
+    last = place.reports()[-1]
     assert last.totals["leaked_blocks"] == 0
     if devices == 1 and threads == 1 and rest[0] <= 1000:  # steady from early on
         assert resident[10] - resident[5] < 4 * MIB + resident[5] / 20, resident

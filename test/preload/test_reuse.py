@@ -17,8 +17,8 @@ SPINS = ["free", "used", "another", "async"]
                                  {"CACHALOT_CONF": "cache:off"}, {"CACHALOT_SIM_DRIVER": "12040"}])
 @pytest.mark.parametrize("spin", SPINS)
 def test_a_spinning_kernel_is_not_waited_for(place, spin, way):
-    ours = place.run("spin", spin, timeout=15, **way)
-    native = place.native("spin", spin, timeout=15, **way)
+    ours = place.run("spin", spin, timeout=60, **way)
+    native = place.native("spin", spin, timeout=60, **way)
     assert (native.code, ours.code, ours.out, ours.err) == (0, 0, native.out, "")
 
 
@@ -26,8 +26,8 @@ def test_a_spinning_kernel_is_not_waited_for(place, spin, way):
                                  {"CACHALOT_SIM_CAPACITY": "33M"}])
 @pytest.mark.parametrize("spin", ["free", "used"])
 def test_a_spinning_kernel_is_not_waited_for_when_memory_is_short(place, spin, way):
-    ours = place.run("spin", spin, timeout=15, **way)
-    native = place.native("spin", spin, timeout=15, **way)
+    ours = place.run("spin", spin, timeout=60, **way)
+    native = place.native("spin", spin, timeout=60, **way)
     assert (native.code, ours.code, ours.out, ours.err) == (0, 0, native.out, "")
 
 
@@ -38,7 +38,7 @@ def test_another_threads_free_while_a_kernel_spins_and_memory_is_short(place):
     ours = place.run("spin", "another", timeout=40, **short)
     assert (ours.code, ours.err) == (0, "") and "cuMemAlloc(&again, BLOCK): 0" in ours.out
     ours = place.run("spin", "another", timeout=40, CACHALOT_CONF="free_mode:fence", **short)
-    native = place.native("spin", "another", timeout=15, **short)
+    native = place.native("spin", "another", timeout=60, **short)
     assert (native.code, ours.code, ours.out, ours.err) == (0, 0, native.out, "")
 
 

@@ -15,7 +15,7 @@ class Terminal:
     """A tmux of our own, with one window of that size that runs a command."""
 
     def __init__(self, place, size, *command):
-        self.tmux = ["tmux", "-f", "/dev/null", "-S", str(place.work / "tmux")]
+        self.tmux = ["tmux", "-f", "/dev/null", "-S", str(place.pages / "tmux")]  # a short path: that of a socket has 107 bytes
         environment = {**place.environment, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
         subprocess.run([*self.tmux, "new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), *map(str, command)],
                        env=environment, cwd=place.work, check=True, timeout=60)
