@@ -89,6 +89,29 @@ static void under_work()
     MUST(cuMemAddressFree(range, 4 * CHUNK));
 }
 
+// What a start may cost: addresses for many times the device's memory, and a look at what the process has mapped.
+static void at_start(CUdevice device)
+{
+    size_t memory, read = 0;
+    MUST(cuDeviceTotalMem(&memory, device));
+    for (size_t times : {1, 2, 8}) {
+        CUdeviceptr range;
+        size_t bytes = memory / CHUNK * CHUNK * times;
+        double reserve = us_of([&] { MUST(cuMemAddressReserve(&range, bytes, 0, 0, 0)); });
+        double release = us_of([&] { MUST(cuMemAddressFree(range, bytes)); });
+        fact("map", "addresses for %zu times the device's memory: reserved in %.1f us, given back in %.1f us", times, reserve, release);
+    }
+    double look = us_of([&] {
+        char buffer[4096];
+        FILE *maps = fopen("/proc/self/maps", "r");
+        for (size_t n; maps && (n = fread(buffer, 1, sizeof buffer, maps)) > 0;)
+            read += n;
+        if (maps)
+            fclose(maps);
+    });
+    fact("map", "/proc/self/maps: %zu bytes, read in %.1f us", read, look);
+}
+
 void facts_of_maps()
 {
     CUdevice device;
@@ -101,4 +124,5 @@ void facts_of_maps()
         for (size_t n : {1, 8, 32})
             price(megabytes << 20, n);
     under_work();
+    at_start(device);
 }
