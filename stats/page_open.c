@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -281,7 +282,8 @@ static int is_young(const char *name, uint64_t seconds)
 {
     struct timespec now;
     const char *dot = strchr(name, '.');
-    uint64_t begin = dot ? strtoull(dot + 1, NULL, 10) / (uint64_t)sysconf(_SC_CLK_TCK) : 0;
+    uint64_t ticks = getauxval(AT_CLKTCK);
+    uint64_t begin = dot && ticks ? strtoull(dot + 1, NULL, 10) / ticks : 0;
     clock_gettime(CLOCK_BOOTTIME, &now);
     return begin <= (uint64_t)now.tv_sec && (uint64_t)now.tv_sec - begin < seconds;
 }
