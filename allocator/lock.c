@@ -1,7 +1,7 @@
 /* Who finds the lock taken looks a little longer (some us), since it is held for less than a call
- * into the kernel and back takes; then says so (WANTED) and sleeps until the word changes. Who comes out of a sleep
- * cannot know whether others sleep still: it takes the lock as WANTED, at the cost of one wake too
- * many. */
+ * into the kernel and back takes; then says so (WANTED) and sleeps until the word changes. Who
+ * comes out of a sleep cannot know whether others sleep still: it takes the lock as WANTED, at the
+ * cost of one wake too many. */
 #include "allocator/lock.h"
 
 #include <errno.h>
