@@ -9,7 +9,7 @@ from cachalot_history import CHANGES
 from cachalot_report import count_text, get, number, size_text
 from cachalot_sources import device_of
 from cachalot_tools import HERE, Failure, installed, printable
-from cachalot_words import end_text, fragmentation_words, oom_title, oom_words, site_text
+from cachalot_words import doubts, end_text, fragmentation_words, oom_title, oom_words, site_text
 
 CHART = "Chart.js 3 or 4 (Debian and Ubuntu: apt-get install libjs-chart.js)"
 CHART_PLACES = ("/usr/share/javascript/chart.js/chart.min.js", "/usr/share/nodejs/chart.js/dist/chart.min.js",
@@ -140,7 +140,9 @@ def histogram(device):
     return bins[used[0]:used[-1] + 1] if used else []
 
 
-def timeline_hint(count, history, lost):
+def timeline_hint(count, history, source, lost):
+    if not count and source.report and get(source.report.root, "events", "capacity"):
+        return "Nothing was allocated or freed on this device while events were kept."
     if not count:
         return "This report has no events. Run the program with `CACHALOT_EVENTS=100000` (or by `cachalot run --html`) " \
                "to have the last 100 000 of them here."
@@ -154,6 +156,9 @@ def timeline_hint(count, history, lost):
 def map_hint(history, source):
     if source.report is None and history.segments is None:
         return ""
+    if history.segments is None and history.events:
+        return "This report has no segments: its program was killed, and not all the events that made them were kept. A larger " \
+               "`CACHALOT_EVENTS` keeps more; mapped memory (`expandable_segments`) has none."
     if history.segments is None:
         return "This report has no segments. Run the program with `CACHALOT_EVENTS=100000`, or ask it while it runs: " \
                "`cachalot dump --segments PID`."
@@ -173,7 +178,7 @@ def device_object(history, device, source):
             "tiles": tiles(device, report), "words": fragmentation_words(device), "ooms": ooms,
             "events": events, "levels": history.levels, "segments": segments_of(history),
             "histogram": histogram(device), "largest": largest,
-            "timelineHint": timeline_hint(len(events["time"]), history, lost), "mapHint": map_hint(history, source)}
+            "timelineHint": timeline_hint(len(events["time"]), history, source, lost), "mapHint": map_hint(history, source)}
 
 
 def facts(report):
@@ -195,7 +200,8 @@ def page_object(source):
     return {"title": f"GPU memory of {source.program[:300]}", "facts": facts(report) if report else trace_facts(source),
             "hasTime": source.has_time, "sites": source.sites,
             "devices": [device_object(h, d, source) for h, d in zip(source.histories, devices)],
-            "warnings": [printable(get(w, "text"))[:1000] for w in report.list("warnings")[:1000]] if report else [],
+            "warnings": [*doubts(report), *(printable(get(w, "text"))[:1000] for w in report.list("warnings")[:1000])]
+                        if report else [],
             "footer": f"Made by cachalot from {os.path.basename(printable(source.path))}."}
 
 

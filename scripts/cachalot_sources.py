@@ -1,5 +1,6 @@
 """Histories of reports and of recorded traces, whichever the file is."""
 
+import bisect
 from datetime import timedelta
 
 from cachalot_history import (CHANGES, EPOCH, LEVELS, NUMBER_MOST, Block, Event, History, Segment, Source, from_report,
@@ -48,6 +49,25 @@ def fill(segment, left):
     return segment
 
 
+def with_segments(source):
+    """A killed program could not list its segments: where all events were kept they tell of them."""
+    for history in source.histories:
+        if history.segments is None and history.events and not source.lost and lie_in_segments(history.events):
+            history.segments = segments_after(history.events)
+    return source
+
+
+def lie_in_segments(events):
+    """Do all blocks? Mapped memory grows without such events: then nothing can be said of what was reserved."""
+    ends = {}
+    for event in events:
+        if event.action == "segment_alloc":
+            ends[event.address] = max(event.address + event.size, ends.get(event.address, 0))
+    begins = sorted(ends)
+    return all(begins and event.address + event.size <= ends[begins[bisect.bisect(begins, event.address) - 1]]
+               for event in events if event.action == "alloc")
+
+
 class Sizes:
     """How often each size was asked for, and how much of it is held."""
 
@@ -91,6 +111,14 @@ def device_of(history):
             "at_peak_reserved": dict(zip(LEVELS, at_peak)), "size_histogram": sizes.rows()}
 
 
+def trace_history(device, events):
+    """The history of a device of a recorded trace."""
+    segments = segments_after(events) if lie_in_segments(events) else None
+    if segments is None:
+        events = [event for event in events if event.action not in ("segment_alloc", "segment_free")]
+    return History(device, "recorded trace", events, segments)
+
+
 def from_recorded(path, header, rows):
     """The history in a trace that CACHALOT_TRACE recorded: the whole run, with segments."""
     name, devices, count = printable(path), {}, 0
@@ -103,8 +131,7 @@ def from_recorded(path, header, rows):
         raise Failure(3, f"{name} has no events in it")
     source = Source(path, header.exe, pid=header.pid, start=EPOCH + timedelta(microseconds=header.start_realtime_ns // 1000))
     for device, events in sorted(devices.items()):
-        events = in_order(two_frees(events, ()))
-        source.histories.append(History(device, "recorded trace", events, segments_after(events)))
+        source.histories.append(trace_history(device, in_order(two_frees(events, ()))))
     return source
 
 
@@ -181,7 +208,7 @@ def read_source(path):
         with open(path, "rb") as file:
             begin = file.read(256).lstrip()
         if not begin.startswith(TRACES) and not odd_header(begin):
-            return from_report(path), None
+            return with_segments(from_report(path)), None
         recorded = recorded_events(path)
         return (from_recorded(path, *recorded), recorded[0].note()) if recorded else (from_text(path), None)
     except DAMAGED as error:

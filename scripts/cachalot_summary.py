@@ -8,7 +8,7 @@ import sys
 from cachalot_pages import harvest_page
 from cachalot_report import Report, bytes_text
 from cachalot_tools import Failure, list_pages, page_directory, printable
-from cachalot_words import coverage_advice, end_text, oom_lines, past_the_cache, signal_text
+from cachalot_words import doubts, end_text, oom_lines, signal_text
 
 ROW = "{}{:>9}  {:<20}  {:>11}  {:>11}  {:>6}  {:>10}  {}"
 
@@ -70,16 +70,8 @@ def reports_of_run(started, environment=os.environb, paths=()):
 
 
 def remarks(report):
-    """Why the figures of a report may not be the whole story, and what is to be said of its end."""
-    status = report.text("coverage", "status")
-    if status != "full":
-        reasons = report.get("coverage", "reasons")
-        said = "; ".join(printable(reason) for reason in reasons if reason) if isinstance(reasons, list) else ""
-        yield f"coverage {status}: {said or 'not all of its CUDA calls came through the cache'}"
-        yield from coverage_advice(report)
-    elif not report.number("totals", "requests"):
-        yield "nothing was allocated through the cache"
-        yield from past_the_cache([report])
+    """What is to be said of a process beside its figures."""
+    yield from doubts(report)
     if signal_text(report):
         yield f"{end_text(report)}; what it held then counts as leaked"
     events = report.list("oom_events")

@@ -80,6 +80,19 @@ def coverage_advice(report):
     }.get(str(report.get("coverage", "status")), [])
 
 
+def doubts(report):
+    """Why the figures of a report may not be the whole story."""
+    status = report.text("coverage", "status")
+    if status != "full":
+        reasons = report.get("coverage", "reasons")
+        said = "; ".join(printable(reason) for reason in reasons if reason) if isinstance(reasons, list) else ""
+        yield f"coverage {status}: {said or 'not all of its CUDA calls came through the cache'}"
+        yield from coverage_advice(report)
+    elif not report.number("totals", "requests"):
+        yield "nothing was allocated through the cache"
+        yield from past_the_cache([report])
+
+
 def whole_of(device, key):
     return number(device, "at_peak_reserved", key) or 0
 

@@ -7,12 +7,17 @@ import os
 import pickle
 
 import cachalot_export
+import cachalot_html
+import cachalot_sources
 import pytest
+from cachalot_history import Event
+from cachalot_sources import read_source
 from conftest import in_process
 from history_of import report_with_history
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+MIB = 1 << 20
 OPTIONS = ("--html", "--memory-viz", "--perfetto", "--csv")
 
 
@@ -121,3 +126,45 @@ def test_reports_that_are_cut_off(tmp_path, model, fraction):
     path = tmp_path / "r.json"
     path.write_bytes(data[:int(len(data) * fraction)])
     assert run(path, "--html", tmp_path / "x")[0] == 3
+
+
+def test_the_map_of_a_killed_program_comes_from_its_events(tmp_path, model):
+    """Where all of them were kept, and every block lies in a segment that they tell of (in mapped memory none does)."""
+    def segments(report):
+        (tmp_path / "r.json").write_text(json.dumps(report))
+        (history,) = read_source(tmp_path / "r.json")[0].histories
+        return history.segments and [(s.address, s.size, [b[:2] for b in s.blocks if b.state == "active"]) for s in history.segments]
+
+    report = report_with_history(model)
+    listed = segments(report)
+    report["devices"][0]["segments"] = None
+    assert listed and sorted(segments(report)) == sorted(listed)
+    report["events"]["lost"] = 1
+    assert segments(report) is None
+    report["events"]["lost"] = 0
+    report["events"]["rows"] = [row for row in report["events"]["rows"] if row["action"] != "segment_alloc"]
+    assert segments(report) is None
+
+
+def test_a_page_says_why_it_is_empty(tmp_path, model):
+    def page(report):
+        (tmp_path / "r.json").write_text(json.dumps(report))
+        return cachalot_html.page_object(read_source(tmp_path / "r.json")[0])
+
+    report = {**model, "devices": [], "totals": {**model["totals"], "requests": 0}}
+    assert page(report)["warnings"] == ["nothing was allocated through the cache"]
+    report = {**report, "others": {"pool": {"peak_bytes": 64 << 20}}, "coverage": {"status": "none", "reasons": ["a reason"]}}
+    assert page(report)["warnings"][0] == "coverage none: a reason" and "Next: " in page(report)["warnings"][1]
+    report = {**model, "events": {"rows": [], "capacity": 1024, "lost": 0}}
+    assert page(report)["devices"][0]["timelineHint"].startswith("Nothing was allocated or freed")
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_recorded_trace_of_mapped_memory_has_no_reserved(mapped):
+    events = [Event(0, "segment_alloc", 4 * MIB, 2 * MIB, 0), Event(1, "alloc", 4 * MIB, 512, 512)]
+    events += [Event(2, "alloc", 64 * MIB, 8 * MIB, 8 * MIB)] if mapped else []
+    source = cachalot_sources.Source("x", "p", histories=[cachalot_sources.trace_history(0, events)])
+    (device,) = cachalot_html.page_object(source)["devices"]
+    assert [tile[0] for tile in device["tiles"]][:2] == (["Peak allocated", "Out of memory"] if mapped else
+                                                         ["Peak allocated", "Peak reserved"])
+    assert (device["segments"] is None) is mapped
