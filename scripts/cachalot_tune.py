@@ -48,6 +48,9 @@ class Result:
     cost: int
     steady: int
 
+    def outcome(self):
+        return self.ooms, self.reserved, self.cost, self.steady
+
     def text(self):
         return ",".join(f"{key}:{value}" for key, value in self.conf)
 
@@ -90,6 +93,14 @@ class Tuner:
             ordered += sorted(near, key=lambda r: (r.cost, r.reserved, len(r.conf)))
             results = [r for r in results if r not in near]
         return ordered
+
+    def shown(self):
+        """The best, of those with one outcome the plainest; others where there are no more outcomes."""
+        best, outcomes = self.best(), {}
+        for result in best:
+            outcomes.setdefault(result.outcome(), result)
+        first = list(outcomes.values())
+        return (first + [result for result in best if result not in first])[:SHOWN]
 
     def try_all(self, options):
         """Each option alone, then the best values together."""
@@ -176,7 +187,7 @@ def main(arguments):
         if checked.returncode:
             raise Failure(2, checked.stderr.splitlines()[0].replace("cachalot-page: ", ""))
     tuner = tune(source, fixed, known)
-    best = tuner.best()[:SHOWN]
+    best = tuner.shown()
     if form == "json":
         print(json.dumps(document(tuner, best, fixed), indent=2))
     else:

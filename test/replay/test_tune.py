@@ -58,6 +58,15 @@ def test_of_equals_the_cheaper_and_plainer_comes_first(tmp_path):
     assert got["best"][0]["conf"] == "" and got["best"][0] == got["now"]
 
 
+def test_the_three_differ_where_outcomes_do(tmp_path):
+    """As of a training loop, for which many settings come to the same."""
+    path = tmp_path / "x.csv"
+    path.write_text("".join(f"a,{i},{(i * 37 % 11 + 1) * 1000000 + i},0\n" for i in range(60)))
+    best = tuned(path)["best"]
+    outcomes = {(e["peak_reserved_bytes"], e["cost_ns"], e["steady_cost_ns"], e["ooms"]) for e in best}
+    assert len(best) == len(outcomes) == 3, best
+
+
 def test_other_forms(tmp_path):
     text = "".join(f"a,{i},{(i * 37 % 11 + 1) * MIB},0\n" for i in range(60)) + "f,3,,0\na,99,30000000,0\n"
     (tmp_path / "x.csv").write_text(text)
