@@ -9,6 +9,7 @@
 #include "allocator/arena_parts.h"
 #include "allocator/fence.h"
 #include "allocator/kept.h"
+#include "allocator/native.h"
 #include "allocator/pool.h"
 #include "allocator/record.h"
 #include "allocator/segment.h"
@@ -149,9 +150,8 @@ static int make_room(struct allocator *a, uint64_t size, struct block **taken)
         return code;
     release(a, UINT64_MAX, PRESSURE_WAIT_NS);
     stats_count(a->stats, COUNTER_num_alloc_retries, 1);
-    if ((code = segment_grow(a, size, GROW_LEAST, taken)) == a->ops->out_of_memory)
-        segment_note_failure(a, size);
-    return code;
+    code = segment_grow(a, size, GROW_LEAST, taken);
+    return code == a->ops->out_of_memory ? native_last_try(a, size, taken) : code;
 }
 
 /* One thread at a time, else what one gives back another takes; and again while others free. A

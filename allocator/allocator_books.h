@@ -45,7 +45,7 @@ struct allocator {
     unsigned ordinal;        /* of its device */
     unsigned calls;          /* into the device, under way now */
     int pressed;             /* the device was full once: segments of their own, not split */
-    int as_native;           /* and mapped memory lost what natively would have been had */
+    int as_native;           /* large blocks are not mapped: enum native_reason */
     int no_events;           /* the driver cannot mark a context: free as in strict mode */
     int error;               /* of the context, for good: everything goes to the driver */
     int forgotten;

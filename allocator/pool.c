@@ -126,7 +126,7 @@ void pool_split(struct allocator *a, struct block *block, uint64_t size)
     pool_insert(a, rest);
 }
 
-static struct block *take_from(struct allocator *a, enum pool pool, uint64_t size)
+struct block *pool_take_from(struct allocator *a, enum pool pool, uint64_t size)
 {
     struct tree_node *node = tree_at_least(&a->pool[pool], size, 0);
     struct block *block = node ? block_of_node(node) : NULL;
@@ -140,9 +140,9 @@ static struct block *take_from(struct allocator *a, enum pool pool, uint64_t siz
 struct block *pool_take(struct allocator *a, uint64_t size)
 {
     enum pool pool = pool_for(a, size);
-    struct block *block = take_from(a, pool, size);
+    struct block *block = pool_take_from(a, pool, size);
     if (!block && pool == POOL_MAPPED) /* where mapping failed there are ordinary segments too */
-        block = take_from(a, POOL_LARGE, size);
+        block = pool_take_from(a, POOL_LARGE, size);
     a->taken = block;
     return block;
 }

@@ -12,6 +12,7 @@ static inline enum pool block_pool(const struct block *block)
 
 enum pool pool_for(const struct allocator *allocator, uint64_t size);
 struct block *pool_take(struct allocator *allocator, uint64_t size);
+struct block *pool_take_from(struct allocator *allocator, enum pool pool, uint64_t size);
 void pool_split(struct allocator *allocator, struct block *block, uint64_t size);
 void pool_insert(struct allocator *allocator, struct block *block);
 void pool_remove(struct allocator *allocator, struct block *block);

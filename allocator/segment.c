@@ -145,40 +145,6 @@ int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct 
     return 0;
 }
 
-/* What the live blocks of this device would take if each large one were the driver's own. */
-static uint64_t native_bytes(const struct allocator *a)
-{
-    uint64_t bytes = stats_current(a->stats, STAT_reserved_bytes, SMALL_POOL);
-    for (const struct allocator *other = a->domain->first; other; other = other->next)
-        for (const struct segment *segment = other->stats == a->stats ? other->segments : NULL;
-             segment; segment = segment->next)
-            for (const struct block *block = segment->stat == LARGE_POOL ? segment->first : NULL;
-                 block; block = block->next)
-                if (block->state == BLOCK_ALLOCATED)
-                    bytes += round_up(block_requested(block), SEGMENT_GRAIN);
-    return bytes;
-}
-
-/* A request was out of memory. In mapped memory blocks share granules with their neighbours, and
- * chunks: that saves more than it costs, until a chunk is held by a corner of a block when there is
- * no other left. If natively there had been room, large blocks are the driver's own from now on, in
- * granules that they share with none, and never cut; what the arena holds goes back as its blocks
- * end. */
-void segment_note_failure(struct allocator *a, uint64_t size)
-{
-    uint64_t available = 0, total = 0;
-    if (!a->arena || a->as_native || a->forgotten)
-        return;
-    allocator_call(a);
-    int code = a->ops->memory_free(a->device, &available, &total);
-    allocator_return(a);
-    if (code || a->forgotten)
-        return;
-    uint64_t most = stats_current_all(a->stats, STAT_reserved_bytes) + available;
-    if (native_bytes(a) + round_up(size, SEGMENT_GRAIN) <= (most < a->limit ? most : a->limit))
-        a->as_native = a->pressed = 1;
-}
-
 /* Takes an idle or dying segment off the books. */
 static void segment_unlink(struct segment *segment)
 {

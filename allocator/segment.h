@@ -19,7 +19,6 @@ void segment_pin(struct segment *segment, struct block *block);
 struct segment *segment_holding(const struct domain *domain, uint64_t address);
 uint64_t segment_release_idle(struct allocator *allocator, uint64_t bytes, uint64_t timeout_ns);
 uint64_t segment_release_unused(struct allocator *allocator);
-void segment_note_failure(struct allocator *allocator, uint64_t size);
 void segment_collect_garbage(struct allocator *allocator, uint64_t size);
 void segment_becomes_idle(struct segment *segment);
 void segment_leaves_idle(struct segment *segment);

@@ -6,7 +6,7 @@ import textwrap
 from cachalot_pages import split
 from cachalot_report import Report, bytes_text, count_text, get, number, ratio_text, times_text
 from cachalot_tools import Failure, printable
-from cachalot_words import coverage_advice, end_text, frames_of, leak_text, past_the_cache, sites_of
+from cachalot_words import coverage_advice, end_text, frames_of, leak_text, native_words, past_the_cache, sites_of
 from cachalot_words import oom_lines as event_lines
 
 HELP = """\
@@ -71,6 +71,11 @@ def metric_lines(device, title, key, is_bytes):
     return lines + [rule()]
 
 
+def native_lines(device):
+    """Whose large blocks are, where that is not mapped memory."""
+    return [f"| {line:<{WIDTH - 4}} |" for words in native_words(device) for line in textwrap.wrap(words, WIDTH - 4)]
+
+
 def counters(device):
     def count(name):
         return count_text(number(device, "counters", name)).strip()
@@ -123,7 +128,7 @@ def device_table(device):
               rule()]
     for title, key, is_bytes in METRICS:
         lines += metric_lines(device, title, key, is_bytes)
-    return lines + counters(device) + [rule()] + fragmentation(device) + [rule("=")]
+    return lines + counters(device) + native_lines(device) + [rule()] + fragmentation(device) + [rule("=")]
 
 
 def site_lines(report, index, indent):

@@ -138,6 +138,13 @@ def rounding_words(device):
             "use: the program asks for many sizes that are no multiples of 512 bytes, or for just over a step."]
 
 
+def native_words(device):
+    """Since when large blocks are no mapped memory, where they were."""
+    since = number(device, "counters", "native_since_request")
+    return [f"Since request {since} large blocks are not mapped memory but the driver's own: a request had failed for which "
+            "natively there was room."] if since else []
+
+
 def fragmentation_words(device):
     """Sentences on where the device's memory went."""
     reserved, used = whole_of(device, "reserved_bytes"), whole_of(device, "allocated_bytes")
@@ -146,7 +153,7 @@ def fragmentation_words(device):
     if not reserved:
         return ["No memory was taken from the driver through the cache on this device."]
     words = usage_words(used, reserved) + pending_words(device) + hole_words(device) + split_words(device) \
-        + rounding_words(device)
+        + rounding_words(device) + native_words(device)
     if used / reserved < 0.9:
         words.append("To waste less: `cachalot run --trace FILE` records the program's requests, and `cachalot tune FILE` "
                      "finds the settings that serve them with the least memory.")

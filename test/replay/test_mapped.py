@@ -3,7 +3,7 @@ fits natively. The figures that the project promises; what the traces give is in
 
 import pytest
 import workloads
-from conftest import peaks, replay, trace_of
+from conftest import command, peaks, replay, trace_of
 
 MAPPED = "expandable_segments:True"
 RULES = "expandable_segments:False,thread_cache:off"
@@ -54,7 +54,7 @@ def test_a_little_more_than_the_peak_is_enough(tmp_path, name):
     path = trace_of(name) if name in STEPS_MS else made(tmp_path, name)
     _, allocated, _ = peaks(replay(path, "--conf", RULES))
     got = replay(path, "--conf", MAPPED, "--capacity", int(1.05 * allocated))
-    assert got["totals"]["ooms"] == 0
+    assert got["totals"]["ooms"] == 0 and not got["devices"][0]["counters"]["native_since_request"]
 
 
 def test_tenants_come_and_go(tmp_path):
@@ -81,6 +81,16 @@ def test_random_sizes_below_a_cap(tmp_path, seed):
     got = replay(path, "--conf", MAPPED, "--capacity", 16 << 30)
     assert got["totals"]["peak_reserved_bytes"] <= 1.01 * got["totals"]["peak_requested_bytes"]
     assert got["totals"]["ooms"] <= 10 and all(event["operation"] < 1000 for event in got["oom_events"])
+    assert 0 < got["devices"][0]["counters"]["native_since_request"] < 100
+
+
+def test_that_large_blocks_are_the_driver_s_own_is_said(tmp_path):
+    path = tmp_path / "storm.csv"
+    path.write_text(workloads.storm(400).text())
+    words = "large blocks are not mapped memory but the driver's own: a request had failed for which natively there was room."
+    shown = command("replay", path, "--conf", MAPPED, "--capacity", 16 << 30).stdout
+    assert words in " ".join(shown.replace("|", " ").split()), shown
+    assert "not mapped" not in command("replay", path, "--conf", MAPPED).stdout
 
 
 def test_what_fits_natively_neither_stays_packed(tmp_path):

@@ -102,6 +102,7 @@ class Mapped:
     def malloc(self, answer, requested, before):
         size = up(max(requested, 512), 512)
         self.quiet = False
+        held = self.busy
         if answer.code == 0:
             have = next(b[1] for b in answer.blocks if b[0] == answer.address)
             self.live[self.mallocs] = (answer.address, requested, have)
@@ -111,7 +112,9 @@ class Mapped:
         busy = self.look(answer)
         if answer.code == 0:
             assert self.disturbed or self.handles <= before or self.idle == 0, "grows though something is idle"
-            assert not self.as_native or (self.handles <= before and (size <= MIB or answer.address not in RANGES))
+            assert not self.as_native or self.handles <= before
+            if self.as_native and size > MIB and answer.address in RANGES and not self.disturbed:
+                assert held + up(size, GRAIN) > min(self.most, self.capacity - self.others), "mapped though the driver has room"
             return
         assert answer.code == OOM
         if self.disturbed:

@@ -205,37 +205,6 @@ static void what_only_merges_counts_as_idle(void **state)
     assert_int_equal(COUNTER(relieved_bytes), 8 * MIB); /* a tenth is free again */
 }
 
-/* Four chunks of 14 MiB; blocks of 10 hold two of them, a third by a corner, and of the fourth and
- * the holes no 36 can be made, though natively 20 of 56 are taken. From then on blocks are the
- * driver's own: as soon as the corners go, all fits that does natively. */
-static void corners_are_lost_only_once(void **state)
-{
-    uint64_t block[5];
-    (void)state;
-    world_remake("expandable_segments:True,large_segment_size_mb:14", 56 * MIB);
-    for (int i = 0; i < 5; i++)
-        block[i] = take(10 * MIB);
-    for (int i = 0; i < 5; i += 2)
-        give(block[i]);
-    assert_int_equal(try_take(38 * MIB), FAKE_OOM); /* natively too */
-    give(take(14 * MIB));
-    assert_int_equal(w.device.used, 56 * MIB);
-    assert_int_equal(try_take(36 * MIB), FAKE_OOM);
-    uint64_t made = w.device.calls[FAKE_CREATE];
-    give(block[1]);
-    uint64_t large = take(40 * MIB);
-    assert_int_equal(fake_segment(large), 40 * MIB);
-    assert_int_equal(w.device.used, 54 * MIB); /* with the chunk of the last block */
-    give(block[3]);
-    take(16 * MIB);
-    give(large);
-    take(19 * MIB + 1);
-    take(20 * MIB);
-    assert_int_equal(w.device.used, 56 * MIB);
-    assert_int_equal(w.device.calls[FAKE_CREATE], made);
-    assert_int_equal(COUNTER(num_ooms), 2);
-}
-
 /* Work that is under way is not waited for. */
 static void relief_waits_for_no_work(void **state)
 {
@@ -372,7 +341,6 @@ int main(void)
         cmocka_unit_test_setup(idle_chunks_above_the_threshold_go, setup),
         cmocka_unit_test_setup(others_get_what_lies_idle, setup),
         cmocka_unit_test_setup(what_only_merges_counts_as_idle, setup),
-        cmocka_unit_test_setup(corners_are_lost_only_once, setup),
         cmocka_unit_test_setup(relief_waits_for_no_work, setup),
         cmocka_unit_test_setup(whatever_fails_the_books_are_right, setup),
         cmocka_unit_test_setup(many_threads_claim_at_once, setup),

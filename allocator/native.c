@@ -1,0 +1,59 @@
+/* In mapped memory blocks share granules with their neighbours, and chunks: that saves more than it
+ * costs, until a chunk is held by a corner of a block when there is no other left, and no call of
+ * the driver moves that. So once a request was out of memory for which natively there had been room,
+ * large blocks are the driver's own, in granules that they share with none, and never cut; what the
+ * arena holds goes back as its blocks end. Before a request fails it gets one of those corners. */
+#include "allocator/native.h"
+
+#include "allocator/arena.h"
+#include "allocator/pool.h"
+
+#define GRAIN (2 * MIB) /* the driver's */
+
+static uint64_t in_grains(uint64_t bytes)
+{
+    return (bytes + GRAIN - 1) / GRAIN * GRAIN;
+}
+
+/* What the live blocks of this device would take if each large one were the driver's own. */
+static uint64_t native_bytes(const struct allocator *a)
+{
+    uint64_t bytes = stats_current(a->stats, STAT_reserved_bytes, SMALL_POOL);
+    for (const struct allocator *other = a->domain->first; other; other = other->next)
+        for (const struct segment *segment = other->stats == a->stats ? other->segments : NULL;
+             segment; segment = segment->next)
+            for (const struct block *block = segment->stat == LARGE_POOL ? segment->first : NULL;
+                 block; block = block->next)
+                if (block->state == BLOCK_ALLOCATED)
+                    bytes += in_grains(block_requested(block));
+    return bytes;
+}
+
+static void note_failure(struct allocator *a, uint64_t size)
+{
+    const struct pool_stat *requests = &a->stats->stat[STAT_allocation];
+    uint64_t available = 0, total = 0;
+    allocator_call(a);
+    int code = a->ops->memory_free(a->device, &available, &total);
+    allocator_return(a);
+    if (code || a->forgotten)
+        return;
+    uint64_t most = stats_current_all(a->stats, STAT_reserved_bytes) + available;
+    if (native_bytes(a) + in_grains(size) > (most < a->limit ? most : a->limit))
+        return;
+    a->as_native = a->pressed = 1;
+    stats_set(a->stats, COUNTER_native_since_request,
+              1 + requests->allocated[SMALL_POOL] + requests->allocated[LARGE_POOL]);
+}
+
+int native_last_try(struct allocator *a, uint64_t size, struct block **block)
+{
+    if (!a->arena || a->forgotten)
+        return a->ops->out_of_memory;
+    if (!a->as_native) {
+        note_failure(a, size);
+        return a->ops->out_of_memory;
+    }
+    return size > MIB && (*block = pool_take_from(a, POOL_MAPPED, size)) ? 0
+                                                                         : a->ops->out_of_memory;
+}
