@@ -5,6 +5,7 @@ import signal
 import sys
 
 import pytest
+import sanitizer
 
 from conftest import PROGRAMS, load
 
@@ -47,6 +48,7 @@ def test_threads_alive_at_exit(place):
     assert all(report["exit"]["code"] == 5 for report in place.reports())
 
 
+@sanitizer.unless_sanitized("its runtime tells of what a handler should not call", ("tsan",))
 def test_a_handler_that_exits(place):
     """What it interrupted in us is never left, and other threads wait for it."""
     assert place.native("end", "handler").code == 9
