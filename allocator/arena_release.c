@@ -8,6 +8,7 @@
 
 #include "allocator/arena_parts.h"
 #include "allocator/fence.h"
+#include "allocator/record.h"
 
 /* All frees are reusable only when their work is done, but for those on a lane. */
 static int is_always_safe(const struct allocator *a)
@@ -45,6 +46,12 @@ void arena_poll(struct allocator *a)
     }
 }
 
+/* Where it was mapped first; 0: nowhere yet. */
+static void record(const struct allocator *a, enum event_action action, uint32_t slot)
+{
+    record_chunk(a, action, slot ? arena_address(a->arena, slot - 1) : 0, a->arena->chunk_bytes);
+}
+
 void arena_add_chunk(struct allocator *a, uint32_t number)
 {
     a->arena->chunk[number].booked = 1;
@@ -52,11 +59,13 @@ void arena_add_chunk(struct allocator *a, uint32_t number)
     stats_add(a->stats, STAT_segment, LARGE_POOL, 1);
     stats_add(a->stats, STAT_reserved_bytes, LARGE_POOL, a->arena->chunk_bytes);
     stats_count(a->stats, COUNTER_num_device_alloc, 1);
+    record(a, EVENT_segment_map, a->arena->chunk[number].owner);
 }
 
 static void remove_chunk(struct allocator *a, uint32_t number)
 {
     struct arena *arena = a->arena;
+    record(a, EVENT_segment_unmap, arena->chunk[number].home);
     arena->chunk[number] = (struct chunk){0};
     arena->chunks--;
     stats_subtract(a->stats, STAT_segment, LARGE_POOL, 1);

@@ -33,6 +33,13 @@ void record_segment(const struct segment *segment, enum event_action action)
         events_add(a->domain->events, action, a->ordinal, segment->node.minor, segment->size, 0, 0);
 }
 
+void record_chunk(const struct allocator *a, enum event_action action, uint64_t address,
+                  uint64_t bytes)
+{
+    if (a->domain->events)
+        events_add(a->domain->events, action, a->ordinal, address, bytes, 0, 0);
+}
+
 void record_wait(const struct allocator *a, uint64_t ns)
 {
     if (a->domain->events)

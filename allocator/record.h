@@ -15,6 +15,8 @@ static inline void record_block(struct block *block, enum event_action action)
 }
 
 void record_segment(const struct segment *segment, enum event_action action);
+void record_chunk(const struct allocator *allocator, enum event_action action, uint64_t address,
+                  uint64_t bytes);
 void record_wait(const struct allocator *allocator, uint64_t ns);
 void record_oom(const struct allocator *allocator, uint64_t bytes);
 

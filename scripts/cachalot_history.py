@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import NamedTuple
 
+from cachalot_recorded import ACTIONS
 from cachalot_report import Report, get, number
 from cachalot_words import is_ours
 from cachalot_symbols import resolve
 from cachalot_tools import Failure, printable
 
-ACTIONS = ("alloc", "free", "free_completed", "segment_alloc", "segment_free", "fence_wait", "oom")
 STATES = {"active": "active", "allocated": "active", "pending": "pending", "inactive": "inactive",
           "reusable": "inactive"}
 # What an event adds to (allocated, active, reserved) bytes, in units of its size.
 CHANGES = {"alloc": (1, 1, 0), "free_requested": (-1, 0, 0), "free_completed": (0, -1, 0),
-           "segment_alloc": (0, 0, 1), "segment_free": (0, 0, -1)}
+           "segment_alloc": (0, 0, 1), "segment_free": (0, 0, -1), "segment_map": (0, 0, 1), "segment_unmap": (0, 0, -1)}
 LEVELS = ("allocated_bytes", "active_bytes", "reserved_bytes")
 NUMBER_MOST = (1 << 53) - 1  # the schema's
 DEVICES_MOST = 1024

@@ -18,7 +18,8 @@ CHART_MOST = 4 << 20
 EVENTS_MOST = 500000
 LARGEST = 20
 # As in export_page_history.js.
-ACTIONS = ("alloc", "free", "free_requested", "free_completed", "segment_alloc", "segment_free", "fence_wait", "oom")
+ACTIONS = ("alloc", "free", "free_requested", "free_completed", "segment_alloc", "segment_free", "fence_wait", "oom", "segment_map",
+           "segment_unmap")
 CODES = {name: code for code, name in enumerate(ACTIONS)}
 
 

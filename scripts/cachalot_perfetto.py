@@ -83,7 +83,7 @@ class Writer:
         for one in history.events:
             if one.action == "fence_wait":
                 self.wait(one, base)
-            elif one.action in ("oom", "segment_alloc", "segment_free"):
+            elif one.action in ("oom", "segment_alloc", "segment_free", "segment_map", "segment_unmap"):
                 self.instant(one, base)
 
     def levels(self, history, base):

@@ -10,7 +10,7 @@ HEADER_BYTES, FORMAT = 4096, 1
 HEADER = struct.Struct("=16s2I11Q64s72s512s512s128s")
 EVENT = struct.Struct("=6Q")
 ON, ENDED, STOPPED = 1, 2, 3
-ACTIONS = ("alloc", "free", "free_completed", "segment_alloc", "segment_free", "fence_wait", "oom")
+ACTIONS = ("alloc", "free", "free_completed", "segment_alloc", "segment_free", "fence_wait", "oom", "segment_map", "segment_unmap")
 SIZED = ("alloc", "free", "free_completed", "oom")
 
 

@@ -58,7 +58,7 @@ def with_segments(source):
 
 
 def lie_in_segments(events):
-    """Do all blocks? Mapped memory grows without such events: then nothing can be said of what was reserved."""
+    """Do all blocks? Those in mapped memory do not: where that lies is not told."""
     ends = {}
     for event in events:
         if event.action == "segment_alloc":
@@ -114,7 +114,7 @@ def device_of(history):
 def trace_history(device, events):
     """The history of a device of a recorded trace."""
     segments = segments_after(events) if lie_in_segments(events) else None
-    if segments is None:
+    if segments is None and not any(event.action == "segment_map" for event in events):  # as traces once were: who knows what was reserved
         events = [event for event in events if event.action not in ("segment_alloc", "segment_free")]
     return History(device, "recorded trace", events, segments)
 

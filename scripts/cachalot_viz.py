@@ -48,7 +48,7 @@ def trace_entries(history, frames, begin_us, free):
     """PyTorch notes in an event what was asked for, not the block it got."""
     entries = []
     for event in history.events:
-        if event.action == "fence_wait":
+        if event.action in ("fence_wait", "segment_map", "segment_unmap"):  # mapped memory moves: theirs does not
             continue
         size = event.size if event.action.startswith("segment_") else event.requested
         entry = {"action": event.action, "addr": event.address, "size": size, "stream": 0,

@@ -5,6 +5,7 @@
 const ACTIONS = {
     alloc: [1, 1, 0], free: [-1, -1, 0], free_requested: [-1, 0, 0], free_completed: [0, -1, 0],
     segment_alloc: [0, 0, 1], segment_free: [0, 0, -1], fence_wait: [0, 0, 0], oom: [0, 0, 0],
+    segment_map: [0, 0, 1], segment_unmap: [0, 0, -1],
 };
 const NAMES = Object.keys(ACTIONS);
 const SMALL_SEGMENT = 2 << 20;

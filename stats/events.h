@@ -21,8 +21,10 @@
     X(free_completed) /* reusable only now, not already when it was freed */                       \
     X(segment_alloc)                                                                               \
     X(segment_free)                                                                                \
-    X(fence_wait) /* requested: ns */                                                              \
-    X(oom)        /* size: asked for */
+    X(fence_wait)  /* requested: ns */                                                             \
+    X(oom)         /* size: asked for */                                                           \
+    X(segment_map) /* mapped memory grows, first at this address; it may move */                   \
+    X(segment_unmap)
 enum event_action {
 #define X(name) EVENT_##name,
     EVENT_LIST(X)

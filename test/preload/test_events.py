@@ -91,6 +91,17 @@ def test_a_dump_of_segments_alone(place):
     assert len(report["devices"][0]["segments"]) == 2 and "events" not in report
 
 
+def test_mapped_memory_grows_and_shrinks(place):
+    """The events tell what was reserved at any time, also where chunks come and go."""
+    report = place.report("mapped_stress", 2, 1, 1500, CACHALOT_EVENTS="524288", CACHALOT_SIM_CAPACITY="320M", CACHALOT_CONF="expandable_segments:True")
+    now, most = 0, 0
+    for row in rows_of(report, "segment_alloc", "segment_free", "segment_map", "segment_unmap"):
+        now += row["size_bytes"] if row["action"] in ("segment_alloc", "segment_map") else -row["size_bytes"]
+        most = max(most, now)
+    assert report["events"]["lost"] == 0 and len(rows_of(report, "segment_unmap")) > 10
+    assert (now, most) == (report.statistic("reserved_bytes"), report.statistic("reserved_bytes", "peak"))
+
+
 def test_after_a_kill(place):
     process = ready(place, "wait_for_input", CACHALOT_EVENTS="1000")
     uptime = load(place.cachalot("dump", process.pid).out.strip())["time"]["uptime_ns"]
