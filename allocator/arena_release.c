@@ -155,9 +155,9 @@ static uint64_t release_batch(struct allocator *a, uint32_t batch)
     struct arena *arena = a->arena;
     uint64_t released = 0;
     for (uint32_t number = 1; number <= arena->made && !a->forgotten; number++) {
-        uint64_t handle = arena->chunk[number].handle;
         if (arena->chunk[number].leaving != batch)
             continue;
+        uint64_t handle = arena->chunk[number].handle;
         arena->chunk[number].handle = 0; /* not the burial's */
         allocator_call(a);
         int code = a->ops->chunk_release(a->device, arena->chunk_bytes, handle);
