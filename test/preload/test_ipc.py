@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import MIB
+from conftest import MIB, stop
 from test_requests import each, wait_for
 
 MAPPED = "expandable_segments:True,large_segment_size_mb:2"
@@ -210,7 +210,7 @@ def test_handles_that_are_not_right(pair, at):
 def test_a_stopped_process_is_not_waited_for_long(pair):
     a, b = pair
     _, handle = shared(a)
-    a.process.send_signal(signal.SIGSTOP)
+    stop(a.process)
     begin = time.monotonic()
     assert b.ask("open", handle, MIB) == f"error {INVALID_VALUE}"
     assert 1 < time.monotonic() - begin < 20

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from conftest import MIB
+from conftest import MIB, stop
 from test_ipc import INVALID_HANDLE, INVALID_VALUE, Shell, door, pair, shared  # pylint: disable=unused-import
 from test_requests import wait_for
 
@@ -52,7 +52,7 @@ def test_exec_closes_the_door(pair):
 def test_killed_while_somebody_waits(pair):
     a, b = pair
     _, handle = shared(a)
-    a.process.send_signal(signal.SIGSTOP)
+    stop(a.process)
     b.process.stdin.write(f"open {handle} {MIB}\n")
     b.process.stdin.flush()
     wait_for(lambda: len(b.descriptors()) == 1)

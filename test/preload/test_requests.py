@@ -10,7 +10,7 @@ import time
 import pytest
 import sanitizer
 
-from conftest import BUILD, MIB, PROGRAMS, ROOT, SIM, Report, load
+from conftest import BUILD, MIB, PROGRAMS, ROOT, SIM, Report, load, stop
 
 
 def ready(place, program="allocate_on", **more):
@@ -123,7 +123,7 @@ def test_dump(place):
 def test_a_process_that_is_stopped(place, end):
     """Who asks it waits no longer than told; it answers the next one, or its page becomes a report."""
     process = ready(place, "wait_for_input")
-    process.send_signal(signal.SIGSTOP)
+    stop(process)
     done = place.cachalot("dump", "--timeout", "0.3", process.pid)
     assert done.code == 1 and "did not answer within 0.3 s" in done.err
     process.send_signal(end)

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from conftest import MIB, PROGRAMS, ROOT, SIM, WORKLOADS, Report, load
+from conftest import MIB, PROGRAMS, ROOT, SIM, WORKLOADS, Report, load, stop
 from test_events import check_story
 from test_requests import each, ready, wait_for
 
@@ -230,7 +230,7 @@ def test_a_cut_between_look_and_write(place, length):
     """The file is as long as before, with a hole in it: so a cut looks that a write has followed."""
     process = ready(place, CACHALOT_TRACE="t")
     wait_for(lambda: os.path.getsize(place.work / "t") > 4096 + 48 * 5000)
-    process.send_signal(signal.SIGSTOP)
+    stop(process)
     size = os.path.getsize(place.work / "t")
     os.truncate(place.work / "t", length)
     os.truncate(place.work / "t", size)
