@@ -9,6 +9,7 @@
 
 #define ROW_BYTES 256 /* longer than any */
 #define HEAD_BYTES 128
+#define MOST_LOOKS 100
 
 static const char *const action_names[] = {
 #define X(name) [EVENT_##name] = #name,
@@ -64,21 +65,35 @@ static struct event_clock clock_for(const struct events *events, int harvest)
     return harvest ? events->last[events->latest & 1] : events_clock();
 }
 
-/* Rows of the events before `end`, of which there are no more than are shown, at `to`; returns
- * where they end, and in *count how many were still there. */
-static char *write_rows(char *to, const struct report_source *source, uint64_t end, uint64_t *count)
+/* Copies of the events shown at `to`, of which there is room for that many; returns how many, and
+ * in *end how many there ever were. Where threads overwrite a small ring meanwhile, another look
+ * finds more. */
+static uint64_t copy_events(const struct events *events, struct event *to, uint64_t *end)
+{
+    uint64_t copied = 0, shown, before = 0;
+    for (int look = 0; look < MOST_LOOKS; look++, before = *end) {
+        *end = atomic_load_explicit(&events->count, memory_order_acquire);
+        shown = *end < events->shown ? *end : events->shown;
+        copied = 0;
+        for (uint64_t n = *end - shown; n < *end; n++)
+            copied += (uint64_t)read_event(events, n, &to[copied]);
+        if (2 * copied >= shown || *end == before)
+            break;
+    }
+    return copied;
+}
+
+static char *write_rows(char *to, const struct report_source *source, const struct event *event,
+                        uint64_t count)
 {
     const struct events *events = page_events(source->page);
     struct event_clock now = clock_for(events, source->options->kind == REPORT_HARVEST);
-    uint64_t n = end > events->shown ? end - events->shown : 0, time_ns = 0;
-    for (*count = 0; n < end; n++) {
-        struct event event;
-        if (!read_event(events, n, &event))
-            continue;
-        uint64_t ns = events_ns(events, &now, event.ticks);
+    uint64_t time_ns = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t ns = events_ns(events, &now, event[i].ticks);
         time_ns = ns > time_ns ? ns : time_ns; /* processors may differ by a few ticks */
-        to += sprintf(to, "%s\n      ", (*count)++ ? "," : "");
-        to += write_row(to, source, &event, time_ns);
+        to += sprintf(to, "%s\n      ", i ? "," : "");
+        to += write_row(to, source, &event[i], time_ns);
     }
     return to;
 }
@@ -89,10 +104,11 @@ char *report_add_events(char *text, const struct report_source *source)
     size_t length = text ? strlen(text) : 0;
     if (!events || !events->shown || length < 3)
         return text;
-    uint64_t end = atomic_load_explicit(&events->count, memory_order_acquire), rows;
-    uint64_t most = end < events->shown ? end : events->shown;
-    char *longer = realloc(text, length + most * ROW_BYTES + HEAD_BYTES);
+    struct event *event = malloc(events->shown * sizeof *event);
+    uint64_t end, rows = event ? copy_events(events, event, &end) : 0;
+    char *longer = event ? realloc(text, length + rows * ROW_BYTES + HEAD_BYTES) : NULL;
     if (!longer) {
+        free(event);
         free(text);
         return NULL;
     }
@@ -100,7 +116,8 @@ char *report_add_events(char *text, const struct report_source *source)
      */
     char *to = longer + length - 2;
     to += sprintf(to, ",\n  \"events\": {\n    \"rows\": [");
-    to = write_rows(to, source, end, &rows);
+    to = write_rows(to, source, event, rows);
+    free(event);
     sprintf(to, "\n    ],\n    \"capacity\": %" PRIu64 ",\n    \"lost\": %" PRIu64 "\n  }\n}",
             (uint64_t)events->shown, whole(end - rows));
     return longer;
