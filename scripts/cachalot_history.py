@@ -19,8 +19,9 @@ from cachalot_tools import Failure, printable
 STATES = {"active": "active", "allocated": "active", "pending": "pending", "inactive": "inactive",
           "reusable": "inactive"}
 # What an event adds to (allocated, active, reserved) bytes, in units of its size.
-CHANGES = {"alloc": (1, 1, 0), "free_requested": (-1, 0, 0), "free_completed": (0, -1, 0),
-           "segment_alloc": (0, 0, 1), "segment_free": (0, 0, -1), "segment_map": (0, 0, 1), "segment_unmap": (0, 0, -1)}
+CHANGES = {"alloc": (1, 1, 0), "free": (-1, -1, 0), "free_requested": (-1, 0, 0), "free_completed": (0, -1, 0),
+           "segment_alloc": (0, 0, 1), "segment_free": (0, 0, -1), "segment_map": (0, 0, 1), "segment_unmap": (0, 0, -1),
+           "fence_wait": (0, 0, 0), "oom": (0, 0, 0)}
 LEVELS = ("allocated_bytes", "active_bytes", "reserved_bytes")
 NUMBER_MOST = (1 << 53) - 1  # the schema's
 DEVICES_MOST = 1024
@@ -200,11 +201,9 @@ def levels_before(events, end):
     """Allocated, active and reserved bytes at the beginning, from those at the `end`; never one below zero later."""
     now, least = [0, 0, 0], [0, 0, 0]
     for event in events:
-        change = CHANGES.get(event.action)
-        if change:
-            for i in (0, 1, 2):
-                now[i] += change[i] * event.size
-                least[i] = min(least[i], now[i])
+        for i, sign in enumerate(CHANGES[event.action]):
+            now[i] += sign * event.size
+            least[i] = min(least[i], now[i])
     return tuple(max(e - n, -m) for e, n, m in zip(end, now, least))
 
 

@@ -17,10 +17,7 @@ CHART_PLACES = ("/usr/share/javascript/chart.js/chart.min.js", "/usr/share/nodej
 CHART_MOST = 4 << 20
 EVENTS_MOST = 500000
 LARGEST = 20
-# As in export_page_history.js.
-ACTIONS = ("alloc", "free", "free_requested", "free_completed", "segment_alloc", "segment_free", "fence_wait", "oom", "segment_map",
-           "segment_unmap")
-CODES = {name: code for code, name in enumerate(ACTIONS)}
+CODES = {name: code for code, name in enumerate(CHANGES)}
 
 
 def find_chart():
@@ -62,7 +59,7 @@ def latest(history):
     if drop <= 0:
         return history
     for event in history.events[:drop]:
-        levels = [now + sign * event.size for now, sign in zip(levels, CHANGES.get(event.action, (0, 0, 0)))]
+        levels = [now + sign * event.size for now, sign in zip(levels, CHANGES[event.action])]
     return replace(history, events=history.events[drop:], levels=tuple(levels))
 
 
@@ -199,7 +196,7 @@ def page_object(source):
     report = source.report
     devices = report.list("devices") if report else map(device_of, source.histories)
     return {"title": f"GPU memory of {source.program[:300]}", "facts": facts(report) if report else trace_facts(source),
-            "hasTime": source.has_time, "sites": source.sites,
+            "hasTime": source.has_time, "actions": list(CHANGES.items()), "sites": source.sites,
             "devices": [device_object(h, d, source) for h, d in zip(source.histories, devices)],
             "warnings": [*doubts(report), *(printable(get(w, "text"))[:1000] for w in report.list("warnings")[:1000])]
                         if report else [],

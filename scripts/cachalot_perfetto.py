@@ -92,7 +92,7 @@ class Writer:
         for i, value in enumerate(now):
             self.file.write(event(begin, TYPE_COUNTER, base + i, integer(30, value)))
         for one in history.events:
-            for i, sign in enumerate(CHANGES.get(one.action, ())):
+            for i, sign in enumerate(CHANGES[one.action]):
                 if sign:
                     now[i] += sign * one.size
                     self.file.write(event(one.time, TYPE_COUNTER, base + i, integer(30, now[i])))

@@ -98,8 +98,7 @@ def device_of(history):
     now, peak, at_peak, sizes = list(history.levels), [0, 0, 0], [0, 0, 0], Sizes()
     for event in history.events:
         sizes.add(event)
-        change = CHANGES.get(event.action, (0, 0, 0))
-        now = [level + sign * event.size for level, sign in zip(now, change)]
+        now = [level + sign * event.size for level, sign in zip(now, CHANGES[event.action])]
         if event.action == "alloc" and now[2] > at_peak[2]:  # as the library notes it
             at_peak = now
         peak = list(map(max, peak, now))

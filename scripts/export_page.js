@@ -268,7 +268,7 @@ function drawLegend() {
 /* Everything of one device. */
 function show(which) {
     device = which;
-    history = new History(device, page.hasTime);
+    history = new History(device, page.hasTime, page.actions);
     moment = history.count;
     drawWords();
     fill("timeline-hint", [prose("span", device.timelineHint)]);

@@ -2,12 +2,6 @@
 "use strict";
 /* What happened on a device: columns of the page's data as levels over time, and as the memory's state at any moment. */
 
-const ACTIONS = {
-    alloc: [1, 1, 0], free: [-1, -1, 0], free_requested: [-1, 0, 0], free_completed: [0, -1, 0],
-    segment_alloc: [0, 0, 1], segment_free: [0, 0, -1], fence_wait: [0, 0, 0], oom: [0, 0, 0],
-    segment_map: [0, 0, 1], segment_unmap: [0, 0, -1],
-};
-const NAMES = Object.keys(ACTIONS);
 const SMALL_SEGMENT = 2 << 20;
 
 function bytesText(bytes) {
@@ -29,7 +23,9 @@ function timeText(seconds, hasTime) {
 }
 
 class History {
-    constructor(device, hasTime) {
+    /* actions: [name, [what it adds to allocated, active and reserved, in its size]], as the columns number them. */
+    constructor(device, hasTime, actions) {
+        this.actions = actions;
         const columns = device.events;
         this.count = columns.time.length;
         this.action = columns.action;
@@ -56,7 +52,7 @@ class History {
         levels.forEach((level, k) => {
             let now = level[0] = begin[k];
             for (let i = 0; i < this.count; i++)
-                level[i + 1] = now += ACTIONS[NAMES[this.action[i]]][k] * this.size[i];
+                level[i + 1] = now += this.actions[this.action[i]][1][k] * this.size[i];
         });
         return levels;
     }
@@ -102,7 +98,7 @@ class History {
                     blocks.set(address, {size, requested, state, site, time: null});
         }
         for (let i = this.count - 1; i >= 0; i--) {
-            const action = NAMES[this.action[i]], address = this.address[i], size = this.size[i];
+            const [action] = this.actions[this.action[i]], address = this.address[i], size = this.size[i];
             if (action === "alloc")
                 blocks.delete(address);
             else if (action === "free" || action === "free_requested")
@@ -121,7 +117,7 @@ class History {
     stateAt(index) {
         const segments = new Map(this.first.segments), blocks = new Map(this.first.blocks);
         for (let i = 0; i < index; i++) {
-            const action = NAMES[this.action[i]], address = this.address[i], size = this.size[i];
+            const [action] = this.actions[this.action[i]], address = this.address[i], size = this.size[i];
             if (action === "alloc")
                 blocks.set(address, {size, requested: size - this.waste[i], state: "active", site: this.site[i], time: this.time[i]});
             else if (action === "free" || action === "free_completed")

@@ -6,11 +6,13 @@ import json
 import os
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 
 import cachalot_export
 import cachalot_history
+import cachalot_recorded
 import pytest
 from conftest import ROOT, SCHEMA, built, command_help_fits, in_process, jsonschema
 from history_of import report_with_history
@@ -42,6 +44,14 @@ def replay(path):
                           env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["totals"]
+
+
+def test_the_names_of_events_are_the_library_s():
+    """In its order: a recorded trace has their numbers."""
+    names = re.findall(r"^    X\((\w+)\)", (ROOT / "stats/events.h").read_text(), re.MULTILINE)
+    assert names == list(cachalot_recorded.ACTIONS)
+    assert names == SCHEMA["$defs"]["event"]["properties"]["action"]["enum"]
+    assert {*names, "free_requested"} == set(cachalot_history.CHANGES)
 
 
 def test_the_fixture_is_what_the_library_writes(history):
