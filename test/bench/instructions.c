@@ -67,15 +67,7 @@ static void launch_ex(void)
     void *parameters[] = {&kernel};
     CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
     attribute.value.programmaticStreamSerializationAllowed = 1;
-    const CUlaunchConfig config = {.gridDimX = 1,
-                                   .gridDimY = 1,
-                                   .gridDimZ = 1,
-                                   .blockDimX = 1,
-                                   .blockDimY = 1,
-                                   .blockDimZ = 1,
-                                   .hStream = stream,
-                                   .attrs = &attribute,
-                                   .numAttrs = 1};
+    const CUlaunchConfig config = {.hStream = stream, .attrs = &attribute, .numAttrs = 1};
     MUST(cuLaunchKernelEx(&config, cachalot_sim_function(), parameters, NULL));
 }
 

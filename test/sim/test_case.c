@@ -39,15 +39,7 @@ void launch_programmatic(CUstream stream, struct cachalot_sim_range *range)
     void *parameters[] = {&kernel};
     CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
     attribute.value.programmaticStreamSerializationAllowed = 1;
-    CUlaunchConfig config = {.gridDimX = 1,
-                             .gridDimY = 1,
-                             .gridDimZ = 1,
-                             .blockDimX = 1,
-                             .blockDimY = 1,
-                             .blockDimZ = 1,
-                             .hStream = stream,
-                             .attrs = &attribute,
-                             .numAttrs = 1};
+    CUlaunchConfig config = {.hStream = stream, .attrs = &attribute, .numAttrs = 1};
     OK(cuLaunchKernelEx(&config, cachalot_sim_function(), parameters, NULL));
 }
 
