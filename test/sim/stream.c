@@ -192,42 +192,18 @@ CUresult do_cuStreamGetCtx_v2(CUstream handle, CUcontext *out, CUgreenCtx *green
     return do_cuStreamGetCtx(handle, out);
 }
 
-CUresult do_cuStreamGetFlags(CUstream handle, unsigned *out)
-{
-    CUresult why;
-    struct sim_stream *stream = stream_from(handle, &why);
-    if (!stream || !out)
-        return stream ? CUDA_ERROR_INVALID_VALUE : why;
-    *out = stream->flags;
-    return CUDA_SUCCESS;
-}
-
-CUresult do_cuStreamGetPriority(CUstream handle, int *out)
-{
-    CUresult why;
-    struct sim_stream *stream = stream_from(handle, &why);
-    if (!stream || !out)
-        return stream ? CUDA_ERROR_INVALID_VALUE : why;
-    *out = stream->priority;
-    return CUDA_SUCCESS;
-}
-
-CUresult do_cuStreamGetId(CUstream handle, unsigned long long *out)
-{
-    CUresult why;
-    struct sim_stream *stream = stream_from(handle, &why);
-    if (!stream || !out)
-        return stream ? CUDA_ERROR_INVALID_VALUE : why;
-    *out = stream->id;
-    return CUDA_SUCCESS;
-}
-
-CUresult do_cuStreamGetDevice(CUstream handle, CUdevice *out)
-{
-    CUresult why;
-    struct sim_stream *stream = stream_from(handle, &why);
-    if (!stream || !out)
-        return stream ? CUDA_ERROR_INVALID_VALUE : why;
-    *out = stream->context->device;
-    return CUDA_SUCCESS;
-}
+#define STREAM_GETTER(name, type, value)                                                           \
+    CUresult do_##name(CUstream handle, type *out)                                                 \
+    {                                                                                              \
+        CUresult why;                                                                              \
+        struct sim_stream *stream = stream_from(handle, &why);                                     \
+        if (!stream || !out)                                                                       \
+            return stream ? CUDA_ERROR_INVALID_VALUE : why;                                        \
+        *out = value;                                                                              \
+        return CUDA_SUCCESS;                                                                       \
+    }
+STREAM_GETTER(cuStreamGetFlags, unsigned, stream->flags)
+STREAM_GETTER(cuStreamGetPriority, int, stream->priority)
+STREAM_GETTER(cuStreamGetId, unsigned long long, stream->id)
+STREAM_GETTER(cuStreamGetDevice, CUdevice, stream->context->device)
+#undef STREAM_GETTER
