@@ -51,6 +51,6 @@ def test_captures_while_the_cache_is_emptied_from_outside(place):
     end, asked = time.monotonic() + 3, 0
     while process.poll() is None and time.monotonic() < end:
         asked += place.cachalot("empty-cache", process.pid).code == 0
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, out, err) == (0, "failed: 0\n", "")
     assert asked > 0
