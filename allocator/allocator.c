@@ -102,12 +102,15 @@ static struct block *look(struct allocator *a, uint64_t size)
     a->mallocs++;
     fence_poll(a, 0);
     struct block *block = size <= CACHE_MOST ? thread_cache_find(a, size) : NULL;
-    if (!block)
-        block = pool_take(a, size);
+    if (block)
+        return block;
+    block = pool_take(a, size);
     if (!block && a->pending) {
         fence_poll(a, 1);
         block = pool_take(a, size);
     }
+    if (block && size <= CACHE_MOST)
+        thread_cache_stock(a, size);
     return block;
 }
 
@@ -198,13 +201,9 @@ static int look_further(struct allocator *a, uint64_t size, struct block **taken
 static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, uint64_t *address)
 {
     enum stat_pool stat = block->segment->stat;
-    if (!atomic_load_explicit(&block->claim, memory_order_relaxed)) {
-        block_claim(block, CLAIM_NOBODY); /* what the map finds it by */
-        if (map_insert(&a->domain->listed, &block->listed)) {
-            atomic_store_explicit(&block->claim, 0, memory_order_release);
-            pool_merge(a, block);
-            return a->ops->out_of_memory;
-        }
+    if (block_list(block)) {
+        pool_merge(a, block);
+        return a->ops->out_of_memory;
     }
     if (block->segment->arena)
         arena_note_idle(block->segment->arena);
@@ -212,8 +211,6 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
     block->shared = 0;
     block->noted_by = 0;
     block->name = 0;
-    block->grains = (uint16_t)(block_size(block) / BLOCK_GRAIN);
-    block->owner = a->number;
     block_request(block, bytes);
     stats_hand_out(a->stats, stat, block_size(block), bytes);
     stats_histogram(a->stats, bytes, 1);

@@ -147,6 +147,21 @@ struct block *pool_take(struct allocator *a, uint64_t size)
     return block;
 }
 
+int block_list(struct block *block)
+{
+    const struct allocator *a = block->segment->allocator;
+    if (atomic_load_explicit(&block->claim, memory_order_relaxed) == 0) {
+        block_claim(block, CLAIM_NOBODY); /* what the map finds it by */
+        if (map_insert(&a->domain->listed, &block->listed)) {
+            atomic_store_explicit(&block->claim, 0, memory_order_release);
+            return -1;
+        }
+    }
+    block->grains = (uint16_t)(block_size(block) / BLOCK_GRAIN);
+    block->owner = a->number;
+    return 0;
+}
+
 void pool_unlist(struct allocator *a, struct block *block)
 {
     if (!atomic_load_explicit(&block->claim, memory_order_relaxed))

@@ -49,6 +49,7 @@ static inline int pool_can_merge(const struct block *block, const struct block *
     return other && other->state == BLOCK_REUSABLE && other->pinned == block->pinned;
 }
 
+int block_list(struct block *block); /* found by its address, and says whose it is; -1: no memory */
 void pool_unlist(struct allocator *allocator, struct block *block); /* no more found by address */
 void pool_forget(struct allocator *allocator, struct block *block); /* in no pool, nor needed */
 

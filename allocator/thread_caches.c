@@ -5,8 +5,9 @@
 #include "allocator/pool.h"
 #include "allocator/thread_caches.h"
 
-#define TRIM_BLOCKS 6 /* what one free moves from the spare blocks to the pool */
-#define TRIM_LOOKS 16 /* sizes that it looks for them at */
+#define TRIM_BLOCKS 6  /* what one free moves from the spare blocks to the pool, and of its size */
+#define STOCK_BLOCKS 8 /* what one request takes from the pool */
+#define TRIM_LOOKS 16  /* sizes that it looks for them at */
 
 static void fold(struct thread_cache *cache)
 {
@@ -172,22 +173,14 @@ struct block *thread_cache_find(struct allocator *a, uint64_t size)
     return block;
 }
 
-int thread_cache_keep(struct block *block)
+/* A block that is reusable and in no pool, which there is room for. */
+static void shelve(struct thread_cache *cache, struct block *block)
 {
-    struct allocator *a = block->segment->allocator;
-    struct thread_cache *cache = thread_cache_of(a->domain);
+    struct allocator *a = cache->allocator;
     uint64_t size = block_size(block);
-    if (!cache || cache->allocator != a || block->segment->pool != POOL_SMALL)
-        return 0;
-    if (!thread_cache_room(cache, size)) {
-        trim_spare(a, cache);
-        if (!thread_cache_room(cache, size))
-            return 0;
-    }
-    block_leaves_use(block);
+    struct shelf *shelf = shelf_of(cache, size);
     block->state = BLOCK_ALLOCATED;
     block_claim(block, CLAIM_CACHED);
-    struct shelf *shelf = shelf_of(cache, size);
     block->link = shelf->first;
     shelf->first = block;
     shelf->room--;
@@ -195,7 +188,59 @@ int thread_cache_keep(struct block *block)
     stats_add(a->stats, STAT_inactive_split, SMALL_POOL, 1);
     stats_add(a->stats, STAT_inactive_split_bytes, SMALL_POOL, size);
     stats_set(a->stats, COUNTER_reusable_bytes, stats_get(a->stats, COUNTER_reusable_bytes) + size);
+}
+
+/* Too much is spare: first what nobody asks for goes to the pool, then some of this size, so that
+ * the next frees find room. */
+static int make_room(struct thread_cache *cache, uint64_t size)
+{
+    struct shelf *shelf = shelf_of(cache, size);
+    trim_spare(cache->allocator, cache);
+    if (thread_cache_room(cache, size))
+        return 1;
+    if (!shelf->full || shelf->room)
+        return 0;
+    struct block *full = shelf->first;
+    shelf->first = shelf->full;
+    shelf->full = full;
+    for (; shelf->room < TRIM_BLOCKS && shelf->first; shelf->room++) {
+        struct block *block = shelf->first;
+        shelf->first = block->link;
+        pool_back(block);
+    }
+    thread_cache_moved(cache, size, -(int64_t)shelf->room);
+    return thread_cache_room(cache, size);
+}
+
+int thread_cache_keep(struct block *block)
+{
+    struct allocator *a = block->segment->allocator;
+    struct thread_cache *cache = thread_cache_of(a->domain);
+    uint64_t size = block_size(block);
+    if (!cache || cache->allocator != a || block->segment->pool != POOL_SMALL ||
+        (!thread_cache_room(cache, size) && !make_room(cache, size)))
+        return 0;
+    block_leaves_use(block);
+    shelve(cache, block);
     return 1;
+}
+
+void thread_cache_stock(struct allocator *a, uint64_t size)
+{
+    struct thread_cache *cache = thread_cache_of(a->domain);
+    struct block *block;
+    if (!cache || cache->allocator != a || !spare_is_shared(a))
+        return;
+    for (uint64_t i = 1;
+         i < batch_blocks(size) && i < STOCK_BLOCKS && thread_cache_room(cache, size) &&
+         (block = pool_take_from(a, POOL_SMALL, size));
+         i++) {
+        if (block_size(block) != size || block_list(block)) {
+            pool_merge(a, block);
+            return;
+        }
+        shelve(cache, block);
+    }
 }
 
 int thread_caches_serve(const struct domain *domain, const struct device_stats *stats)

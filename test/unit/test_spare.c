@@ -155,6 +155,62 @@ static void caches_and_spare_blocks_are_bounded(void **state)
     assert_true(w.a->spare_weight == 0 && CURRENT(inactive_split) == 0);
 }
 
+/* Where threads share the allocator, one that finds nothing takes some for its next requests too. */
+static void what_the_pool_has_comes_in_batches(void **state)
+{
+    (void)state;
+    enum { MOST = 64 };
+    uint64_t block[MOST];
+    for (int others = 0; others < 2; others++) {
+        if (others) {
+            as(1);
+            cached(8192);
+        }
+        as(0);
+        uint64_t holds = get(4096); /* its segment is not given back */
+        for (int i = 0; i < MOST; i++)
+            block[i] = get(4096);
+        for (int i = 0; i < MOST; i++)
+            put(block[i]);
+        domain_empty_cache(w.domain, 0);
+        assert_true(caches[0]->count == 0 && allocator_hit_alone(w.a, 4096) == 0);
+        int count = 0;
+        for (block[count++] = get(4096); (block[count] = allocator_hit_alone(w.a, 4096));)
+            count++;
+        assert_true(others ? count > 4 && count < BATCH_BLOCKS : count == 1);
+        while (count)
+            put(block[--count]);
+        put(holds);
+        look();
+        assert_true(NOW(allocation) == 0);
+        assert_true(allocator_is_valid(w.a));
+    }
+}
+
+/* A free that finds neither room nor anything spare that nobody wants makes room for some more. */
+static void what_the_pool_gets_goes_in_batches(void **state)
+{
+    (void)state;
+    enum { MOST = 4 * BATCH_BLOCKS };
+    uint64_t block[MOST];
+    as(0);
+    for (int round = 0; round < 2; round++) { /* the second time no peak is in the way */
+        for (int i = 0; i < MOST; i++)
+            block[i] = get(4096);
+        for (int i = 0; i < MOST && !round; i++)
+            put(block[i]);
+    }
+    w.a->spare_most = 0;
+    for (int i = 0; i <= 2 * BATCH_BLOCKS; i++)
+        put(block[i]);
+    for (int i = 1; i < 5; i++)
+        assert_true(domain_free_alone(w.domain, block[2 * BATCH_BLOCKS + i]));
+    assert_true(caches[0]->count > BATCH_BLOCKS);
+    look();
+    assert_true(NOW(allocation) == MOST - 2 * BATCH_BLOCKS - 5);
+    assert_true(allocator_is_valid(w.a));
+}
+
 /* What one thread frees may be counted before what another took. */
 static void no_number_falls_below_zero(void **state)
 {
@@ -333,6 +389,8 @@ int main(void)
         CACHE(batches_pass_between_threads_without_the_lock),
         CACHE(caches_and_spare_blocks_are_bounded),
         CACHE(a_pair_touches_no_line_of_another_thread),
+        CACHE(what_the_pool_has_comes_in_batches),
+        CACHE(what_the_pool_gets_goes_in_batches),
         CACHE(no_number_falls_below_zero),
         CACHE(what_passes_through_is_counted_in_time),
         CACHE(nobody_adds_up_while_others_wait),
