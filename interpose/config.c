@@ -22,8 +22,8 @@ static char directory[sizeof((struct page *)NULL)->cwd];
 
 void config_note_directory(void)
 {
-    ssize_t n = readlink("/proc/self/cwd", directory, sizeof directory - 1);
-    directory[n > 0 ? n : 0] = 0;
+    if (!getcwd(directory, sizeof directory))
+        directory[0] = 0; /* gone, or its name is too long */
 }
 
 int config_enabled(void)
@@ -189,16 +189,18 @@ static void publish_output(struct page *page)
                      standard);
         pattern = NULL;
     }
-    if (!pattern)
-        report_expand(page, standard, lookup, page->output, sizeof page->output, &problem);
+    if (pattern ||
+        !report_expand(page, standard, lookup, page->output, sizeof page->output, &problem))
+        return;
+    page->output[0] = 0; /* not a part of a path, which may name somebody's */
+    process_warn("there will be no report: %s; CACHALOT_OUTPUT may name another place", problem);
 }
 
 void config_publish(const struct config *config, struct page *page)
 {
     int from = source();
     const char *session = value_of("CACHALOT_SESSION");
-    if (directory[0])
-        memcpy(page->cwd, directory, sizeof page->cwd);
+    memcpy(page->cwd, directory, sizeof page->cwd);
     for (unsigned i = 0; options_name(i) && i < PAGE_CONFIGS; i++) {
         struct page_config *row = &page->config[i];
         snprintf(row->name, sizeof row->name, "%s", options_name(i));

@@ -54,6 +54,7 @@ void page_identity_write(struct page *page)
     page->start_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
     copy_link("/proc/self/exe", page->exe, sizeof page->exe);
     copy_arguments(page);
-    copy_link("/proc/self/cwd", page->cwd, sizeof page->cwd);
+    if (getcwd(page->cwd, sizeof page->cwd) == NULL)
+        page->cwd[0] = '\0';
     copy_hostname(page);
 }

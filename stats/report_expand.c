@@ -7,7 +7,8 @@
 #include <string.h>
 
 #define VALUE_BYTES 64      /* most that one value may add */
-#define COMPONENT_BYTES 200 /* of the 255 that file systems allow: room for .PID.N and the like */
+#define NAME_BYTES 255      /* what file systems allow */
+#define FILE_NAME_BYTES 200 /* of those: room for .PID.N and the like */
 
 struct expansion {
     char *path;
@@ -133,7 +134,7 @@ static int components_fit(const char *path)
 {
     for (size_t length; *path != '\0'; path += length + (path[length] == '/')) {
         length = strcspn(path, "/");
-        if (length > COMPONENT_BYTES)
+        if (length > (path[length] == '/' ? NAME_BYTES : FILE_NAME_BYTES))
             return 0;
     }
     return 1;

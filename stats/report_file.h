@@ -10,7 +10,7 @@
 #define REPORT_CANDIDATES 100
 
 /* The `attempt`th name to try: the wanted one, then with .PID, then with .PID.1 and so on;
- * snapshots with .N before .json. Returns 0 or -ENAMETOOLONG. */
+ * snapshots with .N before .json. Returns 0, -ENAMETOOLONG, or -ENOENT where the page names none. */
 int report_file_name(const struct page *page, const struct report_options *options,
                      unsigned attempt, char *path, size_t size);
 

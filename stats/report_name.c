@@ -52,7 +52,7 @@ int report_file_name(const struct page *page, const struct report_options *optio
     char wanted[REPORT_PATH_BYTES], pid[32] = "", again[16] = "", number[16] = "";
     int numbered = wanted_path(page, options, wanted, sizeof wanted);
     if (numbered < 0 || wanted[0] == '\0')
-        return -ENAMETOOLONG;
+        return numbered < 0 ? -ENAMETOOLONG : -ENOENT;
     size_t length = strlen(wanted);
     int json = length > 5 && strcmp(wanted + length - 5, ".json") == 0;
     if (attempt > 0)

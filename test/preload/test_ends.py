@@ -181,3 +181,23 @@ def test_output_lies_where_the_program_started(place):
     place.run(sys.executable, "-c", script, CACHALOT_OUTPUT=str(place.work / "%e.json"))
     (path,) = place.work.iterdir()
     assert load(path)["totals"]["requests"] == 6
+
+
+def test_output_of_a_start_in_a_folder_that_is_gone(place):
+    """Nothing is made in its place; the page stays, and its report can be put elsewhere."""
+    script = f"mkdir gone && cd gone && rmdir ../gone && exec {PROGRAMS}/allocate_130"
+    place.run("/bin/sh", "-c", script)
+    assert list(place.work.iterdir()) == []
+    place.cachalot("harvest", "--output", place.work / "cachalot.gone.json")
+    assert place.only_report().warned("there will be no report: the directory of the start")
+
+
+@pytest.mark.parametrize("names, length, there", [(3, 60, True), (1, 250, True), (3, 250, False)])
+def test_output_of_a_start_in_a_deep_folder(place, names, length, there):
+    """In the folder itself or nowhere: never in one that its name begins with."""
+    folder = place.work.joinpath(*["n" * length] * names)
+    folder.mkdir(parents=True)
+    place.run("/bin/sh", "-c", f"cd {folder} && exec {PROGRAMS}/allocate_130")
+    files = [path for path in place.work.rglob("*") if path.is_file()]
+    assert [path.parent for path in files] == [folder] * there
+    assert len([path for path in place.work.rglob("*") if path.is_dir()]) == names
