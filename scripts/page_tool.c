@@ -96,7 +96,8 @@ static int write_report(struct page *page, const struct tool_options *options)
         printf("%s\n", path);
     else
         fprintf(stderr, "cachalot-page: %s: its report cannot be written to %s: %s\n",
-                options->path, path, strerror(-error));
+                options->path, path[0] ? path : "a place that it did not know (--output names one)",
+                strerror(-error));
     return error == 0 ? TOOL_DONE : TOOL_FAILED;
 }
 

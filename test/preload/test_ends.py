@@ -188,6 +188,7 @@ def test_output_of_a_start_in_a_folder_that_is_gone(place):
     script = f"mkdir gone && cd gone && rmdir ../gone && exec {PROGRAMS}/allocate_130"
     place.run("/bin/sh", "-c", script)
     assert list(place.work.iterdir()) == []
+    assert "--output names one" in place.cachalot("harvest").err
     place.cachalot("harvest", "--output", place.work / "cachalot.gone.json")
     assert place.only_report().warned("there will be no report: the directory of the start")
 
