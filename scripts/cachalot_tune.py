@@ -78,7 +78,9 @@ class Tuner:
                 raise Failure(1, f"cachalot-replay was ended by signal {-process.returncode}")
             raise SystemExit(process.returncode)  # it has said why
         got = json.loads(output)
-        totals, driver = got["totals"], got["driver"]
+        totals, driver, device = got["totals"], got["driver"], got["trace"]["device"]
+        if not self.results and device is not None:  # that others are left out is said once
+            self.arguments = [*self.arguments, "--device", str(device)]
         self.requested = max(self.requested, totals["peak_requested_bytes"])
         self.results[conf] = Result(conf, totals["ooms"], totals["peak_reserved_bytes"], driver["cost_ns"],
                                     driver["steady_cost_ns"])

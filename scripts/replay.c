@@ -160,7 +160,7 @@ static int run(struct replay *replay, int progress)
     unsigned long long others = replay->feed.trace.others;
     if (!others && !replay->operations)
         fprintf(stderr, "cachalot: %s: no operation in it\n", replay->name);
-    else if (others)
+    else if (others && !(replay->device_is_chosen && replay->operations))
         fprintf(stderr,
                 "cachalot: %s: %s device %d; %llu events of others are left out, choose with "
                 "--device\n",
@@ -260,6 +260,7 @@ static int read_arguments(int argc, char **argv, struct arguments *arguments, st
             break;
         case 'd':
             replay->feed.trace.device = (int)strtoul(optarg, NULL, 10);
+            replay->device_is_chosen = 1;
             break;
         case 'g':
             arguments->progress = 1;

@@ -15,6 +15,8 @@ static json_t *trace_object(const struct replay *replay)
     json_t *trace = json_object();
     report_put(trace, "name", report_string(replay->name));
     report_put(trace, "format", report_string(kind));
+    report_put(trace, "device",
+               read->device < 0 ? json_null() : report_number((uint64_t)read->device));
     report_put(trace, "recorded_peak_reserved_bytes",
                replay->recorded_reserved ? report_number(replay->recorded_reserved) : json_null());
     report_put(trace, "lines", report_number(read->line - (unsigned)read->recorded));

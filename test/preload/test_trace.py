@@ -247,7 +247,10 @@ def test_devices(place):
         read = place.cachalot("replay", "t", "--format", "json", "--device", device, "--conf", ORDINARY)
         peak = report["devices"][device]["memory_stats"]["allocated_bytes.all.peak"]
         assert json.loads(read.out)["devices"][0]["memory_stats"]["allocated_bytes.all.peak"] == peak
-        assert "choose with --device" in read.err
+        assert read.err == ""
+    for command in ("replay", "tune"):
+        assert place.cachalot(command, "t").err.count("choose with --device") == 1
+    assert "no event of device 7" in place.cachalot("tune", "t", "--device", "7").err
 
 
 def test_nothing_stays_open_and_nothing_is_left_in_a_child(place):
