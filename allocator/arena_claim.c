@@ -245,7 +245,6 @@ static int choose(struct allocator *a, uint64_t size, uint64_t room, struct wind
 {
     struct arena *arena = a->arena;
     uint64_t most = (arena->chunks + size / arena->chunk_bytes) * KEEP;
-    arena_poll(a);
     most = most < KEEP_LEAST ? KEEP_LEAST : most;
     most = most < arena->slots ? most : arena->slots;
     /* Rather more addresses than no memory. */
@@ -265,7 +264,8 @@ int arena_claim(struct allocator *a, uint64_t size, int grow, struct block **tak
     if (size / arena->chunk_bytes > arena->slots / 2)
         return a->ops->out_of_memory;
     uint64_t room = grow ? room_for(a, size) : 0;
-    if (a->forgotten)
+    arena_poll(a);
+    if (a->forgotten) /* either drops the lock */
         return ALLOCATOR_PASS;
     if (!choose(a, size, room, window) ||
         arena_fill_kit(arena, 4 * (window->end - window->first) + 8))

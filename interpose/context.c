@@ -61,7 +61,7 @@ static struct context *make(CUcontext handle)
     struct context *context = slot_of(NULL);
     CUdevice device;
     size_t total = 0;
-    if (!context || real()->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+    if (!context || process->ending || real()->cuCtxGetDevice(&device) != CUDA_SUCCESS)
         return NULL;
     if (device < 0 || (unsigned)device >= atomic_load(&process->page->device_count))
         return NULL;
@@ -118,6 +118,13 @@ struct context *context_with(CUcontext handle)
     context = slot_of(handle);
     pthread_mutex_unlock(&process->context_lock);
     return context && !atomic_load(&context->suspended) ? context : NULL;
+}
+
+void context_ends(int more)
+{
+    pthread_mutex_lock(&process->context_lock);
+    process->ending += more;
+    pthread_mutex_unlock(&process->context_lock);
 }
 
 /* Caller holds the context lock. */

@@ -26,6 +26,10 @@ struct context *context_with(CUcontext handle);
  * reachable from the primary context it belongs to. */
 void context_refuse(CUcontext handle);
 
+/* 1 before the driver is told to end a context, -1 after: meanwhile none gets an allocator, since
+ * a thread that still has the dying one current would make it anew. */
+void context_ends(int more);
+
 /* The context is going, by whatever call: drops its blocks. Returns what is to be buried
  * (allocator_bury) when the driver has ended it, or NULL. */
 struct allocator *context_forget(CUcontext handle);

@@ -45,11 +45,15 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
 {
     struct allocator *lost = NULL;
     int serving = process_serving(), primary = serving && context_is_primary(context);
-    if (serving && !primary)
+    if (!serving)
+        return call(context);
+    context_ends(1);
+    if (!primary)
         lost = context_forget(context);
     CUresult result = call(context);
     if (primary && result == CUDA_SUCCESS)
         lost = context_forget(context);
+    context_ends(-1);
     bury(lost);
     return result;
 }
@@ -110,6 +114,7 @@ static CUresult release_primary(CUresult (*release)(CUdevice), CUdevice device)
 {
     if (!process_serving())
         return release(device);
+    context_ends(1);
     context_suspend_primary(device, 1);
     CUresult result = release(device);
     struct allocator *lost = NULL;
@@ -117,6 +122,7 @@ static CUresult release_primary(CUresult (*release)(CUdevice), CUdevice device)
         lost = context_forget_primary(device);
     else
         context_suspend_primary(device, 0);
+    context_ends(-1);
     bury(lost);
     return result;
 }
@@ -133,8 +139,12 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 
 static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
 {
-    struct allocator *lost = process_serving() ? context_forget_primary(device) : NULL;
+    if (!process_serving())
+        return reset(device);
+    context_ends(1);
+    struct allocator *lost = context_forget_primary(device);
     CUresult result = reset(device);
+    context_ends(-1);
     bury(lost);
     return result;
 }

@@ -52,7 +52,7 @@ struct process {
     struct context contexts[MOST_CONTEXTS];
     struct peers peers[PEER_DEVICES]; /* by device */
     _Atomic int state;                /* enum process_state */
-    int pid, traced;                  /* traced: the trace is whole */
+    int pid, traced, ending;          /* the trace is whole; calls that end contexts, under way */
     _Atomic int several_contexts, captures, recordings, unnoted_captures;
 };
 

@@ -170,6 +170,13 @@ def test_a_context_ends(place, how, losses):
     assert report.totals["double_frees"] == 0
 
 
+@pytest.mark.parametrize("how", ["destroy", "reset", "release"])
+@pytest.mark.parametrize("conf", ["expandable_segments:False", "expandable_segments:True"])
+def test_a_context_ends_while_threads_allocate(place, how, conf):
+    """What they get then may be gone; what comes after is not."""
+    place.same("context_race", how, 15, CACHALOT_CONF=conf)
+
+
 def test_a_context_stays(place):
     report = place.report("context_stays")
     assert report["coverage"]["counters"]["context_losses"] == 0
