@@ -81,6 +81,7 @@
     X(read, ssize_t, (int fd, void *to, size_t n), (fd, to, n), -1, EIO)                           \
     X(write, ssize_t, (int fd, const void *from, size_t n), (fd, from, n), -1, ENOSPC)             \
     X(readlink, ssize_t, (const char *path, char *to, size_t n), (path, to, n), -1, EACCES)        \
+    X(getcwd, char *, (char *to, size_t n), (to, n), NULL, ENOENT)                                 \
     X(fstat64, int, (int fd, void *to), (fd, to), -1, EIO)                                         \
     X(fstat, int, (int fd, void *to), (fd, to), -1, EIO)                                           \
     X(stat64, int, (const char *path, void *to), (path, to), -1, EACCES)                           \
