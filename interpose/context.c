@@ -55,15 +55,12 @@ static struct context *slot_of(CUcontext handle)
     return NULL;
 }
 
-/* Caller holds the context lock. */
-static struct context *make(CUcontext handle)
+/* Caller holds both locks. */
+static struct context *make(CUcontext handle, CUdevice device)
 {
     struct context *context = slot_of(NULL);
-    CUdevice device;
     size_t total = 0;
-    if (!context || process->ending || real()->cuCtxGetDevice(&device) != CUDA_SUCCESS)
-        return NULL;
-    if (device < 0 || (unsigned)device >= atomic_load(&process->page->device_count))
+    if (!context || device < 0 || (unsigned)device >= atomic_load(&process->page->device_count))
         return NULL;
     int primary = is_primary(handle, device);
     if (primary < 0 || real()->cuDeviceTotalMem_v2(&total, device) != CUDA_SUCCESS)
@@ -88,6 +85,30 @@ static struct context *make(CUcontext handle)
     return context;
 }
 
+pthread_mutex_t *context_primary_lock(CUdevice device)
+{
+    return &process->primary_lock[(unsigned)device % PEER_DEVICES];
+}
+
+/* The current one's. */
+static struct context *find(CUcontext handle)
+{
+    CUdevice device;
+    pthread_mutex_lock(&process->context_lock);
+    struct context *context = slot_of(handle);
+    pthread_mutex_unlock(&process->context_lock);
+    if (context || real()->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        return context;
+    pthread_mutex_lock(context_primary_lock(device));
+    pthread_mutex_lock(&process->context_lock);
+    context = slot_of(handle);
+    if (!context)
+        context = make(handle, device);
+    pthread_mutex_unlock(&process->context_lock);
+    pthread_mutex_unlock(context_primary_lock(device));
+    return context;
+}
+
 struct context *context_current(void)
 {
     CUcontext handle = NULL;
@@ -95,12 +116,9 @@ struct context *context_current(void)
         return NULL;
     uint64_t generation = atomic_load_explicit(&process->generation, memory_order_acquire);
     if (last.handle != handle || last.generation != generation) {
-        pthread_mutex_lock(&process->context_lock);
-        struct context *context = slot_of(handle);
-        last.context = context ? context : make(handle);
+        last.context = find(handle);
         last.handle = handle;
         last.generation = generation;
-        pthread_mutex_unlock(&process->context_lock);
         if (!last.context)
             last.handle = NULL;
     }
@@ -120,26 +138,27 @@ struct context *context_with(CUcontext handle)
     return context && !atomic_load(&context->suspended) ? context : NULL;
 }
 
-void context_ends(int more)
+enum { SUSPENDED = 1, CLOSED };
+
+/* Caller holds the context lock. */
+static void shut(struct context *context)
 {
-    pthread_mutex_lock(&process->context_lock);
-    process->ending += more;
-    pthread_mutex_unlock(&process->context_lock);
+    if (atomic_exchange(&context->suspended, CLOSED) == CLOSED)
+        return;
+    ipc_forget(context->handle);
+    atomic_store(&process->sole, NULL);
+    if (context->allocator && allocator_forget(context->allocator))
+        process_count(COVERAGE_context_losses);
+    capture_forget_context(context->handle);
 }
 
 /* Caller holds the context lock. */
 static struct allocator *forget(struct context *context)
 {
-    CUcontext handle = context->handle;
-    struct allocator *allocator = context->allocator;
-    ipc_forget(handle);
+    shut(context);
     atomic_fetch_add(&process->generation, 1);
-    atomic_store(&process->sole, NULL);
-    if (context->allocator && allocator_forget(context->allocator))
-        process_count(COVERAGE_context_losses);
     context->handle = NULL;
-    capture_forget_context(handle);
-    return allocator;
+    return context->allocator;
 }
 
 void context_refuse(CUcontext handle)
@@ -149,7 +168,7 @@ void context_refuse(CUcontext handle)
     if (context) {
         context->allocator = NULL;
         context->primary = 0;
-        atomic_store(&context->suspended, 1);
+        atomic_store(&context->suspended, SUSPENDED);
         context->handle = handle;
     }
     pthread_mutex_unlock(&process->context_lock);
@@ -162,6 +181,15 @@ struct allocator *context_forget(CUcontext handle)
     struct allocator *allocator = context ? forget(context) : NULL;
     pthread_mutex_unlock(&process->context_lock);
     return allocator;
+}
+
+void context_close(CUcontext handle)
+{
+    pthread_mutex_lock(&process->context_lock);
+    struct context *context = handle ? slot_of(handle) : NULL;
+    if (context)
+        shut(context);
+    pthread_mutex_unlock(&process->context_lock);
 }
 
 int context_device(CUcontext handle, CUdevice *device)
@@ -194,13 +222,13 @@ static struct context *primary_of(CUdevice device)
     return NULL;
 }
 
-struct allocator *context_forget_primary(CUdevice device)
+CUcontext context_primary(CUdevice device)
 {
     pthread_mutex_lock(&process->context_lock);
-    struct context *context = primary_of(device);
-    struct allocator *allocator = context ? forget(context) : NULL;
+    const struct context *context = primary_of(device);
+    CUcontext handle = context ? context->handle : NULL;
     pthread_mutex_unlock(&process->context_lock);
-    return allocator;
+    return handle;
 }
 
 void context_suspend_primary(CUdevice device, int suspended)

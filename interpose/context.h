@@ -26,18 +26,20 @@ struct context *context_with(CUcontext handle);
  * reachable from the primary context it belongs to. */
 void context_refuse(CUcontext handle);
 
-/* 1 before the driver is told to end a context, -1 after: meanwhile none gets an allocator, since
- * a thread that still has the dying one current would make it anew. */
-void context_ends(int more);
-
-/* The context is going, by whatever call: drops its blocks. Returns what is to be buried
- * (allocator_bury) when the driver has ended it, or NULL. */
+/* The context is going, by whatever call: drops its blocks. close: before the driver is told, and
+ * nothing of it is served until it is forgotten; else a thread that still has it current would make
+ * its allocator anew. forget: returns what is to be buried (allocator_bury) when the driver has
+ * ended it, or NULL. */
+void context_close(CUcontext handle);
 struct allocator *context_forget(CUcontext handle);
 
 int context_is_primary(CUcontext handle);
 
-/* Primary contexts of a device: a reset ends them; a release only if it was the last. */
-struct allocator *context_forget_primary(CUdevice device);
+/* Primary contexts of a device: a reset ends them; a release only if it was the last. The lock is
+ * held where one is retained, released or reset: not between the driver's release and our look
+ * whether it was the last, since the next one has the same handle. */
+pthread_mutex_t *context_primary_lock(CUdevice device);
+CUcontext context_primary(CUdevice device); /* NULL: it is not served */
 void context_suspend_primary(CUdevice device, int suspended);
 int context_primary_is_active(CUdevice device); /* negative: the driver does not say */
 

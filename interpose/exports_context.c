@@ -29,7 +29,26 @@ MAKES_CONTEXT(cuCtxCreate_v4,
               (CUcontext * context, CUctxCreateParams *parameters, unsigned int flags,
                CUdevice device),
               (context, parameters, flags, device))
-MAKES_CONTEXT(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device), (context, device))
+
+static CUresult retain_primary(CUcontext *context, CUdevice device)
+{
+    if (!process_serving())
+        return real()->cuDevicePrimaryCtxRetain(context, device);
+    pthread_mutex_lock(context_primary_lock(device));
+    CUresult result = real()->cuDevicePrimaryCtxRetain(context, device);
+    pthread_mutex_unlock(context_primary_lock(device));
+    return result;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    CUresult result;
+    int tries = 0;
+    RETRIED(result, retain_primary(context, device));
+    if (result == CUDA_SUCCESS && process_serving())
+        submit_context_made(*context);
+    return result;
+}
 
 /* After the driver ended a context: what of its mappings is left. */
 static void bury(struct allocator *lost)
@@ -43,18 +62,13 @@ static void bury(struct allocator *lost)
 /* The driver refuses to destroy a primary context, whose blocks then live on. */
 static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
 {
-    struct allocator *lost = NULL;
-    int serving = process_serving(), primary = serving && context_is_primary(context);
-    if (!serving)
+    if (!process_serving())
         return call(context);
-    context_ends(1);
+    int primary = context_is_primary(context);
     if (!primary)
-        lost = context_forget(context);
+        context_close(context);
     CUresult result = call(context);
-    if (primary && result == CUDA_SUCCESS)
-        lost = context_forget(context);
-    context_ends(-1);
-    bury(lost);
+    bury(primary && result != CUDA_SUCCESS ? NULL : context_forget(context));
     return result;
 }
 
@@ -114,15 +128,15 @@ static CUresult release_primary(CUresult (*release)(CUdevice), CUdevice device)
 {
     if (!process_serving())
         return release(device);
-    context_ends(1);
+    pthread_mutex_lock(context_primary_lock(device));
     context_suspend_primary(device, 1);
     CUresult result = release(device);
     struct allocator *lost = NULL;
     if (result == CUDA_SUCCESS && context_primary_is_active(device) == 0)
-        lost = context_forget_primary(device);
+        lost = context_forget(context_primary(device));
     else
         context_suspend_primary(device, 0);
-    context_ends(-1);
+    pthread_mutex_unlock(context_primary_lock(device));
     bury(lost);
     return result;
 }
@@ -141,10 +155,12 @@ static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
 {
     if (!process_serving())
         return reset(device);
-    context_ends(1);
-    struct allocator *lost = context_forget_primary(device);
+    pthread_mutex_lock(context_primary_lock(device));
+    CUcontext context = context_primary(device);
+    context_close(context);
     CUresult result = reset(device);
-    context_ends(-1);
+    struct allocator *lost = context_forget(context);
+    pthread_mutex_unlock(context_primary_lock(device));
     bury(lost);
     return result;
 }

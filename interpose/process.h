@@ -27,7 +27,7 @@ struct context {
     CUcontext handle; /* NULL: slot free */
     CUdevice device;
     int primary;
-    _Atomic int suspended; /* its release is under way: serve nothing */
+    _Atomic int suspended; /* its release is under way, or its end: serve nothing */
     struct allocator *allocator;
     struct page_device *row;
 };
@@ -44,7 +44,7 @@ struct process {
     _Atomic uint64_t generation, late_frees, graphs_forgotten; /* contexts gone; after our end */
     _Atomic uint64_t cache_rows[PAGE_CACHES / 64]; /* as thread_rows, of thread caches */
     pthread_mutex_t start_lock, context_lock, others_lock, capture_lock, graphs_lock, report_lock,
-        trace_lock, peers_lock;
+        trace_lock, peers_lock, primary_lock[PEER_DEVICES];
     struct slab capture_nodes, other_nodes, graph_nodes;
     stat_value early[COVERAGE_KINDS]; /* counted before there is a page */
     struct ipc ipc;
@@ -52,7 +52,7 @@ struct process {
     struct context contexts[MOST_CONTEXTS];
     struct peers peers[PEER_DEVICES]; /* by device */
     _Atomic int state;                /* enum process_state */
-    int pid, traced, ending;          /* the trace is whole; calls that end contexts, under way */
+    int pid, traced;                  /* traced: the trace is whole */
     _Atomic int several_contexts, captures, recordings, unnoted_captures;
 };
 

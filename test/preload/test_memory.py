@@ -177,6 +177,15 @@ def test_a_context_ends_while_threads_allocate(place, how, conf):
     place.same("context_race", how, 15, CACHALOT_CONF=conf)
 
 
+@pytest.mark.parametrize("conf", ["expandable_segments:False", "expandable_segments:True", "free_mode:fence"])
+def test_threads_with_contexts_of_their_own(place, conf):
+    """Also of a primary one that another thread retains anew as the last release ends it."""
+    for _ in range(4):
+        place.same("own_contexts", 8, 12, CACHALOT_CONF=conf, CACHALOT_SIM_DEVICES=2)
+    for report in place.reports():
+        assert report.totals["allocated_bytes"] == report.totals["reserved_bytes"] == 0
+
+
 def test_a_context_stays(place):
     report = place.report("context_stays")
     assert report["coverage"]["counters"]["context_losses"] == 0
