@@ -55,12 +55,15 @@ static struct context *slot_of(CUcontext handle)
     return NULL;
 }
 
-/* Caller holds both locks. */
-static struct context *make(CUcontext handle, CUdevice device)
+/* Caller holds both locks: a primary context that still answers does not end meanwhile. */
+static struct context *make(CUcontext handle)
 {
     struct context *context = slot_of(NULL);
+    CUdevice device;
     size_t total = 0;
-    if (!context || device < 0 || (unsigned)device >= atomic_load(&process->page->device_count))
+    if (!context || real()->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        return NULL;
+    if (device < 0 || (unsigned)device >= atomic_load(&process->page->device_count))
         return NULL;
     int primary = is_primary(handle, device);
     if (primary < 0 || real()->cuDeviceTotalMem_v2(&total, device) != CUDA_SUCCESS)
@@ -103,7 +106,7 @@ static struct context *find(CUcontext handle)
     pthread_mutex_lock(&process->context_lock);
     context = slot_of(handle);
     if (!context)
-        context = make(handle, device);
+        context = make(handle);
     pthread_mutex_unlock(&process->context_lock);
     pthread_mutex_unlock(context_primary_lock(device));
     return context;
