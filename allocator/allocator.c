@@ -187,7 +187,7 @@ static int look_further(struct allocator *a, uint64_t size, struct block **taken
     if (pool_for(a, size) == POOL_SMALL && thread_caches_make(a, size) &&
         (*taken = pool_take(a, size)))
         return 0;
-    if (pool_for(a, size) == POOL_MAPPED && arena_claim(a, size, 0, taken) == 0)
+    if (pool_for(a, size) == POOL_MAPPED && arena_claim(a, size, taken) == 0)
         return 0; /* what is idle elsewhere */
     if (a->forgotten)
         return ALLOCATOR_PASS;
@@ -230,12 +230,16 @@ static int find(struct allocator *a, uint64_t bytes, uint64_t size, int further,
     if (!a->domain->options.cache)
         return further ? segment_grow(a, bytes, GROW_NATIVE, block) : ALLOCATOR_MISS;
     int code = 0;
+    if (further && size > MIB)
+        native_note(a, size);
     if (!(*block = look(a, size))) {
         if (!further)
             return ALLOCATOR_MISS;
         code = look_further(a, size, block);
         if (code == 0)
             pool_split(a, *block, size);
+    } else if (!further && size > MIB) {
+        native_note(a, size);
     }
     if (code == 0 && stats_get(a->stats, COUNTER_num_device_alloc) == segments)
         stats_count(a->stats, COUNTER_num_hits, 1);

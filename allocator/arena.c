@@ -17,7 +17,11 @@
  * in an epoch that a fence recorded later has shown to be over (arena_claim.c, arena_release.c).
  *
  * Holes: each reusable or absent block is noted at its first whole slot, so that scanning slots
- * finds them all, and hits cost nothing: only blocks of a chunk's size or more touch `idle`. */
+ * finds them all, and hits cost nothing: only blocks of a chunk's size or more touch `idle`.
+ *
+ * Tails: where blocks share no chunk (native.c), the last one of each is no larger than it must be.
+ * It lies at the front of its slot, what is behind it is absent as long as it is there, so no block
+ * lies on both sides of that gap. */
 #include "allocator/arena_parts.h"
 
 #include <assert.h>
@@ -25,6 +29,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "allocator/native.h"
 #include "allocator/pool.h"
 #include "allocator/segment.h"
 
@@ -72,6 +77,8 @@ struct arena *arena_create(struct allocator *a)
         make_tables(options_chunk_bytes(&a->domain->options, most), address, bytes);
     if (!arena)
         a->ops->range_free(a->device, address, bytes);
+    else
+        arena->noted = native_noted(most);
     return arena;
 }
 
@@ -117,7 +124,7 @@ static void retire_chunk(struct arena *arena, uint32_t slot)
     struct chunk *chunk = &arena->chunk[s->chunk];
     chunk->owner = chunk->home = 0;
     chunk->retired = 1;
-    arena->retired++;
+    arena_count_spare(arena, chunk, 1);
     s->pinned = 0;
     s->since = arena->epoch;
 }
@@ -132,7 +139,7 @@ void arena_retire(struct block *block)
         uint32_t slot = (uint32_t)((at - arena->base) / c);
         int pinned = arena->slot[slot].pinned;
         until = arena_address(arena, slot + 1) < end ? arena_address(arena, slot + 1) : end;
-        if (pinned && until - at < c)
+        if (pinned && until - at < arena_present(arena, slot))
             continue; /* somebody else is here */
         if (arena_fill_kit(arena, 4))
             return;
@@ -149,21 +156,26 @@ void arena_note(const struct block *block, int reusable)
 {
     struct arena *arena = block->segment->arena;
     uint64_t chunk_bytes = arena->chunk_bytes, offset = block_address(block) - arena->base;
-    if (block->pinned || block_size(block) < chunk_bytes)
+    if (block->pinned || !arena_is_large(arena, block_size(block)))
         return;
     uint64_t first = (offset + chunk_bytes - 1) / chunk_bytes;
     uint64_t last = (offset + block_size(block)) / chunk_bytes;
-    if (first >= last)
+    uint64_t tail = (offset + block_size(block)) % chunk_bytes;
+    if (first > last || !tail || arena_present(arena, (uint32_t)last) != tail)
+        tail = 0;
+    if (first >= last + (tail != 0))
         return;
-    memset(arena->idle + first, reusable, last - first);
+    memset(arena->idle + first, reusable, last - first + (tail != 0));
     arena->slot[first].hole = (struct block *)block;
     arena->idle_slots += (uint32_t)(reusable ? last - first : first - last);
+    arena->idle_tails += reusable ? tail : -tail;
 }
 
 struct block *arena_block_at(const struct arena *arena, uint32_t slot)
 {
     assert(arena->idle[slot]);
-    while (slot && arena->idle[slot - 1])
+    while (slot && arena->idle[slot - 1] &&
+           arena_present(arena, slot - 1) == arena->chunk_bytes) /* else a gap lies between */
         slot--;
     return arena->slot[slot].hole;
 }
@@ -255,7 +267,15 @@ void arena_put(struct block *block, enum block_state state)
         block_join(block, block->next);
     if (block->previous && block->previous->state == BLOCK_ABSENT)
         block_join(block, block->previous);
-    arena->slot[(block_address(block) - arena->base) / arena->chunk_bytes].hole = block;
+    uint64_t c = arena->chunk_bytes, slot = (block_address(block) - arena->base + c - 1) / c;
+    if (arena_address(arena, slot) < block_address(block) + block_size(block))
+        arena->slot[slot].hole = block; /* else a gap and no more */
+}
+
+int arena_is_alone(const struct arena *arena, const struct block *block)
+{
+    uint64_t begin = block_address(block) - arena->base, end = begin + block_size(block);
+    return begin % arena->chunk_bytes == 0 && arena->idle[(end - 1) / arena->chunk_bytes];
 }
 
 /* Blocks in [begin, end) have become reusable: chunks that are idle now, and only lent to their
@@ -275,8 +295,7 @@ void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end)
         uint64_t address = arena_address(arena, chunk->home - 1);
         struct block *absent = absent_at(arena, chunk->home - 1);
         chunk->owner = chunk->home;
-        arena_put(arena_isolate(arena, absent, address, address + arena->chunk_bytes),
-                  BLOCK_REUSABLE);
+        arena_put(arena_isolate(arena, absent, address, address + chunk->bytes), BLOCK_REUSABLE);
     }
 }
 
@@ -285,7 +304,7 @@ void arena_evict(struct arena *arena, uint32_t slot)
 {
     uint64_t begin = arena_address(arena, slot);
     struct block *block = arena_block_at(arena, slot);
-    block = arena_isolate(arena, block, begin, begin + arena->chunk_bytes);
+    block = arena_isolate(arena, block, begin, begin + arena_present(arena, slot));
     arena->chunk[arena->slot[slot].chunk].owner = 0;
     arena->slot[slot].since = arena->epoch;
     arena_put(block, BLOCK_ABSENT);

@@ -14,7 +14,10 @@
 #include <stddef.h>
 
 #include "allocator/fence.h"
+#include "allocator/native.h"
 #include "allocator/pool.h"
+#include "allocator/segment.h"
+#include "allocator/thread_caches.h"
 #include "allocator/window.h"
 
 #define KEEP 4
@@ -39,6 +42,8 @@ static struct block *carve(struct arena *arena, const struct window *window, uin
         else
             whole = block;
     }
+    if (window->tail && block_end(whole) > end)
+        arena_put(arena_cut(arena, whole, end), BLOCK_ABSENT);
     return whole;
 }
 
@@ -47,17 +52,29 @@ static void call_back(struct arena *arena, const struct window *window)
 {
     for (uint32_t slot = window->first; slot < window->end; slot++) {
         uint32_t chunk = arena->slot[slot].chunk;
-        if (!chunk || arena_is_present(arena, slot) || !window_chunk_is_idle(arena, chunk))
+        if (!chunk || arena_is_present(arena, slot) || !window_chunk_is_idle(arena, chunk) ||
+            arena->chunk[chunk].bytes != window_needs(arena, window, slot))
             continue;
         if (arena->chunk[chunk].owner)
             arena_evict(arena, arena->chunk[chunk].owner - 1);
         else
-            arena->spares--;
+            arena_count_spare(arena, &arena->chunk[chunk], -1);
         arena->chunk[chunk].owner = slot + 1;
     }
 }
 
-/* A chunk that is idle, from the smallest hole that has one; 0: none. */
+/* A tail that is idle; 0: none. */
+static uint32_t take_tail(struct arena *arena, uint64_t bytes)
+{
+    uint32_t number = window_idle_tail(arena, bytes);
+    if (number && arena->chunk[number].owner)
+        arena_evict(arena, arena->chunk[number].owner - 1);
+    else if (number)
+        arena_count_spare(arena, &arena->chunk[number], -1);
+    return number;
+}
+
+/* A whole chunk that is idle, from the smallest hole that has one; 0: none. */
 static uint32_t take_idle(struct arena *arena)
 {
     struct allocator *a = arena->segment->allocator;
@@ -65,7 +82,8 @@ static uint32_t take_idle(struct arena *arena)
     if (arena->spares) {
         uint32_t chunk = 1;
         while (!arena->chunk[chunk].booked || arena->chunk[chunk].owner ||
-               arena->chunk[chunk].leaving || arena->chunk[chunk].retired)
+               arena->chunk[chunk].leaving || arena->chunk[chunk].retired ||
+               arena->chunk[chunk].bytes < arena->chunk_bytes)
             chunk++;
         arena->spares--;
         return chunk;
@@ -96,19 +114,22 @@ static uint32_t number_chunk(struct arena *arena, uint32_t chunk)
     return chunk;
 }
 
-/* Gives the other slots (*moves) chunks that the driver will map there. Returns how many of those
- * it must make. */
-static uint32_t move_in(struct arena *arena, const struct window *window, uint32_t *moves)
+/* Gives the other slots (*moves) chunks that the driver will map there. Returns how many bytes of
+ * those it must make. */
+static uint64_t move_in(struct arena *arena, const struct window *window, uint32_t *moves)
 {
-    uint32_t fresh = 0, last = 0;
+    uint64_t fresh = 0;
+    uint32_t last = 0;
     for (uint32_t slot = window->first; slot < window->end; slot++) {
         struct slot *s = &arena->slot[slot];
         if (arena_is_present(arena, slot))
             continue;
-        uint32_t chunk = take_idle(arena);
+        uint64_t bytes = window_needs(arena, window, slot);
+        uint32_t chunk = bytes == window->tail ? take_tail(arena, bytes) : take_idle(arena);
         if (!chunk) {
             chunk = last = number_chunk(arena, last + 1);
-            fresh++;
+            arena->chunk[chunk].bytes = bytes;
+            fresh += bytes;
         }
         arena->chunk[chunk].owner = slot + 1;
         ++*moves;
@@ -123,28 +144,30 @@ static uint32_t move_in(struct arena *arena, const struct window *window, uint32
 static int map_slots(struct allocator *a, const struct window *window, uint32_t *done)
 {
     struct arena *arena = a->arena;
-    uint64_t bytes = arena->chunk_bytes;
     int code = 0;
     for (uint32_t slot = window->first; !code && slot < window->end; slot++) {
         struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
         if (arena->slot[slot].changing && !chunk->handle)
-            code = a->ops->chunk_create(a->device, bytes, &chunk->handle);
+            code = a->ops->chunk_create(a->device, chunk->bytes, &chunk->handle);
     }
     for (*done = window->first; !code && *done < window->end; ++*done) {
         struct slot *s = &arena->slot[*done];
         uint64_t address = arena_address(arena, *done);
-        if (s->changing && s->was && !(code = a->ops->chunk_unmap(a->device, address, bytes)))
+        const struct chunk *chunk = &arena->chunk[s->chunk];
+        if (s->changing && s->was && !(code = a->ops->chunk_unmap(a->device, address, s->bytes)))
             s->unmapped = 1;
         if (s->changing && !code)
-            code = a->ops->chunk_map(a->device, address, bytes, arena->chunk[s->chunk].handle);
+            code = a->ops->chunk_map(a->device, address, chunk->bytes, chunk->handle);
         if (code)
             break;
     }
     for (uint32_t slot = window->first, end; !code && slot < window->end; slot = end + 1) {
         for (end = slot; end < window->end && arena->slot[end].changing; end++)
             ;
+        uint64_t bytes = end > slot ? window_needs(arena, window, end - 1) : 0;
         if (end > slot)
-            code = a->ops->chunk_allow(a->device, arena_address(arena, slot), (end - slot) * bytes);
+            code = a->ops->chunk_allow(a->device, arena_address(arena, slot),
+                                       (end - 1 - slot) * arena->chunk_bytes + bytes);
     }
     return code;
 }
@@ -155,8 +178,8 @@ static void unmap_slots(struct allocator *a, const struct window *window, uint32
 {
     struct arena *arena = a->arena;
     for (uint32_t slot = window->first; slot < done; slot++)
-        if (arena->slot[slot].changing &&
-            a->ops->chunk_unmap(a->device, arena_address(arena, slot), arena->chunk_bytes))
+        if (arena->slot[slot].changing && a->ops->chunk_unmap(a->device, arena_address(arena, slot),
+                                                              window_needs(arena, window, slot)))
             arena->slot[slot].stuck = 1;
 }
 
@@ -173,11 +196,14 @@ static void settle_slots(struct allocator *a, const struct window *window, int f
             arena_add_chunk(a, s->chunk);
         if (failed) {
             chunk->owner = 0;
-            arena->spares += chunk->handle != 0;
+            if (chunk->handle)
+                arena_count_spare(arena, chunk, 1);
             s->chunk = s->unmapped ? 0 : s->was;
+            s->bytes = s->chunk ? s->bytes : 0;
         } else {
             stats_count(a->stats, COUNTER_num_maps, 1);
             chunk->home = chunk->home ? chunk->home : slot + 1;
+            s->bytes = chunk->bytes;
         }
         s->changing = s->stuck; /* then for ever */
         s->was = 0;
@@ -206,9 +232,8 @@ static void dissolve(struct arena *arena, struct block *block)
 /* Has the driver make the window's slots usable, where they are not; the lock is dropped meanwhile.
  * What is in reserve for what this claim still has to cut, others must not use up.
  */
-static int make_usable(struct allocator *a, const struct window *window, uint32_t fresh)
+static int make_usable(struct allocator *a, const struct window *window, uint64_t bytes)
 {
-    uint64_t bytes = fresh * a->arena->chunk_bytes;
     uint32_t done = 0;
     struct block *kit = a->arena->kit;
     a->arena->kit = NULL;
@@ -227,11 +252,12 @@ static int make_usable(struct allocator *a, const struct window *window, uint32_
 }
 
 /* What the driver has free, where much is wanted: who asks for more than there is would else fill
- * the device with chunks before that is seen, each time. The lock is dropped meanwhile. */
-static uint64_t room_for(struct allocator *a, uint64_t size)
+ * the device with chunks before that is seen, each time; and where it must be known what to give
+ * back. The lock is dropped meanwhile. */
+static uint64_t room_for(struct allocator *a, uint64_t size, int alone)
 {
     uint64_t room = UINT64_MAX, total;
-    if (size / a->arena->chunk_bytes < ASK_FROM)
+    if (size / a->arena->chunk_bytes < ASK_FROM && !alone)
         return room;
     allocator_call(a);
     if (a->ops->memory_free(a->device, &room, &total))
@@ -240,40 +266,57 @@ static uint64_t room_for(struct allocator *a, uint64_t size)
     return room;
 }
 
-/* The cheapest window, and may it be had? `room`: for new chunks. */
-static int choose(struct allocator *a, uint64_t size, uint64_t room, struct window *window)
+/* Is there so much room for new chunks? `room`: what the driver has. */
+static int has_room(struct allocator *a, uint64_t bytes, uint64_t room)
+{
+    struct arena *arena = a->arena;
+    uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes) + a->growing_bytes;
+    uint64_t below = a->limit > reserved ? a->limit - reserved : 0;
+    arena->room = room < below ? room : below;
+    arena->missing = bytes > arena->room ? bytes - arena->room : 0;
+    return !arena->missing;
+}
+
+/* The cheapest window, and may it be had? */
+static int choose(struct allocator *a, uint64_t size, int alone, uint64_t room,
+                  struct window *window)
 {
     struct arena *arena = a->arena;
     uint64_t most = (arena->chunks + size / arena->chunk_bytes) * KEEP;
     most = most < KEEP_LEAST ? KEEP_LEAST : most;
     most = most < arena->slots ? most : arena->slots;
-    /* Rather more addresses than no memory. */
-    if (!window_find(arena, size, (uint32_t)most, window) &&
-        !window_find(arena, size, arena->slots, window))
+    if (alone && !has_room(a, window_fresh_alone(arena, size), room))
         return 0;
-    uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes) + a->growing_bytes;
-    uint64_t bytes = window->fresh * arena->chunk_bytes;
-    return !bytes || (bytes <= room && a->limit >= bytes && reserved <= a->limit - bytes);
+    /* Rather more addresses than no memory. */
+    if (!window_find(arena, size, alone, (uint32_t)most, window) &&
+        !window_find(arena, size, alone, arena->slots, window))
+        return 0;
+    return has_room(a, window->fresh, room) && arena->made < arena->slots / 2;
 }
 
-int arena_claim(struct allocator *a, uint64_t size, int grow, struct block **taken)
+enum claim_flags { GROW = 1, ALONE = 2 };
+
+static int claim(struct allocator *a, uint64_t size, int flags, struct block **taken)
 {
     struct arena *arena = a->arena;
     struct window chosen, *window = &chosen;
-    int code = 0;
+    int code = 0, alone = (flags & ALONE) != 0;
+    uint64_t whole = alone ? native_bytes_of(size) : size;
+    arena->missing = 0;
     if (size / arena->chunk_bytes > arena->slots / 2)
         return a->ops->out_of_memory;
-    uint64_t room = grow ? room_for(a, size) : 0;
+    uint64_t room = flags & GROW ? room_for(a, size, alone) : 0;
     arena_poll(a);
     if (a->forgotten) /* either drops the lock */
         return ALLOCATOR_PASS;
-    if (!choose(a, size, room, window) ||
+    if (!choose(a, whole, alone, room, window) ||
         arena_fill_kit(arena, 4 * (window->end - window->first) + 8))
         return a->ops->out_of_memory;
-    struct block *block = carve(arena, window, size);
+    struct block *block = carve(arena, window, whole);
     arena->top = window->end > arena->top ? window->end : arena->top;
     call_back(arena, window);
-    uint32_t moves = 0, fresh = move_in(arena, window, &moves);
+    uint32_t moves = 0;
+    uint64_t fresh = move_in(arena, window, &moves);
     arena_note_idle(arena);
     if (moves && (code = make_usable(a, window, fresh))) {
         if (code > 0)
@@ -284,4 +327,35 @@ int arena_claim(struct allocator *a, uint64_t size, int grow, struct block **tak
         arena_put(arena_cut(arena, block, block_address(block) + size), BLOCK_REUSABLE);
     *taken = block;
     return 0;
+}
+
+int arena_claim(struct allocator *a, uint64_t size, struct block **taken)
+{
+    return claim(a, size, native_is_exact(a) ? ALONE : 0, taken);
+}
+
+/* What is in the way of a block of its own chunks, and idle at once. Returns bytes. */
+static uint64_t give_back(struct allocator *a, uint64_t size)
+{
+    struct arena *arena = a->arena;
+    if (arena_idle_bytes(arena) + arena->room >= native_bytes_of(size))
+        return arena_release(a, arena->missing, 0);
+    thread_caches_empty(a);
+    return segment_release_whole(a, arena->missing, 0);
+}
+
+#define ROUNDS 4 /* others may take what was given back */
+
+/* Where blocks share no chunk, the last one of each has a size of its own, and idle memory in other
+ * pieces may have to go back first; but for that nothing waits: then chunks are shared after all. */
+int arena_grow(struct allocator *a, uint64_t size, struct block **taken)
+{
+    for (int round = 0; round < ROUNDS && !a->forgotten && native_is_exact(a); round++) {
+        int code = claim(a, size, GROW | ALONE, taken);
+        if (code != a->ops->out_of_memory)
+            return code;
+        if (!a->arena->missing || !give_back(a, size))
+            break;
+    }
+    return a->forgotten ? ALLOCATOR_PASS : claim(a, size, GROW, taken);
 }

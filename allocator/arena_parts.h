@@ -4,7 +4,8 @@
 
 #include "allocator/arena.h"
 
-/* isolate: cuts a reusable or absent block, and takes the part out of pool and lists; kit: enough
+/* alone: does the reusable block begin and end with a chunk?
+ * isolate: cuts a reusable or absent block, and takes the part out of pool and lists; kit: enough
  * structs for that are in reserve, and who drops the lock in between takes them along. put: as
  * reusable or absent, and merged. block_at: that holds an idle slot. */
 int arena_fill_kit(struct arena *arena, unsigned blocks);
@@ -13,17 +14,35 @@ struct block *arena_cut(struct arena *arena, struct block *block, uint64_t addre
 struct block *arena_isolate(struct arena *arena, struct block *block, uint64_t begin, uint64_t end);
 void arena_put(struct block *block, enum block_state state);
 struct block *arena_block_at(const struct arena *arena, uint32_t slot);
+int arena_is_alone(const struct arena *arena, const struct block *block);
 void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end);
 void arena_evict(struct arena *arena, uint32_t slot);
 void arena_unmap_tables(struct arena *arena);
 void arena_add_chunk(struct allocator *allocator, uint32_t chunk);
 
+static inline uint64_t arena_idle_bytes(const struct arena *arena)
+{
+    return (arena->idle_slots + arena->spares) * arena->chunk_bytes + arena->idle_tails;
+}
+
 /* Where an operation ends that took some: in the middle of one, blocks that it only cuts or merges
  * are in no pool. */
 static inline void arena_note_idle(struct arena *arena)
 {
-    uint32_t idle = arena->idle_slots + arena->spares;
+    uint64_t idle = arena_idle_bytes(arena);
     arena->idle_least = idle < arena->idle_least ? idle : arena->idle_least;
+}
+
+/* A chunk that nobody has becomes spare (1), or is so no more (-1). */
+static inline void arena_count_spare(struct arena *arena, const struct chunk *chunk, int sign)
+{
+    uint64_t n = (uint64_t)(int64_t)sign;
+    if (chunk->retired)
+        arena->retired += n * chunk->bytes;
+    else if (chunk->bytes < arena->chunk_bytes)
+        arena->idle_tails += n * chunk->bytes;
+    else
+        arena->spares += (uint32_t)n;
 }
 
 static inline uint64_t arena_address(const struct arena *arena, uint64_t slot)
@@ -35,6 +54,18 @@ static inline int arena_is_present(const struct arena *arena, uint32_t slot)
 {
     uint32_t chunk = arena->slot[slot].chunk;
     return chunk && arena->chunk[chunk].owner == slot + 1;
+}
+
+/* Bytes of memory that are present in the slot, from its begin. */
+static inline uint64_t arena_present(const struct arena *arena, uint32_t slot)
+{
+    return arena_is_present(arena, slot) ? arena->chunk[arena->slot[slot].chunk].bytes : 0;
+}
+
+/* Could the block hold a whole chunk? So that most need not be looked at. */
+static inline int arena_is_large(const struct arena *arena, uint64_t size)
+{
+    return size >= arena->chunk_bytes || arena->tails;
 }
 
 #endif

@@ -47,55 +47,75 @@ void arena_poll(struct allocator *a)
 }
 
 /* Where it was mapped first; 0: nowhere yet. */
-static void record(const struct allocator *a, enum event_action action, uint32_t slot)
+static void record(const struct allocator *a, enum event_action action, uint32_t slot,
+                   uint64_t bytes)
 {
-    record_chunk(a, action, slot ? arena_address(a->arena, slot - 1) : 0, a->arena->chunk_bytes);
+    record_chunk(a, action, slot ? arena_address(a->arena, slot - 1) : 0, bytes);
 }
 
 void arena_add_chunk(struct allocator *a, uint32_t number)
 {
-    a->arena->chunk[number].booked = 1;
-    a->arena->chunks++;
+    struct arena *arena = a->arena;
+    struct chunk *chunk = &arena->chunk[number];
+    chunk->booked = 1;
+    arena->chunks++;
+    arena->tails += chunk->bytes < arena->chunk_bytes;
+    arena->booked += chunk->bytes;
     stats_add(a->stats, STAT_segment, LARGE_POOL, 1);
-    stats_add(a->stats, STAT_reserved_bytes, LARGE_POOL, a->arena->chunk_bytes);
+    stats_add(a->stats, STAT_reserved_bytes, LARGE_POOL, chunk->bytes);
     stats_count(a->stats, COUNTER_num_device_alloc, 1);
-    record(a, EVENT_segment_map, a->arena->chunk[number].owner);
+    record(a, EVENT_segment_map, chunk->owner, chunk->bytes);
 }
 
 static void remove_chunk(struct allocator *a, uint32_t number)
 {
     struct arena *arena = a->arena;
-    record(a, EVENT_segment_unmap, arena->chunk[number].home);
+    uint64_t bytes = arena->chunk[number].bytes;
+    record(a, EVENT_segment_unmap, arena->chunk[number].home, bytes);
     arena->chunk[number] = (struct chunk){0};
     arena->chunks--;
+    arena->tails -= bytes < arena->chunk_bytes;
+    arena->booked -= bytes;
     stats_subtract(a->stats, STAT_segment, LARGE_POOL, 1);
-    stats_subtract(a->stats, STAT_reserved_bytes, LARGE_POOL, arena->chunk_bytes);
+    stats_subtract(a->stats, STAT_reserved_bytes, LARGE_POOL, bytes);
     stats_count(a->stats, COUNTER_num_device_free, 1);
 }
 
-/* Idle chunks, `most` of them if there are so many, spare and retired first, then the highest:
- * out of all reach, in a batch of their own. */
-static uint32_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
+/* Idle chunks of slots, the highest first: of those that are tails, or of the others. */
+static uint64_t take_from_slots(struct arena *arena, int tails, uint64_t most, uint32_t batch)
 {
-    uint32_t taken = 0;
-    for (uint32_t number = 1;
-         number <= arena->made && arena->spares + arena->retired && taken < most; number++) {
+    uint64_t taken = 0;
+    for (uint32_t slot = arena->top;
+         slot-- && taken < most && (tails ? arena->idle_tails : arena->idle_slots);) {
+        struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
+        if (!arena->idle[slot] || chunk->lent || (chunk->bytes < arena->chunk_bytes) != tails)
+            continue;
+        if (arena_fill_kit(arena, 2))
+            break;
+        chunk->leaving = batch;
+        arena_evict(arena, slot);
+        taken += chunk->bytes;
+    }
+    return taken;
+}
+
+/* Idle chunks, `most` bytes of them if there are so many: spare and retired first, then tails, which
+ * serve few. Out of all reach, in a batch of their own. */
+static uint64_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
+{
+    uint64_t taken = 0;
+    for (uint32_t number = 1; number <= arena->made &&
+                              arena->spares + arena->retired + arena->idle_tails && taken < most;
+         number++) {
         struct chunk *chunk = &arena->chunk[number];
         if (!chunk->booked || chunk->owner || chunk->leaving || chunk->lent)
             continue;
         chunk->leaving = batch;
-        --*(chunk->retired ? &arena->retired : &arena->spares);
-        taken++;
+        arena_count_spare(arena, chunk, -1);
+        taken += chunk->bytes;
     }
-    for (uint32_t slot = arena->top; slot-- && taken < most && arena->idle_slots;) {
-        if (!arena->idle[slot] || arena->chunk[arena->slot[slot].chunk].lent)
-            continue;
-        if (arena_fill_kit(arena, 2))
-            break;
-        arena->chunk[arena->slot[slot].chunk].leaving = batch;
-        arena_evict(arena, slot);
-        taken++;
-    }
+    for (int tails = 2; tails-- && taken < most;)
+        taken += take_from_slots(arena, tails, most - taken, batch);
     arena_note_idle(arena);
     return taken;
 }
@@ -103,7 +123,7 @@ static uint32_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
 static void make_spare(struct arena *arena, uint32_t number)
 {
     arena->chunk[number].leaving = 0;
-    ++*(arena->chunk[number].retired ? &arena->retired : &arena->spares);
+    arena_count_spare(arena, &arena->chunk[number], 1);
 }
 
 static int goes(const struct arena *arena, uint32_t slot, uint32_t batch)
@@ -116,7 +136,7 @@ static int goes(const struct arena *arena, uint32_t slot, uint32_t batch)
 static void unmap_run(struct allocator *a, uint32_t first, uint32_t end)
 {
     struct arena *arena = a->arena;
-    uint64_t bytes = (end - first) * arena->chunk_bytes;
+    uint64_t bytes = (end - 1 - first) * arena->chunk_bytes + arena->slot[end - 1].bytes;
     for (uint32_t slot = first; slot < end; slot++)
         arena->slot[slot].changing = 1;
     allocator_call(a);
@@ -132,6 +152,7 @@ static void unmap_run(struct allocator *a, uint32_t first, uint32_t end)
         if (arena->chunk[s->chunk].home == slot + 1)
             arena->chunk[s->chunk].home = 0;
         s->chunk = 0;
+        s->bytes = 0;
     }
     stats_count(a->stats, COUNTER_num_unmaps, code ? 0 : end - first);
 }
@@ -140,9 +161,11 @@ static void unmap_run(struct allocator *a, uint32_t first, uint32_t end)
 static void unmap_batch(struct allocator *a, uint32_t batch)
 {
     struct arena *arena = a->arena;
-    for (uint32_t slot = 0, end; slot < arena->top && !a->forgotten; slot = end + 1) {
-        for (end = slot; end < arena->top && goes(arena, end, batch); end++)
-            ;
+    for (uint32_t slot = 0, end; slot < arena->top && !a->forgotten; slot = end + (end == slot)) {
+        end = slot;
+        while (end < arena->top && goes(arena, end, batch) &&
+               arena->slot[end++].bytes == arena->chunk_bytes)
+            ; /* behind a tail nothing is mapped */
         if (end > slot)
             unmap_run(a, slot, end);
     }
@@ -157,10 +180,10 @@ static uint64_t release_batch(struct allocator *a, uint32_t batch)
     for (uint32_t number = 1; number <= arena->made && !a->forgotten; number++) {
         if (arena->chunk[number].leaving != batch)
             continue;
-        uint64_t handle = arena->chunk[number].handle;
+        uint64_t handle = arena->chunk[number].handle, bytes = arena->chunk[number].bytes;
         arena->chunk[number].handle = 0; /* not the burial's */
         allocator_call(a);
-        int code = a->ops->chunk_release(a->device, arena->chunk_bytes, handle);
+        int code = a->ops->chunk_release(a->device, bytes, handle);
         allocator_return(a);
         if (a->forgotten)
             break;
@@ -169,7 +192,7 @@ static uint64_t release_batch(struct allocator *a, uint32_t batch)
             make_spare(arena, number);
         else
             remove_chunk(a, number);
-        released += code ? 0 : arena->chunk_bytes;
+        released += code ? 0 : bytes;
     }
     return released;
 }
@@ -192,8 +215,7 @@ uint64_t arena_release(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
 {
     struct arena *arena = a->arena;
     uint32_t batch = ++arena->batches;
-    uint64_t most = bytes / arena->chunk_bytes + (bytes % arena->chunk_bytes != 0);
-    if (!take_away(arena, most, batch))
+    if (!take_away(arena, bytes, batch))
         return 0;
     int over = is_over(a, timeout_ns);
     if (a->forgotten)
@@ -222,29 +244,37 @@ static int may_allow(const struct arena *arena, uint32_t slot)
 void arena_allow(struct allocator *a)
 {
     struct arena *arena = a->arena;
-    for (uint32_t slot = 0, end; slot < arena->top && !a->forgotten; slot = end + 1) {
-        for (end = slot; end < arena->top && may_allow(arena, end);)
-            arena->slot[end++].changing = 1;
+    for (uint32_t slot = 0, end; slot < arena->top && !a->forgotten; slot = end + (end == slot)) {
+        uint64_t bytes = 0;
+        for (end = slot; end < arena->top && may_allow(arena, end) &&
+                         bytes == (end - slot) * arena->chunk_bytes;
+             bytes += arena->slot[end++].bytes)
+            arena->slot[end].changing = 1;
         if (end == slot)
             continue;
         allocator_call(a);
-        a->ops->chunk_allow(a->device, arena_address(arena, slot),
-                            (end - slot) * arena->chunk_bytes);
+        a->ops->chunk_allow(a->device, arena_address(arena, slot), bytes);
         allocator_return(a);
-        while (!a->forgotten && slot < end)
-            arena->slot[slot++].changing = 0;
+        for (uint32_t done = slot; !a->forgotten && done < end; done++)
+            arena->slot[done].changing = 0;
     }
 }
 
 void arena_bury(struct allocator *a)
 {
     struct arena *arena = a->arena;
-    for (uint32_t slot = 0; slot < arena->top; slot++)
-        if (arena->slot[slot].chunk || arena->slot[slot].was)
-            a->ops->chunk_unmap(a->device, arena_address(arena, slot), arena->chunk_bytes);
+    for (uint32_t slot = 0; slot < arena->top; slot++) {
+        const struct slot *s = &arena->slot[slot];
+        uint64_t other = s->changing && s->chunk ? arena->chunk[s->chunk].bytes : s->bytes;
+        if (s->bytes)
+            a->ops->chunk_unmap(a->device, arena_address(arena, slot), s->bytes);
+        if (other != s->bytes) /* in the middle of a change: one of the two is there */
+            a->ops->chunk_unmap(a->device, arena_address(arena, slot), other);
+    }
     for (uint32_t number = 1; number <= arena->made; number++)
         if (arena->chunk[number].handle)
-            a->ops->chunk_release(a->device, arena->chunk_bytes, arena->chunk[number].handle);
+            a->ops->chunk_release(a->device, arena->chunk[number].bytes,
+                                  arena->chunk[number].handle);
     a->ops->range_free(a->device, arena->base, arena->reserved);
     arena_unmap_tables(arena);
 }

@@ -1,19 +1,17 @@
 /* In mapped memory blocks share granules with their neighbours, and chunks: that saves more than it
  * costs, until a chunk is held by a corner of a block when there is no other left, and no call of
- * the driver moves that. So once a request was out of memory for which natively there had been room,
- * large blocks are the driver's own, in granules that they share with none, and never cut; what the
- * arena holds goes back as its blocks end. Before a request fails it gets one of those corners. */
+ * the driver moves that. It cannot be undone then, so it is decided from the first request on: a
+ * program whose sizes come again has its blocks packed, and one whose sizes do not shares no chunk
+ * among them (arena_grow). Large sizes count as new: beside these a granule is nothing.
+ *
+ * That may fail while the device works, and what was packed before holds its chunks. So once a
+ * request was out of memory for which natively there had been room, large blocks are the driver's
+ * own, in granules that they share with none, and never cut; what the arena holds goes back as its
+ * blocks end. Before a request fails it gets one of those corners. */
 #include "allocator/native.h"
 
 #include "allocator/arena.h"
 #include "allocator/pool.h"
-
-#define GRAIN (2 * MIB) /* the driver's */
-
-static uint64_t in_grains(uint64_t bytes)
-{
-    return (bytes + GRAIN - 1) / GRAIN * GRAIN;
-}
 
 /* What the live blocks of this device would take if each large one were the driver's own. */
 static uint64_t native_bytes(const struct allocator *a)
@@ -25,7 +23,7 @@ static uint64_t native_bytes(const struct allocator *a)
             for (const struct block *block = segment->stat == LARGE_POOL ? segment->first : NULL;
                  block; block = block->next)
                 if (block->state == BLOCK_ALLOCATED)
-                    bytes += in_grains(block_requested(block));
+                    bytes += native_bytes_of(block_requested(block));
     return bytes;
 }
 
@@ -39,11 +37,33 @@ static void note_failure(struct allocator *a, uint64_t size)
     if (code || a->forgotten)
         return;
     uint64_t most = stats_current_all(a->stats, STAT_reserved_bytes) + available;
-    if (native_bytes(a) + in_grains(size) > (most < a->limit ? most : a->limit))
+    if (native_bytes(a) + native_bytes_of(size) > (most < a->limit ? most : a->limit))
         return;
     a->as_native = a->pressed = 1;
     stats_set(a->stats, COUNTER_native_since_request,
               1 + requests->allocated[SMALL_POOL] + requests->allocated[LARGE_POOL]);
+}
+
+#define MOST 16 /* requests in a row that are remembered so */
+#define AGAIN 2 /* new sizes that one which comes again outweighs */
+
+uint64_t native_noted(uint64_t most)
+{
+    return most / 512 > 32 * MIB ? most / 512 : 32 * MIB;
+}
+
+void native_note(struct allocator *a, uint64_t size)
+{
+    struct arena *arena = a->arena;
+    if (!arena)
+        return;
+    uint64_t *seen = &arena->sizes[size / BLOCK_GRAIN * UINT64_C(0x9e3779b97f4a7c15) >> 56];
+    int was = native_is_exact(a), now = arena->irregular;
+    now += *seen == size ? -AGAIN : size >= arena->noted;
+    *seen = size;
+    arena->irregular = now < -MOST ? -MOST : now > MOST ? MOST : now;
+    if (was != native_is_exact(a))
+        a->taken = NULL; /* requests are served otherwise from here on */
 }
 
 int native_last_try(struct allocator *a, uint64_t size, struct block **block)

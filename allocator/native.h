@@ -1,13 +1,31 @@
-/* The end of mapped memory: from when on large blocks are the driver's own. Guarded by the domain's
- * lock. */
+/* When blocks of mapped memory share chunks, and from when on large blocks are the driver's own.
+ * Guarded by the domain's lock. */
 #ifndef CACHALOT_ALLOCATOR_NATIVE_H
 #define CACHALOT_ALLOCATOR_NATIVE_H
 
-#include "allocator/block.h"
+#include "allocator/arena.h"
 
 /* Memory is short, and the driver has none for `size`. Returns 0 and *block, if a corner of mapped
  * memory has; else what the driver said, and large blocks are the driver's own from now on if
  * natively there had been room. */
 int native_last_try(struct allocator *allocator, uint64_t size, struct block **block);
+
+/* Takes note of a request for a large block. The size from which on a new one counts, where there
+ * are `most` bytes: what is lost at the end of a chunk is nothing beside it then. */
+void native_note(struct allocator *allocator, uint64_t size);
+
+uint64_t native_noted(uint64_t most);
+
+/* Do blocks of mapped memory share no chunk with others now? */
+static inline int native_is_exact(const struct allocator *a)
+{
+    return a->arena && a->arena->irregular > 0;
+}
+
+/* What the driver takes for a large block. */
+static inline uint64_t native_bytes_of(uint64_t bytes)
+{
+    return (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
+}
 
 #endif

@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "allocator/arena_parts.h"
+#include "allocator/native.h"
 #include "allocator/pool.h"
 #include "allocator/segment.h"
 
@@ -87,8 +88,9 @@ static int may_take(const struct allocator *a, enum pool pool, const struct bloc
     if (pool == POOL_MAPPED)
         return 1;
     if (pool == POOL_DEDICATED || is_kept_whole(a, pool, block))
-        return have - size <
-               (size / 8 > DEDICATED_LEAST && !a->as_native ? size / 8 : DEDICATED_LEAST);
+        return have - size < (size / 8 > DEDICATED_LEAST && !a->as_native && !native_is_exact(a)
+                                  ? size / 8
+                                  : DEDICATED_LEAST);
     if (size < o->max_split_size && have >= o->max_split_size)
         return 0;
     return size < o->max_split_size || have < size + o->max_non_split_rounding;
@@ -137,10 +139,25 @@ struct block *pool_take_from(struct allocator *a, enum pool pool, uint64_t size)
     return block;
 }
 
+/* A hole of mapped memory that shares no chunk with others, and is not larger than it must be. */
+static struct block *take_alone(struct allocator *a, uint64_t size)
+{
+    uint64_t bytes = native_bytes_of(size);
+    struct tree_node *node = tree_at_least(&a->pool[POOL_MAPPED], bytes, 0);
+    while (node && node->major == bytes && !arena_is_alone(a->arena, block_of_node(node)))
+        node = tree_at_least(&a->pool[POOL_MAPPED], bytes, node->minor + 1);
+    if (!node || node->major != bytes)
+        return NULL;
+    pool_remove(a, block_of_node(node));
+    pool_split(a, block_of_node(node), size);
+    return block_of_node(node);
+}
+
 struct block *pool_take(struct allocator *a, uint64_t size)
 {
     enum pool pool = pool_for(a, size);
-    struct block *block = pool_take_from(a, pool, size);
+    struct block *block = pool == POOL_MAPPED && native_is_exact(a) ? take_alone(a, size)
+                                                                    : pool_take_from(a, pool, size);
     if (!block && pool == POOL_MAPPED) /* where mapping failed there are ordinary segments too */
         block = pool_take_from(a, POOL_LARGE, size);
     a->taken = block;
@@ -229,6 +246,6 @@ void block_becomes_reusable(struct block *block)
     block = pool_merge(block->segment->allocator, block);
     if (block->pinned && block->segment->arena)
         arena_retire(block);
-    else if (block->segment->arena && block_size(block) >= block->segment->arena->chunk_bytes)
+    else if (block->segment->arena && arena_is_large(block->segment->arena, block_size(block)))
         arena_go_home(block->segment->arena, begin, end);
 }

@@ -105,7 +105,7 @@ int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct 
 {
     enum pool pool = growth == GROW_NATIVE ? POOL_PINNED : pool_for(a, size);
     if (pool == POOL_MAPPED && growth != GROW_LEAST) {
-        int code = arena_claim(a, size, 1, block);
+        int code = arena_grow(a, size, block);
         if (code <= 0 || code == a->ops->out_of_memory)
             return code;
     }
@@ -155,7 +155,7 @@ static void segment_unlink(struct segment *segment)
     if (segment->next)
         segment->next->previous = segment->previous;
     const struct arena *arena = segment->arena;
-    uint64_t bytes = arena ? arena->chunks * arena->chunk_bytes : segment->size;
+    uint64_t bytes = arena ? arena->booked : segment->size;
     stats_subtract(a->stats, STAT_segment, segment->stat, arena ? arena->chunks : 1);
     stats_subtract(a->stats, STAT_reserved_bytes, segment->stat, bytes);
 }
@@ -222,12 +222,17 @@ static uint64_t release_oldest(struct allocator *a, uint64_t bytes, uint64_t clo
     return released;
 }
 
+uint64_t segment_release_whole(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
+{
+    return oldest_idle(a) && fence_is_idle(a, timeout_ns) ? release_oldest(a, bytes, UINT64_MAX)
+                                                          : 0;
+}
+
 uint64_t segment_release_idle(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
 {
     uint64_t released = a->arena ? arena_release(a, bytes, timeout_ns) : 0;
-    if (released >= bytes || !oldest_idle(a) || !fence_is_idle(a, timeout_ns))
-        return released;
-    return released + release_oldest(a, bytes - released, UINT64_MAX);
+    return released < bytes ? released + segment_release_whole(a, bytes - released, timeout_ns)
+                            : released;
 }
 
 #define RELIEF_SHARE 10        /* the device is short of memory when less than a tenth is free */
@@ -240,11 +245,11 @@ uint64_t segment_release_unused(struct allocator *a)
     const struct segment *oldest = oldest_idle(a);
     uint64_t seen = a->idle_seen, available = 0, total = 0, released = 0;
     const struct arena *arena = a->arena;
-    uint64_t mapped = arena ? (arena->idle_least + arena->retired) * arena->chunk_bytes : 0;
+    uint64_t mapped = arena ? arena->idle_least + arena->retired : 0;
     int is_old = oldest && oldest->idle_since <= seen;
     a->idle_seen = a->idle_clock;
     if (a->arena)
-        a->arena->idle_least = a->arena->idle_slots + a->arena->spares;
+        a->arena->idle_least = arena_idle_bytes(a->arena);
     if (a->error || a->forgotten || a->no_events || (!mapped && !is_old))
         return 0;
     allocator_call(a);

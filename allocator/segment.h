@@ -18,6 +18,7 @@ void segment_forget(struct segment *segment, uint64_t *held); /* adds blocks of 
 void segment_pin(struct segment *segment, struct block *block);
 struct segment *segment_holding(const struct domain *domain, uint64_t address);
 uint64_t segment_release_idle(struct allocator *allocator, uint64_t bytes, uint64_t timeout_ns);
+uint64_t segment_release_whole(struct allocator *allocator, uint64_t bytes, uint64_t timeout_ns);
 uint64_t segment_release_unused(struct allocator *allocator);
 void segment_collect_garbage(struct allocator *allocator, uint64_t size);
 void segment_becomes_idle(struct segment *segment);

@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "allocator/arena.h"
+#include "allocator/arena_parts.h"
 #include "allocator/segment.h"
 #include "allocator/thread_caches.h"
 
@@ -129,7 +129,9 @@ int domain_lend(struct domain *domain, uint64_t address, uint64_t name, struct b
         }
         struct allocator *a = block->segment->allocator;
         uint64_t c = a->arena->chunk_bytes, at = address - a->arena->base;
-        *loan = (struct block_loan){at % c, c, (at % c + block_size(block) + c - 1) / c};
+        uint64_t chunks = (at % c + block_size(block) + c - 1) / c;
+        uint64_t last = arena_present(a->arena, (uint32_t)(at / c + chunks - 1));
+        *loan = (struct block_loan){at % c, c, chunks, last};
         code = lend_chunk(a, (uint32_t)(at / c + done++), take, context);
     }
     domain_unlock(domain);

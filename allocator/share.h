@@ -22,7 +22,7 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
  * before. Returns 0, what `take` returned if not 0, or ALLOCATOR_UNKNOWN: there is no such block
  * (any more). */
 struct block_loan {
-    uint64_t offset, chunk_bytes, chunks; /* offset: in the first one */
+    uint64_t offset, chunk_bytes, chunks, last_bytes; /* offset: in the first chunk */
 };
 int domain_lend(struct domain *domain, uint64_t address, uint64_t name, struct block_loan *loan,
                 int (*take)(void *context, uint64_t handle), void *context);

@@ -95,11 +95,16 @@ static int block_is_backed(const struct arena *arena, const struct block *block)
     uint64_t begin = block_address(block), end = begin + block_size(block);
     uint32_t slot = (uint32_t)((begin - arena->base) / arena->chunk_bytes);
     for (; slot < arena->top && arena_address(arena, slot) < end; slot++) {
-        int whole = arena_address(arena, slot) >= begin && arena_address(arena, slot + 1) <= end;
+        uint64_t from = arena_address(arena, slot), present = arena_present(arena, slot);
+        uint64_t to = from + (present ? present : arena->chunk_bytes);
+        uint64_t until = end < from + arena->chunk_bytes ? end : from + arena->chunk_bytes;
+        if (block->state == BLOCK_ABSENT && present && begin >= to)
+            continue; /* the gap behind a tail */
         if (block->state != BLOCK_CLAIMED &&
-            arena_is_present(arena, slot) != (block->state != BLOCK_ABSENT))
+            (present != 0 && until <= to) != (block->state != BLOCK_ABSENT))
             return 0;
-        if (whole && arena->idle[slot] != (block->state == BLOCK_REUSABLE && !block->pinned))
+        if (from >= begin && to <= end &&
+            arena->idle[slot] != (block->state == BLOCK_REUSABLE && !block->pinned))
             return 0;
     }
     return block->state == BLOCK_ABSENT || arena_address(arena, slot) >= end;
@@ -107,22 +112,25 @@ static int block_is_backed(const struct arena *arena, const struct block *block)
 
 static int arena_is_valid(const struct arena *arena)
 {
-    uint32_t idle = 0, spares = 0, retired = 0, chunks = 0;
+    uint64_t idle = 0, spare = 0, retired = 0, booked = 0;
+    uint32_t chunks = 0;
     for (uint32_t slot = 0; slot < arena->top; slot++)
-        idle += arena->idle[slot];
+        idle += arena->idle[slot] ? arena_present(arena, slot) : 0;
     for (uint32_t number = 1; number <= arena->made; number++) {
         const struct chunk *chunk = &arena->chunk[number];
-        chunks += chunk->booked != 0;
+        uint64_t bytes = chunk->booked ? chunk->bytes : 0;
         int nobodys = chunk->booked && !chunk->owner && !chunk->leaving;
-        spares += nobodys && !chunk->retired;
-        retired += nobodys && chunk->retired;
+        chunks += chunk->booked != 0;
+        booked += bytes;
+        spare += nobodys && !chunk->retired ? bytes : 0;
+        retired += nobodys && chunk->retired ? bytes : 0;
         if (chunk->owner && arena->slot[chunk->owner - 1].chunk != number)
             return 0;
         if (chunk->home && arena->slot[chunk->home - 1].chunk != number)
             return 0;
     }
-    return idle == arena->idle_slots && spares == arena->spares && retired == arena->retired &&
-           chunks == arena->chunks;
+    return idle + spare == arena_idle_bytes(arena) && retired == arena->retired &&
+           booked == arena->booked && chunks == arena->chunks;
 }
 
 struct sums {
@@ -144,7 +152,7 @@ static int add_segment(const struct segment *segment, struct sums *sums)
     if (!arena &&
         segment->idle != (!segment->first->next && segment->first->state == BLOCK_REUSABLE))
         return 0;
-    sums->reserved += arena ? arena->chunks * arena->chunk_bytes : segment->size;
+    sums->reserved += arena ? arena->booked : segment->size;
     for (const struct block *block = segment->first; block; block = block->next) {
         int listed = map_find(&domain->listed, block_address(block)) == &block->listed;
         int held = block->state == BLOCK_ALLOCATED;

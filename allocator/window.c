@@ -17,7 +17,9 @@ struct sum {
 struct search {
     struct arena *arena;
     uint64_t size;
-    uint32_t most; /* slots that may be used */
+    int alone;            /* begins with a slot, and ends with a chunk */
+    uint64_t tail, fresh; /* alone: what all windows need */
+    uint32_t most;        /* slots that may be used */
     struct window best;
 };
 
@@ -27,18 +29,30 @@ int window_chunk_is_idle(const struct arena *arena, uint32_t chunk)
     return !c->leaving && !c->retired && (!c->owner || arena->idle[c->owner - 1]);
 }
 
+uint32_t window_idle_tail(const struct arena *arena, uint64_t bytes)
+{
+    for (uint32_t number = 1; arena->idle_tails && number <= arena->made; number++)
+        if (arena->chunk[number].booked && arena->chunk[number].bytes == bytes &&
+            window_chunk_is_idle(arena, number))
+            return number;
+    return 0;
+}
+
 #define NEVER UINT64_MAX
 
-/* What a slot without memory costs in a window. */
-static uint64_t cost_of(const struct search *search, uint32_t slot)
+/* What a slot costs in a window that needs a chunk of `bytes` there. */
+static uint64_t cost_of(const struct search *search, uint32_t slot, uint64_t bytes)
 {
     const struct arena *arena = search->arena;
     const struct slot *s = &arena->slot[slot];
+    uint64_t present = arena_present(arena, slot);
+    if (present)
+        return present == bytes ? 0 : NEVER;
     if (s->changing || slot >= search->most)
         return NEVER;
     if (!s->chunk)
         return COST_MAP;
-    if (window_chunk_is_idle(arena, s->chunk))
+    if (s->bytes == bytes && window_chunk_is_idle(arena, s->chunk))
         return COST_RECALL;
     if (s->since > arena->safe || arena->chunk[s->chunk].home == slot + 1)
         return NEVER;
@@ -48,10 +62,9 @@ static uint64_t cost_of(const struct search *search, uint32_t slot)
 /* Adds a slot to the window, or takes it off again. */
 static void add(const struct search *search, struct sum *sum, uint32_t slot, int sign)
 {
-    uint64_t n = (uint64_t)(int64_t)sign, cost;
-    if (arena_is_present(search->arena, slot))
-        return;
-    if ((cost = cost_of(search, slot)) == NEVER)
+    uint64_t n = (uint64_t)(int64_t)sign;
+    uint64_t cost = cost_of(search, slot, search->arena->chunk_bytes);
+    if (cost == NEVER)
         sum->blocked += n;
     else
         sum->cost += n * cost;
@@ -66,7 +79,8 @@ static uint64_t clashes(struct arena *arena, const struct window *window)
     for (uint32_t slot = window->first; slot < window->end; slot++) {
         uint32_t number = arena->slot[slot].chunk;
         struct chunk *chunk = &arena->chunk[number];
-        if (!number || arena_is_present(arena, slot) || !window_chunk_is_idle(arena, number))
+        if (!number || arena_is_present(arena, slot) || !window_chunk_is_idle(arena, number) ||
+            chunk->bytes != window_needs(arena, window, slot))
             continue;
         if (chunk->seen == arena->searches ||
             (chunk->owner > window->first && chunk->owner <= window->end)) {
@@ -84,28 +98,46 @@ static int is_whole(const struct arena *arena, uint32_t slot)
     return !arena_is_present(arena, slot) || arena->idle[slot];
 }
 
-/* The window of slots [first, end) that begins at `begin` in block `from`. */
-static void consider(struct search *search, const struct sum *sum, const struct window *window)
+uint64_t window_fresh_alone(const struct arena *arena, uint64_t size)
 {
-    struct arena *arena = search->arena;
-    struct window *best = &search->best;
-    if (sum->blocked)
-        return;
-    /* The slots at both ends may be shared with neighbours, and present. */
+    uint64_t needed = size / arena->chunk_bytes, have = arena->idle_slots + arena->spares;
+    uint64_t tail = size % arena->chunk_bytes;
+    return (needed > have ? needed - have : 0) * arena->chunk_bytes +
+           (tail && !window_idle_tail(arena, tail) ? tail : 0);
+}
+
+/* Bytes that the driver must make for a window. */
+static uint64_t fresh_for(const struct search *search, const struct window *window)
+{
+    const struct arena *arena = search->arena;
     uint64_t needed = window->end - window->first, have = arena->idle_slots + arena->spares;
+    if (search->alone)
+        return search->fresh;
+    /* The slots at both ends may be shared with neighbours, and present. */
     needed -= !is_whole(arena, window->first);
     if (window->end - window->first > 1)
         needed -= !is_whole(arena, window->end - 1);
-    uint64_t fresh = needed > have ? needed - have : 0;
-    if (best->from && (fresh > best->fresh || (fresh == best->fresh && sum->cost >= best->cost)))
+    return needed > have ? (needed - have) * arena->chunk_bytes : 0;
+}
+
+/* The window of slots [first, end) that begins at `begin` in block `from`; `cost`: without tail. */
+static void consider(struct search *search, const struct window *window, uint64_t cost)
+{
+    struct arena *arena = search->arena;
+    struct window *best = &search->best;
+    uint64_t tail = search->tail ? cost_of(search, window->end - 1, search->tail) : 0;
+    if (tail == NEVER)
+        return;
+    uint64_t fresh = fresh_for(search, window);
+    cost += tail;
+    if (best->from && (fresh > best->fresh || (fresh == best->fresh && cost >= best->cost)))
         return;
     uint64_t more = clashes(arena, window);
-    if (more == UINT64_MAX ||
-        (best->from && fresh == best->fresh && sum->cost + more >= best->cost))
+    if (more == UINT64_MAX || (best->from && fresh == best->fresh && cost + more >= best->cost))
         return;
     *best = *window;
     best->fresh = fresh;
-    best->cost = sum->cost + more;
+    best->cost = cost + more;
 }
 
 /* All windows of the run of blocks [from, run_end). */
@@ -114,19 +146,29 @@ static void search_run(struct search *search, struct block *from, uint64_t run_e
     const struct arena *arena = search->arena;
     struct sum sum = {0};
     uint64_t c = arena->chunk_bytes, begin = block_address(from);
-    uint32_t first = (uint32_t)((begin - arena->base) / c), end = first;
-    for (; run_end - begin >= search->size && first <= arena->top;
+    uint32_t first = (uint32_t)((begin - arena->base) / c), end;
+    if (search->alone && begin > arena_address(arena, first))
+        begin = arena_address(arena, ++first);
+    for (end = first; begin + search->size <= run_end && first <= arena->top;
          begin = arena_address(arena, first)) {
         while (block_end(from) <= begin)
             from = from->next;
-        uint32_t until = (uint32_t)((begin + search->size - arena->base + c - 1) / c);
+        uint32_t until =
+            (uint32_t)((begin + search->size - search->tail - arena->base + c - 1) / c);
         while (end < until)
             add(search, &sum, end++, 1);
-        const struct window window = {.from = from, .begin = begin, .first = first, .end = end};
-        consider(search, &sum, &window);
-        add(search, &sum, first++, -1);
-        if (run_end <= arena_address(arena, first))
-            break;
+        const struct window window = {.from = from,
+                                      .begin = begin,
+                                      .first = first,
+                                      .end = end + (search->tail != 0),
+                                      .tail = search->tail};
+        if (!sum.blocked)
+            consider(search, &window, sum.cost);
+        if (first < end)
+            add(search, &sum, first, -1);
+        else
+            end++; /* no more than a tail */
+        first++;
     }
 }
 
@@ -137,9 +179,11 @@ static int is_hole(const struct block *block)
 }
 
 /* Each run with an absent block in it is searched once. */
-int window_find(struct arena *arena, uint64_t size, uint32_t most, struct window *window)
+int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most, struct window *window)
 {
-    struct search search = {.arena = arena, .size = size, .most = most};
+    struct search search = {.arena = arena, .size = size, .alone = alone, .most = most};
+    search.tail = alone ? size % arena->chunk_bytes : 0;
+    search.fresh = alone ? window_fresh_alone(arena, size) : 0;
     for (uint32_t slot = 0; slot <= arena->top && slot < arena->slots;) {
         if (arena_is_present(arena, slot)) {
             slot++;

@@ -8,15 +8,28 @@ struct window {
     struct block *from; /* that it begins in */
     uint64_t begin;
     uint32_t first, end; /* slots */
+    uint64_t tail;       /* bytes that the last slot needs; 0: as the others */
     uint64_t fresh, cost;
 };
 
-/* The cheapest window for a block of `size` bytes in which no slot is `most` or higher. Returns 0
- * if there is none. */
-int window_find(struct arena *arena, uint64_t size, uint32_t most, struct window *window);
+/* The cheapest window for a block of `size` bytes in which no slot is `most` or higher; alone: that
+ * shares no chunk with others. Returns 0 if there is none. */
+int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most,
+                struct window *window);
 
-/* Can the chunk be moved: is it nobody's, or idle where it is? */
+/* Can the chunk be moved: is it nobody's, or idle where it is? Is there one such tail? 0: none. */
 int window_chunk_is_idle(const struct arena *arena, uint32_t chunk);
+uint32_t window_idle_tail(const struct arena *arena, uint64_t bytes);
+
+/* Bytes that the driver must make for a block that shares no chunk, wherever it lies. */
+uint64_t window_fresh_alone(const struct arena *arena, uint64_t size);
+
+/* Bytes of the chunk that `slot` of the window needs. */
+static inline uint64_t window_needs(const struct arena *arena, const struct window *window,
+                                    uint32_t slot)
+{
+    return window->tail && slot == window->end - 1 ? window->tail : arena->chunk_bytes;
+}
 
 static inline uint64_t block_end(const struct block *block)
 {

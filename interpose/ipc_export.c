@@ -103,7 +103,7 @@ static int give_chunk(void *context, uint64_t handle)
 {
     struct visitor *visitor = context;
     const struct ipc_answer answer = {visitor->loan.offset, visitor->loan.chunk_bytes,
-                                      visitor->loan.chunks};
+                                      visitor->loan.chunks, visitor->loan.last_bytes};
     if (!visitor->greeted && tell(visitor->socket, &answer, sizeof answer, -1))
         return 1;
     visitor->greeted = 1;

@@ -144,29 +144,32 @@ static CUresult map_chunk(int socket, CUdeviceptr at, size_t bytes, CUdevice *ow
 static CUresult map_all(struct import *import, int socket, const struct ipc_answer *answer)
 {
     CUdevice owner = -1;
-    size_t done = 0, bytes = answer->chunk_bytes;
-    CUresult result = real()->cuMemAddressReserve(&import->range, bytes * answer->chunks, 0, 0, 0);
+    size_t done = 0, bytes = answer->chunk_bytes, last = answer->chunks - 1;
+    import->range_bytes = bytes * last + answer->last_bytes;
+    CUresult result = real()->cuMemAddressReserve(&import->range, import->range_bytes, 0, 0, 0);
     if (result != CUDA_SUCCESS)
         return result;
-    import->range_bytes = bytes * answer->chunks;
     import->pointer = import->range + answer->offset;
     for (; result == CUDA_SUCCESS && done < answer->chunks; done += result == CUDA_SUCCESS)
-        result = map_chunk(socket, import->range + done * bytes, bytes, &owner);
+        result = map_chunk(socket, import->range + done * bytes,
+                           done < last ? bytes : answer->last_bytes, &owner);
     if (result == CUDA_SUCCESS)
         result = allow(import, owner);
     if (result == CUDA_SUCCESS)
         return result;
     if (done)
-        driver_chunk_unmap(NULL, import->range, done * bytes);
+        driver_chunk_unmap(NULL, import->range, done > last ? import->range_bytes : done * bytes);
     driver_range_free(NULL, import->range, import->range_bytes);
     return result;
 }
 
 static int makes_sense(const struct ipc_answer *answer, const struct ipc_handle *handle)
 {
+    uint64_t bytes = (answer->chunks - 1) * answer->chunk_bytes + answer->last_bytes;
     return answer->chunks && answer->chunks < MOST_CHUNKS && answer->chunk_bytes &&
            answer->chunk_bytes < ((uint64_t)1 << 40) && answer->offset < answer->chunk_bytes &&
-           handle->bytes <= answer->chunks * answer->chunk_bytes - answer->offset;
+           answer->last_bytes && answer->last_bytes <= answer->chunk_bytes &&
+           handle->bytes <= bytes && answer->offset <= bytes - handle->bytes;
 }
 
 static CUresult fetch(struct import *import)

@@ -20,9 +20,9 @@ struct ipc_handle {
 _Static_assert(sizeof(struct ipc_handle) == 64, "as large as the driver's");
 
 /* The answer to a handle; then one message for each chunk, with its file descriptor. No answer: no
- * such block. The block begins at `offset` of the first chunk. */
+ * such block. The block begins at `offset` of the first chunk, and the last one may be smaller. */
 struct ipc_answer {
-    uint64_t offset, chunk_bytes, chunks;
+    uint64_t offset, chunk_bytes, chunks, last_bytes;
 };
 
 /* An abstract name: nothing is left of it when the process ends, however it does. */

@@ -105,7 +105,8 @@ static int chunk_create(void *context, uint64_t bytes, uint64_t *handle)
         return OUT_OF_MEMORY;
     }
     device->used += bytes;
-    device->chunk_bytes = bytes;
+    if (device->chunk_bytes < bytes) /* a smaller one lies at a run's end */
+        device->chunk_bytes = bytes;
     *handle = ++device->chunks;
     book(device, CALL_chunk_create, bytes);
     return 0;
@@ -131,7 +132,8 @@ static int chunk_map(void *context, uint64_t address, uint64_t bytes, uint64_t h
 static void book_chunks(struct replay_device *device, enum call_kind call, uint64_t bytes)
 {
     for (uint64_t chunk = 0; chunk < bytes; chunk += device->chunk_bytes)
-        book(device, call, device->chunk_bytes);
+        book(device, call,
+             bytes - chunk < device->chunk_bytes ? bytes - chunk : device->chunk_bytes);
 }
 
 static int chunk_allow(void *context, uint64_t address, uint64_t bytes)

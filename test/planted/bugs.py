@@ -20,6 +20,7 @@ class Bug:
 LANE, ENDS, FENCE, MARK = (f"allocator/{name}.c" for name in ("lane", "lane_ends", "fence", "mark"))
 RELEASE, WINDOW, CLAIM, ARENA = (f"allocator/{name}.c" for name in ("arena_release", "window", "arena_claim", "arena"))
 MOVES = ("1 1 6000", "2 1 6000", "3 3 4000", *(f"{seed} {1 + seed % 4 // 3} 6000" for seed in range(4, 40)))  # of mapped_stress
+TAIL_MOVES = tuple(f"{seed} {1 + seed % 4 // 3} 6000 90" for seed in range(1, 13))  # no size comes again
 SUBMIT, CAPTURE, CONTEXT, LAUNCH = (f"interpose/{name}.c" for name in ("submit", "capture", "exports_context", "exports_launch"))
 MEMORY, SHARE = "interpose/memory.c", "allocator/share.c"
 CACHE, CACHES = "allocator/thread_cache.c", "allocator/thread_caches.c"
@@ -35,12 +36,18 @@ BUGS = (
         (("uint64_t last = (offset + block_size(block)) / chunk_bytes;",
           "uint64_t last = (offset + block_size(block) + chunk_bytes / 2) / chunk_bytes;"),), MOVES),
     Bug("two_owners", "a chunk that is called back stays in the hole where it was", CLAIM, "mapped",
-        (("        if (arena->chunk[chunk].owner)\n            arena_evict(arena, arena->chunk[chunk].owner - 1);\n        else\n"
-          "            arena->spares--;", "        if (!arena->chunk[chunk].owner)\n            arena->spares--;"),), MOVES),
+        (("        if (arena->chunk[chunk].owner)\n            arena_evict(arena, arena->chunk[chunk].owner - 1);\n        else\n",
+          "        if (!arena->chunk[chunk].owner)\n"),), MOVES),
     Bug("grows_beside_idle", "a second slot of a window gets a new chunk though one is idle", CLAIM, "model",
-        (("uint32_t chunk = take_idle(arena);", "uint32_t chunk = *moves == 1 ? 0 : take_idle(arena);"),)),
+        ((": take_idle(arena);", ": *moves == 1 ? 0 : take_idle(arena);"),)),
     Bug("access_in_part", "the last slot of a run is mapped without access", CLAIM, "model",
-        (("(end - slot) * bytes);\n    }\n    return code;", "(end - slot - (end > slot + 1)) * bytes);\n    }\n    return code;"),)),
+        (("(end - 1 - slot) * arena->chunk_bytes + bytes);", "(end - 1 - slot) * arena->chunk_bytes + (end > slot + 1 ? 0 : bytes));"),)),
+    Bug("shares_what_is_idle", "a block that is to share no chunk does, where idle memory is enough", CLAIM, "model",
+        (("return claim(a, size, native_is_exact(a) ? ALONE : 0, taken);", "return claim(a, size, 0, taken);"),)),
+    Bug("tails_stay", "chunks that are smaller than a slot never go back", RELEASE, "model",
+        (("for (int tails = 2; tails-- && taken < most;)", "for (int tails = 1; tails-- && taken < most;)"),)),
+    Bug("tail_as_whole", "a tail is called back where a whole chunk should lie", CLAIM, "mapped",
+        ((" ||\n            arena->chunk[chunk].bytes != window_needs(arena, window, slot))", ")"),), TAIL_MOVES),
     Bug("idle_for_a_moment", "chunks count as in use while their hole is merged: others never get them", ARENA, "model",
         (("arena->idle_slots += (uint32_t)(reusable ? last - first : first - last);",
           "arena->idle_slots += (uint32_t)(reusable ? last - first : first - last);\n    arena_note_idle(arena);"),)),

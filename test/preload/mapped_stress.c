@@ -1,7 +1,8 @@
 /* Random work on large blocks: memory below them moves, is given back and made again, while work is
  * outstanding. Every block keeps a number of its own at several places, which must still be there
  * when it is freed: memory that two blocks have would lose one of them, also on one stream, where
- * the simulated device sees no disorder. Arguments: seed, threads, operations. */
+ * the simulated device sees no disorder. Arguments: seed, threads, operations, MiB (no size comes
+ * again, and all are up to that). */
 #include <pthread.h>
 
 #include "driver_case.h"
@@ -12,7 +13,7 @@
 #define WORK_NS 30000
 
 static CUcontext context;
-static unsigned seed, operations;
+static unsigned seed, operations, most;
 
 struct block {
     CUdeviceptr address;
@@ -70,7 +71,10 @@ static void drop(struct worker *w, struct block *block)
 static void take(struct worker *w, struct block *block, unsigned streams)
 {
     static const size_t sizes[] = {3 * MIB, 5 * MIB, 12 * MIB, 24 * MIB, 40 * MIB};
-    block->bytes = dice(w, 2) ? sizes[dice(w, 5)] : MIB + 1 + dice(w, 30 * MIB);
+    if (most)
+        block->bytes = MIB + 1 + dice(w, (most - 1) * MIB);
+    else
+        block->bytes = dice(w, 2) ? sizes[dice(w, 5)] : MIB + 1 + dice(w, 30 * MIB);
     block->stream = w->stream[dice(w, streams)];
     block->number = ++w->numbers << 8 | (uint32_t)(w->random & 255);
     if (cuMemAlloc_v2(&block->address, block->bytes)) { /* full: room for next time */
@@ -126,7 +130,8 @@ static void *work(void *argument)
 int main(int count, char **argument)
 {
     pthread_t thread[16];
-    CHECK(count == 4);
+    CHECK(count == 4 || count == 5);
+    most = count == 5 ? (unsigned)atoi(argument[4]) : 0;
     seed = (unsigned)atoi(argument[1]);
     size_t threads = (size_t)atoi(argument[2]);
     operations = (unsigned)atoi(argument[3]);

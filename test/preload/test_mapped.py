@@ -9,6 +9,7 @@ import sanitizer
 from conftest import LIBRARY, MIB
 
 MAPPED = "expandable_segments:True,large_segment_size_mb:2"
+TAILS = "expandable_segments:True,large_segment_size_mb:14"
 
 
 def option(report):
@@ -23,6 +24,22 @@ def test_random_work_on_memory_that_moves(place, seed, threads, operations, capa
     report = place.reports()[-1]
     assert report.totals["allocated_bytes"] == 0 and report.counter("num_maps") > 0
     assert threads > 1 or (report.counter("num_maps") > 300 and report.counter("num_lane_frees") > 500)
+
+
+@pytest.mark.parametrize("seed, threads, operations, capacity", [(1, 1, 6000, "768M"), (2, 1, 6000, "512M"), (3, 3, 2000, "2G")])
+def test_random_work_on_chunks_of_all_sizes(place, seed, threads, operations, capacity):
+    """No size comes again: blocks share no chunk, and the last one of each has a size of its own."""
+    ours = place.run("mapped_stress", seed, threads, operations, 90, CACHALOT_CONF=TAILS, CACHALOT_SIM_CAPACITY=capacity)
+    assert (ours.code, ours.err, ours.value("cachalot_sim_unfinished()")) == (0, "", 0)
+    report = place.reports()[-1]
+    assert report.totals["allocated_bytes"] == 0 and report.counter("num_maps") > (300 if capacity == "768M" else 0)
+
+
+@pytest.mark.parametrize("failing", ["cuMemCreate:9:999", "cuMemMap:9:999", "cuMemSetAccess:9:999", "cuMemUnmap:1:999", "cuMemRelease:9:999"])
+def test_calls_that_fail_for_chunks_of_all_sizes(place, failing):
+    ours = place.run("mapped_stress", 1, 1, 1500, 90, CACHALOT_CONF=TAILS, CACHALOT_SIM_CAPACITY="768M", CACHALOT_SIM_FAIL=failing)
+    assert (ours.code, ours.err) == (0, "")
+    assert place.reports()[-1].totals["allocated_bytes"] == 0
 
 
 def test_many_threads_wait_for_the_driver_at_once(place):

@@ -132,4 +132,13 @@ def tenants():
     return trace
 
 
+def corners():
+    """Blocks that share chunks of 14 MiB, every second one freed: of what is left no call of the driver makes one of 30 MiB."""
+    trace = Trace()
+    blocks = [trace.take(10 * MIB) for _ in range(5)]
+    trace.drop(*blocks[::2])
+    trace.take(30 * MIB)
+    return trace
+
+
 ALL = {"decoder": decoder, "unet": unet, "lstm": lstm}

@@ -248,7 +248,7 @@ static uint64_t fake_thread(void)
 
 /* Which chunk is mapped where. A chunk's handle is never used again. */
 static struct {
-    uint64_t address, handle;
+    uint64_t address, handle, bytes;
     int access;
 } slot[MOST_SLOTS];
 static uint64_t next_range = UINT64_C(1) << 44, next_handle;
@@ -302,6 +302,14 @@ static size_t slot_at(uint64_t address)
     return i;
 }
 
+/* Whole mappings side by side, as the driver wants them. */
+static void check_run(uint64_t address, uint64_t bytes, const char *what)
+{
+    for (uint64_t done = 0, i; done < bytes || !bytes; done += slot[i].bytes)
+        if ((i = slot_at(address + done)) == MOST_SLOTS || slot[i].bytes > bytes - done)
+            fail(what);
+}
+
 static int fake_release(void *context, uint64_t bytes, uint64_t handle)
 {
     struct fake_device *device = context;
@@ -325,6 +333,7 @@ static int fake_map(void *context, uint64_t address, uint64_t bytes, uint64_t ha
     if (!code) {
         slot[i].address = address;
         slot[i].handle = handle;
+        slot[i].bytes = bytes;
         slot[i].access = 0;
         device->mapped++;
     }
@@ -335,8 +344,7 @@ static int fake_allow(void *context, uint64_t address, uint64_t bytes)
 {
     struct fake_device *device = context;
     int code = begin_numbered(device, FAKE_ALLOW);
-    if (slot_at(address) == MOST_SLOTS || !bytes)
-        fail("access to what is not mapped");
+    check_run(address, bytes, "access to what is not mapped");
     for (size_t i = 0; i < MOST_SLOTS && !code; i++)
         slot[i].access |= slot[i].address >= address && slot[i].address < address + bytes;
     return end(device, FAKE_ALLOW, code);
@@ -346,8 +354,7 @@ static int fake_unmap(void *context, uint64_t address, uint64_t bytes)
 {
     struct fake_device *device = context;
     int code = begin_numbered(device, FAKE_UNMAP);
-    if (slot_at(address) == MOST_SLOTS)
-        fail("nothing is mapped there");
+    check_run(address, bytes, "nothing is mapped there");
     for (size_t i = 0; i < MOST_SLOTS && !code; i++)
         if (slot[i].address >= address && slot[i].address < address + bytes) {
             slot[i].address = slot[i].handle = 0;
@@ -361,7 +368,8 @@ void fake_print(const struct fake_device *device)
     printf(" %" PRIu64, device->mapped);
     for (size_t i = 0, left = device->mapped; left; i++)
         if (slot[i].address) {
-            printf(" %" PRIu64 " %" PRIu64 " %d", slot[i].address, slot[i].handle, slot[i].access);
+            printf(" %" PRIu64 " %" PRIu64 " %" PRIu64 " %d", slot[i].address, slot[i].handle,
+                   slot[i].bytes, slot[i].access);
             left--;
         }
     printf(" %zu", segments);

@@ -58,7 +58,7 @@ void fake_init(struct fake_device *device, uint64_t capacity);
 /* Size of the segment at `address`, or 0. */
 uint64_t fake_segment(uint64_t address);
 
-/* What is there, as numbers: how many mappings, then address, handle and access (0 or 1) of each;
+/* What is there, as numbers: how many mappings, then address, handle, bytes and access (0 or 1) of each;
  * how many segments, then address and bytes of each. */
 void fake_print(const struct fake_device *device);
 

@@ -26,7 +26,8 @@ class Answer:
             self.peak[stat] = [row[2], row[5], row[6]]
         self.hits, _, self.ooms, self.allocs, _, self.reusable, self.largest, self.valid = (next(take) for _ in range(8))
         self.used, self.most_used, self.fired = next(take), next(take), next(take)
-        self.below = {next(take): (next(take), next(take)) for _ in range(next(take))}  # address: handle, access
+        self.below = {next(take): (next(take), next(take), next(take)) for _ in range(next(take))}  # address: handle, bytes, access
+        self.chunks = {handle: size for handle, size, _ in self.below.values()}
         self.segments = {next(take): next(take) for _ in range(next(take))}
         rest = list(take)
         self.blocks = [rest[i:i + 4] for i in range(0, len(rest), 4)]  # address, size, requested, state
@@ -43,16 +44,18 @@ class Mapped:
         self.most = capacity if limit is None else min(capacity, limit)
         self.live, self.mallocs, self.segments = {}, 0, {}  # number: address, requested, size
         self.peak = {stat: [0, 0, 0] for stat in EXACT}
-        self.others = self.used = self.handles = self.busy = self.allocs = self.hits = self.failures = 0
-        self.idle = self.idle_seen = 0  # chunks now, and when it was last looked for what others could use
+        self.others = self.used = self.memory = self.busy = self.allocs = self.hits = self.failures = 0  # memory: of chunks
+        self.idle = self.wholes = self.idle_seen = 0  # bytes now, those of whole chunks, and when it was last looked for what others could use
+        self.sizes, self.irregular = {}, 0
         self.quiet = False  # nothing has moved since
         self.disturbed = self.as_native = False
 
     def pieces(self, answer, begin, size):
         """What of the memory [begin, begin + size) is: handle, from, to."""
         for at in range(begin - (begin - RANGES.start) % self.chunk, begin + size, self.chunk):
-            handle, access = answer.below[at]
+            handle, have, access = answer.below[at]
             assert access, "no access"
+            assert at + have >= min(begin + size, at + self.chunk), "nothing below its end"
             yield handle, max(begin - at, 0), min(begin + size - at, self.chunk)
 
     def check_memory(self, answer):
@@ -97,12 +100,37 @@ class Mapped:
         reserved = answer.total("reserved_bytes")
         assert reserved <= answer.peak["reserved_bytes"][2] <= answer.most_used
         assert reserved <= answer.used <= reserved + self.failures * self.chunk
-        assert self.disturbed or (answer.used == reserved and answer.total("segment") == self.handles + len(answer.segments))
+        assert self.disturbed or (answer.used == reserved and answer.total("segment") == len(answer.chunks) + len(answer.segments))
+
+    def is_exact(self, size):
+        """Sizes that hardly come again: native.c."""
+        if size > MIB:
+            at = size // 512 * 0x9e3779b97f4a7c15 % 2 ** 64 >> 56
+            change = -2 if self.sizes.get(at) == size else int(size >= 32 * MIB)
+            self.sizes[at], self.irregular = size, max(-16, min(16, self.irregular + change))
+        return size > MIB and self.irregular > 0 and not self.as_native
+
+    def check_growth(self, size, grown):
+        """A block that shares no chunk may need a tail of its own."""
+        tail = up(size, GRAIN) % self.chunk if self.irregular > 0 else 0
+        assert self.disturbed or grown <= tail or self.wholes == 0, "grows though something is idle"
+        assert not self.as_native or grown <= 0
+
+    def check_alone(self, answer, size):
+        mine = {handle for handle, _, _ in self.pieces(answer, answer.address, size)}
+        assert self.disturbed or sum(answer.chunks[h] for h in mine) == up(size, GRAIN), "more than natively"
+        for address, other, _, state in answer.blocks:
+            if address in RANGES and state == ALLOCATED and address != answer.address:
+                theirs = {handle for handle, _, _ in self.pieces(answer, address, other)}
+                assert self.disturbed or not mine & theirs, "shares a chunk"
 
     def malloc(self, answer, requested, before):
         size = up(max(requested, 512), 512)
         self.quiet = False
         held = self.busy
+        exact = self.is_exact(size)
+        overdrawn = self.used + self.others > self.capacity  # no real device ever is
+        room = 0 if overdrawn else min(self.most, self.capacity - self.others)
         if answer.code == 0:
             have = next(b[1] for b in answer.blocks if b[0] == answer.address)
             self.live[self.mallocs] = (answer.address, requested, have)
@@ -111,8 +139,9 @@ class Mapped:
         self.mallocs += 1
         busy = self.look(answer)
         if answer.code == 0:
-            assert self.disturbed or self.handles <= before or self.idle == 0, "grows though something is idle"
-            assert not self.as_native or self.handles <= before
+            self.check_growth(size, self.memory - before)
+            if exact and answer.address in RANGES and held + up(size, GRAIN) <= room:
+                self.check_alone(answer, size)
             if self.as_native and size > MIB and answer.address in RANGES and not self.disturbed:
                 assert held + up(size, GRAIN) > min(self.most, self.capacity - self.others), "mapped though the driver has room"
             return
@@ -135,23 +164,24 @@ class Mapped:
         given = before - answer.used
         assert given < wanted + max([self.chunk, *segments.values()]) if wanted else given == 0, "too much"
         if wanted and quiet and not self.disturbed:
-            assert given >= min(wanted, seen * self.chunk), "too little for others"
+            assert given >= min(wanted, seen), "too little for others"
         self.idle_seen, self.quiet = self.idle, True
 
     def look(self, answer):
         """What is there now; returns the bytes that cannot be given back."""
         self.disturbed |= bool(answer.fired)
         busy = self.check_memory(answer)
-        self.handles = (answer.used - sum(answer.segments.values())) // self.chunk
-        chunks = sum(1 for handle in busy if handle > 0)
-        assert self.disturbed or len({handle for handle, _ in answer.below.values()}) <= self.handles
-        self.idle = self.handles - chunks
-        return chunks * self.chunk + sum(answer.segments[-s] for s in busy if s < 0)
+        self.memory = answer.used - sum(answer.segments.values())
+        assert self.disturbed or self.memory == sum(answer.chunks.values())
+        idle = [size for handle, size in answer.chunks.items() if handle not in busy]
+        chunks = sum(answer.chunks[handle] for handle in busy if handle > 0)
+        self.idle, self.wholes = self.memory - chunks, idle.count(self.chunk)
+        return chunks + sum(answer.segments[-s] for s in busy if s < 0)
 
     def follow(self, op, n, numbers):
         """One operation, and what was answered."""
         answer = Answer(numbers)
-        handles, used, busy = self.handles, self.used, self.busy
+        memory, used, busy = self.memory, self.used, self.busy
         self.failures += op == "x"
         if op == "f" and n in self.live:
             assert answer.code == 0
@@ -159,7 +189,7 @@ class Mapped:
         if op == "o":
             self.others = n
         if op == "m":
-            self.malloc(answer, n, handles)
+            self.malloc(answer, n, memory)
         elif op == "r":
             self.relieve(answer, used, self.segments)
         self.busy = self.look(answer)

@@ -1,4 +1,4 @@
-/* From when on large blocks are the driver's own instead of mapped. */
+/* When blocks of mapped memory share no chunks, and from when on large blocks are the driver's own. */
 #include "world.h"
 
 #define CONF "expandable_segments:True,large_segment_size_mb:14"
@@ -58,11 +58,90 @@ static void corners_are_the_last_resort(void **state)
     assert_int_equal(w.device.used, 56 * MIB);
 }
 
+/* Sizes that are all new: each block has what the driver would give it, and no less fits than
+ * natively, to the granule. */
+static void what_is_new_shares_no_chunk(void **state)
+{
+    (void)state;
+    world_remake(CONF, 200 * MIB);
+    uint64_t one = take(33 * MIB + 1), two = take(50 * MIB), three = take(115 * MIB);
+    assert_int_equal(w.device.used, 200 * MIB); /* 34 + 50 + 116 */
+    assert_int_equal(CURRENT(reserved_bytes), 200 * MIB);
+    assert_int_equal(CURRENT(segment), 3 + 4 + 9);
+    assert_int_equal(try_take(MIB + 1), FAKE_OOM);
+    give(two);
+    uint64_t four = take(40 * MIB), five = take(9 * MIB); /* 40 + 10: a tail of 8 went for those */
+    assert_int_equal(w.device.used, 200 * MIB);
+    give(one);
+    give(three);
+    take(150 * MIB);
+    assert_int_equal(w.device.used, 200 * MIB);
+    give(four);
+    give(five);
+    take(35 * MIB);
+    take(7 * MIB);
+    take(5 * MIB);
+    assert_int_equal(CURRENT(reserved_bytes), 200 * MIB);
+    assert_int_equal(COUNTER(num_ooms), 1);
+    assert_int_equal(COUNTER(native_since_request), 0);
+}
+
+/* A hole of the right size is not enough. */
+static void nor_does_it_share_by_chance(void **state)
+{
+    (void)state;
+    world_remake(CONF, 200 * MIB);
+    take(6 * MIB);
+    give(take(30 * MIB)); /* packed: the rest of three chunks */
+    assert_int_equal(w.device.used, 42 * MIB);
+    uint64_t block = take(36 * MIB);
+    assert_int_equal(w.device.used, 50 * MIB);
+    give(block);
+    assert_int_equal(take(36 * MIB - 512), block);
+    assert_int_equal(w.device.used, 50 * MIB);
+}
+
+/* What comes again is packed. */
+static void what_comes_again_shares(void **state)
+{
+    uint64_t block[4];
+    (void)state;
+    world_remake(CONF, 200 * MIB);
+    for (int i = 0; i < 4; i++)
+        block[i] = take(40 * MIB);
+    assert_int_equal(w.device.used, 40 * MIB + 126 * MIB); /* the first, and 120 in nine chunks */
+    for (int i = 0; i < 4; i++)
+        give(block[i]);
+    take(MIB + 1); /* in the tail of the first */
+    take(113 * MIB);
+    assert_int_equal(w.device.used, 166 * MIB);
+}
+
+/* While the device works nothing is given back: then chunks are shared, before anybody waits. */
+static void who_would_have_to_wait_shares(void **state)
+{
+    (void)state;
+    world_remake(CONF, 112 * MIB);
+    uint64_t one = take(35 * MIB), two = take(61 * MIB);
+    assert_int_equal(w.device.used, 36 * MIB + 62 * MIB);
+    give(one);
+    w.device.instant = 0;
+    w.device.stuck = 1;
+    uint64_t waits = w.device.calls[FAKE_WAIT];
+    take(40 * MIB + 1); /* 28 are idle, 14 free: 42 */
+    assert_int_equal(w.device.calls[FAKE_WAIT], waits);
+    (void)two;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(corners_are_lost_only_once, setup),
         cmocka_unit_test_setup(corners_are_the_last_resort, setup),
+        RULE(what_is_new_shares_no_chunk),
+        RULE(nor_does_it_share_by_chance),
+        RULE(what_comes_again_shares),
+        RULE(who_would_have_to_wait_shares),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
