@@ -166,11 +166,26 @@ static void the_chunks_of_an_exported_block_are_lent(void **state)
     assert_int_equal(loan.offset, MIB / 2);
     assert_int_equal(loan.chunk_bytes, 2 * MIB);
     assert_int_equal(loan.chunks, 3);
+    assert_int_equal(loan.last_bytes, 2 * MIB);
     assert_int_equal(count, 3);
     assert_true(lent[0] && lent[0] != lent[1] && lent[1] != lent[2]);
     assert_int_equal(lend(second, place.name + 1, &loan), ALLOCATOR_UNKNOWN);
     assert_int_equal(lend(first, place.name, &loan), ALLOCATOR_UNKNOWN);
     assert_int_equal(fake_segment(take(20 * MIB)), 0); /* later ones are mapped, too */
+}
+
+/* The last one may be smaller. */
+static void a_tail_is_lent_as_such(void **state)
+{
+    struct block_loan loan;
+    (void)state;
+    world_remake("expandable_segments:True,large_segment_size_mb:14", 200 * MIB);
+    uint64_t block = take(33 * MIB);
+    assert_int_equal(mark(block, BLOCK_LENT), 0);
+    assert_int_equal(lend(block, place.name, &loan), 0);
+    assert_int_equal(loan.offset, 0);
+    assert_int_equal(loan.chunks, 3);
+    assert_int_equal(loan.last_bytes, 6 * MIB);
 }
 
 /* What is being exported is not given back, and ends with its block. */
@@ -201,6 +216,7 @@ int main(void)
         RULE(a_block_is_found_without_a_walk),
         RULE(a_name_is_one_hand_outs_alone),
         RULE(the_chunks_of_an_exported_block_are_lent),
+        RULE(a_tail_is_lent_as_such),
         RULE(a_chunk_stays_while_it_is_lent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
