@@ -334,20 +334,23 @@ int arena_claim(struct allocator *a, uint64_t size, struct block **taken)
     return claim(a, size, native_is_exact(a) ? ALONE : 0, taken);
 }
 
-/* What is in the way of a block of its own chunks, and idle at once. Returns bytes. */
+#define MOMENT_NS                                                                                  \
+    2000000 /* the work of a device that is not far behind; natively frees had waited */
+
+/* What is in the way of a block of its own chunks, and idle in a moment. Returns bytes. */
 static uint64_t give_back(struct allocator *a, uint64_t size)
 {
     struct arena *arena = a->arena;
     if (arena_idle_bytes(arena) + arena->room >= native_bytes_of(size))
-        return arena_release(a, arena->missing, 0);
+        return arena_release(a, arena->missing, MOMENT_NS);
     thread_caches_empty(a);
-    return segment_release_whole(a, arena->missing, 0);
+    return segment_release_whole(a, arena->missing, MOMENT_NS);
 }
 
 #define ROUNDS 4 /* others may take what was given back */
 
 /* Where blocks share no chunk, the last one of each has a size of its own, and idle memory in other
- * pieces may have to go back first; but for that nothing waits: then chunks are shared after all. */
+ * pieces may have to go back first; but nobody waits long for that: then chunks are shared after all. */
 int arena_grow(struct allocator *a, uint64_t size, struct block **taken)
 {
     for (int round = 0; round < ROUNDS && !a->forgotten && native_is_exact(a); round++) {

@@ -56,7 +56,7 @@ def storm(kit):
         (said,) = run.results()
         totals = run.exit.totals
         ratio = totals["peak_reserved_bytes"] / totals["peak_allocated_bytes"]
-        kit.check(f"storm, seed {seed}: nothing wrong, reserved", not said["wrong"] and ratio <= 1.05,
+        kit.check(f"storm, seed {seed}: nothing wrong or failed, reserved", not said["wrong"] and not said["failed"] and ratio <= 1.05,
                   f"{said}, peak reserved {ratio:.4f} of allocated, {run.seconds:.1f} s")
 
 
