@@ -38,7 +38,7 @@ class Both:
 def peaks_of(history):
     now, peak = list(history.levels), list(history.levels)
     for event in history.events:
-        for i, sign in enumerate(cachalot_history.CHANGES.get(event.action, ())):
+        for i, sign in enumerate(cachalot_history.CHANGES[event.action]):
             now[i] += sign * event.size
             peak[i] = max(peak[i], now[i])
             assert now[i] >= 0
@@ -70,12 +70,12 @@ def check_map(both):
 
 
 def check_figures(both):
-    """What the page counts by itself where there is no report."""
+    """What the page counts by itself where there is no report. Peaks of several threads are known within some bytes."""
     for history, device in zip(both.recorded, both.report["devices"]):
-        counted = cachalot_html.device_of(history)
+        counted, wrong = cachalot_html.device_of(history), device["counters"]["peak_uncertainty_bytes"]
         for level in LEVELS:
-            assert counted["statistics"][level]["all"]["peak"] == device["statistics"][level]["all"]["peak"]
-            assert counted["at_peak_reserved"][level] == device["at_peak_reserved"][level]
+            assert abs(counted["statistics"][level]["all"]["peak"] - device["statistics"][level]["all"]["peak"]) <= wrong
+            assert abs(counted["at_peak_reserved"][level] - device["at_peak_reserved"][level]) <= wrong
         assert counted["counters"]["num_ooms"] == device["counters"]["num_ooms"]
         used = [(r["up_to_bytes"], r["requests"]) for r in device["size_histogram"] if r["requests"]]
         assert [(r["up_to_bytes"], r["requests"]) for r in counted["size_histogram"]] == used
