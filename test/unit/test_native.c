@@ -117,20 +117,20 @@ static void what_comes_again_shares(void **state)
     assert_int_equal(w.device.used, 166 * MIB);
 }
 
-/* While the device works nothing is given back: then chunks are shared, before anybody waits long. */
-static void who_would_have_to_wait_long_shares(void **state)
+/* What cannot be given back now is not waited for: then chunks are shared after all. */
+static void what_does_not_go_back_is_shared(void **state)
 {
     (void)state;
-    world_remake(CONF, 112 * MIB);
-    uint64_t one = take(35 * MIB), two = take(61 * MIB);
-    assert_int_equal(w.device.used, 36 * MIB + 62 * MIB);
+    world_remake(CONF, 98 * MIB);
+    uint64_t one = take(35 * MIB);
+    take(61 * MIB);
+    assert_int_equal(w.device.used, 98 * MIB);
     give(one);
-    w.device.instant = 0;
-    w.device.stuck = 1;
-    uint64_t before = fake_clock();
-    take(40 * MIB + 1); /* 28 are idle, 14 free: 42 */
-    assert_in_range(fake_clock() - before, 0, 2010000);
-    (void)two;
+    w.device.code[FAKE_RELEASE] = FAKE_INVALID;
+    take(26 * MIB); /* two whole chunks are idle, and a tail of 8 */
+    assert_int_equal(w.device.used, 98 * MIB);
+    assert_int_equal(COUNTER(num_alloc_retries), 0);
+    assert_int_equal(COUNTER(num_ooms), 0);
 }
 
 int main(void)
@@ -141,7 +141,7 @@ int main(void)
         RULE(what_is_new_shares_no_chunk),
         RULE(nor_does_it_share_by_chance),
         RULE(what_comes_again_shares),
-        RULE(who_would_have_to_wait_long_shares),
+        RULE(what_does_not_go_back_is_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
