@@ -23,16 +23,20 @@ static void use(CUstream stream)
     OK(cuGraphDestroy(graph));
 }
 
-/* Makes streams until one has the handle, or more the next time: it may lie below those. */
+enum { LEAST = 8, MOST = 1000 };
+
+/* Makes streams until one has the handle, or one more the next time: it came back below those that
+ * were there then. */
 static void *create(void *unused)
 {
-    CUstream stream[32];
-    int most = 8;
+    CUstream stream[MOST];
+    int most = LEAST;
     OK(cuCtxSetCurrent(context));
     while (rounds) {
         CUstream wanted = destroyed;
         int made = 0;
-        most = most == 32 ? 8 : most + 1;
+        most = wanted ? most + 1 : LEAST;
+        CHECK(most < MOST);
         while (wanted && made < most) {
             OK(cuStreamCreate(&stream[made], CU_STREAM_NON_BLOCKING));
             if (stream[made++] != wanted) {
@@ -41,6 +45,7 @@ static void *create(void *unused)
             }
             use(wanted);
             met++;
+            most = LEAST;
             destroyed = NULL;
             break;
         }
