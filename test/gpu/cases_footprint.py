@@ -75,7 +75,8 @@ def footprint(kit):
                 ours, theirs = found["ours"], found["theirs"]
                 times.append(ours[0] / theirs[0])
                 peaks.append(ours[3] / theirs[3])
-                kit.note(f"{name}: pair {number}", f"{ours[0]:.2f} ms of {theirs[0]:.2f}, {ours[3] / MIB:.0f} MiB of {theirs[3] / MIB:.0f}")
+                kit.note(f"{name}: pair {number}", f"{ours[0]:.2f} ms of {theirs[0]:.2f}, {ours[3] / MIB:.0f} MiB of {theirs[3] / MIB:.0f}; "
+                         f"reserved {ours[1]:.0f} of {theirs[1]:.0f}")
         except (Skip, Failed) as reason:
             kit.check(f"{name}: footprint", False, reason)
             continue

@@ -3,9 +3,10 @@
 import json
 import statistics
 
-from kit import Failed, mib
+from cases_timing import command_of, step
+from kit import mib
 
-STEPS, ROUNDS = 40, 3
+STEPS = 40
 PEAKS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
 
 
@@ -34,19 +35,19 @@ def recording(kit):
 
 
 def recording_cost(kit):
-    """Seconds of the same training, plain and with each, by turns."""
-    command = kit.script("torch_train.py", STEPS)
+    """A step of a decoder that allocates all the time, plain and with each, by turns: medians of the ratios to its neighbour."""
+    command = command_of(kit, "decode")
     kinds = {"plain": {}, "events": {"CACHALOT_EVENTS": "100000"}, "trace": {"CACHALOT_TRACE": str(kit.work / "t.%p")},
              "sites, one of 100": {"CACHALOT_SITES": "100"}, "sites": {"CACHALOT_SITES": "1"}}
-    seconds = {kind: [] for kind in kinds}
-    for _ in range(ROUNDS):
-        for kind, more in kinds.items():
-            seconds[kind].append(kit.good(command, {**kit.front(), **more}).seconds)
-    middle = {kind: statistics.median(found) for kind, found in seconds.items()}
-    if not middle["plain"]:
-        raise Failed("no time was measured")
-    for kind in ("events", "trace"):
-        ratio = middle[kind] / middle["plain"]
-        kit.check(f"recording: cost of {kind}", ratio <= 1.05, f"{ratio:.3f} of {middle['plain']:.2f} s")
-    for kind in ("sites, one of 100", "sites"):
-        kit.note(f"recording: cost of {kind}", f"{middle[kind] / middle['plain']:.3f} of {middle['plain']:.2f} s")
+    rounds = []
+    for number in range(max(5, kit.options.repeat)):
+        turn = list(kinds.items())[::-1 if number % 2 else 1]
+        rounds.append({kind: step(kit, command, {**kit.front(), **more})[0] for kind, more in turn})
+    for kind in list(kinds)[1:]:
+        ratios = [found[kind] / found["plain"] for found in rounds]
+        ratio = statistics.median(ratios)
+        said = f"{ratio:.3f} ({min(ratios):.3f} to {max(ratios):.3f}) of {rounds[-1]['plain']:.2f} ms"
+        if kind in ("events", "trace"):
+            kit.check(f"recording: cost of {kind}", ratio <= 1.05, said)
+        else:
+            kit.note(f"recording: cost of {kind}", said)
