@@ -78,12 +78,14 @@ static int remove_capture(uint64_t key)
 /* Returns 0 without memory of the host. */
 static int add_capture(uint64_t key)
 {
+    CUcontext context = NULL;
+    real()->cuCtxGetCurrent(&context);
     pthread_mutex_lock(&process->capture_lock);
     process->capture_nodes.item_bytes = sizeof(struct capture);
     struct capture *capture = slab_take(&process->capture_nodes);
     if (capture) {
         capture->node.key = key;
-        real()->cuCtxGetCurrent(&capture->context);
+        capture->context = context;
         if (map_insert(&process->capturing, &capture->node)) {
             slab_give(&process->capture_nodes, capture);
             capture = NULL;

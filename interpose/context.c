@@ -32,13 +32,22 @@ static void describe(struct page_device *row, CUdevice device, size_t total)
     atomic_store(&row->used, 1);
 }
 
+/* Negative: the driver does not say. */
+static int is_active(CUdevice device)
+{
+    unsigned flags;
+    int active = 0;
+    CUresult result = real()->cuDevicePrimaryCtxGetState(device, &flags, &active);
+    return result == CUDA_SUCCESS ? active != 0 : -1;
+}
+
 /* The current context is the device's primary one if that is active and has this handle. Retaining
  * it costs a reference for a moment only, and does not make it, since it is active. Negative: the
  * driver does not say. */
 static int is_primary(CUcontext handle, CUdevice device)
 {
     CUcontext primary = NULL;
-    int active = context_primary_is_active(device);
+    int active = is_active(device);
     if (active <= 0)
         return active;
     if (real()->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
@@ -55,60 +64,114 @@ static struct context *slot_of(CUcontext handle)
     return NULL;
 }
 
-/* Caller holds both locks: a primary context that still answers does not end meanwhile. */
+static struct context *seek(CUcontext handle)
+{
+    pthread_mutex_lock(&process->context_lock);
+    struct context *context = slot_of(handle);
+    pthread_mutex_unlock(&process->context_lock);
+    return context;
+}
+
+#define UNMADE ((CUcontext)1) /* a slot's handle until its context can be found: none has it */
+
+static struct context *reserve_slot(CUdevice device)
+{
+    pthread_mutex_lock(&process->context_lock);
+    struct context *context = slot_of(NULL);
+    if (context) {
+        context->primary = 0;
+        context->device = device; /* the allocator asks the driver about it */
+        context->handle = UNMADE;
+    }
+    pthread_mutex_unlock(&process->context_lock);
+    return context;
+}
+
+static struct allocator *begin(struct context *context, CUcontext handle, size_t total)
+{
+    CUdevice device = context->device;
+    context->row = page_device(process->page, (unsigned)device);
+    describe(context->row, device, total);
+    kind_decide(device);
+    struct allocator *allocator = allocator_create(
+        process->domain, &driver_ops, context, (uint64_t)(uintptr_t)handle, (unsigned)device,
+        &context->row->stats, options_limit(&process->config.options, total));
+    if (allocator)
+        kind_check(device, allocator);
+    return allocator;
+}
+
+/* From here on others find it, or (no allocator) the slot is free. */
+static void publish(struct context *context, CUcontext handle, struct allocator *allocator,
+                    int primary)
+{
+    pthread_mutex_lock(&process->context_lock);
+    context->allocator = allocator;
+    context->primary = primary;
+    atomic_store(&context->suspended, 0);
+    context->handle = allocator ? handle : NULL;
+    if (allocator && primary)
+        atomic_store(&process->sole, context);
+    pthread_mutex_unlock(&process->context_lock);
+}
+
+/* Caller holds the lock of the device's primary context: one that still answers is not ended
+ * meanwhile by another thread. */
 static struct context *make(CUcontext handle)
 {
-    struct context *context = slot_of(NULL);
     CUdevice device;
     size_t total = 0;
-    if (!context || real()->cuCtxGetDevice(&device) != CUDA_SUCCESS)
-        return NULL;
-    if (device < 0 || (unsigned)device >= atomic_load(&process->page->device_count))
+    if (real()->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 ||
+        (unsigned)device >= atomic_load(&process->page->device_count))
         return NULL;
     int primary = is_primary(handle, device);
     if (primary < 0 || real()->cuDeviceTotalMem_v2(&total, device) != CUDA_SUCCESS)
         return NULL;
-    struct page_device *row = page_device(process->page, (unsigned)device);
-    describe(row, device, total);
-    kind_decide(device);
-    context->device = device; /* the allocator asks the driver about it */
-    struct allocator *allocator = allocator_create(
-        process->domain, &driver_ops, context, (uint64_t)(uintptr_t)handle, (unsigned)device,
-        &row->stats, options_limit(&process->config.options, total));
-    if (!allocator)
+    struct context *context = reserve_slot(device);
+    if (!context)
         return NULL;
-    kind_check(device, allocator);
-    context->row = row;
-    context->allocator = allocator;
-    context->primary = primary;
-    atomic_store(&context->suspended, 0);
-    context->handle = handle;
-    if (context->primary)
-        atomic_store(&process->sole, context);
-    return context;
+    struct allocator *allocator = begin(context, handle, total);
+    publish(context, handle, allocator, primary);
+    if (allocator && real()->cuCtxGetDevice(&device) == CUDA_SUCCESS)
+        return context;
+    /* It ended while nobody could find it: another thread's, or this one's, called back. */
+    struct allocator *lost = allocator ? context_forget(handle) : NULL;
+    if (lost)
+        allocator_bury(lost);
+    return NULL;
 }
 
-pthread_mutex_t *context_primary_lock(CUdevice device)
+/* How many changes of primary contexts this thread is in. More than one: a tool's function, which
+ * the driver calls back within its own. */
+static _Thread_local int changes;
+
+/* Only the outermost takes a lock: its own it has, and for another device's two threads might wait
+ * for each other. */
+void context_change_begin(CUdevice device)
 {
-    return &process->primary_lock[(unsigned)device % PEER_DEVICES];
+    if (!changes++)
+        pthread_mutex_lock(&process->primary_lock[(unsigned)device % PEER_DEVICES]);
 }
 
-/* The current one's. */
+void context_change_end(CUdevice device)
+{
+    if (!--changes)
+        pthread_mutex_unlock(&process->primary_lock[(unsigned)device % PEER_DEVICES]);
+}
+
+/* The current one's. Within a change nothing is made: what is current is being made, or may be
+ * ending. */
 static struct context *find(CUcontext handle)
 {
     CUdevice device;
-    pthread_mutex_lock(&process->context_lock);
-    struct context *context = slot_of(handle);
-    pthread_mutex_unlock(&process->context_lock);
-    if (context || real()->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+    struct context *context = seek(handle);
+    if (context || changes || real()->cuCtxGetDevice(&device) != CUDA_SUCCESS)
         return context;
-    pthread_mutex_lock(context_primary_lock(device));
-    pthread_mutex_lock(&process->context_lock);
-    context = slot_of(handle);
+    context_change_begin(device);
+    context = seek(handle);
     if (!context)
         context = make(handle);
-    pthread_mutex_unlock(&process->context_lock);
-    pthread_mutex_unlock(context_primary_lock(device));
+    context_change_end(device);
     return context;
 }
 
@@ -135,33 +198,29 @@ struct context *context_with(CUcontext handle)
     struct context *context = context_current();
     if (!handle || (context && context->handle == handle))
         return handle ? context : NULL;
-    pthread_mutex_lock(&process->context_lock);
-    context = slot_of(handle);
-    pthread_mutex_unlock(&process->context_lock);
+    context = seek(handle);
     return context && !atomic_load(&context->suspended) ? context : NULL;
 }
 
 enum { SUSPENDED = 1, CLOSED };
 
-/* Caller holds the context lock. */
-static void shut(struct context *context)
+/* Caller holds the context lock, and then, without it, ends the captures of what was open: that
+ * calls the driver. Returns the handle, or NULL: it was closed. */
+static CUcontext shut(struct context *context)
 {
-    if (atomic_exchange(&context->suspended, CLOSED) == CLOSED)
-        return;
+    if (!context || atomic_exchange(&context->suspended, CLOSED) == CLOSED)
+        return NULL;
     ipc_forget(context->handle);
     atomic_store(&process->sole, NULL);
     if (context->allocator && allocator_forget(context->allocator))
         process_count(COVERAGE_context_losses);
-    capture_forget_context(context->handle);
+    return context->handle;
 }
 
-/* Caller holds the context lock. */
-static struct allocator *forget(struct context *context)
+static void end_captures(CUcontext shut)
 {
-    shut(context);
-    atomic_fetch_add(&process->generation, 1);
-    context->handle = NULL;
-    return context->allocator;
+    if (shut)
+        capture_forget_context(shut);
 }
 
 void context_refuse(CUcontext handle)
@@ -181,18 +240,23 @@ struct allocator *context_forget(CUcontext handle)
 {
     pthread_mutex_lock(&process->context_lock);
     struct context *context = handle ? slot_of(handle) : NULL;
-    struct allocator *allocator = context ? forget(context) : NULL;
+    struct allocator *allocator = context ? context->allocator : NULL;
+    CUcontext was_open = shut(context);
+    if (context) {
+        atomic_fetch_add(&process->generation, 1);
+        context->handle = NULL;
+    }
     pthread_mutex_unlock(&process->context_lock);
+    end_captures(was_open);
     return allocator;
 }
 
 void context_close(CUcontext handle)
 {
     pthread_mutex_lock(&process->context_lock);
-    struct context *context = handle ? slot_of(handle) : NULL;
-    if (context)
-        shut(context);
+    CUcontext was_open = shut(handle ? slot_of(handle) : NULL);
     pthread_mutex_unlock(&process->context_lock);
+    end_captures(was_open);
 }
 
 int context_device(CUcontext handle, CUdevice *device)
@@ -234,19 +298,19 @@ CUcontext context_primary(CUdevice device)
     return handle;
 }
 
-void context_suspend_primary(CUdevice device, int suspended)
+int context_suspend_primary(CUdevice device, int suspended)
 {
     pthread_mutex_lock(&process->context_lock);
     struct context *context = primary_of(device);
-    if (context)
+    int before = context ? atomic_load(&context->suspended) : 0;
+    if (context && before != CLOSED)
         atomic_store(&context->suspended, suspended);
     pthread_mutex_unlock(&process->context_lock);
+    return before;
 }
 
-int context_primary_is_active(CUdevice device)
+struct allocator *context_forget_ended(CUdevice device)
 {
-    unsigned flags;
-    int active = 0;
-    CUresult result = real()->cuDevicePrimaryCtxGetState(device, &flags, &active);
-    return result == CUDA_SUCCESS ? active != 0 : -1;
+    CUcontext handle = context_primary(device);
+    return handle && is_active(device) == 0 ? context_forget(handle) : NULL;
 }

@@ -35,13 +35,16 @@ struct allocator *context_forget(CUcontext handle);
 
 int context_is_primary(CUcontext handle);
 
-/* Primary contexts of a device: a reset ends them; a release only if it was the last. The lock is
- * held where one is retained, released or reset: not between the driver's release and our look
- * whether it was the last, since the next one has the same handle. */
-pthread_mutex_t *context_primary_lock(CUdevice device);
+/* Primary contexts of a device: a reset ends them; a release only if it was the last. A change is
+ * whatever retains, releases or resets one: no other thread's comes between the driver's release
+ * and our look whether it was the last, since the next one has the same handle. They nest: the
+ * driver may call a tool's function within each. suspend: returns what it was. forget_ended: as
+ * forget, if the driver has ended it. */
+void context_change_begin(CUdevice device);
+void context_change_end(CUdevice device);
 CUcontext context_primary(CUdevice device); /* NULL: it is not served */
-void context_suspend_primary(CUdevice device, int suspended);
-int context_primary_is_active(CUdevice device); /* negative: the driver does not say */
+int context_suspend_primary(CUdevice device, int suspended);
+struct allocator *context_forget_ended(CUdevice device);
 
 /* The device of any context, also one that is not served. Returns 0 if it is none. */
 int context_device(CUcontext handle, CUdevice *device);

@@ -30,13 +30,25 @@ MAKES_CONTEXT(cuCtxCreate_v4,
                CUdevice device),
               (context, parameters, flags, device))
 
+/* After the driver ended a context: what of its mappings is left. */
+static void bury(struct allocator *lost)
+{
+    if (lost)
+        allocator_bury(lost);
+    if (process_serving())
+        ipc_bury();
+}
+
 static CUresult retain_primary(CUcontext *context, CUdevice device)
 {
     if (!process_serving())
         return real()->cuDevicePrimaryCtxRetain(context, device);
-    pthread_mutex_lock(context_primary_lock(device));
+    context_change_begin(device);
+    struct allocator *lost = context_forget_ended(device); /* by the release we are called within */
     CUresult result = real()->cuDevicePrimaryCtxRetain(context, device);
-    pthread_mutex_unlock(context_primary_lock(device));
+    context_change_end(device);
+    if (lost)
+        bury(lost);
     return result;
 }
 
@@ -48,15 +60,6 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     if (result == CUDA_SUCCESS && process_serving())
         submit_context_made(*context);
     return result;
-}
-
-/* After the driver ended a context: what of its mappings is left. */
-static void bury(struct allocator *lost)
-{
-    if (lost)
-        allocator_bury(lost);
-    if (process_serving())
-        ipc_bury();
 }
 
 /* The driver refuses to destroy a primary context, whose blocks then live on. */
@@ -128,15 +131,12 @@ static CUresult release_primary(CUresult (*release)(CUdevice), CUdevice device)
 {
     if (!process_serving())
         return release(device);
-    pthread_mutex_lock(context_primary_lock(device));
-    context_suspend_primary(device, 1);
+    context_change_begin(device);
+    int before = context_suspend_primary(device, 1);
     CUresult result = release(device);
-    struct allocator *lost = NULL;
-    if (result == CUDA_SUCCESS && context_primary_is_active(device) == 0)
-        lost = context_forget(context_primary(device));
-    else
-        context_suspend_primary(device, 0);
-    pthread_mutex_unlock(context_primary_lock(device));
+    struct allocator *lost = result == CUDA_SUCCESS ? context_forget_ended(device) : NULL;
+    context_suspend_primary(device, before);
+    context_change_end(device);
     bury(lost);
     return result;
 }
@@ -155,12 +155,12 @@ static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
 {
     if (!process_serving())
         return reset(device);
-    pthread_mutex_lock(context_primary_lock(device));
+    context_change_begin(device);
     CUcontext context = context_primary(device);
     context_close(context);
     CUresult result = reset(device);
     struct allocator *lost = context_forget(context);
-    pthread_mutex_unlock(context_primary_lock(device));
+    context_change_end(device);
     bury(lost);
     return result;
 }

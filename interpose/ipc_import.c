@@ -215,16 +215,17 @@ static CUresult open_once_more(struct import *wanted, CUdeviceptr *pointer)
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&imports->lock);
     struct import *import = find_open(wanted);
+    int vain = 0;
     if (!import) {
         pthread_mutex_unlock(&imports->lock);
         result = fetch(wanted);
         pthread_mutex_lock(&imports->lock);
-        if (result == CUDA_SUCCESS && (import = find_open(wanted)))
-            take_down(wanted); /* another thread was faster */
+        if (result == CUDA_SUCCESS)
+            vain = (import = find_open(wanted)) != NULL; /* another thread was faster */
     }
     imports->nodes.item_bytes = sizeof *import;
     if (result == CUDA_SUCCESS && !import && !(import = slab_take(&imports->nodes))) {
-        take_down(wanted);
+        vain = 1;
         result = CUDA_ERROR_OUT_OF_MEMORY;
     } else if (result == CUDA_SUCCESS && !import->opened) {
         *import = *wanted;
@@ -237,6 +238,8 @@ static CUresult open_once_more(struct import *wanted, CUdeviceptr *pointer)
         *pointer = import->pointer;
     }
     pthread_mutex_unlock(&imports->lock);
+    if (vain)
+        take_down(wanted);
     return result;
 }
 
@@ -347,17 +350,22 @@ void ipc_forget(CUcontext context)
     pthread_mutex_unlock(&process->ipc.imports.lock);
 }
 
+/* Of one after the other: the lock is not held while the driver is called. */
 void ipc_bury(void)
 {
+    struct import *import;
     pthread_mutex_lock(&process->ipc.imports.lock);
-    for (struct import **link = &process->ipc.imports.first, *import; (import = *link);) {
-        if (import->ended) {
-            *link = import->next;
-            take_down(import);
-            slab_give(&process->ipc.imports.nodes, import);
-        } else {
+    do {
+        struct import **link = &process->ipc.imports.first;
+        while ((import = *link) && !import->ended)
             link = &import->next;
+        if (import) {
+            *link = import->next;
+            pthread_mutex_unlock(&process->ipc.imports.lock);
+            take_down(import);
+            pthread_mutex_lock(&process->ipc.imports.lock);
+            slab_give(&process->ipc.imports.nodes, import);
         }
-    }
+    } while (import);
     pthread_mutex_unlock(&process->ipc.imports.lock);
 }

@@ -27,7 +27,7 @@ static int is_library(struct dl_phdr_info *object, size_t size, void *data)
 }
 
 /* The library, or option, because of which there is no mapped memory; NULL: there is. */
-static const char *reason_against(const struct options *options, CUdevice device)
+static const char *reason_against(const struct options *options, int lends)
 {
     const char *library = NULL;
     if (options->ipc == IPC_DEDICATED)
@@ -35,7 +35,7 @@ static const char *reason_against(const struct options *options, CUdevice device
     /* Not /proc/self/maps: of a program with CUDA that is long, and takes milliseconds to read. */
     if (dl_iterate_phdr(is_library, &library))
         return library;
-    return driver_lends(device) ? NULL : "memory that cannot be exported";
+    return lends ? NULL : "memory that cannot be exported";
 }
 
 static void publish(const char *why)
@@ -52,12 +52,15 @@ static void publish(const char *why)
 void kind_decide(CUdevice device)
 {
     struct options *options = &process->config.options;
-    if (options->expandable != EXPANDABLE_AUTO)
-        return;
-    const char *why = reason_against(options, device);
-    options->expandable = why ? EXPANDABLE_FALSE : EXPANDABLE_TRUE;
-    domain_decide(process->domain, options->expandable);
-    publish(why);
+    int lends = driver_lends(device); /* before the lock: the driver may call a tool, and that us */
+    pthread_mutex_lock(&process->context_lock);
+    if (options->expandable == EXPANDABLE_AUTO) {
+        const char *why = reason_against(options, lends);
+        options->expandable = why ? EXPANDABLE_FALSE : EXPANDABLE_TRUE;
+        domain_decide(process->domain, options->expandable);
+        publish(why);
+    }
+    pthread_mutex_unlock(&process->context_lock);
 }
 
 void kind_check(CUdevice device, const struct allocator *allocator)

@@ -165,9 +165,11 @@ static int begin(void)
 
 void process_start(void)
 {
-    if (!process_enabled() || process_state() != PROCESS_IDLE)
+    /* Inside: a tool that the driver calls back, within what `begin` asks of it, initialises too. */
+    if (!process_enabled() || process_state() != PROCESS_IDLE || process_inside)
         return;
     int error = errno;
+    process_inside++;
     pthread_mutex_lock(&process->start_lock);
     /* Without the handler nobody would tell us when to end: then nothing is begun. */
     if (process_state() == PROCESS_IDLE && !process->page && on_exit(on_exit_begin, NULL) == 0 &&
@@ -181,5 +183,6 @@ void process_start(void)
         recording_serve();
     }
     pthread_mutex_unlock(&process->start_lock);
+    process_inside--;
     errno = error;
 }

@@ -67,3 +67,17 @@ def test_loaded_past_us_is_said(place, way, cudart):
     assert report["coverage"]["status"] == "none"
     assert any("RTLD_DEEPBIND" in reason for reason in report["coverage"]["reasons"])
     assert report.totals["requests"] == 0
+
+
+# How a tool is called: within which of the driver's functions, and whether it keeps the context.
+CALLED_BACK = [("cuDevicePrimaryCtxRetain",), ("cuDevicePrimaryCtxRelease_v2",), ("cuDevicePrimaryCtxReset_v2",),
+               ("cuDevicePrimaryCtxRelease_v2", "keep"), ("cuDevicePrimaryCtxReset_v2", "keep"),
+               ("cuDeviceGetCount",), ("cuDeviceTotalMem_v2",), ("cuDeviceGetAttribute",), ("cuMemAddressReserve",),
+               ("cuMemAlloc_v2",), ("cuMemFree_v2",), ("cuMemCreate",), ("cuMemUnmap",)]
+
+
+@pytest.mark.parametrize("how", CALLED_BACK, ids=" ".join)
+def test_called_back_by_the_driver(place, how):
+    """A tool that uses the driver within the driver's own functions waits for no lock of ours."""
+    report = place.report("called_back", *how, CACHALOT_SIM_CAPACITY="256M")
+    assert report.totals["requests"] > 20 and report.totals["double_frees"] == 0

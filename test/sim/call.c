@@ -28,6 +28,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_int initialised;
 static unsigned delays[CALL_COUNT]; /* one call in so many is held up; 0: none */
 static _Thread_local enum sim_call current;
+static cachalot_sim_callback *_Atomic subscriber;
 
 static int call_by_name(const char *name, size_t length)
 {
@@ -129,6 +130,18 @@ static void call_delay(enum sim_call call)
         nanosleep(&(struct timespec){.tv_nsec = (long)(drawn / delays[call] % 150000)}, NULL);
 }
 
+static void tell(enum sim_call call, int returning)
+{
+    cachalot_sim_callback *callback = atomic_load(&subscriber);
+    if (callback)
+        callback(sim_symbols[call].name, returning);
+}
+
+void cachalot_sim_subscribe(cachalot_sim_callback *callback)
+{
+    atomic_store(&subscriber, callback);
+}
+
 CUresult call_begin(enum sim_call call, int per_thread)
 {
     CUresult result = call_begin_early(call);
@@ -136,6 +149,7 @@ CUresult call_begin(enum sim_call call, int per_thread)
         return result;
     if (!atomic_load(&initialised) || engine_forked())
         return CUDA_ERROR_NOT_INITIALIZED;
+    tell(call, 0);
     thread_self()->per_thread = per_thread;
     current = call;
     call_delay(call);
@@ -145,8 +159,10 @@ CUresult call_begin(enum sim_call call, int per_thread)
 
 CUresult call_end(CUresult result)
 {
+    enum sim_call call = current;
     engine_unlock();
-    call_delay(current);
+    call_delay(call);
+    tell(call, 1);
     return result;
 }
 

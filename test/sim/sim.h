@@ -50,6 +50,10 @@ void cachalot_sim_advance(uint64_t ns);
 unsigned long long cachalot_sim_calls(const char *function);
 /* The name of the exported driver function with this number; NULL after the last. */
 const char *cachalot_sim_name(size_t function);
+/* As CUPTI does for a tool: called in the calling thread, before a driver function (that needs
+ * cuInit) does anything and before it returns; it may itself call the driver. NULL: no more. */
+typedef void cachalot_sim_callback(const char *function, int returning);
+void cachalot_sim_subscribe(cachalot_sim_callback *callback);
 /* Pieces of work not yet finished, and captures under way, in the whole process. */
 size_t cachalot_sim_unfinished(void);
 size_t cachalot_sim_captures(void);
