@@ -23,7 +23,8 @@
  *    call is on the books of its time, and may take effect after the candidate was recorded. So
  *    each thread shows the epoch in which its submission began (one store), and after the seal,
  *    before the record, all are looked at. If one began before the seal, this fence is no
- *    candidate; the next one, sealed when they have returned, is.
+ *    candidate; the next one, sealed when they have returned, is. One within which a tool submitted
+ *    (the driver calls it back) was not seen to the end: when it returns it ends the lane.
  * 5. Captures. No context event may be recorded while one is active, so a lane is left, with its
  *    mark, before the driver begins one, and nothing is restored until all have ended.
  * 6. Streams that end. A handle may come back as another stream: its lane is left, and what it had
@@ -51,6 +52,7 @@
 
 #include "allocator/domain.h"
 #include "allocator/fence.h"
+#include "allocator/thread_cache.h"
 
 #define MOST_PATIENCE 64  /* seals between two tries, when several streams are busy all the time */
 #define UNKNOWN_CONTEXT 1 /* no handle has this value */
@@ -94,6 +96,26 @@ static struct allocator *allocator_of(const struct domain *domain, uint64_t cont
     return a;
 }
 
+/* This thread is in a driver's call about a mark, and perhaps a tool that the driver calls back.
+ * What that frees meanwhile is not reusable at once, and leads to no lane: else each such call
+ * would bring on the next. */
+static _Thread_local int within;
+
+static struct thread_cache *without_cache(void)
+{
+    struct thread_cache *own = thread_cache_own;
+    thread_cache_own = NULL;
+    within++;
+    return own;
+}
+
+static void with_cache(struct thread_cache *own)
+{
+    within--;
+    if (own)
+        thread_cache_own = own;
+}
+
 /* Records the mark of a dirty lane; the lock is dropped meanwhile. `dirty` goes first: a free from
  * here on is not covered. It is a new generation: whoever shares the lane comes through
  * lane_submit once more, and there may not overtake. */
@@ -101,14 +123,23 @@ static void mark(struct domain *domain, uint64_t word)
 {
     struct lane *lane = &domain->lane;
     struct allocator *a = allocator_of(domain, lane->context);
-    if (!change(lane, word, lane_next(word, LANE_SINGLE) | LANE_EARLY | LANE_MARKING))
+    uint64_t own = lane_next(word, LANE_SINGLE) | LANE_EARLY | LANE_MARKING;
+    if (!change(lane, word, own))
         return;
     stats_begin(a->stats);
+    struct thread_cache *cache = without_cache();
     struct fence *fence = fence_mark(a);
+    with_cache(cache);
     stats_count(a->stats, COUNTER_num_lane_marks, 1);
     stats_end(a->stats);
     if (a->forgotten)
         return; /* and the lane with it */
+    if ((load(lane) ^ own) & ~(uint64_t)LANE_DIRTY) {
+        /* Called back within, this thread has marked it anew. */
+        if (fence)
+            fence_drop(a, fence);
+        return;
+    }
     if (lane->mark)
         fence_drop(lane->marked, lane->mark);
     lane->mark = fence;
@@ -136,16 +167,17 @@ static int leave(struct domain *domain, uint64_t word)
 }
 
 /* Nobody records a mark now, and the lane, if there is one, has its mark: returns the word. The
- * lock is dropped meanwhile. */
+ * lock is dropped meanwhile. A mark that this thread is in itself is not waited for: it is recorded
+ * anew. */
 uint64_t lane_settled(struct domain *domain)
 {
     for (;;) {
         uint64_t word = load(&domain->lane);
-        if (word & LANE_MARKING) {
+        if (word & LANE_MARKING && !within) {
             domain_unlock(domain);
             sched_yield();
             domain_lock(domain);
-        } else if (word & LANE_DIRTY) {
+        } else if (word & (LANE_DIRTY | LANE_MARKING)) {
             mark(domain, word);
         } else {
             return word;
@@ -168,12 +200,14 @@ static void await(struct domain *domain, struct fence *fence, const struct lane_
     struct lane *lane = &domain->lane;
     struct allocator *a = lane->marked;
     stats_begin(a->stats);
+    struct thread_cache *cache = without_cache();
     fence->users++;
     allocator_call(a);
     if (!stream || lane->ops->join(stream, fence->event))
         a->ops->fence_wait(a->device, fence->event, DEVICE_FOREVER);
     allocator_return(a);
     fence->users--;
+    with_cache(cache);
     if (fence->state == FENCE_GONE)
         fence_drop(a, fence);
     stats_count(a->stats, COUNTER_num_lane_joins, stream != NULL);
@@ -259,7 +293,7 @@ static int is_outrun(struct lane *lane)
     return 0;
 }
 
-int lane_free(struct allocator *a)
+int lane_free_alone(struct allocator *a)
 {
     struct lane *lane = &a->domain->lane;
     if (!lane->ops)
@@ -277,10 +311,17 @@ int lane_free(struct allocator *a)
     }
 }
 
+int lane_free(struct allocator *a)
+{
+    return within ? 0 : lane_free_alone(a);
+}
+
 void lane_sealed(struct allocator *a, const struct fence *fence)
 {
     struct lane *lane = &a->domain->lane;
     uint64_t word = load(lane);
+    if (within)
+        return;
     if ((word & LANE_MODE) != LANE_MANY || lane->candidate || lane->capturing || lane->mixed ||
         (lane->context && lane->context != a->context) || ++lane->seals < lane->patience)
         return;

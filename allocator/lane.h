@@ -33,13 +33,12 @@ struct lane_ops {
  * `in_order`: and nothing of its own is surely on the stream since, so a launch must not overtake.
  */
 #define LANE_NOTE_BITS 3
-#define LANE_NOTES (1 << LANE_NOTE_BITS)
 struct lane_thread {
     _Atomic uint64_t epoch; /* when the submission under way began; 0: none is */
     struct lane_note {
         uint64_t word, name;
         int in_order;
-    } note[LANE_NOTES];
+    } note[1 << LANE_NOTE_BITS];
     struct lane_thread *next, *previous;
 };
 
@@ -81,10 +80,16 @@ static inline struct lane_note *lane_enter(const struct lane_state *state, struc
     return word == note->word && name == note->name ? note : NULL;
 }
 
-static inline void lane_leave(struct lane_thread *self)
+/* Returns 0 if it was not seen in flight all the time: lane_outrun must be called. */
+static inline int lane_leave(struct lane_thread *self)
 {
+    int seen = atomic_load_explicit(&self->epoch, memory_order_relaxed) != 0;
     atomic_store_explicit(&self->epoch, 0, memory_order_release);
+    return seen;
 }
+
+/* Within the driver's call a tool was called back that submitted, too. */
+void lane_outrun(struct domain *domain);
 
 /* Between lane_submit and lane_leave, for work that waits until somebody writes a value: no lane
  * while it may be outstanding, else who is to write might join what waits. */

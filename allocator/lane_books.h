@@ -33,8 +33,10 @@ struct lane {
     unsigned seals, patience;
 };
 
-/* Is a block freed now reusable at once? Then it is booked as such. Also without the lock. */
+/* Is a block freed now reusable at once? Then it is booked as such. alone: into the thread's own
+ * cache, without the lock. */
 int lane_free(struct allocator *allocator);
+int lane_free_alone(struct allocator *allocator);
 
 /* A fence was sealed: its frees are done, its event not recorded yet. And its end. */
 void lane_sealed(struct allocator *allocator, const struct fence *fence);

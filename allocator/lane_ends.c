@@ -71,6 +71,16 @@ void lane_thread_end(struct domain *domain, struct lane_thread *self)
     domain_unlock(domain);
 }
 
+/* From NONE: there may be work on no books. */
+static void assume_work(struct lane *lane)
+{
+    if ((load(lane) & LANE_MODE) == LANE_NONE) {
+        lane->context = 0;
+        lane->used = 0;
+        atomic_store(&lane->state.word, lane_next(load(lane), LANE_MANY));
+    }
+}
+
 void lane_capture_begins(struct domain *domain)
 {
     struct lane *lane = &domain->lane;
@@ -79,12 +89,7 @@ void lane_capture_begins(struct domain *domain)
     domain_lock(domain);
     lane->capturing++; /* nothing is restored from here on */
     lane_leave_for_good(domain);
-    uint64_t word = load(lane);
-    if ((word & LANE_MODE) == LANE_NONE) {
-        lane->context = 0;
-        lane->used = 0;
-        atomic_store(&lane->state.word, lane_next(word, LANE_MANY));
-    }
+    assume_work(lane);
     lane_spoil(lane);
     domain_unlock(domain);
 }
@@ -108,6 +113,17 @@ static void count_as_many(struct lane *lane)
     lane->used = 2;
     lane_spoil(lane);
     atomic_store(&lane->state.word, lane_next(word, LANE_MANY));
+}
+
+void lane_outrun(struct domain *domain)
+{
+    if (!domain->lane.ops)
+        return;
+    domain_lock(domain);
+    lane_leave_for_good(domain);
+    assume_work(&domain->lane);
+    count_as_many(&domain->lane);
+    domain_unlock(domain);
 }
 
 void lane_waits(struct domain *domain)

@@ -372,7 +372,7 @@ static inline __attribute__((always_inline)) int take_back(struct thread_cache *
     struct allocator *a;
     struct block *block = NULL;
     if (enter(cache) && (a = cache->allocator) &&
-        !atomic_load_explicit(&a->slow, memory_order_relaxed) && lane_free(a) &&
+        !atomic_load_explicit(&a->slow, memory_order_relaxed) && lane_free_alone(a) &&
         record_has_room(cache, what) && (block = claim(cache, address, what))) {
         struct shelf *shelf = shelf_of(cache, block_small_size(block));
         if (!may_give(cache, block_small_size(block)) || !shelf->room)

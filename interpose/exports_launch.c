@@ -90,8 +90,8 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsi
     for (unsigned i = 0; i < count; i++)
         submit_begin(SUBMISSION_kernels, launches[i].hStream, 0);
     RETRIED(result, real()->cuLaunchCooperativeKernelMultiDevice(launches, count, flags));
-    for (unsigned i = 0; i < count; i++)
-        submit_end(result, launches[i].hStream, 0, 0);
+    if (count)
+        submit_end(result, launches[0].hStream, 0, 0); /* of all: what is in flight is the thread */
     return result;
 }
 

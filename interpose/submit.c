@@ -183,6 +183,15 @@ void submit_waits(void)
     process_inside--;
 }
 
+void submit_outrun(void)
+{
+    if (!process_serving())
+        return;
+    process_inside++;
+    lane_outrun(process->domain);
+    process_inside--;
+}
+
 void submit_stream_ends(CUstream stream)
 {
     if (process_serving())

@@ -60,6 +60,8 @@ submit_seen(enum submission_kind kind, CUstream stream, int per_thread)
 __attribute__((cold)) int submit_put(enum submission_kind kind, CUstream stream, int per_thread);
 void submit_to_host(CUstream stream, int per_thread);
 
+__attribute__((cold)) void submit_outrun(void);
+
 /* After submit_begin of work that waits until somebody writes a value. */
 void submit_waits(void);
 
@@ -83,8 +85,8 @@ void submit_was_in_order(CUstream stream, int per_thread);
  * the host: a later free waits for it, as natively. */
 static inline void submit_end(CUresult result, CUstream stream, int per_thread, int to_host)
 {
-    if (__builtin_expect(submitter.lane != NULL, 1))
-        lane_leave(submitter.lane);
+    if (__builtin_expect(submitter.lane && !lane_leave(submitter.lane), 0))
+        submit_outrun();
     if (to_host && result == CUDA_SUCCESS)
         submit_to_host(stream, per_thread);
 }

@@ -73,7 +73,8 @@ def test_loaded_past_us_is_said(place, way, cudart):
 CALLED_BACK = [("cuDevicePrimaryCtxRetain",), ("cuDevicePrimaryCtxRelease_v2",), ("cuDevicePrimaryCtxReset_v2",),
                ("cuDevicePrimaryCtxRelease_v2", "keep"), ("cuDevicePrimaryCtxReset_v2", "keep"),
                ("cuDeviceGetCount",), ("cuDeviceTotalMem_v2",), ("cuDeviceGetAttribute",), ("cuMemAddressReserve",),
-               ("cuMemAlloc_v2",), ("cuMemFree_v2",), ("cuMemCreate",), ("cuMemUnmap",)]
+               ("cuMemAlloc_v2",), ("cuMemFree_v2",), ("cuMemCreate",), ("cuMemUnmap",), ("cuCtxRecordEvent",),
+               ("cuStreamWaitEvent",), ("cuLaunchKernel",), ("*",)]
 
 
 @pytest.mark.parametrize("how", CALLED_BACK, ids=" ".join)

@@ -1,5 +1,7 @@
 /* Lanes, rule by rule: what a free may do, what each submission asks of the driver, and when a lane
  * comes back. */
+#include <pthread.h>
+
 #include "lane_world.h"
 
 static void with_nothing_outstanding_a_free_is_reused_and_needs_no_mark(void **state)
@@ -166,14 +168,20 @@ static void a_fence_of_another_context_leads_to_no_lane(void **state)
 
 static uint64_t freed_meanwhile;
 
+static void *free_it(void *block)
+{
+    assert_int_equal(domain_free(w.domain, *(uint64_t *)block, FREED_NATIVE), 0);
+    return NULL;
+}
+
 static void free_meanwhile(struct fake_device *device, enum fake_call call, int after)
 {
-    if (call != FAKE_RECORD || !after || !freed_meanwhile)
+    pthread_t thread;
+    if (call != FAKE_RECORD || !after)
         return;
-    uint64_t block = freed_meanwhile;
-    freed_meanwhile = 0;
     device->meanwhile = NULL;
-    assert_int_equal(domain_free(w.domain, block, FREED_NATIVE), 0);
+    assert_int_equal(pthread_create(&thread, NULL, free_it, &freed_meanwhile), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
 static void a_free_while_the_mark_is_recorded_is_not_covered_by_it(void **state)
@@ -188,6 +196,62 @@ static void a_free_while_the_mark_is_recorded_is_not_covered_by_it(void **state)
     assert_true(marks() == 2);
     submit(K);
     assert_true(joins == 1 && joined_mark == 2);
+}
+
+static void free_called_back(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != FAKE_RECORD || !after)
+        return;
+    device->meanwhile = NULL;
+    free_it(&freed_meanwhile);
+}
+
+/* Else a tool that frees whenever an event is recorded would have one recorded for ever. */
+static void a_free_called_back_while_the_mark_is_recorded_takes_a_fence(void **state)
+{
+    (void)state;
+    uint64_t block = take(512);
+    freed_meanwhile = take(512);
+    submit(L);
+    give(block);
+    w.device.meanwhile = free_called_back;
+    submit(L);
+    assert_true(marks() == 1 && COUNTER(num_fences) == 1);
+}
+
+static void submit_called_back(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != FAKE_RECORD || after)
+        return;
+    device->meanwhile = NULL;
+    submit(K);
+    assert_true(joins == 1 && joined_mark == 1);
+}
+
+static void work_called_back_while_the_mark_is_recorded_has_one_of_its_own(void **state)
+{
+    (void)state;
+    submit(L);
+    give(take(512));
+    w.device.meanwhile = submit_called_back;
+    submit(L);
+    assert_true(marks() == 2 && mode() == LANE_MANY && joins == 2 && joined_mark == 1);
+}
+
+/* Called back within a submission: it is seen in flight no more. */
+static void a_submission_within_another_ends_the_lane(void **state)
+{
+    (void)state;
+    submit(L);
+    submit(K);
+    enter(self, K);
+    assert_int_equal(submit(L), 1);
+    pass_candidate();
+    assert_true(mode() == LANE_NONE && !lane_leave(self));
+    lane_outrun(w.domain);
+    assert_true(mode() == LANE_MANY);
+    enter(self, K);
+    assert_int_equal(lane_leave(self), 1);
 }
 
 /* The submission that cleared `dirty` may come to nothing: then another thread's may not overtake.
@@ -243,6 +307,9 @@ int main(void)
         LANE(what_is_submitted_while_the_candidate_is_recorded_counts),
         LANE(a_fence_of_another_context_leads_to_no_lane),
         LANE(a_free_while_the_mark_is_recorded_is_not_covered_by_it),
+        LANE(a_free_called_back_while_the_mark_is_recorded_takes_a_fence),
+        LANE(work_called_back_while_the_mark_is_recorded_has_one_of_its_own),
+        LANE(a_submission_within_another_ends_the_lane),
         LANE(a_mark_is_news_to_every_thread),
         LANE(a_free_in_a_stream_takes_a_fence_that_may_be_waited_for_a_while),
     };
