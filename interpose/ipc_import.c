@@ -333,13 +333,32 @@ int ipc_find(CUdeviceptr address, struct block_place *place)
     return import != NULL;
 }
 
-void ipc_allow_peer(CUdevice owner, CUdevice peer, int allowed)
+/* Opens once more, for us, what is open on this device and has the highest name below that. Returns
+ * 0 if nothing is. */
+static int hold_below(uint64_t name, CUdevice device, struct import *held)
 {
+    struct import *highest = NULL;
     pthread_mutex_lock(&process->ipc.imports.lock);
     for (struct import *import = process->ipc.imports.first; import; import = import->next)
-        if (import->device == owner && !import->ended)
-            allow_one(import, peer, allowed);
+        if (import->device == device && !import->ended && import->name < name &&
+            (!highest || import->name > highest->name))
+            highest = import;
+    if (highest) {
+        highest->opened++;
+        *held = *highest;
+    }
     pthread_mutex_unlock(&process->ipc.imports.lock);
+    return highest != NULL;
+}
+
+void ipc_allow_peer(CUdevice owner, CUdevice peer, int allowed)
+{
+    struct import held = {.name = UINT64_MAX};
+    CUresult closed;
+    while (hold_below(held.name, owner, &held)) {
+        allow_one(&held, peer, allowed);
+        ipc_close(held.pointer, &closed);
+    }
 }
 
 void ipc_forget(CUcontext context)
