@@ -49,16 +49,17 @@ struct allocator {
     int no_events;           /* the driver cannot mark a context: free as in strict mode */
     int error;               /* of the context, for good: everything goes to the driver */
     int forgotten;
-    uint64_t idle_seen;  /* idle_clock at the last look for what others could use: once a second */
-    uint64_t looked_at;  /* reserved for small blocks when all caches were last looked through */
-    unsigned spare_hand; /* which size is given to the pool next, when there is too much */
+    uint64_t idle_seen; /* idle_clock at the last look for what others could use: once a second */
+    uint64_t looked_at; /* reserved for small blocks when all caches were last looked through */
+    unsigned spare_hand, sharers; /* which size goes to the pool next; caches that serve it */
     struct allocator *next;
 
     /* What threads without the lock look at, apart from what changes all the time. */
     _Alignas(128) _Atomic int slow;                /* enum slow_kind */
     uint16_t number;                               /* in its blocks (owner) */
-    char apart[122];                               /* processors fetch lines in pairs */
-    _Atomic int64_t spare_weight, spare_most;      /* how much there is, and may be */
+    _Atomic int64_t spare_most, cache_most;        /* bytes that may be spare; in each cache */
+    char apart[104];                               /* processors fetch lines in pairs */
+    _Atomic int64_t spare_weight;                  /* what is spare */
     _Atomic uint64_t spare_used[CACHE_STEPS / 64]; /* bit: a list that was not empty */
     struct spare_list spares[CACHE_STEPS];         /* by size */
 };

@@ -12,9 +12,9 @@
 
 #define BATCH_BLOCKS 16
 #define BATCH_LEAST 2
-#define SPARE_LIMIT (6 * MIB)      /* for each thread cache that serves the allocator */
+#define SPARE_PART 6 / 10          /* of what its cache may hold, for each thread that has one */
 #define SPARE_ALONE ((int64_t)MIB) /* that a cache has given or taken and not told */
-#define SPARE_LEAST (16 * 1024)    /* what a smaller block counts for: so blocks are limited, too */
+#define SPARE_LEAST (8 * 1024)     /* what a smaller block counts for: so blocks are limited, too */
 
 /* What a cache has of one size: two chains, so that one can come or go while the other stays. */
 struct shelf {
@@ -70,8 +70,7 @@ static inline int spare_any(const struct allocator *allocator, uint64_t size)
 /* Do several threads share the allocator? */
 static inline int spare_is_shared(const struct allocator *allocator)
 {
-    return atomic_load_explicit(&allocator->spare_most, memory_order_relaxed) >
-           (int64_t)SPARE_LIMIT;
+    return allocator->sharers > 1;
 }
 
 static inline struct block *spare_next(const struct block *batch)

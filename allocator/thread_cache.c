@@ -62,7 +62,7 @@ static int64_t below_peak(const struct device_stats *stats, enum stat_kind kind)
 /* Neither a peak is passed nor the cache too full. */
 static void clamp(struct thread_cache *cache)
 {
-    cache->most_bytes = least(CACHE_LIMIT, cache->peak_bytes);
+    cache->most_bytes = least(cache_limit(cache), cache->peak_bytes);
     cache->most_count = least(CACHE_BLOCKS, cache->peak_count);
 }
 
@@ -189,7 +189,7 @@ static int spill(struct thread_cache *cache)
 /* Is the cache not too full for that many more? Little is done for it at a time. */
 static int has_room(struct thread_cache *cache, uint64_t size, uint64_t blocks)
 {
-    for (int i = 0; cache->bytes + (int64_t)(size * blocks) > (int64_t)CACHE_LIMIT ||
+    for (int i = 0; cache->bytes + (int64_t)(size * blocks) > cache_limit(cache) ||
                     cache->count + (int64_t)blocks > CACHE_BLOCKS;
          i++)
         if (i == SPILLS || !spill(cache))

@@ -2,7 +2,7 @@
  * head of thread_cache.c.
  *
  * A cache holds small blocks that are reusable, apart from the pool, of one allocator at a time, at
- * most CACHE_LIMIT bytes and CACHE_BLOCKS. What spills over goes to the allocator's spare blocks
+ * most cache_limit and CACHE_BLOCKS. What spills over goes to the allocator's spare blocks
  * (spare.h), from where any thread's cache is filled again; both go back to the pool when memory is
  * short. */
 #ifndef CACHALOT_ALLOCATOR_THREAD_CACHE_H
@@ -14,6 +14,8 @@
 #include "stats/events_alone.h"
 
 #define CACHE_LIMIT (10 * MIB)
+#define CACHE_LEAST (2 * MIB)
+#define CACHE_PART 16 /* of the most that the program held in small blocks, within these */
 #define CACHE_BLOCKS 256
 #define ALONE_LIMIT (8 * MIB) /* that a thread counts alone: taken less freed, either way */
 
@@ -68,6 +70,11 @@ static inline int thread_cache_knows_limits(const struct thread_cache *cache)
 
 /* Blocks came in or went out uncounted: what is known of the limits is as far away as before. */
 void thread_cache_moved(struct thread_cache *cache, uint64_t size, int64_t blocks);
+
+static inline int64_t cache_limit(const struct thread_cache *cache)
+{
+    return atomic_load_explicit(&cache->allocator->cache_most, memory_order_relaxed);
+}
 
 /* The calling thread's, of one domain; NULL: it has none. */
 extern _Thread_local struct thread_cache *thread_cache_own;

@@ -9,11 +9,31 @@
 #define STOCK_BLOCKS 8 /* what one request takes from the pool */
 #define TRIM_LOOKS 16  /* sizes that it looks for them at */
 
+static void change(_Atomic int64_t *number, int64_t to)
+{
+    if (atomic_load_explicit(number, memory_order_relaxed) != to)
+        atomic_store_explicit(number, to, memory_order_relaxed);
+}
+
+/* How much caches may hold, and how much may be spare. In whole MiB: it seldom changes for those
+ * who look without the lock. */
+static void note_most(struct allocator *a)
+{
+    const struct pool_stat *held_by_program = &a->stats->stat[STAT_allocated_bytes];
+    uint64_t held = stat_get(&held_by_program->peak[SMALL_POOL]) / CACHE_PART;
+    uint64_t most = held < CACHE_LEAST   ? CACHE_LEAST
+                    : held > CACHE_LIMIT ? CACHE_LIMIT
+                                         : held / MIB * MIB;
+    change(&a->cache_most, (int64_t)most);
+    change(&a->spare_most, (int64_t)(most * a->sharers * SPARE_PART));
+}
+
 static void fold(struct thread_cache *cache)
 {
     if (cache->touched)
         stats_fold(cache->allocator->stats, cache->row, cache->touched);
     cache->touched = 0;
+    note_most(cache->allocator);
     thread_cache_forget_limits(cache);
 }
 
@@ -115,12 +135,13 @@ static int serves(const struct thread_cache *cache, const struct device_stats *s
  * while one passes a peak. */
 static void note_sharers(struct allocator *a)
 {
-    uint64_t caches = 0, device = 0;
+    unsigned caches = 0, device = 0;
     for (const struct thread_cache *cache = a->domain->caches; cache; cache = cache->next) {
         caches += cache->allocator == a;
-        device += (uint64_t)serves(cache, a->stats);
+        device += (unsigned)serves(cache, a->stats);
     }
-    atomic_store_explicit(&a->spare_most, (int64_t)(caches * SPARE_LIMIT), memory_order_relaxed);
+    a->sharers = caches;
+    note_most(a);
     if (device > 1)
         stat_raise_to(&a->stats->counter[COUNTER_peak_uncertainty_bytes], device * ALONE_LIMIT);
 }
@@ -137,7 +158,7 @@ static void unbind(struct thread_cache *cache, const struct device_stats *begun)
     cache->allocator = NULL;
     stat_set(&cache->row->device, 0);
     note_sharers(a);
-    if (!atomic_load_explicit(&a->spare_most, memory_order_relaxed))
+    if (!a->sharers)
         empty_spare(a);
     if (a->stats != begun)
         stats_end(a->stats);

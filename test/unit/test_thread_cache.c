@@ -240,6 +240,30 @@ static void *work(void *row)
     return NULL;
 }
 
+/* What one thread frees may be counted before what another took. */
+static void no_number_falls_below_zero(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        as(i);
+        cached(64 * KIB);
+        cached(8192);
+    }
+    uint64_t peak = PEAK(allocated_bytes);
+    as(0);
+    uint64_t block = allocator_hit_alone(w.a, 64 * KIB);
+    assert_true(block);
+    as(1);
+    put(block);
+    assert_true(domain_free_alone(w.domain, get(8192)));
+    give(take(2 * MIB)); /* counts for all what was freed */
+    assert_true((int64_t)CURRENT(allocated_bytes) < 0);
+    assert_true(PEAK(allocated_bytes) <= peak + 2 * MIB);
+    assert_true(w.stats.at_peak_allocated[MOMENT_allocated_bytes] <= PEAK(allocated_bytes));
+    look();
+    assert_true(NOW(allocated_bytes) == 0 && now.stat[STAT_active].peak[STAT_POOLS] < 100);
+}
+
 static void others_may_take_what_is_in_them(void **state)
 {
     (void)state;
@@ -294,6 +318,7 @@ int main(void)
         CACHE(a_snapshot_shows_them_reusable),
         CACHE(peaks_of_one_thread_are_exact),
         CACHE(others_may_take_what_is_in_them),
+        CACHE(no_number_falls_below_zero),
         CACHE(without_the_option_there_are_none),
     };
     return cmocka_run_group_tests_name("thread caches", tests, NULL, NULL);
