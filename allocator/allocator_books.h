@@ -58,8 +58,7 @@ struct allocator {
     _Alignas(128) _Atomic int slow;                /* enum slow_kind */
     uint16_t number;                               /* in its blocks (owner) */
     _Atomic int64_t spare_most, cache_most;        /* bytes that may be spare; in each cache */
-    char apart[104];                               /* processors fetch lines in pairs */
-    _Atomic int64_t spare_weight;                  /* what is spare */
+    _Alignas(128) _Atomic int64_t spare_weight;    /* what is spare */
     _Atomic uint64_t spare_used[CACHE_STEPS / 64]; /* bit: a list that was not empty */
     struct spare_list spares[CACHE_STEPS];         /* by size */
 };

@@ -1,47 +1,51 @@
 /* Who finds the lock taken looks a little longer (some us), since it is held for less than a call
- * into the kernel and back takes; then says so (WANTED) and sleeps until the word changes. Who
- * comes out of a sleep cannot know whether others sleep still: it takes the lock as WANTED, at the
- * cost of one wake too many. */
+ * into the kernel and back takes; then counts itself among the sleepers, and sleeps as long as the
+ * word says TAKEN.
+ *
+ * Who gives it stores FREE and then looks for sleepers, both plainly: an atomic change each time
+ * would cost a hit a tenth. So the look may come before others see the store, and miss a sleeper that
+ * counts itself just then, and finds the lock still taken. That one looks again after a millisecond. */
 #include "allocator/lock.h"
 
 #include <errno.h>
 #include <linux/futex.h>
 #include <stddef.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LOOKS 2000
 
-static void futex(struct lock *lock, int operation, uint32_t value)
-{
-    int error = errno; /* the program's */
-    syscall(SYS_futex, &lock->word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
-    errno = error;
-}
-
-/* Looks for a while: 1, and it is ours. */
+/* Looks for a while: 0, and it is ours. */
 static int look(struct lock *lock)
 {
-    for (int i = 0; i < LOOKS; i++) {
-        uint32_t word = atomic_load_explicit(&lock->word, memory_order_relaxed);
-        if (word == LOCK_FREE &&
-            atomic_compare_exchange_strong_explicit(&lock->word, &word, LOCK_TAKEN,
-                                                    memory_order_acquire, memory_order_relaxed))
-            return 1;
-    }
-    return 0;
+    for (int i = 0; i < LOOKS; i++)
+        if (atomic_load_explicit(&lock->word, memory_order_relaxed) == LOCK_FREE && !lock_try(lock))
+            return 0;
+    return -1;
+}
+
+static void sleep_for(struct lock *lock)
+{
+    static const struct timespec millisecond = {.tv_nsec = 1000000};
+    int error = errno; /* the program's */
+    atomic_fetch_add(&lock->sleepers, 1);
+    while (lock_try(lock))
+        syscall(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, LOCK_TAKEN, &millisecond, NULL, 0);
+    atomic_fetch_sub(&lock->sleepers, 1);
+    errno = error;
 }
 
 void lock_wait(struct lock *lock)
 {
-    if (!look(lock))
-        while (atomic_exchange_explicit(&lock->word, LOCK_WANTED, memory_order_acquire) !=
-               LOCK_FREE)
-            futex(lock, FUTEX_WAIT, LOCK_WANTED);
+    if (look(lock))
+        sleep_for(lock);
     lock->waited = 1;
 }
 
 void lock_wake(struct lock *lock)
 {
-    futex(lock, FUTEX_WAKE, 1);
+    int error = errno;
+    syscall(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    errno = error;
 }
