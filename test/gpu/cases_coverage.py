@@ -93,24 +93,31 @@ def find_cupti():
     raise Skip("no libcupti.so")
 
 
-def counter(kit):
-    """The library that the driver loads, or the build folder's and where libcupti is."""
-    library = kit.work / "libcupti_count.so"
-    built = kit.options.build / library.name
-    folder, name, include = find_cupti()
+def with_cupti(kit, name, source, *more):
+    """Built of a C file and CUPTI, or the build folder's and where libcupti is."""
+    path = kit.work / name
+    built = kit.options.build / name
+    folder, library, include = find_cupti()
     try:
         if include is None:
             raise Failed("no cupti.h")
-        kit.build(["gcc", "-std=c17", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", "-o", library,
-                   HERE / "cupti_count.c", f"-I{include}", f"-I{cuda_home() / 'include'}", f"-L{folder}",
-                   f"-l:{name}", f"-Wl,-rpath,{folder}", "-lpthread"])
+        kit.build(["gcc", "-std=c17", "-D_GNU_SOURCE", "-O1", "-o", path, HERE / source, f"-I{include}",
+                   f"-I{cuda_home() / 'include'}", f"-L{folder}", f"-l:{library}", f"-Wl,-rpath,{folder}", *more])
     except (Skip, Failed) as reason:
         if not built.is_file():
             raise
         kit.note("CUPTI", f"{reason}: taken from the build folder")
-        shutil.copy(built, library)
-        return library, folder
-    return library, None
+        shutil.copy(built, path)
+        return path, folder
+    return path, None
+
+
+def place_cupti(environment, folder):
+    """The environment that finds libcupti there, where the program itself does not say."""
+    if not folder:
+        return environment
+    paths = [str(folder), environment.get("LD_LIBRARY_PATH", "")]
+    return {**environment, "LD_LIBRARY_PATH": ":".join(filter(None, paths))}
 
 
 def compare(kit, name, trace, report):
@@ -148,10 +155,7 @@ def covered(kit, name, command, environment, library, folder):
     place = kit.work / f"cupti.{name.replace(' ', '-').replace('/', '-')}"
     environment = kit.front(environment)
     environment.update(CUDA_INJECTION64_PATH=str(library), CACHALOT_CUPTI=str(place))
-    if folder:
-        paths = [str(folder), environment.get("LD_LIBRARY_PATH", "")]
-        environment["LD_LIBRARY_PATH"] = ":".join(filter(None, paths))
-    run = kit.run(command, environment, timeout=170)
+    run = kit.run(command, place_cupti(environment, folder), timeout=170)
     if run.code != 0:
         raise Failed(run.complaint())
     traces = sorted(kit.work.glob(f"{place.name}.*"))
@@ -170,7 +174,7 @@ def covered(kit, name, command, environment, library, folder):
 
 def coverage(kit):
     """Every library of the list, each in a process of its own."""
-    library, folder = counter(kit)
+    library, folder = with_cupti(kit, "libcupti_count.so", "cupti_count.c", "-shared", "-fPIC", "-lpthread")
     platform = {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     cache = kit.work / "inductor"
     compiling = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(cache),

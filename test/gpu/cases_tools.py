@@ -1,12 +1,14 @@
 """NVIDIA's tools on top of us, each step said: what they print, what their child was started with, what was loaded;
-and UCX beside us, which takes GPU buffers."""
+a tool that is called back by CUPTI; and UCX beside us, which takes GPU buffers."""
 
 import pathlib
 import re
 import shutil
 import sys
 
-from kit import HERE, Figures, Skip, cuda_home
+from cases_coverage import place_cupti, with_cupti
+from cases_programs import driver_library
+from kit import HERE, Failed, Figures, Skip, cuda_home
 
 CHILD = "told.py"
 KERNELS = re.compile(r"^\s*told_fill\b|\bGrid Size\b|launch__grid_size|launch__block_size")
@@ -114,3 +116,57 @@ def exchange(kit):
             kit.note(f"exchange, {name}: warning", line[:300])
         for line in run.errors.splitlines()[:5]:
             kit.note(f"exchange, {name}: UCX says", line[:300])
+
+
+WATCHED = ("cuLaunchKernel", "cuMemAlloc", "cuMemFree", "cuMemCreate", "cuMemMap", "cuEventRecord",
+           "cuCtxRecordEvent", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease",
+           "cuDevicePrimaryCtxReset", "cuStreamSynchronize", "*")
+OURS = ("cuMemAlloc", "cuMemFree")  # the driver's may never be called with us in front
+
+
+def take_inside(run):
+    """Takes what the tool in the program was answered out of its lines: (how often it acted, the answers)."""
+    of_tool = [line for line in run.lines if line.startswith(("acted ", "inside "))]
+    run.lines = [line for line in run.lines if line not in of_tool]
+    return int(of_tool[0].split()[1]) if of_tool else 0, set(of_tool[1:])
+
+
+def called_back_in(kit, program, environment, function, side):
+    """One function and side natively, and, where that ends, in front. The native ending is True or False."""
+    name, command = f"called back, {function} {side}", [program, function, side]
+    try:
+        native = kit.run(command, environment, timeout=10)
+    except Failed as reason:
+        kit.note(name, f"natively {reason}")
+        return False
+    acted, answers = take_inside(native)
+    if native.code != 0 or not acted and function != "none":
+        kit.note(name, f"natively acted {acted}, {native.complaint()}")
+        return False
+    refused = sorted(line for line in answers if not line.endswith(": 0"))
+    if refused:
+        kit.note(name, f"natively {', '.join(refused)}")
+    try:
+        run = kit.good(command, kit.front(environment), timeout=30)
+    except Failed as reason:
+        kit.check(name, False, reason)
+        return True
+    times, ours = take_inside(run)
+    other = sorted(line for line in ours - answers if not line.endswith(": 0"))
+    kit.same_lines(f"{name}: output", native, run, f", acted {acted} and {times} times, {native.seconds:.1f} "
+                   f"and {run.seconds:.1f} s, coverage {run.exit.coverage}")
+    kit.check(f"{name}: the tool's answers", not other and run.exit.requests
+              and (times or function in (*OURS, "none")), ", ".join(other) or f"acted {times} times")
+    return True
+
+
+def called_back(kit):
+    """A tool that CUPTI calls back within the driver's functions uses the driver there. The driver may hold a lock of
+    its own: only what ends natively must end in front."""
+    program, folder = with_cupti(kit, "called_back", "called_back.c", *driver_library())
+    environment = place_cupti(kit.native(), folder)
+    if not called_back_in(kit, program, environment, "none", "enter"):
+        raise Skip("fails natively though the tool does nothing")
+    works = [(function, side) for function in WATCHED for side in ("enter", "leave")]
+    ended = kit.together(*(lambda w=work: called_back_in(kit, program, environment, *w) for work in works))
+    kit.check("called back: a tool can do this natively", any(ended), f"{sum(ended)} of {len(ended)} end natively")

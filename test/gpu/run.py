@@ -45,6 +45,7 @@ CASES = {
     "recording-cost": cases_recording.recording_cost,
     "sanitizer": cases_programs.sanitized,
     "nsight": cases_tools.nsight,
+    "called-back": cases_tools.called_back,
     "exchange": cases_tools.exchange,
     "seed1": cases_seeds.seed1,
     "seed2": cases_seeds.seed2,
