@@ -44,7 +44,6 @@ static void grows_by(int threads, int count, const unsigned *segments)
         put(block[i]);
     w.device.instant = 1;
     domain_empty_cache(w.domain, 1);
-    w.device.instant = 0;
     w.a->looked_at = 0;
     for (int i = 0; i < threads; i++) {
         as(i);
@@ -93,8 +92,7 @@ static void a_list_holds_any_number_of_batches(void **state)
     for (int i = MOST; i--;)
         assert_ptr_equal(spare_take(w.a, NULL, 4096), &batch[i]);
     assert_null(spare_take(w.a, NULL, 4096));
-    assert_true(step_is_used(w.a->spare_used, step));
-    assert_true(spare_is_asked(w.a, step));
+    assert_true(step_is_used(w.a->spare_used, step) && spare_is_asked(w.a, step));
     assert_false(step_is_used(w.a->spare_used, step));
     assert_false(spare_is_asked(w.a, step));
     assert_true(w.a->spare_weight == 0);
@@ -136,10 +134,8 @@ static void batches_pass_between_threads_without_the_lock(void **state)
 /* What a cache may hold: a part of the most that the program held in small blocks. */
 static int64_t cache_may_hold(void)
 {
-    uint64_t held = (uint64_t)w.stats.stat[STAT_allocated_bytes].peak[SMALL_POOL];
-    return held < 32 * MIB    ? 2 * (int64_t)MIB
-           : held > 160 * MIB ? 10 * (int64_t)MIB
-                              : (int64_t)(held / 16);
+    uint64_t part = w.stats.stat[STAT_allocated_bytes].peak[SMALL_POOL] / 16, most = 10 * MIB;
+    return (int64_t)(part < 2 * MIB ? 2 * MIB : part < most ? part : most);
 }
 
 /* No cache holds more than it may, nor do the spare blocks, whatever goes through them; and what is
@@ -205,6 +201,16 @@ static void what_the_pool_has_comes_in_batches(void **state)
     }
 }
 
+static int64_t on_shelf(const struct shelf *shelf)
+{
+    const struct block *chain[] = {shelf->first, shelf->full};
+    int64_t count = 0;
+    for (int i = 0; i < 2; i++)
+        for (; chain[i]; count++)
+            chain[i] = chain[i]->link;
+    return count;
+}
+
 /* A free that finds neither room nor anything spare that nobody wants makes room for some more. */
 static void what_the_pool_gets_goes_in_batches(void **state)
 {
@@ -223,7 +229,8 @@ static void what_the_pool_gets_goes_in_batches(void **state)
         put(block[i]);
     for (int i = 1; i < 5; i++)
         assert_true(domain_free_alone(w.domain, block[2 * BATCH_BLOCKS + i]));
-    assert_true(caches[0]->count > BATCH_BLOCKS);
+    int64_t count = caches[0]->count;
+    assert_true(count > BATCH_BLOCKS && count == on_shelf(shelf_of(caches[0], 4096)));
     look();
     assert_true(NOW(allocation) == MOST - 2 * BATCH_BLOCKS - 5);
     assert_true(allocator_is_valid(w.a));
