@@ -334,8 +334,8 @@ int arena_claim(struct allocator *a, uint64_t size, struct block **taken)
     return claim(a, size, native_is_exact(a) ? ALONE : 0, taken);
 }
 
-#define MOMENT_NS                                                                                  \
-    2000000 /* the work of a device that is not far behind; natively frees had waited */
+/* The work of a device that is not far behind, on a busy host; natively the frees had waited. */
+#define MOMENT_NS 20000000
 
 /* What is in the way of a block of its own chunks, and idle in a moment. Returns bytes. */
 static uint64_t give_back(struct allocator *a, uint64_t size)
