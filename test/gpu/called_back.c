@@ -10,8 +10,8 @@
 #include "../preload/case.h"
 
 #define WORDS 65536u
-#define CODES 1000     /* the driver's are below */
-#define MOST_TIMES 200 /* a tool that creates a context each time is slow */
+#define CODES 1000      /* the driver's are below */
+#define MOST_TIMES 3000 /* a tool that creates a context each time is slow */
 
 enum use { RETAIN, PUSH, INFO, ALLOC, SET, FREE, CURRENT, POP, RELEASE, USES };
 
