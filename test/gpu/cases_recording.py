@@ -2,6 +2,7 @@
 
 import json
 import statistics
+import sys
 
 from cases_timing import command_of, step
 from kit import mib
@@ -38,11 +39,12 @@ def recording_cost(kit):
     """A step of a decoder that allocates all the time, plain and with each, by turns: medians of the ratios to its neighbour."""
     command = command_of(kit, "decode")
     kinds = {"plain": {}, "events": {"CACHALOT_EVENTS": "100000"}, "trace": {"CACHALOT_TRACE": str(kit.work / "t.%p")},
-             "sites, one of 100": {"CACHALOT_SITES": "100"}, "sites": {"CACHALOT_SITES": "1"}}
+             "sites, one of 100": {"CACHALOT_SITES": "100"}}
     rounds = []
-    for number in range(max(5, kit.options.repeat)):
+    for number in range(max(3, kit.options.repeat)):
         turn = list(kinds.items())[::-1 if number % 2 else 1]
         rounds.append({kind: step(kit, command, {**kit.front(), **more})[0] for kind, more in turn})
+        print(f"recording-cost: {rounds[-1]}", file=sys.stderr, flush=True)
     for kind in list(kinds)[1:]:
         ratios = [found[kind] / found["plain"] for found in rounds]
         ratio = statistics.median(ratios)

@@ -122,6 +122,8 @@ def test_openmetrics(run):
     assert gates == {"coverage": 1, "max-oom": 1, "max-warnings": 0}
     devices = metrics["cachalot_device_peak_allocated_bytes"]
     assert {dict(labels)["device"] for labels in devices} == {"0"}
+    done = run.check(run.folder, "--format", "openmetrics")  # of use without a gate, too
+    assert done.returncode == 0 and parse_metrics(done.stdout)["cachalot_peak_reserved_bytes"] == values
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**53 - 1), st.integers(0, 2**53 - 1)), min_size=1,
