@@ -53,10 +53,10 @@ def test_nothing_is_written_elsewhere(place):
 @pytest.fixture
 def theirs(place):
     """A folder of another user's, in which programs can run, and the name of that user's page directory."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="cachalot-theirs-", dir="/tmp"))
     pages = pathlib.Path(f"/dev/shm/cachalot-{NOBODY}")
     if pages.exists() or pages.is_symlink():
         pytest.skip(f"{pages} is in use")
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="cachalot-theirs-", dir="/tmp"))
     for path in (LIBRARY, SIM / "libcuda.so.1", SIM / "libcudart.so.13", PROGRAMS / "allocate_130"):
         shutil.copy(path, folder)
     os.chown(folder, NOBODY, NOBODY)
