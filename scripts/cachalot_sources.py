@@ -169,19 +169,19 @@ class TraceReader:
     def add(self, line, fields, is_rmm):
         try:
             kind, key, size = operation(fields, is_rmm)
-            if kind == "a" and not 0 < size <= NUMBER_MOST:
-                return
+            if not 0 <= size <= NUMBER_MOST or (kind == "a" and key in self.live):
+                raise ValueError
             block = (self.next, size) if kind == "a" else self.live.pop(key) if kind == "f" else None
         except (ValueError, KeyError, IndexError) as error:
-            raise Failure(3, f"{self.name}: line {line}: this is no operation of a trace, or frees what is not "
-                             "allocated") from error
+            raise Failure(3, f"{self.name}: line {line}: this is no operation of a trace, frees what is not allocated, "
+                             "or allocates what is") from error
         if kind == "a":
             self.live[key] = block
             self.next += (size + 511) // 512 * 512
-        if kind:
+        if kind and block[1]:  # of no bytes there is no block
             for action in ("alloc",) if kind == "a" else ("free_requested", "free_completed"):
                 self.events.append(Event(self.count, action, *block, block[1]))
-            self.count += 1
+        self.count += kind is not None
 
 
 def from_text(path):

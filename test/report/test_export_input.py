@@ -40,6 +40,20 @@ def test_what_is_no_report_and_no_trace(tmp_path, content, option):
     assert code == 3 and said and os.listdir(tmp_path) == [path.name]
 
 
+@pytest.mark.parametrize("line", ["a,2,-4,0", "a,2,99999999999999999999,0", "a,1,512,0", "f,3,,0"])
+def test_a_line_that_cannot_be_is_not_passed_over(tmp_path, line):
+    """As in `cachalot replay`: a page that leaves operations out would be wrong."""
+    (tmp_path / "x").write_text(f"op,id,bytes,stream\na,1,600,0\n{line}\nf,1,,0\n")
+    code, said = run(tmp_path / "x", "--csv", tmp_path / "y")
+    assert code == 3 and "line 3: this is no operation" in said
+
+
+def test_of_no_bytes_there_is_no_block(tmp_path):
+    (tmp_path / "x").write_text("op,id,bytes,stream\na,1,0,0\na,2,600,0\nf,1,,0\n")
+    assert run(tmp_path / "x", "--csv", tmp_path / "y") == (0, "")
+    assert [line.split(",")[2:5:2] for line in (tmp_path / "y").read_text().split("\n")[1:-1]] == [["allocate", "600"]]
+
+
 @pytest.mark.parametrize("pack", [gzip.compress, bytes])
 def test_a_line_without_an_end_is_not_waited_for(tmp_path, pack):
     """Also not one that unpacks to more than there is memory for."""
