@@ -184,15 +184,21 @@ static void free_meanwhile(struct fake_device *device, enum fake_call call, int 
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-static void a_free_while_the_mark_is_recorded_is_not_covered_by_it(void **state)
+/* A mark is recorded, and a block is there that is freed meanwhile. */
+static void mark_while(void (*meanwhile)(struct fake_device *, enum fake_call, int))
 {
-    (void)state;
     uint64_t block = take(512);
     freed_meanwhile = take(512);
     submit(L);
     give(block);
-    w.device.meanwhile = free_meanwhile;
+    w.device.meanwhile = meanwhile;
     submit(L);
+}
+
+static void a_free_while_the_mark_is_recorded_is_not_covered_by_it(void **state)
+{
+    (void)state;
+    mark_while(free_meanwhile);
     assert_true(marks() == 2);
     submit(K);
     assert_true(joins == 1 && joined_mark == 2);
@@ -210,12 +216,7 @@ static void free_called_back(struct fake_device *device, enum fake_call call, in
 static void a_free_called_back_while_the_mark_is_recorded_takes_a_fence(void **state)
 {
     (void)state;
-    uint64_t block = take(512);
-    freed_meanwhile = take(512);
-    submit(L);
-    give(block);
-    w.device.meanwhile = free_called_back;
-    submit(L);
+    mark_while(free_called_back);
     assert_true(marks() == 1 && COUNTER(num_fences) == 1);
 }
 
