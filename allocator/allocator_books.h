@@ -52,6 +52,9 @@ struct allocator {
     uint64_t idle_seen; /* idle_clock at the last look for what others could use: once a second */
     uint64_t looked_at; /* reserved for small blocks when all caches were last looked through */
     unsigned spare_hand, sharers; /* which size goes to the pool next; caches that serve it */
+    unsigned settled;             /* requests by the lock, up to PACE (thread_caches.h) */
+    uint64_t settled_since;       /* ns */
+    uint64_t cache_more;          /* bytes in each cache besides its part: they came fast */
     struct allocator *next;
 
     /* What threads without the lock look at, apart from what changes all the time. */

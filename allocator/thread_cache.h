@@ -15,7 +15,7 @@
 
 #define CACHE_LIMIT (10 * MIB)
 #define CACHE_LEAST (2 * MIB)
-#define CACHE_PART 16 /* of the most that the program held in small blocks, within these */
+#define CACHE_PART 16 /* of the most that the program held in small blocks, and more (pace) */
 #define CACHE_BLOCKS 256
 #define ALONE_LIMIT (8 * MIB) /* that a thread counts alone: taken less freed, either way */
 

@@ -8,6 +8,8 @@
 #define TRIM_BLOCKS 6  /* what one free moves from the spare blocks to the pool, and of its size */
 #define STOCK_BLOCKS 8 /* what one request takes from the pool */
 #define TRIM_LOOKS 16  /* sizes that it looks for them at */
+#define PACE_FAST 4000000 /* ns */
+#define PACE_SLOW 20000000
 
 static void change(_Atomic int64_t *number, int64_t to)
 {
@@ -15,17 +17,28 @@ static void change(_Atomic int64_t *number, int64_t to)
         atomic_store_explicit(number, to, memory_order_relaxed);
 }
 
-/* How much caches may hold, and how much may be spare. In whole MiB: it seldom changes for those
- * who look without the lock. */
+/* How much caches may hold, and how much may be spare. In whole MiB: it seldom changes for those who look without the lock. */
 static void note_most(struct allocator *a)
 {
     const struct pool_stat *held_by_program = &a->stats->stat[STAT_allocated_bytes];
-    uint64_t held = stat_get(&held_by_program->peak[SMALL_POOL]) / CACHE_PART;
-    uint64_t most = held < CACHE_LEAST   ? CACHE_LEAST
-                    : held > CACHE_LIMIT ? CACHE_LIMIT
-                                         : held / MIB * MIB;
+    uint64_t part = stat_get(&held_by_program->peak[SMALL_POOL]) / CACHE_PART + a->cache_more;
+    uint64_t most = part < CACHE_LEAST   ? CACHE_LEAST
+                    : part > CACHE_LIMIT ? CACHE_LIMIT
+                                         : part / MIB * MIB;
     change(&a->cache_most, (int64_t)most);
     change(&a->spare_most, (int64_t)(most * a->sharers * SPARE_PART));
+}
+
+void thread_caches_pace(struct allocator *a)
+{
+    uint64_t now = a->ops->now_ns(), took = now - a->settled_since;
+    a->settled_since = now;
+    a->settled = 0;
+    if (took > PACE_SLOW)
+        a->cache_more = 0;
+    else if (took < PACE_FAST && a->cache_more < CACHE_LIMIT)
+        a->cache_more += MIB;
+    note_most(a);
 }
 
 static void fold(struct thread_cache *cache)
