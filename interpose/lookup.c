@@ -1,33 +1,80 @@
-/* Substitution is by address: the real resolver is asked first, with the caller's own arguments,
- * and its answer is replaced only if it is the address of a hooked function. Unknown versions,
- * missing symbols, status codes and dlerror stay the driver's and libc's own. */
+/* Substitution is by address: the real resolver is asked first, and its answer is replaced only if
+ * it is the address of a hooked function. Unknown versions, missing symbols, status codes and
+ * dlerror stay the driver's and libc's own.
+ *
+ * Where a search meets our exports first, it goes on behind them: programs ask that way whether
+ * there is CUDA, and what nobody else defines is not there. */
 #include "interpose/lookup.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include "interpose/process.h"
 #include "interpose/real.h"
 
-/* A search of the global scope found our export. Natively it finds the driver, in the caller's own
- * scope (a plugin's) or behind us, or nothing. */
-static void *behind_us(const char *name, const void *caller)
+static int is_capital(char c)
 {
-    void *function = real_beside(caller, name);
-    return function ? function : real_dlsym_call(RTLD_NEXT, name); /* last, for dlerror */
+    return c >= 'A' && c <= 'Z';
 }
 
-void *lookup_dlsym(void *handle, const char *name, const void *caller)
+/* NULL, and for dlerror what a search says that finds nothing. That names the object that asks; in
+ * the scope of the program itself we would be found, so there it names libc. */
+static struct lookup absent(const char *name, const void *caller)
 {
-    int ours = process_enabled() && real_load();
-    void *function = real_dlsym_call(handle, name);
-    if (function && real_is_wrapper(function) && !real_is_driver(caller))
-        function = behind_us(name, caller);
-    if (!function || !ours || real_is_driver(caller))
-        return function;
-    void *wrapper = real_substitute(function);
-    if (wrapper != function)
+    void *handle = real_scope(caller);
+    if (!handle || real_dlsym_call(handle, name))
+        real_dlsym_call(real_handle("libc.so.6"), name);
+    return (struct lookup){0};
+}
+
+/* Would a search that begins behind the caller find our export, and natively nothing? */
+static int next_is_only_ours(const char *name, const void *caller)
+{
+    const struct link_map *asking = real_object(caller), *object = real_object(real_dlsym_call);
+    if (!asking || !object || real_dlsym_call(RTLD_NEXT, name) ||
+        !real_dlsym_call(real_handle(object->l_name), name))
+        return 0;
+    for (object = object->l_prev; object && object != asking; object = object->l_prev) {
+        void *handle = real_handle(object->l_name);
+        if (handle && real_dlsym_call(handle, name))
+            return 0;
+    }
+    return object != NULL; /* else the caller is behind us */
+}
+
+static struct lookup search(void *handle, const char *name, const void *caller, void *real)
+{
+    int serving = process_enabled() && real_load();
+    void *function = real_dlsym_call(handle, name), *native = function, *scope;
+    if (!function || real_is_ours(function)) {
+        scope = handle == RTLD_DEFAULT ? real_scope(caller) : NULL;
+        native = scope ? real_dlsym_call(scope, name) : NULL;
+    }
+    if (function && !native)
+        native = real_dlsym_call(RTLD_NEXT, name); /* behind us */
+    if (!native)
+        return function ? absent(name, caller) : (struct lookup){NULL, real};
+    if (name[2] == 'd') /* of a cudart: never by address, since there may be several */
+        return (struct lookup){function ? function : native, NULL};
+    void *wrapper = serving ? real_substitute(native) : native;
+    if (wrapper != native)
         process_count(COVERAGE_dlsym_lookups);
-    return wrapper;
+    return (struct lookup){wrapper, NULL};
+}
+
+REAL_NOT_SANITIZED struct lookup lookup_dlsym(void *handle, const char *name, const void *caller)
+{
+    void *real = real_dlsym_find();
+    const struct lookup as_natively = {NULL, real};
+    if (!real || !name || name[0] != 'c' || name[1] != 'u')
+        return as_natively;
+    if (!is_capital(name[2]) && !(name[2] == 'd' && name[3] == 'a' && is_capital(name[4])))
+        return as_natively;
+    if (real_is_driver(caller))
+        return as_natively;
+    if (handle == RTLD_NEXT)
+        return next_is_only_ours(name, caller) ? absent(name, caller) : as_natively;
+    return search(handle, name, caller, real);
 }
 
 CUresult lookup_substitute(CUresult result, void **function)

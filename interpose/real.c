@@ -8,9 +8,8 @@
 
 #include "interpose/objects.h"
 
-/* Called from dlsym_*.S. */
+/* Read by dlsym_*.S, too. */
 void *real_dlsym __attribute__((visibility("hidden")));
-void *real_dlsym_find(void) __attribute__((visibility("hidden")));
 
 #if defined(__x86_64__)
 static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", NULL};
@@ -32,6 +31,8 @@ struct real_driver real_table = {
 };
 _Atomic int real_loaded;
 static _Atomic uintptr_t driver_begin, driver_end;
+extern const char __ehdr_start[] __attribute__((visibility("hidden"))); /* the linker's: where */
+extern const char etext[] __attribute__((visibility("hidden")));        /* our code lies */
 
 static const struct hook {
     const char *name;
@@ -47,12 +48,9 @@ static const struct hook {
 };
 #define HOOKS (sizeof hooks / sizeof *hooks)
 
-/* A sanitizer asks for libc's functions before it has any memory for its own books. */
-#define NOT_SANITIZED __attribute__((no_sanitize("address", "thread", "undefined")))
-
-NOT_SANITIZED void *real_dlsym_find(void)
+REAL_NOT_SANITIZED void *real_dlsym_find(void)
 {
-    void *found = NULL;
+    void *found = __atomic_load_n(&real_dlsym, __ATOMIC_ACQUIRE);
     for (unsigned i = 0; versions[i] && !found; i++)
         found = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
     __atomic_store_n(&real_dlsym, found, __ATOMIC_RELEASE);
@@ -61,27 +59,37 @@ NOT_SANITIZED void *real_dlsym_find(void)
 
 void *real_dlsym_call(void *handle, const char *name)
 {
-    void *function = __atomic_load_n(&real_dlsym, __ATOMIC_ACQUIRE);
-    if (!function && !(function = real_dlsym_find()))
-        return NULL;
-    return ((void *(*)(void *, const char *))function)(handle, name);
+    void *function = real_dlsym_find();
+    return function ? ((void *(*)(void *, const char *))function)(handle, name) : NULL;
+}
+
+struct link_map *real_object(const void *address)
+{
+    Dl_info info;
+    struct link_map *object = NULL;
+    return dladdr1(address, &info, (void **)&object, RTLD_DL_LINKMAP) ? object : NULL;
+}
+
+void *real_handle(const char *path)
+{
+    void *handle = *path ? dlopen(path, RTLD_NOLOAD | RTLD_LAZY) : NULL;
+    if (handle)
+        dlclose(handle);
+    return handle;
+}
+
+void *real_scope(const void *caller)
+{
+    const struct link_map *object = real_object(caller);
+    return object ? real_handle(object->l_name) : NULL;
 }
 
 void *real_beside(const void *caller, const char *name)
 {
-    Dl_info info;
-    struct link_map *object = NULL, *owner = NULL;
-    void *handle = NULL, *function = NULL;
-    if (dladdr1(caller, &info, (void **)&object, RTLD_DL_LINKMAP) && object && object->l_name[0])
-        handle = dlopen(object->l_name, RTLD_NOLOAD | RTLD_LAZY);
-    if (handle) {
-        function = real_dlsym_call(handle, name);
-        dlclose(handle);
-    }
+    void *handle = real_scope(caller);
+    void *function = handle ? real_dlsym_call(handle, name) : NULL;
     /* Another interposer called us, and has a definition of its own: it would call us again. */
-    if (function && dladdr1(function, &info, (void **)&owner, RTLD_DL_LINKMAP) && owner == object)
-        return NULL;
-    return function;
+    return function && real_object(function) != real_object(caller) ? function : NULL;
 }
 
 static void **slot(const struct hook *hook)
@@ -136,12 +144,9 @@ void *real_substitute(void *function)
     return function;
 }
 
-int real_is_wrapper(const void *function)
+int real_is_ours(const void *address)
 {
-    for (size_t i = 0; i < HOOKS && hooks[i].wrapper; i++)
-        if (hooks[i].wrapper == function)
-            return 1;
-    return 0;
+    return (uintptr_t)address >= (uintptr_t)__ehdr_start && (uintptr_t)address < (uintptr_t)etext;
 }
 
 int real_is_driver(const void *address)

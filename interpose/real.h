@@ -8,6 +8,8 @@
 #include "interpose/cuda_api.h"
 #include "interpose/hooks.h"
 
+struct link_map;
+
 struct real_driver {
 #define X(name) __typeof__(&name) name;
     HOOK_LIST(X)
@@ -34,18 +36,31 @@ static inline const struct real_driver *real(void)
     return &real_table;
 }
 
-/* The real dlsym; never NULL after the first call. */
+/* A sanitizer asks for libc's functions before it has any memory for its own books. */
+#define REAL_NOT_SANITIZED __attribute__((no_sanitize("address", "thread", "undefined")))
+
+/* The real dlsym. */
+void *real_dlsym_find(void);
+
+/* Calls it. */
 void *real_dlsym_call(void *handle, const char *name);
 
-/* What a search of the object that `caller` lies in, and of what that is linked to, finds; NULL
- * also if that is the program itself. */
+/* The object that `address` lies in; NULL if none does. */
+struct link_map *real_object(const void *address);
+
+/* A loaded object as a handle for dlsym, by its path, or as that which `caller` lies in; NULL for
+ * the program itself. It is not kept: somebody else has it loaded. */
+void *real_handle(const char *path);
+void *real_scope(const void *caller);
+
+/* What a search of that scope finds, but nothing that the caller's object defines itself. */
 void *real_beside(const void *caller, const char *name);
 
 /* If `function` is a hooked function of the real driver: our wrapper, else `function` itself. */
 void *real_substitute(void *function);
 
-/* Is `function` one of our wrappers? Is `address` inside libcuda's own text? */
-int real_is_wrapper(const void *function);
+/* Is `address` inside our own code? Inside libcuda's? */
+int real_is_ours(const void *address);
 int real_is_driver(const void *address);
 
 #endif

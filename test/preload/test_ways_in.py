@@ -1,5 +1,7 @@
 """However a program reaches CUDA, each of its requests is counted exactly once."""
 
+import re
+import subprocess
 import sys
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from conftest import LIBRARY, PROGRAMS
 
 ANOTHER = PROGRAMS / "libanother_preload.so"
+ANOTHER_NEXT = PROGRAMS / "libask_next.so"
 ANOTHER_DLSYM = PROGRAMS / "libanother_dlsym.so"
 SEEN = "seen ? seen() : 0"
 
@@ -100,7 +103,7 @@ def test_a_plugin_whose_constructor_waits_for_a_thread(place, plugin):
 
 
 def test_a_plugin_finds_the_driver_in_its_own_scope(place):
-    check(place.report("load_plugins", PROGRAMS / "liblook_up_plugin.so"), 1, 0)
+    check(place.report("load_plugins", PROGRAMS / "libdefault_plugin.so"), 1, 0)
 
 
 @pytest.mark.parametrize("driver", [11040, 12020, 13000, 14000])
@@ -111,15 +114,49 @@ def test_every_version_is_the_drivers_own(place, driver):
     assert "cuMemAlloc 13000 0: 0 cuMemAlloc_v2" in done.out
 
 
-def test_names_and_errors_of_look_ups(place):
-    place.same("look_up")
+def exported():
+    """The names that the library has for others to find."""
+    names = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, check=True).stdout
+    return sorted(set(re.findall(r" [TWi] (cu\w+)$", names, re.M)))
 
 
-def test_names_and_errors_of_look_ups_when_disabled(place):
-    native = place.native("look_up")
-    ours = place.run("look_up", CACHALOT_DISABLE=1)
-    assert (ours.code, ours.out, ours.err) == (0, native.out, "")
+OTHER_NAMES = ["cuMemAlloc", "cuDeviceGetName", "cuNoSuchFunction", "cudnnCreate", "cublasCreate_v2", "cudaNoSuchFunction",
+               "cu", "c", "", "cuda", "dlsym", "custom"]
+LIBRARIES = ("libcudart.so.13", "libcuda.so.1")
+LOOK_UPS = {"none": ["look_up"], "dlopen": ["look_up", *LIBRARIES], "driver": ["look_up_driver", LIBRARIES[0]], "linked": ["look_up_linked"],
+            **{f"plugin{kind}": ["load_plugins", PROGRAMS / f"liblook_up_plugin{kind}.so"] for kind in ("", "_driver", "_linked")}}
+
+
+@pytest.mark.parametrize("disable", [None, 1])
+@pytest.mark.parametrize("which", LOOK_UPS)
+def test_names_and_errors_of_look_ups(place, which, disable):
+    """What there is natively, and nothing else: where there is no CUDA, our own names are not there either."""
+    names = OTHER_NAMES + (exported() if which == "none" else exported()[::20] + ["cudaMalloc", "cudaFree", "cuInit"])
+    done = place.same(*LOOK_UPS[which], LOOK_UP_NAMES=" ".join(names), CACHALOT_DISABLE=disable)
+    there = [name for name in ("cudaMalloc", "cuInit") if f"default {name}: found" in done.out]
+    assert len(there) == {"none": 0, "plugin": 0, "driver": 2, "plugin_driver": 1}.get(which, 2)
     assert place.reports() == []
+
+
+@pytest.mark.parametrize("which, handles", [("linked", {"default", "next", "program"}), ("plugin_linked", {"default"}),
+                                            ("dlopen", {"default", "next", "program", "handle"})])
+def test_where_there_is_cuda_look_ups_find_us(place, which, handles):
+    """But what comes next after a plugin is not us, and a run-time's own handle has the run-time's function, whose calls of
+    the driver come to us."""
+    done = place.run(*LOOK_UPS[which], LOOK_UP_NAMES="cudaMalloc cuMemAlloc_v2 cuInit", LOOK_UP_OWNERS=1)
+    owners = re.findall(r"^(\w+) (\w+): found.*\n  of /(\S+)$", done.out, re.M)
+    ours = {(handle, name) for handle, name, owner in owners if owner == LIBRARY.name}
+    assert {handle for handle, _ in ours} == handles
+    assert {(handle, name) for handle, name, owner in owners if owner != LIBRARY.name and handle in handles} <= {("handle", "cudaMalloc")}
+
+
+def test_another_preload_asks_for_what_comes_after_it(place):
+    """Which is us, and natively nothing."""
+    for order in ((ANOTHER_NEXT, LIBRARY), (LIBRARY, ANOTHER_NEXT)):
+        native = place.run("no_cuda", preload=(ANOTHER_NEXT,))
+        ours = place.run("no_cuda", preload=order)
+        assert (ours.code, ours.out, ours.err) == (native.code, native.out, native.err)
+        assert "next: none" in ours.out
 
 
 @pytest.mark.parametrize("way", ["next", "handle"])

@@ -1,0 +1,4 @@
+/* Makes the program need the driver. */
+int cuInit(unsigned flags);
+
+void *needed[] = {(void *)cuInit};
