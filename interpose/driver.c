@@ -81,6 +81,17 @@ static CUresult make_event(const struct context *context, void **event)
     return result;
 }
 
+/* Said once, not at each try. */
+static int without_events(void)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (process->config.options.free_mode != FREE_STRICT && !atomic_flag_test_and_set(&said)) {
+        config_in_force(process->page, "free_mode", "strict", "the driver");
+        process_warn("free_mode:strict is in force: this driver has no context events (12.5 has)");
+    }
+    return DEVICE_UNSUPPORTED;
+}
+
 static int fence_record(void *device, void **event)
 {
     const struct context *context = device;
@@ -90,7 +101,7 @@ static int fence_record(void *device, void **event)
     if (result == CUDA_SUCCESS)
         result = real()->cuCtxRecordEvent(context->handle, *event);
     capture_record_end();
-    return unsupported(result) ? DEVICE_UNSUPPORTED : (int)result;
+    return unsupported(result) ? without_events() : (int)result;
 }
 
 /* Without a capture a query needs no capture mode: the usual case costs one call. None may begin

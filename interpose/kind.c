@@ -7,7 +7,6 @@
 #include "interpose/kind.h"
 
 #include <link.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "interpose/process.h"
@@ -38,17 +37,6 @@ static const char *reason_against(const struct options *options, int lends)
     return lends ? NULL : "memory that cannot be exported";
 }
 
-static void publish(const char *why)
-{
-    struct page *page = process->page;
-    for (unsigned i = 0; i < page->config_count; i++) {
-        struct page_config *row = &page->config[i];
-        if (strcmp(row->name, "expandable_segments") == 0)
-            snprintf(row->value, sizeof row->value, "auto: %s%s%s", why ? "False" : "True",
-                     why ? ", because of " : "", why ? why : "");
-    }
-}
-
 void kind_decide(CUdevice device)
 {
     struct options *options = &process->config.options;
@@ -58,7 +46,7 @@ void kind_decide(CUdevice device)
         const char *why = reason_against(options, lends);
         options->expandable = why ? EXPANDABLE_FALSE : EXPANDABLE_TRUE;
         domain_decide(process->domain, options->expandable);
-        publish(why);
+        config_in_force(process->page, "expandable_segments", why ? "False" : "True", why);
     }
     pthread_mutex_unlock(&process->context_lock);
 }

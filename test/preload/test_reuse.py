@@ -22,6 +22,16 @@ def test_a_spinning_kernel_is_not_waited_for(place, spin, way):
     assert (native.code, ours.code, ours.out, ours.err) == (0, 0, native.out, "")
 
 
+@pytest.mark.parametrize("why", [{"CACHALOT_SIM_DRIVER": 12040}, {"CACHALOT_SIM_FAIL": "cuCtxRecordEvent:1+:801"}])
+@pytest.mark.parametrize("mode", MODES)
+def test_without_context_events_the_report_says_that_frees_wait(place, mode, why):
+    report = place.report("spin", "used", CACHALOT_CONF=mode, **why)
+    asked = mode.split(":")[1]
+    falls_back = asked != "strict"
+    assert report["config"]["free_mode"]["value"] == asked + (": strict, because of the driver" if falls_back else "")
+    assert report.warned("free_mode:strict is in force") == falls_back
+
+
 @pytest.mark.parametrize("way", [{"CACHALOT_CONF": "memory_limit_mb:32"},
                                  {"CACHALOT_SIM_CAPACITY": "33M"}])
 @pytest.mark.parametrize("spin", ["free", "used"])
