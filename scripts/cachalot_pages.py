@@ -158,7 +158,7 @@ def harvest_all(pages, output):
         except Failure as failure:
             print(f"cachalot: {failure}", file=sys.stderr)
             code = 1
-    return [path for path in paths if path], code
+    return [path for path in paths if path and path != os.devnull], code
 
 
 def harvest(arguments):

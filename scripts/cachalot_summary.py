@@ -107,6 +107,8 @@ def missing_report(environment, problems):
     pages = os.fsdecode(environment.get(b"CACHALOT_PAGE_DIR", b"")) or page_directory()
     if problems:
         return []
+    if environment.get(b"CACHALOT_OUTPUT") == os.fsencode(os.devnull):
+        return ["no report: CACHALOT_OUTPUT is /dev/null"]
     said = "no report: no process of this run initialised CUDA through the cache (`cachalot doctor PROGRAM` says whether one can)"
     if os.path.isdir(pages) and not is_own(pages):
         said += f", or it could write none where it ran, and keep no page: {pages} is open to others, or not this user's"

@@ -145,9 +145,19 @@ static int write_text(const char *text, const struct page *page,
     return error;
 }
 
+/* CACHALOT_OUTPUT=/dev/null: as if it had been written. */
+static int is_unwanted(const struct page *page, const struct report_options *options)
+{
+    return options->output == NULL && strcmp(page->output, "/dev/null") == 0;
+}
+
 int report_write(const struct snapshot *snapshot, const struct report_options *options, char *path,
                  size_t size)
 {
+    if (is_unwanted(snapshot->page, options)) {
+        snprintf(path, size, "/dev/null");
+        return 0;
+    }
     int before = errno;
     char *text = report_text(snapshot, options);
     int error = text != NULL ? write_text(text, snapshot->page, options, path, size) : -ENOMEM;

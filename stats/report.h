@@ -45,7 +45,8 @@ char *report_text(const struct snapshot *snapshot, const struct report_options *
 /* Writes the report; missing directories are made; an existing file of that name is replaced
  * unless its writer lives or belongs to the same session (then .PID is added); kinds signal and
  * request insert .N (page->sequence, counted by the caller) before .json. `path` (size bytes)
- * receives the path written. Returns 0 or -errno with nothing left behind. */
+ * receives the path written. A page that names /dev/null wants none. Returns 0 or -errno with
+ * nothing left behind. */
 int report_write(const struct snapshot *snapshot, const struct report_options *options, char *path,
                  size_t size);
 

@@ -112,6 +112,23 @@ def test_output_that_cannot_be_written(place, output):
     assert load(place.work / "found.json")["totals"]["requests"] == 6
 
 
+def test_no_report_wanted(place):
+    """Then there is none, of a program that ends, is asked or is killed; no page is left, and nothing is said."""
+    place.same("allocate_130", CACHALOT_OUTPUT="/dev/null", CACHALOT_LOG="log")
+    assert place.left_pages() == []
+    process = place.start("wait_for_input", CACHALOT_OUTPUT="/dev/null", CACHALOT_LOG="log")
+    process.stdout.readline()
+    done = place.cachalot("dump", process.pid)
+    assert (done.code, done.out, done.err) == (0, "/dev/null\n", "")
+    process.kill()
+    process.wait()
+    done = place.cachalot("harvest")
+    assert (done.code, done.out, done.err) == (0, "", "")
+    done = place.cachalot("run", "--summary", PROGRAMS / "allocate_130", CACHALOT_OUTPUT="/dev/null")
+    assert (done.code, done.err) == (0, "cachalot: no report: CACHALOT_OUTPUT is /dev/null\n")
+    assert list(place.work.iterdir()) == [] and place.left_pages() == []
+
+
 def test_full_disk(place):
     """RLIMIT_FSIZE: no part of a report is left, no signal kills, no page has a file."""
     native = place.native("allocate_130")

@@ -120,7 +120,7 @@ def test_a_target_that_is_no_file_is_an_error(place):
     (place.work / "d.json").mkdir()
     (place.work / "l.json").symlink_to("elsewhere")
     os.mkfifo(place.work / "f.json")
-    for name in ("d.json", "l.json", "f.json", "/dev/null"):
+    for name in ("d.json", "l.json", "f.json", "/dev/full", "/dev/null/r.json"):
         process, page = place.start("report", CACHALOT_OUTPUT=name)
         process.wait()
         assert process.returncode == 1, name
