@@ -57,7 +57,10 @@ static int print_answer(const struct page *page)
     for (char *c = answer; *c != '\0'; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = '?';
-    fprintf(failed ? stderr : stdout, "%s\n", answer);
+    if (failed)
+        fprintf(stderr, "cachalot-page:%s\n", answer + strlen("error:"));
+    else
+        puts(answer);
     return failed ? TOOL_FAILED : TOOL_DONE;
 }
 

@@ -119,6 +119,13 @@ def test_dump(place):
     assert place.cachalot("dump", process.pid).code == 3
 
 
+def test_a_dump_that_cannot_be_written(place):
+    process = ready(place, "wait_for_input", CACHALOT_OUTPUT="/proc/nothing/r.json")
+    done = place.cachalot("dump", process.pid)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("cachalot: cannot write /proc/nothing/r.json: ") and done.err.count("\n") == 1
+
+
 @pytest.mark.parametrize("end", [signal.SIGCONT, signal.SIGKILL], ids=["goes on", "is killed"])
 def test_a_process_that_is_stopped(place, end):
     """Who asks it waits no longer than told; it answers the next one, or its page becomes a report."""
