@@ -380,6 +380,7 @@ int main(void)
             live(line, number);
         if (child < 0 || waitpid(child, &status, 0) != child)
             return 95;
+        remove_pages();
         if (status)
             say(" died=%#x", (unsigned)status);
         if (strncmp(line, "NONE", 4) == 0)

@@ -2,6 +2,7 @@
  * exports what it opens. Nothing fails in it. */
 #include "failures_peer.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -76,6 +77,17 @@ void peer_begin(void)
     unsetenv("CACHALOT_SIM_FAIL");
     alarm(PEER_SECONDS);
     be_peer();
+}
+
+void remove_pages(void)
+{
+    const char *name = getenv("CACHALOT_PAGE_DIR");
+    DIR *directory = name ? opendir(name) : NULL;
+    for (struct dirent *entry; directory && (entry = readdir(directory));)
+        if (entry->d_name[0] != '.')
+            unlinkat(dirfd(directory), entry->d_name, 0);
+    if (directory)
+        closedir(directory);
 }
 
 void share_with_peer(void)

@@ -9,6 +9,10 @@
 /* Makes the other process, before CUDA begins. */
 void peer_begin(void);
 
+/* What the children so far left: thousands of them would fill /dev/shm. Of one that still runs
+ * nobody reads the page. */
+void remove_pages(void);
+
 /* Each opens what the other exports; and memory that keeps a setting. */
 void share_with_peer(void);
 
