@@ -158,8 +158,7 @@ CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
         return forward_alloc(pointer, bytes);
     if (code == CUDA_ERROR_OUT_OF_MEMORY)
         note_oom(context, bytes);
-    if (code == 0)
-        *pointer = address;
+    *pointer = code ? 0 : address; /* as the driver does */
     return (CUresult)code;
 }
 

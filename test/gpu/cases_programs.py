@@ -36,12 +36,20 @@ def driver_program(kit, name):
     return program
 
 
+def bad_input(kit):
+    """A program of the tests on the simulated device: on this one it shows whether that answers as the driver does."""
+    program, cudart = kit.work / "bad_input_runtime", pathlib.Path(find_cudart())
+    kit.build(["gcc", "-std=gnu17", "-D_GNU_SOURCE", "-O1", f"-I{cuda_home() / 'include'}", "-o", program,
+               HERE.parent / "preload/bad_input_runtime.c", cudart, f"-Wl,-rpath,{cudart.parent}"])
+    return program
+
+
 def answers(kit):
     """Rare and wrong calls: the driver's answers, in each mode."""
-    program = driver_program(kit, "answers")
-    native = kit.natively([program], kit.native())
-    for mode, conf in {**MODES, "fence": "free_mode:fence", "ordinary segments": "expandable_segments:False"}.items():
-        kit.same_lines(f"answers, {mode}", native, kit.good([program], kit.front(kit.native(), conf)))
+    for name, program in {"answers": driver_program(kit, "answers"), "wrong calls": bad_input(kit)}.items():
+        native = kit.natively([program], kit.native())
+        for mode, conf in {**MODES, "fence": "free_mode:fence", "ordinary segments": "expandable_segments:False"}.items():
+            kit.same_lines(f"{name}, {mode}", native, kit.good([program], kit.front(kit.native(), conf)))
 
 
 STORM_MIB = 16384

@@ -31,7 +31,10 @@ CUresult do_cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
 {
     if (!out || bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    return allocate(out, bytes, MEMORY_DEVICE, 0);
+    CUresult result = allocate(out, bytes, MEMORY_DEVICE, 0);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        *out = 0; /* as seen on an H200, through cudart 11.8 and 12.9 */
+    return result;
 }
 
 CUresult do_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
