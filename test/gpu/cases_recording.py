@@ -1,13 +1,13 @@
 """What is recorded of real work: its timeline, its trace replayed, the lines of its leaks, and what each costs."""
 
 import json
+import re
 import statistics
-import sys
 
-from cases_timing import command_of, step
-from kit import mib
+from kit import Failed, mib
 
 STEPS = 40
+MEDIAN = re.compile(r"^(\d+) .* median ([0-9.]+) ms", re.MULTILINE)
 PEAKS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
 
 
@@ -37,18 +37,21 @@ def recording(kit):
 
 def recording_cost(kit):
     """A step of a decoder that allocates all the time, plain and with each, by turns: medians of the ratios to its neighbour."""
-    command = command_of(kit, "decode")
-    kinds = {"plain": {}, "events": {"CACHALOT_EVENTS": "100000"}, "trace": {"CACHALOT_TRACE": str(kit.work / "t.%p")},
-             "sites, one of 100": {"CACHALOT_SITES": "100"}}
-    rounds = []
-    for number in range(max(3, kit.options.repeat)):
-        turn = list(kinds.items())[::-1 if number % 2 else 1]
-        rounds.append({kind: step(kit, command, {**kit.front(), **more})[0] for kind, more in turn})
-        print(f"recording-cost: {rounds[-1]}", file=sys.stderr, flush=True)
-    for kind in list(kinds)[1:]:
-        ratios = [found[kind] / found["plain"] for found in rounds]
+    trace = kit.work / "t"
+    kinds = {"plain": "plain", "events": "CACHALOT_EVENTS=100000", "trace": f"CACHALOT_TRACE={trace}.%p",
+             "sites, one of 100": "CACHALOT_SITES=100"}
+    found, times = list(kinds), {kind: [] for kind in kinds}
+    run = kit.run(kit.script("torch_recorded.py", "decode", max(3, kit.options.repeat), 15, *kinds.values()), kit.front(), 200)
+    for number, ms in MEDIAN.findall("\n".join(run.lines)):
+        times[found[int(number)]].append(float(ms))
+    plain = times.pop("plain")
+    if run.code or not plain:
+        raise Failed(run.complaint())
+    kit.check("recording: traces are there", len(list(kit.work.glob("t.*"))) == len(times["trace"]), f"{len(times['trace'])} of them")
+    for kind, rows in times.items():
+        ratios = [ours / beside for ours, beside in zip(rows, plain)]
         ratio = statistics.median(ratios)
-        said = f"{ratio:.3f} ({min(ratios):.3f} to {max(ratios):.3f}) of {rounds[-1]['plain']:.2f} ms"
+        said = f"{ratio:.3f} ({min(ratios):.3f} to {max(ratios):.3f}) of {statistics.median(plain):.2f} ms"
         if kind in ("events", "trace"):
             kit.check(f"recording: cost of {kind}", ratio <= 1.05, said)
         else:
