@@ -32,7 +32,9 @@
 #define SLACK_NS UINT64_C(300000)
 
 /* Sooner than that when a quarter as much as is in use waits for fences: many streams that free all
- * the time would each grow the cache by what is under way. Natively each free waits. */
+ * the time would each grow the cache by what is under way. Natively each free waits. And what other
+ * threads freed is then waited for as long as it goes on: each fence that passes starts the limit
+ * anew. There are only so many that were recorded before work that needs us to go on. */
 #define FAT_PART 4
 #define FAT_LEAST (32 * MIB)
 
@@ -177,13 +179,15 @@ struct block *fence_wait_for(struct allocator *a, uint64_t size, uint64_t budget
 {
     if (!a->pending)
         return NULL;
-    uint64_t begin = a->ops->now_ns(), timeout;
+    uint64_t begin = a->ops->now_ns(), since = begin, timeout;
     struct block *block = NULL;
     stats_count(a->stats, COUNTER_num_fence_waits, 1);
     while (!block && a->pending &&
-           (timeout = patience(a, a->pending, a->ops->now_ns() - begin, budget_ns)) &&
-           ask(a, a->pending, timeout) == 0)
+           (timeout = patience(a, a->pending, a->ops->now_ns() - since, budget_ns)) &&
+           ask(a, a->pending, timeout) == 0) {
         block = pool_take(a, size);
+        since = is_fat(a) ? a->ops->now_ns() : since;
+    }
     uint64_t waited = a->ops->now_ns() - begin;
     stats_count(a->stats, COUNTER_fence_wait_ns, waited);
     record_wait(a, waited);

@@ -71,6 +71,33 @@ static void even_then_with_a_limit_for_another_thread(void **state)
     assert_in_range(fake_clock() - before, 100000, UINT64_C(3000000));
 }
 
+static void pass_one_in_1500_us(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call == FAKE_WAIT && !after) {
+        fake_advance(UINT64_C(1500000));
+        device->passed++;
+    }
+}
+
+/* Where much waits for fences, the limit is for each that passes: the work goes on. */
+static void much_that_waits_is_waited_for_as_long_as_it_goes_on(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 8 };
+    uint64_t block[BLOCKS];
+    work_goes_on();
+    fake_call_as(1);
+    for (uint64_t i = 0; i < BLOCKS; i++)
+        block[i] = take(BLOCK + 2 * i * MIB);
+    for (int i = 0; i < BLOCKS; i++)
+        give(block[i]);
+    fake_call_as(2);
+    w.device.meanwhile = pass_one_in_1500_us;
+    assert_int_equal(take(BLOCK + 2 * (BLOCKS - 1) * MIB), block[BLOCKS - 1]);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], BLOCKS);
+    w.device.meanwhile = NULL;
+}
+
 static void out_of_memory_waits_for_our_own_free(void **state)
 {
     (void)state;
@@ -140,6 +167,7 @@ int main(void)
         RULE(a_wait_in_vain_is_no_longer_than_growing),
         RULE(a_device_that_is_behind_is_waited_for),
         RULE(even_then_with_a_limit_for_another_thread),
+        RULE(much_that_waits_is_waited_for_as_long_as_it_goes_on),
         RULE(out_of_memory_waits_for_our_own_free),
         RULE(the_free_of_another_thread_is_waited_for_with_a_limit),
         RULE(so_is_a_mark_later_than_its_free),
