@@ -42,8 +42,7 @@ struct allocator {
     struct block_list deferred;  /* freed during a capture: no fence yet */
     uint64_t idle_clock, fence_number, growing_bytes, mallocs, frees, poll_after;
     uint64_t captures_ended; /* how often all had */
-    unsigned ordinal;        /* of its device */
-    unsigned calls;          /* into the device, under way now */
+    unsigned ordinal, calls; /* of its device; calls into it that are under way now */
     int pressed;             /* the device was full once: segments of their own, not split */
     int as_native;           /* large blocks are not mapped: enum native_reason */
     int no_events;           /* the driver cannot mark a context: free as in strict mode */
@@ -52,9 +51,7 @@ struct allocator {
     uint64_t idle_seen; /* idle_clock at the last look for what others could use: once a second */
     uint64_t looked_at; /* reserved for small blocks when all caches were last looked through */
     unsigned spare_hand, sharers; /* which size goes to the pool next; caches that serve it */
-    unsigned settled;             /* requests by the lock, up to PACE (thread_caches.h) */
-    uint64_t settled_since;       /* ns */
-    uint64_t cache_more;          /* bytes in each cache besides its part: they came fast */
+    uint64_t settled, settled_since, cache_more; /* requests by the lock, ns, bytes: pace */
     struct allocator *next;
 
     /* What threads without the lock look at, apart from what changes all the time. */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "allocator/share.h"
+#include "allocator/thread_caches.h"
 #include "cache_world.h"
 #include "random.h"
 
@@ -296,6 +297,26 @@ static void others_may_take_what_is_in_them(void **state)
     assert_true(allocator_is_valid(w.a));
 }
 
+static int64_t may_hold_after(int pairs, uint64_t ns)
+{
+    for (int i = 0; i < pairs; i++) {
+        fake_advance(ns);
+        give(take(4 * MIB)); /* by the lock */
+    }
+    return w.a->cache_most;
+}
+
+static void caches_hold_more_only_while_the_lock_is_taken_often(void **state)
+{
+    (void)state;
+    as(0);
+    put(get(4096));
+    assert_int_equal(may_hold_after(3 * PACE, 100000), CACHE_LEAST);
+    assert_int_equal(may_hold_after(20 * PACE, 100), CACHE_LIMIT);
+    assert_int_equal(may_hold_after(3 * PACE, 10000), CACHE_LIMIT);
+    assert_int_equal(may_hold_after(3 * PACE, 100000), CACHE_LEAST);
+}
+
 static void without_the_option_there_are_none(void **state)
 {
     (void)state;
@@ -318,6 +339,7 @@ int main(void)
         CACHE(a_snapshot_shows_them_reusable),
         CACHE(peaks_of_one_thread_are_exact),
         CACHE(others_may_take_what_is_in_them),
+        CACHE(caches_hold_more_only_while_the_lock_is_taken_often),
         CACHE(no_number_falls_below_zero),
         CACHE(without_the_option_there_are_none),
     };
