@@ -14,6 +14,7 @@ struct domain *domain_create(const struct options *options)
         mmap(NULL, sizeof *domain, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (domain == MAP_FAILED)
         return NULL;
+    madvise(domain, sizeof *domain, MADV_WIPEONFORK); /* lane_enter looks here without asking */
     /* Who makes room and is called back by the driver does not wait for itself. */
     domain->pressure = (pthread_mutex_t)PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
     domain->options = *options;

@@ -271,11 +271,12 @@ int lane_submit(struct domain *domain, struct lane_thread *self, const struct la
         ;
     if (!self)
         lane->mixed = 1; /* a submission that nobody sees in flight */
-    if (self)
-        *lane_note(self, stream->name) =
-            (struct lane_note){.word = load(lane) & ~(uint64_t)(LANE_DIRTY | LANE_MARKING),
-                               .name = stream->name,
-                               .in_order = 1};
+    if (self) {
+        unsigned note = lane_note(stream->name);
+        self->word[note] = load(lane) & ~(uint64_t)(LANE_DIRTY | LANE_MARKING);
+        self->name[note] = stream->name;
+        self->in_order[note] = 1;
+    }
     domain_unlock(domain);
     return 1;
 }

@@ -33,23 +33,23 @@ struct lane_ops {
  * `in_order`: and nothing of its own is surely on the stream since, so a launch must not overtake.
  */
 #define LANE_NOTE_BITS 3
+#define LANE_NOTES (1 << LANE_NOTE_BITS)
 struct lane_thread {
     _Atomic uint64_t epoch; /* when the submission under way began; 0: none is */
-    struct lane_note {
-        uint64_t word, name;
-        int in_order;
-    } note[1 << LANE_NOTE_BITS];
+    const struct lane_state *state;
+    uint64_t word[LANE_NOTES], name[LANE_NOTES]; /* of each note; a word is never 0 */
+    int in_order[LANE_NOTES];
     struct lane_thread *next, *previous;
 };
 
-/* Where the note of a stream is, if there is one. */
-static inline struct lane_note *lane_note(struct lane_thread *self, uint64_t name)
+/* Which note is that of a stream, if there is one. */
+static inline unsigned lane_note(uint64_t name)
 {
-    return &self->note[(uint32_t)name * UINT32_C(0x9e3779b1) >> (32 - LANE_NOTE_BITS)];
+    return (uint32_t)name * UINT32_C(0x9e3779b1) >> (32 - LANE_NOTE_BITS);
 }
 
 struct lane_state {
-    _Atomic uint64_t word, epoch;
+    _Atomic uint64_t word, epoch; /* both 0 in a forked child: nothing is on the books there */
 };
 
 /* From now on frees look at lanes. Before it, and with free_mode other than async, they never do.
@@ -66,18 +66,18 @@ void lane_thread_end(struct domain *domain, struct lane_thread *self);
  * still uses: it must not overtake that. */
 int lane_submit(struct domain *domain, struct lane_thread *self, const struct lane_stream *stream);
 
-/* The note of a submission that is on the books already. NULL: lane_submit must be called. Either
- * way lane_leave follows the driver's call. No fence is needed between the store and the load: who
- * reads the epochs has made every thread pass a barrier first. */
-static inline struct lane_note *lane_enter(const struct lane_state *state, struct lane_thread *self,
-                                           uint64_t name)
+/* Is a submission on the books already? If not, lane_submit must be called. Either way lane_leave
+ * follows the driver's call. No fence is needed between the store and the load: who reads the
+ * epochs has made every thread pass a barrier first. */
+static inline int lane_enter(struct lane_thread *self, uint64_t name)
 {
+    const struct lane_state *state = self->state;
     uint64_t epoch = atomic_load_explicit(&state->epoch, memory_order_acquire);
     atomic_store_explicit(&self->epoch, epoch, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
     uint64_t word = atomic_load_explicit(&state->word, memory_order_acquire);
-    struct lane_note *note = lane_note(self, name);
-    return word == note->word && name == note->name ? note : NULL;
+    unsigned note = lane_note(name);
+    return word == self->word[note] && name == self->name[note];
 }
 
 /* Returns 0 if it was not seen in flight all the time: lane_outrun must be called. */

@@ -52,6 +52,9 @@ struct lane_thread *lane_thread_begin(struct domain *domain)
     domain_lock(domain);
     struct lane_thread *self = slab_take(&domain->lane.thread_slab);
     if (self) {
+        self->state = &domain->lane.state;
+        for (unsigned note = 0; note < LANE_NOTES; note++)
+            self->word[note] = LANE_NONE; /* of no generation that ever was */
         self->next = domain->lane.threads;
         if (self->next)
             self->next->previous = self;

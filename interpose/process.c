@@ -27,6 +27,7 @@ static _Atomic int
 static void wipe(void)
 {
     memset(process, 0, sizeof *process);
+    submitter.alone = NULL;
 }
 
 /* In the constructor, or before it, when the constructor of a library uses CUDA. */

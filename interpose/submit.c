@@ -139,10 +139,10 @@ int submit_put(enum submission_kind kind, CUstream stream, int per_thread)
         atomic_fetch_add_explicit(&submitter.submissions[kind], 1, memory_order_relaxed);
     if (process->lanes) {
         const struct lane_stream where = name_of(stream, per_thread);
-        const struct lane_note *note = NULL;
-        if (submitter.lane)
-            note = lane_enter(process->lanes, submitter.lane, where.name);
-        in_order = note ? note->in_order : lane_submit(process->domain, submitter.lane, &where);
+        struct lane_thread *self = submitter.lane;
+        int seen = self && lane_enter(self, where.name);
+        in_order = seen ? self->in_order[lane_note(where.name)]
+                        : lane_submit(process->domain, self, &where);
     }
     process_inside--;
     return in_order;
@@ -153,9 +153,9 @@ void submit_was_in_order(CUstream stream, int per_thread)
     uint64_t name = name_of(stream, per_thread).name;
     if (capture_active() || !submitter.lane) /* it may be in a graph only */
         return;
-    struct lane_note *note = lane_note(submitter.lane, name);
-    if (note->name == name)
-        note->in_order = 0;
+    unsigned note = lane_note(name);
+    if (submitter.lane->name[note] == name)
+        submitter.lane->in_order[note] = 0;
 }
 
 static void note_host_work(const struct lane_stream *stream)

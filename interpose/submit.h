@@ -38,22 +38,18 @@ static inline int submit_needs_context(CUstream stream)
            atomic_load_explicit(&process->several_contexts, memory_order_relaxed);
 }
 
-/* The short way of submit_begin: is it on the books already? Then it is counted, and may overtake
- * what its stream had before unless its note is `in_order`.
+/* The short way of submit_begin: is it on the books already? Then it is counted.
  *
- * Serving need not be asked: who is `alone` was served, `lanes` is wiped in a forked child, and
- * after our end what is done here harms nobody. */
-static inline __attribute__((always_inline)) const struct lane_note *
+ * Serving need not be asked: who is `alone` was served, in a forked child nothing is on the books,
+ * and after our end what is done here harms nobody. */
+static inline __attribute__((always_inline)) struct lane_thread *
 submit_seen(enum submission_kind kind, CUstream stream, int per_thread)
 {
     struct lane_thread *self = submitter.alone;
-    if (!self || !process->lanes || submit_needs_context(stream))
+    if (!self || submit_needs_context(stream) || !lane_enter(self, submit_name(stream, per_thread)))
         return NULL;
-    const struct lane_note *note =
-        lane_enter(process->lanes, self, submit_name(stream, per_thread));
-    if (note)
-        stat_increase(&submitter.submissions[kind], 1);
-    return note;
+    stat_increase(&submitter.submissions[kind], 1);
+    return self;
 }
 
 /* The long way, and of submit_end what is rare. */
@@ -73,9 +69,10 @@ void submit_waits(void);
 static inline __attribute__((always_inline)) int submit_begin(enum submission_kind kind,
                                                               CUstream stream, int per_thread)
 {
-    const struct lane_note *note = submit_seen(kind, stream, per_thread);
-    return __builtin_expect(note != NULL, 1) ? note->in_order
-                                             : submit_put(kind, stream, per_thread);
+    const struct lane_thread *self = submit_seen(kind, stream, per_thread);
+    if (__builtin_expect(!self, 0))
+        return submit_put(kind, stream, per_thread);
+    return self->in_order[lane_note(submit_name(stream, per_thread))];
 }
 
 /* A launch that was told so is on its stream. */

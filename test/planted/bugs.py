@@ -144,7 +144,7 @@ BUGS = (
     Bug("programmatic", "a programmatic launch may always overtake", LAUNCH, "stress",
         (("in_order ? attributes_to_copy(config) : 0", "0 && in_order ? attributes_to_copy(config) : 0"),)),
     Bug("programmatic_after_nothing", "it may overtake after a submission that came to nothing", LANE, "stress",
-        ((".in_order = 1}", ".in_order = 0}"),)),
+        (("self->in_order[note] = 1;", "self->in_order[note] = 0;"),)),
     Bug("export_unwaited", "a block is exported while its last owner's work goes on", SHARE, "stress",
         (("    lane_finish(domain);\n", ""),)),
     Bug("free_in_stream", "cuMemFreeAsync of a block is taken for cuMemFree", MEMORY, "spin_in_stream",

@@ -15,8 +15,10 @@ int main(int count, char **argument)
     int status;
     CHECK(count == 3);
     int before = strcmp(argument[1], "before") == 0;
-    if (before)
+    if (before) {
         OK(cudaMalloc(&block, 1000));
+        OK(cudaMemsetAsync(block, 0, 1000, NULL)); /* the stream is on the books */
+    }
     fflush(stdout);
     for (int i = 0; i < 3; i++) {
         pid_t child =
@@ -25,6 +27,7 @@ int main(int count, char **argument)
             if (strcmp(argument[2], "_exit") == 0)
                 _exit(3);
             if (strcmp(argument[2], "use") == 0) {
+                SAY(before ? cudaMemsetAsync(block, 0, 1000, NULL) : 0);
                 SAY(cudaMalloc(&more, 1000));
                 SAY(cudaFree(before ? block : more));
             }

@@ -48,8 +48,7 @@ int lane_world_setup(void **state)
 int enter(struct lane_thread *thread, uint64_t key)
 {
     const struct lane_stream stream = {.key = key, .name = key};
-    return lane_enter(lane_state(w.domain), thread, key) ? -1
-                                                         : lane_submit(w.domain, thread, &stream);
+    return lane_enter(thread, key) ? -1 : lane_submit(w.domain, thread, &stream);
 }
 
 int submit(uint64_t key)
