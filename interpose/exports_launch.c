@@ -2,11 +2,48 @@
 #include "interpose/graphs.h"
 #include "interpose/exports_submit.h"
 
-SUBMIT_TWINS(kernels, cuLaunchKernel,
-             (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz,
-              unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
-              CUstream stream, void **parameters, void **extra),
-             (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra))
+#define LAUNCH_PARAMETERS                                                                          \
+    (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,      \
+     unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **parameters,    \
+     void **extra)
+#define LAUNCH_ARGUMENTS (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra)
+
+/* The call that programs make most. What would live through the driver's call for the sake of what
+ * is rare, each in a register that must be pushed and popped, lies in memory instead: what came in
+ * registers is kept there, what came on the stack is there. */
+#define LAUNCH(name, per_thread)                                                                   \
+    __attribute__((cold, noinline)) static CUresult name##_put LAUNCH_PARAMETERS SUBMIT_BODY(      \
+        kernels, name, per_thread, stream, (void)0, 0, LAUNCH_ARGUMENTS)                           \
+                                                                                                   \
+        __attribute__((cold, noinline)) static CUresult name##_again(                              \
+            struct lane_thread *self, CUfunction function, unsigned int gx, unsigned int gy,       \
+            unsigned int gz, unsigned int bx, unsigned int by, const unsigned int *bz,             \
+            const unsigned int *shared, const CUstream *stream, void **const *parameters,          \
+            void **const *extra)                                                                   \
+    {                                                                                              \
+        CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                \
+        if (memory_retry())                                                                        \
+            result = real_table.name(function, gx, gy, gz, bx, by, *bz, *shared, *stream,          \
+                                     *parameters, *extra);                                         \
+        return submit_seen_end(self, result);                                                      \
+    }                                                                                              \
+                                                                                                   \
+    CUresult name LAUNCH_PARAMETERS                                                                \
+    {                                                                                              \
+        struct lane_thread *self = submit_seen(SUBMISSION_kernels, stream, per_thread);            \
+        if (__builtin_expect(!self, 0))                                                            \
+            return name##_put LAUNCH_ARGUMENTS;                                                    \
+        const volatile CUfunction kept = function;                                                 \
+        const volatile unsigned int x = gx, y = gy, z = gz, in_x = bx, in_y = by;                  \
+        CUresult result = real_table.name LAUNCH_ARGUMENTS;                                        \
+        if (__builtin_expect(result == CUDA_ERROR_OUT_OF_MEMORY, 0))                               \
+            return name##_again(self, kept, x, y, z, in_x, in_y, &bz, &shared, &stream,            \
+                                &parameters, &extra);                                              \
+        return submit_seen_end(self, result);                                                      \
+    }
+LAUNCH(cuLaunchKernel, 0)
+LAUNCH(cuLaunchKernel_ptsz, 1)
+
 SUBMIT_TWINS(kernels, cuLaunchCooperativeKernel,
              (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz,
               unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,

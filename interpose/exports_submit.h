@@ -5,10 +5,9 @@
 #include "interpose/retry.h"
 #include "interpose/submit.h"
 
-/* The exported function `name`. `stream` and `to_host` are expressions of its parameters; to_host
- * is evaluated after the call. `begun`: what is done after submit_begin. */
-#define SUBMIT_BEGUN(kind, name, per_thread, stream, begun, to_host, parameters, arguments)        \
-    CUresult name parameters                                                                       \
+/* What the exported function `name` does. `stream` and `to_host` are expressions of its parameters;
+ * to_host is evaluated after the call. `begun`: what is done after submit_begin. */
+#define SUBMIT_BODY(kind, name, per_thread, stream, begun, to_host, arguments)                     \
     {                                                                                              \
         CUresult result;                                                                           \
         int tries = 0;                                                                             \
@@ -18,6 +17,8 @@
         submit_end(result, stream, per_thread, to_host);                                           \
         return result;                                                                             \
     }
+#define SUBMIT_BEGUN(kind, name, per_thread, stream, begun, to_host, parameters, arguments)        \
+    CUresult name parameters SUBMIT_BODY(kind, name, per_thread, stream, begun, to_host, arguments)
 #define SUBMIT_TO_HOST(kind, name, per_thread, stream, to_host, parameters, arguments)             \
     SUBMIT_BEGUN(kind, name, per_thread, stream, (void)0, to_host, parameters, arguments)
 #define SUBMIT(kind, name, per_thread, stream, parameters, arguments)                              \

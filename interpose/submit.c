@@ -183,13 +183,14 @@ void submit_waits(void)
     process_inside--;
 }
 
-void submit_outrun(void)
+CUresult submit_outrun(CUresult result)
 {
     if (!process_serving())
-        return;
+        return result;
     process_inside++;
     lane_outrun(process->domain);
     process_inside--;
+    return result;
 }
 
 void submit_stream_ends(CUstream stream)

@@ -56,7 +56,7 @@ submit_seen(enum submission_kind kind, CUstream stream, int per_thread)
 __attribute__((cold)) int submit_put(enum submission_kind kind, CUstream stream, int per_thread);
 void submit_to_host(CUstream stream, int per_thread);
 
-__attribute__((cold)) void submit_outrun(void);
+__attribute__((cold)) CUresult submit_outrun(CUresult result); /* returns it */
 
 /* After submit_begin of work that waits until somebody writes a value. */
 void submit_waits(void);
@@ -83,9 +83,15 @@ void submit_was_in_order(CUstream stream, int per_thread);
 static inline void submit_end(CUresult result, CUstream stream, int per_thread, int to_host)
 {
     if (__builtin_expect(submitter.lane && !lane_leave(submitter.lane), 0))
-        submit_outrun();
+        submit_outrun(result);
     if (to_host && result == CUDA_SUCCESS)
         submit_to_host(stream, per_thread);
+}
+
+/* The same where submit_seen was 1, for work that the host does not look at. */
+static inline CUresult submit_seen_end(struct lane_thread *self, CUresult result)
+{
+    return __builtin_expect(lane_leave(self), 1) ? result : submit_outrun(result);
 }
 
 #endif

@@ -65,6 +65,19 @@ static CUresult reach_peer(void)
     return result ? result : cuCtxEnablePeerAccess(peer, 0);
 }
 
+/* On a stream that is on the books already. */
+static CUresult launch(void)
+{
+    static const unsigned shape[] = {11, 12, 13, 14, 15, 16, 17};
+    struct cachalot_sim_kernel kernel = {.ns = 1000, .shape = shape};
+    void *parameters[] = {&kernel};
+    CUstream stream;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuLaunchCooperativeKernel(cachalot_sim_function(), 1, 1, 1, 1, 1, 1, 0, stream, parameters));
+    return cuLaunchKernel(cachalot_sim_function(), 11, 12, 13, 14, 15, 16, 17, stream, parameters,
+                          NULL);
+}
+
 static CUresult take(const char *what)
 {
     static char image[64];
@@ -109,6 +122,7 @@ static CUresult take(const char *what)
     WAY("stream 2", cuStreamCreateWithPriority(&stream, 0, 0))
     WAY("graph", cuGraphInstantiateWithFlags(&executable, graph, 0))
     WAY("event", cuEventCreate(&event, 0))
+    WAY("launch", launch())
     WAY("global", cuModuleLoadData(&module, image) ?: load_global(module))
     WAY("peer", reach_peer())
     WAY("pool", cuMemPoolCreate(&pool, &pool_shape))

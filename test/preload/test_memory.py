@@ -13,7 +13,7 @@ TOLD = {"host": "cuMemHostAlloc", "host 2": "cuMemAllocHost_v2", "module": "cuMo
         "stream": "cuStreamCreate",
         "stream 2": "cuStreamCreateWithPriority", "graph": "cuGraphInstantiateWithFlags",
         "pool": "cuMemPoolCreate", "event": "cuEventCreate", "global": "cuModuleGetGlobal_v2",
-        "peer": "cuCtxEnablePeerAccess",
+        "peer": "cuCtxEnablePeerAccess", "launch": "cuLaunchKernel",
         "context": "cuCtxCreate_v4"}
 
 

@@ -28,21 +28,21 @@ static CUresult launch(CUstream stream, struct cachalot_sim_kernel *kernel)
 CUresult cachalot_sim_launch(CUstream stream, uint64_t ns, const struct cachalot_sim_range *ranges,
                              size_t count)
 {
-    struct cachalot_sim_kernel kernel = {ns, NULL, NULL, ranges, count};
+    struct cachalot_sim_kernel kernel = {ns, NULL, NULL, ranges, count, NULL};
     return launch(stream, &kernel);
 }
 
 CUresult cachalot_sim_launch_spin(CUstream stream, const volatile int *flag,
                                   const struct cachalot_sim_range *ranges, size_t count)
 {
-    struct cachalot_sim_kernel kernel = {0, flag, NULL, ranges, count};
+    struct cachalot_sim_kernel kernel = {0, flag, NULL, ranges, count, NULL};
     return launch(stream, &kernel);
 }
 
 CUresult cachalot_sim_launch_signal(CUstream stream, uint64_t ns, volatile int *flag,
                                     const struct cachalot_sim_range *ranges, size_t count)
 {
-    struct cachalot_sim_kernel kernel = {ns, NULL, flag, ranges, count};
+    struct cachalot_sim_kernel kernel = {ns, NULL, flag, ranges, count, NULL};
     return launch(stream, &kernel);
 }
 

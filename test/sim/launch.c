@@ -54,7 +54,13 @@ CUresult do_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, 
                            unsigned by, unsigned bz, unsigned shared, CUstream stream,
                            void **parameters, void **extra)
 {
-    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)extra;
+    const unsigned shape[] = {gx, gy, gz, bx, by, bz, shared};
+    (void)extra;
+    if (parameters && parameters[0]) {
+        const struct cachalot_sim_kernel *kernel = parameters[0];
+        if (kernel->shape && memcmp(kernel->shape, shape, sizeof shape) != 0)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
     return kernel_submit(stream, f, parameters, "cuLaunchKernel");
 }
 

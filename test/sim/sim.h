@@ -20,13 +20,15 @@ struct cachalot_sim_range {
 };
 
 /* The one parameter of the stand-in kernel. It runs for ns, and on until *spin is not zero if spin
- * is set; at its end it sets *signal to 1 if signal is set. */
+ * is set; at its end it sets *signal to 1 if signal is set. A launch of it by cuLaunchKernel whose
+ * seven numbers are not those of `shape`, if that is set, is refused. */
 struct cachalot_sim_kernel {
     uint64_t ns;
     const volatile int *spin;
     volatile int *signal;
     const struct cachalot_sim_range *ranges;
     size_t range_count;
+    const unsigned *shape;
 };
 
 /* The stand-in kernel, for any launch function: `void *parameters[] = {&kernel};` with a struct
