@@ -50,12 +50,16 @@ static inline unsigned lane_note(uint64_t name)
 
 struct lane_state {
     _Atomic uint64_t word, epoch; /* both 0 in a forked child: nothing is on the books there */
+    _Atomic uint64_t least_name;  /* names below it are on no books */
 };
 
 /* From now on frees look at lanes. Before it, and with free_mode other than async, they never do.
  */
 void lane_start(struct domain *domain, const struct lane_ops *ops);
 const struct lane_state *lane_state(const struct domain *domain);
+
+/* From now on names below `least` may be several streams of one thread. */
+void lane_names_from(struct domain *domain, uint64_t least);
 
 /* A record for the calling thread; NULL without host memory: then nothing is ever a lane again. */
 struct lane_thread *lane_thread_begin(struct domain *domain);
@@ -77,7 +81,8 @@ static inline int lane_enter(struct lane_thread *self, uint64_t name)
     atomic_signal_fence(memory_order_seq_cst);
     uint64_t word = atomic_load_explicit(&state->word, memory_order_acquire);
     unsigned note = lane_note(name);
-    return word == self->word[note] && name == self->name[note];
+    return name >= atomic_load_explicit(&state->least_name, memory_order_relaxed) &&
+           word == self->word[note] && name == self->name[note];
 }
 
 /* Returns 0 if it was not seen in flight all the time: lane_outrun must be called. */

@@ -47,6 +47,11 @@ const struct lane_state *lane_state(const struct domain *domain)
     return &domain->lane.state;
 }
 
+void lane_names_from(struct domain *domain, uint64_t least)
+{
+    atomic_store(&domain->lane.state.least_name, least);
+}
+
 struct lane_thread *lane_thread_begin(struct domain *domain)
 {
     domain_lock(domain);

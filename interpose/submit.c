@@ -25,13 +25,18 @@ static uint64_t thread_key(CUcontext context)
     return key;
 }
 
+static int is_default(CUstream stream)
+{
+    return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD;
+}
+
 /* Handles are even. A default stream is another one in each context; as long as there is but one,
  * it is not asked for. */
 static struct lane_stream name_of(CUstream stream, int per_thread)
 {
     CUcontext context = NULL;
     uint64_t name = submit_name(stream, per_thread);
-    int several = submit_needs_context(stream);
+    int several = is_default(stream) && atomic_load(&process->several_contexts);
     struct lane_stream where = {name, name, stream, per_thread};
     if (several)
         real()->cuCtxGetCurrent(&context);
@@ -44,16 +49,11 @@ static struct lane_stream name_of(CUstream stream, int per_thread)
     return where;
 }
 
-static int is_default(const struct lane_stream *stream)
-{
-    return (uintptr_t)stream->handle <= (uintptr_t)CU_STREAM_PER_THREAD;
-}
-
 static uint64_t context_of(const struct lane_stream *stream)
 {
     CUcontext context = NULL;
-    CUresult result = is_default(stream) ? real()->cuCtxGetCurrent(&context)
-                                         : real()->cuStreamGetCtx(stream->handle, &context);
+    CUresult result = is_default(stream->handle) ? real()->cuCtxGetCurrent(&context)
+                                                 : real()->cuStreamGetCtx(stream->handle, &context);
     return result == CUDA_SUCCESS ? (uint64_t)(uintptr_t)context : 0;
 }
 
@@ -88,8 +88,10 @@ void submit_context_made(CUcontext context)
 {
     uintptr_t none = 0;
     if (!atomic_compare_exchange_strong(&process->first_context, &none, (uintptr_t)context) &&
-        none != (uintptr_t)context)
+        none != (uintptr_t)context) {
         atomic_store(&process->several_contexts, 1);
+        lane_names_from(process->domain, (uintptr_t)CU_STREAM_PER_THREAD + 1);
+    }
 }
 
 /* A row of the page for this thread alone, or the shared one. */

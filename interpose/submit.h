@@ -31,13 +31,6 @@ static inline uint64_t submit_name(CUstream stream, int per_thread)
     return (uint64_t)(uintptr_t)(per_thread && !stream ? CU_STREAM_PER_THREAD : stream);
 }
 
-/* Are there several contexts, and this is not one stream in all of them? */
-static inline int submit_needs_context(CUstream stream)
-{
-    return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD &&
-           atomic_load_explicit(&process->several_contexts, memory_order_relaxed);
-}
-
 /* The short way of submit_begin: is it on the books already? Then it is counted.
  *
  * Serving need not be asked: who is `alone` was served, in a forked child nothing is on the books,
@@ -46,7 +39,7 @@ static inline __attribute__((always_inline)) struct lane_thread *
 submit_seen(enum submission_kind kind, CUstream stream, int per_thread)
 {
     struct lane_thread *self = submitter.alone;
-    if (!self || submit_needs_context(stream) || !lane_enter(self, submit_name(stream, per_thread)))
+    if (!self || !lane_enter(self, submit_name(stream, per_thread)))
         return NULL;
     stat_increase(&submitter.submissions[kind], 1);
     return self;

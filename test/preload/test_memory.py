@@ -203,6 +203,7 @@ def test_devices(place, cudart):
 @pytest.mark.parametrize("contexts", [2, 5])
 def test_contexts(place, contexts):
     report = place.report("contexts", contexts)
+    assert report.counter("num_lane_leaves") == 1  # the default stream of the second one is another
     assert (report.totals["requests"], report.totals["frees"]) == (3 * contexts, 3 * contexts)
     assert report["coverage"]["counters"]["context_losses"] == 0
     # Each has a segment of its own, and a third request that hits it.

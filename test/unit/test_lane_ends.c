@@ -218,6 +218,19 @@ static void a_wait_covers_nothing_later(void **state)
     assert_true(w.device.calls[FAKE_SYNC] == 3);
 }
 
+/* As a default stream's does when there is a second context. */
+static void a_name_that_became_that_of_several_streams_is_on_no_books(void **state)
+{
+    (void)state;
+    submit(L);
+    submit(K);
+    lane_names_from(w.domain, L + 1);
+    submit(L);
+    assert_int_equal(submit(L), 1);
+    submit(K);
+    assert_int_equal(submit(K), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +238,7 @@ int main(void)
         LANE(a_candidate_does_not_outlive_the_beginning_of_a_capture),
         LANE(a_stream_that_ends_leaves_its_lane),
         LANE(work_that_waits_for_a_value_is_no_lane),
+        LANE(a_name_that_became_that_of_several_streams_is_on_no_books),
         LANE(another_context_joins_and_keeps_the_lane_away),
         LANE(the_end_of_another_context_makes_its_streams_join_again),
         LANE(on_a_lane_of_another_context_a_free_takes_a_fence),
