@@ -32,8 +32,7 @@ struct lane_ops {
 /* One per thread that submits. A note: this thread put that stream on the books under that word.
  * `in_order`: and nothing of its own is surely on the stream since, so a launch must not overtake.
  */
-#define LANE_NOTE_BITS 3
-#define LANE_NOTES (1 << LANE_NOTE_BITS)
+enum { LANE_NOTE_BITS = 3, LANE_NOTES = 1 << LANE_NOTE_BITS };
 struct lane_thread {
     _Atomic uint64_t epoch; /* when the submission under way began; 0: none is */
     const struct lane_state *state;
@@ -49,14 +48,13 @@ static inline unsigned lane_note(uint64_t name)
 }
 
 struct lane_state {
-    _Atomic uint64_t word, epoch; /* both 0 in a forked child: nothing is on the books there */
-    _Atomic uint64_t least_name;  /* names below it are on no books */
+    /* All 0 in a forked child: nothing is on the books there. Names below the least never are. */
+    _Atomic uint64_t word, epoch, least_name;
 };
 
 /* From now on frees look at lanes. Before it, and with free_mode other than async, they never do.
  */
 void lane_start(struct domain *domain, const struct lane_ops *ops);
-const struct lane_state *lane_state(const struct domain *domain);
 
 /* From now on names below `least` may be several streams of one thread. */
 void lane_names_from(struct domain *domain, uint64_t least);
@@ -76,11 +74,11 @@ int lane_submit(struct domain *domain, struct lane_thread *self, const struct la
 static inline int lane_enter(struct lane_thread *self, uint64_t name)
 {
     const struct lane_state *state = self->state;
-    uint64_t epoch = atomic_load_explicit(&state->epoch, memory_order_acquire);
+    unsigned note = lane_note(name);
+    uint64_t epoch = atomic_load_explicit(&state->epoch, memory_order_acquire), word;
     atomic_store_explicit(&self->epoch, epoch, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
-    uint64_t word = atomic_load_explicit(&state->word, memory_order_acquire);
-    unsigned note = lane_note(name);
+    word = atomic_load_explicit(&state->word, memory_order_acquire);
     return name >= atomic_load_explicit(&state->least_name, memory_order_relaxed) &&
            word == self->word[note] && name == self->name[note];
 }

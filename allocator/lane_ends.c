@@ -42,11 +42,6 @@ void lane_start(struct domain *domain, const struct lane_ops *ops)
     domain->lane.ops = ops;
 }
 
-const struct lane_state *lane_state(const struct domain *domain)
-{
-    return &domain->lane.state;
-}
-
 void lane_names_from(struct domain *domain, uint64_t least)
 {
     atomic_store(&domain->lane.state.least_name, least);

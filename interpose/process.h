@@ -36,9 +36,9 @@ struct process {
     struct map capturing, others, graphs;
     struct page *page;
     struct domain *domain;
-    struct sites *sites;            /* NULL: nobody wants them */
-    const struct lane_state *lanes; /* NULL: free_mode is not async */
-    _Atomic uint64_t thread_rows;   /* bit i: a thread has row i of the page */
+    struct sites *sites;          /* NULL: nobody wants them */
+    int lanes;                    /* free_mode is async */
+    _Atomic uint64_t thread_rows; /* bit i: a thread has row i of the page */
     _Atomic uintptr_t first_context;
     struct context *_Atomic sole; /* the only context, if it is a primary one */
     _Atomic uint64_t generation, late_frees, graphs_forgotten; /* contexts gone; after our end */

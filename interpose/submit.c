@@ -81,7 +81,7 @@ void submit_start(void)
     if (process->config.options.free_mode != FREE_ASYNC || !process->config.options.cache)
         return;
     lane_start(process->domain, &lane_ops);
-    process->lanes = lane_state(process->domain);
+    process->lanes = 1;
 }
 
 void submit_context_made(CUcontext context)

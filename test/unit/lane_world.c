@@ -60,7 +60,7 @@ int submit(uint64_t key)
 
 int mode(void)
 {
-    return (int)(atomic_load(&lane_state(w.domain)->word) & LANE_MODE);
+    return (int)(atomic_load(&w.domain->lane.state.word) & LANE_MODE);
 }
 
 uint64_t marks(void)

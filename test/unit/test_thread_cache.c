@@ -67,7 +67,7 @@ static void a_free_into_a_cache_makes_the_lane_dirty(void **state)
     submit(L);
     uint64_t block = get(4096);
     assert_true(domain_free_alone(w.domain, block));
-    assert_true(atomic_load(&lane_state(w.domain)->word) & LANE_DIRTY);
+    assert_true(atomic_load(&w.domain->lane.state.word) & LANE_DIRTY);
     submit(K);
     assert_true(marks() == 1 && joins == 1);
 }
