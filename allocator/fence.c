@@ -34,9 +34,11 @@
 /* Sooner than that when a quarter as much as is in use waits for fences: many streams that free all
  * the time would each grow the cache by what is under way. Natively each free waits. And what other
  * threads freed is then waited for as long as it goes on: each fence that passes starts the limit
- * anew. There are only so many that were recorded before work that needs us to go on. */
+ * anew, but for those recorded since (they free and take as long as they like, perhaps nothing that
+ * fits, perhaps until we return), and not for longer than this. */
 #define FAT_PART 4
 #define FAT_LEAST (32 * MIB)
+#define FAT_PATIENCE_NS UINT64_C(50000000)
 
 struct fence *fence_make(struct allocator *a)
 {
@@ -179,14 +181,17 @@ struct block *fence_wait_for(struct allocator *a, uint64_t size, uint64_t budget
 {
     if (!a->pending)
         return NULL;
-    uint64_t begin = a->ops->now_ns(), since = begin, timeout;
+    uint64_t begin = a->ops->now_ns(), now = begin, since = begin, last = a->fence_number, timeout;
     struct block *block = NULL;
     stats_count(a->stats, COUNTER_num_fence_waits, 1);
-    while (!block && a->pending &&
-           (timeout = patience(a, a->pending, a->ops->now_ns() - since, budget_ns)) &&
-           ask(a, a->pending, timeout) == 0) {
+    while (!block && a->pending && (timeout = patience(a, a->pending, now - since, budget_ns))) {
+        uint64_t number = a->pending->number;
+        if (ask(a, a->pending, timeout))
+            break;
         block = pool_take(a, size);
-        since = is_fat(a) ? a->ops->now_ns() : since;
+        now = a->ops->now_ns();
+        if (number <= last && now - begin < FAT_PATIENCE_NS && is_fat(a))
+            since = now;
     }
     uint64_t waited = a->ops->now_ns() - begin;
     stats_count(a->stats, COUNTER_fence_wait_ns, waited);

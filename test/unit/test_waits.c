@@ -98,6 +98,55 @@ static void much_that_waits_is_waited_for_as_long_as_it_goes_on(void **state)
     w.device.meanwhile = NULL;
 }
 
+static uint64_t busy[64];
+static unsigned freed_meanwhile;
+
+static void others_go_on(struct fake_device *device, enum fake_call call, int after)
+{
+    pass_one_in_1500_us(device, call, after);
+    if (call != FAKE_WAIT || after)
+        return;
+    fake_call_as(1);
+    give(busy[freed_meanwhile++]);
+    fake_call_as(2);
+}
+
+/* How long a thread waits where `freed` blocks of another one wait for fences that pass one by one,
+ * none of which it can use; with `others` that one frees a further block meanwhile, each time. */
+static uint64_t waits_in_vain(int freed, int others)
+{
+    uint64_t block[64];
+    freed_meanwhile = 0;
+    work_goes_on();
+    fake_call_as(1);
+    for (int i = 0; i < freed; i++)
+        block[i] = take(3 * BLOCK);
+    for (int i = 0; i < 64 && others; i++)
+        busy[i] = take(BLOCK);
+    for (int i = 0; i < freed; i++)
+        give(block[i]);
+    fake_call_as(2);
+    w.device.meanwhile = others ? others_go_on : pass_one_in_1500_us;
+    uint64_t before = fake_clock();
+    take(GIB);
+    w.device.meanwhile = NULL;
+    return fake_clock() - before;
+}
+
+/* But it may go on as long as we do not return: what came later starts nothing anew. */
+static void but_not_for_what_others_free_meanwhile(void **state)
+{
+    (void)state;
+    assert_in_range(waits_in_vain(16, 1), UINT64_C(24000000), UINT64_C(30000000));
+    assert_in_range(freed_meanwhile, 16, 20);
+}
+
+static void and_not_for_long(void **state)
+{
+    (void)state;
+    assert_in_range(waits_in_vain(64, 0), UINT64_C(50000000), UINT64_C(54000000));
+}
+
 static void out_of_memory_waits_for_our_own_free(void **state)
 {
     (void)state;
@@ -168,6 +217,8 @@ int main(void)
         RULE(a_device_that_is_behind_is_waited_for),
         RULE(even_then_with_a_limit_for_another_thread),
         RULE(much_that_waits_is_waited_for_as_long_as_it_goes_on),
+        RULE(but_not_for_what_others_free_meanwhile),
+        RULE(and_not_for_long),
         RULE(out_of_memory_waits_for_our_own_free),
         RULE(the_free_of_another_thread_is_waited_for_with_a_limit),
         RULE(so_is_a_mark_later_than_its_free),
