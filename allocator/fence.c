@@ -184,13 +184,12 @@ struct block *fence_wait_for(struct allocator *a, uint64_t size, uint64_t budget
     uint64_t begin = a->ops->now_ns(), now = begin, since = begin, last = a->fence_number, timeout;
     struct block *block = NULL;
     stats_count(a->stats, COUNTER_num_fence_waits, 1);
-    while (!block && a->pending && (timeout = patience(a, a->pending, now - since, budget_ns))) {
-        uint64_t number = a->pending->number;
-        if (ask(a, a->pending, timeout))
-            break;
+    while (!block && a->pending && a->pending->number <= last &&
+           (timeout = patience(a, a->pending, now - since, budget_ns)) &&
+           ask(a, a->pending, timeout) == 0) {
         block = pool_take(a, size);
         now = a->ops->now_ns();
-        if (number <= last && now - begin < FAT_PATIENCE_NS && is_fat(a))
+        if (now - begin < FAT_PATIENCE_NS && is_fat(a))
             since = now;
     }
     uint64_t waited = a->ops->now_ns() - begin;

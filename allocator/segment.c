@@ -222,9 +222,10 @@ static uint64_t release_oldest(struct allocator *a, uint64_t bytes, uint64_t clo
     return released;
 }
 
+/* Not what becomes idle meanwhile: others may take and free as fast as the driver does. */
 uint64_t segment_release_whole(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
 {
-    return oldest_idle(a) && fence_is_idle(a, timeout_ns) ? release_oldest(a, bytes, UINT64_MAX)
+    return oldest_idle(a) && fence_is_idle(a, timeout_ns) ? release_oldest(a, bytes, a->idle_clock)
                                                           : 0;
 }
 

@@ -147,6 +147,30 @@ static void and_not_for_long(void **state)
     assert_in_range(waits_in_vain(64, 0), UINT64_C(50000000), UINT64_C(54000000));
 }
 
+static void free_another(struct fake_device *device, enum fake_call call, int after)
+{
+    static int within;
+    if (call != FAKE_FREE || after || within || device->calls[FAKE_FREE] > 20)
+        return;
+    within = 1;
+    give(take(5 * BLOCK)); /* what was idle is handed out, or lies in front of it */
+    within = 0;
+}
+
+/* Nor is given back what others have idle only since. */
+static void nor_is_given_back_what_others_free_meanwhile(void **state)
+{
+    (void)state;
+    uint64_t block[] = {take(2 * BLOCK), take(3 * BLOCK), take(4 * BLOCK)};
+    for (int i = 0; i < 3; i++)
+        give(block[i]);
+    w.device.meanwhile = free_another;
+    domain_empty_cache(w.domain, 1);
+    w.device.meanwhile = NULL;
+    assert_int_equal(w.device.calls[FAKE_FREE], 3);
+    assert_int_equal(CURRENT(segment), 1);
+}
+
 static void out_of_memory_waits_for_our_own_free(void **state)
 {
     (void)state;
@@ -219,6 +243,7 @@ int main(void)
         RULE(much_that_waits_is_waited_for_as_long_as_it_goes_on),
         RULE(but_not_for_what_others_free_meanwhile),
         RULE(and_not_for_long),
+        RULE(nor_is_given_back_what_others_free_meanwhile),
         RULE(out_of_memory_waits_for_our_own_free),
         RULE(the_free_of_another_thread_is_waited_for_with_a_limit),
         RULE(so_is_a_mark_later_than_its_free),
