@@ -165,6 +165,7 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
     int code;
     clock_gettime(CLOCK_REALTIME, &limit);
     limit.tv_sec += PRESSURE_WAIT_NS / 1000000000;
+    a->domain->pressing++;
     allocator_leave(a);
     int alone = pthread_mutex_timedlock(&a->domain->pressure, &limit) == 0;
     allocator_enter(a);
@@ -174,6 +175,7 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
         if (code != a->ops->out_of_memory || frees == a->frees || round == 3)
             break;
     }
+    a->domain->pressing--;
     if (alone)
         pthread_mutex_unlock(&a->domain->pressure);
     return code;

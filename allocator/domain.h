@@ -25,6 +25,7 @@ struct domain {
     struct map listed; /* blocks by address, from when they are first handed out */
     struct lock lock;
     pthread_mutex_t pressure; /* who makes room; taken without the lock */
+    unsigned pressing;        /* threads that make room, or wait for their turn */
     struct options options;
     struct thread_cache *caches;
     struct tree segments;

@@ -277,8 +277,10 @@ static int record(struct allocator *a, struct fence *fence, int *lasting)
 /* Records or waits for a sealed fence and settles its blocks. */
 static int settle(struct allocator *a, struct fence *fence)
 {
-    int wait = a->no_events || (a->domain->options.free_mode == FREE_STRICT && !fence->late),
-        lasting = 0, code = wait ? DEVICE_UNSUPPORTED : record(a, fence, &lasting);
+    /* Who makes room has the driver free, which waits for all that the others run ahead. */
+    int native = a->domain->options.free_mode == FREE_STRICT || a->domain->pressing;
+    int wait = a->no_events || (native && !fence->late), lasting = 0,
+        code = wait ? DEVICE_UNSUPPORTED : record(a, fence, &lasting);
     if (fence->state == FENCE_GONE) { /* the context was forgotten meanwhile, blocks and all */
         fence_drop(a, fence);
         return 0;

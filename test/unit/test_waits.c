@@ -171,6 +171,38 @@ static void nor_is_given_back_what_others_free_meanwhile(void **state)
     assert_int_equal(CURRENT(segment), 1);
 }
 
+static uint64_t held;
+
+static void free_what_is_held(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != FAKE_WAIT || after || !held || device->calls[FAKE_ALLOC] < 3)
+        return;
+    fake_call_as(1);
+    give(held);
+    held = 0;
+    fake_call_as(2);
+    device->instant = 1;
+}
+
+/* And who frees while another one makes room waits as natively: the driver frees faster then. */
+static void while_room_is_made_a_free_waits(void **state)
+{
+    (void)state;
+    world_remake("expandable_segments:False", 40 * MIB);
+    work_goes_on();
+    fake_call_as(1);
+    uint64_t block = take(20 * MIB);
+    held = take(20 * MIB);
+    give(block);
+    assert_int_equal(w.device.calls[FAKE_SYNC], 0);
+    fake_call_as(2);
+    w.device.meanwhile = free_what_is_held;
+    assert_int_equal(try_take(30 * MIB), 0);
+    w.device.meanwhile = NULL;
+    assert_int_equal(held, 0);
+    assert_int_equal(w.device.calls[FAKE_SYNC], 1);
+}
+
 static void out_of_memory_waits_for_our_own_free(void **state)
 {
     (void)state;
@@ -244,6 +276,7 @@ int main(void)
         RULE(but_not_for_what_others_free_meanwhile),
         RULE(and_not_for_long),
         RULE(nor_is_given_back_what_others_free_meanwhile),
+        RULE(while_room_is_made_a_free_waits),
         RULE(out_of_memory_waits_for_our_own_free),
         RULE(the_free_of_another_thread_is_waited_for_with_a_limit),
         RULE(so_is_a_mark_later_than_its_free),
