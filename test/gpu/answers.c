@@ -21,6 +21,18 @@ static void capture_a_free(CUdeviceptr p, CUstream stream, CUstreamCaptureMode m
     say("wait", cuCtxSynchronize());
 }
 
+/* What is left where a pointer should be. */
+static void ask_too_much(size_t width, size_t rows)
+{
+    CUdeviceptr pointer = 0x77;
+    size_t pitch = 7;
+    say("too much", cuMemAlloc(&pointer, width * rows));
+    printf("leaves %llx\n", (unsigned long long)pointer);
+    pointer = 0x77;
+    say("too many rows", cuMemAllocPitch(&pointer, &pitch, width, rows, 4));
+    printf("leaves %llx and %zu\n", (unsigned long long)pointer, pitch);
+}
+
 int main(void)
 {
     CUcontext context;
@@ -30,6 +42,8 @@ int main(void)
     if (cuInit(0) || cuDeviceGet(&device, 0) || cuDevicePrimaryCtxRetain(&context, device) ||
         cuCtxSetCurrent(context) || cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING))
         return 1;
+    ask_too_much(1 << 20, 1 << 20);
+    ask_too_much(1000, 0);
     say("small", cuMemAlloc(&small, 1000));
     say("large", cuMemAlloc(&large, 30 << 20));
     capture_a_free(small, stream, CU_STREAM_CAPTURE_MODE_RELAXED);

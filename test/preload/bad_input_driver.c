@@ -17,6 +17,18 @@ static void free_beside(size_t bytes)
     SAY(cuMemFree(pointer));
 }
 
+static void ask_for_rows(void)
+{
+    for (size_t rows = 0; rows <= (size_t)1 << 40; rows = rows * 1024 + 1) {
+        size_t pitch = 7;
+        CUdeviceptr pointer = 0x77;
+        CUresult result = cuMemAllocPitch(&pointer, &pitch, 1000, rows, 4);
+        printf("%zx rows: %d %d %zu\n", rows, result, result ? (int)pointer : 1, pitch);
+        if (result == CUDA_SUCCESS)
+            SAY(cuMemFree(pointer));
+    }
+}
+
 int main(void)
 {
     CUdeviceptr pointer, small, large;
@@ -50,6 +62,7 @@ int main(void)
         if (result == CUDA_SUCCESS)
             SAY(cuMemFree(pointer));
     }
+    ask_for_rows();
     SAY(cuMemAlloc(NULL, 100));
     SAY(cuMemAlloc(NULL, 0));
     small = make(1000);

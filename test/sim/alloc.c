@@ -27,14 +27,17 @@ static CUresult allocate(CUdeviceptr *out, size_t bytes, enum sim_memory_kind ki
     return CUDA_SUCCESS;
 }
 
-CUresult do_cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
+static CUresult allocate_or_clear(CUdeviceptr *out, size_t bytes)
 {
-    if (!out || bytes == 0)
-        return CUDA_ERROR_INVALID_VALUE;
     CUresult result = allocate(out, bytes, MEMORY_DEVICE, 0);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         *out = 0; /* as seen on an H200, through cudart 11.8 and 12.9 */
     return result;
+}
+
+CUresult do_cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
+{
+    return out && bytes ? allocate_or_clear(out, bytes) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult do_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
@@ -47,7 +50,7 @@ CUresult do_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, si
     size_t rounded = (width + 511) & ~(size_t)511, bytes;
     if (rounded < width || __builtin_mul_overflow(rounded, height, &bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = allocate(out, bytes, MEMORY_DEVICE, 0);
+    CUresult result = allocate_or_clear(out, bytes);
     if (!result)
         *pitch = rounded;
     return result;
