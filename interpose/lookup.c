@@ -42,6 +42,47 @@ static int next_is_only_ours(const char *name, const void *caller)
     return object != NULL; /* else the caller is behind us */
 }
 
+/* Where objects lie in the loader's list, which is the order of a search. */
+struct order {
+    uintptr_t base[3];
+    int place[3], count; /* 0: not there */
+};
+
+static int find_place(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct order *order = data;
+    (void)size;
+    order->count++;
+    for (int i = 0; i < 3; i++)
+        if (order->base[i] == info->dlpi_addr && !order->place[i])
+            order->place[i] = order->count;
+    return 0;
+}
+
+/* What a search that begins behind the caller finds, if that is a function of the driver and the
+ * first of its name behind us: our wrapper of it. */
+static void *next_of_driver(const char *name, const void *caller)
+{
+    void *native = real_dlsym_call(RTLD_NEXT, name), *wrapper = real_substitute(native);
+    const struct link_map *owner = wrapper == native ? NULL : real_object(native);
+    const struct link_map *asking = real_object(caller), *ours = real_object(real_dlsym_call);
+    if (!owner || !asking || !ours)
+        return NULL;
+    struct order order = {.base = {ours->l_addr, asking->l_addr, owner->l_addr}};
+    dl_iterate_phdr(find_place, &order);
+    return order.place[0] < order.place[1] && order.place[1] < order.place[2] ? wrapper : NULL;
+}
+
+static struct lookup search_next(const char *name, const void *caller, void *real)
+{
+    void *wrapper = NULL;
+    if (next_is_only_ours(name, caller))
+        return absent(name, caller);
+    if (name[2] != 'd' && process_enabled() && (wrapper = next_of_driver(name, caller)))
+        process_count(COVERAGE_dlsym_lookups);
+    return (struct lookup){wrapper, wrapper ? NULL : real};
+}
+
 static struct lookup search(void *handle, const char *name, const void *caller, void *real)
 {
     int serving = process_enabled() && real_load();
@@ -73,7 +114,7 @@ REAL_NOT_SANITIZED struct lookup lookup_dlsym(void *handle, const char *name, co
     if (real_is_driver(caller))
         return as_natively;
     if (handle == RTLD_NEXT)
-        return next_is_only_ours(name, caller) ? absent(name, caller) : as_natively;
+        return search_next(name, caller, real);
     return search(handle, name, caller, real);
 }
 

@@ -159,6 +159,11 @@ def test_another_preload_asks_for_what_comes_after_it(place):
         assert "next: none" in ours.out
 
 
+def test_a_library_behind_us_asks_for_what_comes_after_it(place):
+    """Which is the driver's function, so it gets ours."""
+    check(place.report("ask_driver_next"))
+
+
 @pytest.mark.parametrize("way", ["next", "handle"])
 @pytest.mark.parametrize("order", [(ANOTHER, LIBRARY), (LIBRARY, ANOTHER)], ids=["before us",
                                                                                  "after us"])
