@@ -34,6 +34,7 @@ static void wipe(void)
 __attribute__((constructor)) static void load(void)
 {
     struct process *none = NULL;
+    real_may_open();
     if (__atomic_load_n(&process, __ATOMIC_ACQUIRE))
         return;
     void *memory =

@@ -70,9 +70,25 @@ struct link_map *real_object(const void *address)
     return dladdr1(address, &info, (void **)&object, RTLD_DL_LINKMAP) ? object : NULL;
 }
 
+int real_may_open(void)
+{
+    static _Atomic int may;
+    if (may)
+        return 1;
+    const struct link_map *first = real_object(real_dlsym_call);
+    const struct r_debug *debug = NULL;
+    while (first && first->l_prev)
+        first = first->l_prev;
+    for (const ElfW(Dyn) *entry = first ? first->l_ld : NULL; entry && entry->d_tag; entry++)
+        if (entry->d_tag == DT_DEBUG)
+            debug = (const struct r_debug *)entry->d_un.d_ptr;
+    may = !debug || debug->r_state == RT_CONSISTENT;
+    return may;
+}
+
 void *real_handle(const char *path)
 {
-    void *handle = *path ? dlopen(path, RTLD_NOLOAD | RTLD_LAZY) : NULL;
+    void *handle = *path && real_may_open() ? dlopen(path, RTLD_NOLOAD | RTLD_LAZY) : NULL;
     if (handle)
         dlclose(handle);
     return handle;
@@ -120,6 +136,8 @@ int real_load(void)
 {
     if (atomic_load_explicit(&real_loaded, memory_order_acquire))
         return 1;
+    if (!real_may_open())
+        return 0;
     void *driver =
         dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY); /* kept: the table points into it */
     if (!driver)

@@ -48,6 +48,10 @@ void *real_dlsym_call(void *handle, const char *name);
 /* The object that `address` lies in; NULL if none does. */
 struct link_map *real_object(const void *address);
 
+/* Is the program relocated by now? Before that an IFUNC resolver of it may call dlsym, and dlopen
+ * would end the process. Known for good once it is so: our constructor asks, too. */
+int real_may_open(void);
+
 /* A loaded object as a handle for dlsym, by its path, or as that which `caller` lies in; NULL for
  * the program itself. It is not kept: somebody else has it loaded. */
 void *real_handle(const char *path);

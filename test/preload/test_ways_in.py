@@ -159,6 +159,12 @@ def test_another_preload_asks_for_what_comes_after_it(place):
         assert "next: none" in ours.out
 
 
+@pytest.mark.skipif(not (PROGRAMS / "ask_early").exists(), reason="not built here")
+def test_a_program_that_asks_before_it_is_relocated(place):
+    """Where dlopen would end it."""
+    assert place.same("ask_early").value("has_cuda()") == 0
+
+
 def test_a_library_behind_us_asks_for_what_comes_after_it(place):
     """Which is the driver's function, so it gets ours."""
     check(place.report("ask_driver_next"))
