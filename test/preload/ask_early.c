@@ -13,7 +13,7 @@ static int with(void)
     return 1;
 }
 
-static int (*choose(void))(void)
+__attribute__((used)) static int (*choose(void))(void)
 {
     return dlsym(RTLD_DEFAULT, "cuInit") ? with : without;
 }
