@@ -17,7 +17,8 @@ static void change(_Atomic int64_t *number, int64_t to)
         atomic_store_explicit(number, to, memory_order_relaxed);
 }
 
-/* How much caches may hold, and how much may be spare. In whole MiB: it seldom changes for those who look without the lock. */
+/* How much caches may hold, and how much may be spare. In whole MiB: it seldom changes for those
+ * who look without the lock. */
 static void note_most(struct allocator *a)
 {
     const struct pool_stat *held_by_program = &a->stats->stat[STAT_allocated_bytes];
