@@ -216,8 +216,8 @@ CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, s
         return forwarded(result, pointer, result ? 0 : *pitch * height);
     }
     CUresult result = memory_alloc(pointer, bytes);
-    if (result == CUDA_SUCCESS)
-        *pitch = wanted;
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY)
+        *pitch = wanted; /* as the driver does: it is known before memory is asked for */
     return result;
 }
 

@@ -51,8 +51,8 @@ CUresult do_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, si
     if (rounded < width || __builtin_mul_overflow(rounded, height, &bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = allocate_or_clear(out, bytes);
-    if (!result)
-        *pitch = rounded;
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY)
+        *pitch = rounded; /* as seen on an H200 */
     return result;
 }
 
