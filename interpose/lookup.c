@@ -97,7 +97,8 @@ static struct lookup search(void *handle, const char *name, const void *caller, 
         return function ? absent(name, caller) : (struct lookup){NULL, real};
     if (name[2] == 'd') /* of a cudart: never by address, since there may be several */
         return (struct lookup){function ? function : native, NULL};
-    void *wrapper = serving ? real_substitute(native) : native;
+    /* Asked again, since before the first look-up the driver is not known. */
+    void *wrapper = serving && !real_is_driver(caller) ? real_substitute(native) : native;
     if (wrapper != native)
         process_count(COVERAGE_dlsym_lookups);
     return (struct lookup){wrapper, NULL};

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "interpose/objects.h"
 
@@ -30,7 +31,6 @@ struct real_driver real_table = {
 #undef X
 };
 _Atomic int real_loaded;
-static _Atomic uintptr_t driver_begin, driver_end;
 extern const char __ehdr_start[] __attribute__((visibility("hidden"))); /* the linker's: where */
 extern const char etext[] __attribute__((visibility("hidden")));        /* our code lies */
 
@@ -47,6 +47,16 @@ static const struct hook {
 #undef X
 };
 #define HOOKS (sizeof hooks / sizeof *hooks)
+
+/* libcuda's own functions. A library may stand in for libcuda by answering a dlopen of it with
+ * itself (Nsight Compute): then the table has the functions of that one, as the program would, but
+ * its cuGetProcAddress hands out libcuda's. */
+static void *own[HOOKS];
+
+/* Where the table's functions lie, and libcuda's own. */
+static struct range {
+    _Atomic uintptr_t begin, end;
+} drivers[2];
 
 REAL_NOT_SANITIZED void *real_dlsym_find(void)
 {
@@ -113,9 +123,15 @@ static void **slot(const struct hook *hook)
     return (void **)((char *)&real_table + hook->offset);
 }
 
-static int find_driver(struct dl_phdr_info *info, size_t size, void *data)
+struct search {
+    const void *inside;
+    struct range *range;
+};
+
+static int find_range(struct dl_phdr_info *info, size_t size, void *data)
 {
-    uintptr_t inside = (uintptr_t)data, begin = UINTPTR_MAX, end = 0;
+    const struct search *search = data;
+    uintptr_t inside = (uintptr_t)search->inside, begin = UINTPTR_MAX, end = 0;
     (void)size;
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *header = &info->dlpi_phdr[i];
@@ -127,9 +143,35 @@ static int find_driver(struct dl_phdr_info *info, size_t size, void *data)
     }
     if (inside < begin || inside >= end)
         return 0;
-    atomic_store(&driver_begin, begin);
-    atomic_store(&driver_end, end);
+    atomic_store(&search->range->begin, begin);
+    atomic_store(&search->range->end, end);
     return 1;
+}
+
+static int is_libcuda(const char *path)
+{
+    static const char name[] = "/libcuda.so";
+    const char *file = strrchr(path, '/');
+    return file && strncmp(file, name, sizeof name - 1) == 0;
+}
+
+static int find_libcuda(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    if (is_libcuda(info->dlpi_name))
+        *(const char **)data = info->dlpi_name;
+    return is_libcuda(info->dlpi_name);
+}
+
+/* libcuda itself; `driver` is who answers to its name. */
+static void *libcuda_behind(void *driver)
+{
+    const struct link_map *object = real_object(real_dlsym_call(driver, "cuInit"));
+    const char *path = NULL;
+    if (object && !is_libcuda(object->l_name))
+        dl_iterate_phdr(find_libcuda, &path);
+    void *libcuda = path ? real_handle(path) : NULL;
+    return libcuda ? libcuda : driver;
 }
 
 int real_load(void)
@@ -143,11 +185,19 @@ int real_load(void)
     if (!driver)
         return 0;
     objects_prepare();
+    void *libcuda = libcuda_behind(driver);
     for (size_t i = 0; i < HOOKS; i++) {
         void *function = real_dlsym_call(driver, hooks[i].name);
-        __atomic_store_n(slot(&hooks[i]), function ? function : (void *)missing, __ATOMIC_RELAXED);
+        void *behind = libcuda == driver ? function : real_dlsym_call(libcuda, hooks[i].name);
+        if (!function) /* newer than who stands in */
+            function = behind ? behind : (void *)missing;
+        __atomic_store_n(&own[i], behind, __ATOMIC_RELAXED);
+        __atomic_store_n(slot(&hooks[i]), function, __ATOMIC_RELAXED);
     }
-    dl_iterate_phdr(find_driver, (void *)real_table.cuInit);
+    struct search searches[] = {{(void *)real_table.cuInit, &drivers[0]},
+                                {real_dlsym_call(libcuda, "cuInit"), &drivers[1]}};
+    dl_iterate_phdr(find_range, &searches[0]);
+    dl_iterate_phdr(find_range, &searches[1]);
     atomic_store_explicit(&real_loaded, 1, memory_order_release);
     return 1;
 }
@@ -157,7 +207,7 @@ void *real_substitute(void *function)
     if (!function || !real_load())
         return function;
     for (size_t i = 0; i < HOOKS && hooks[i].wrapper; i++)
-        if (*slot(&hooks[i]) == function)
+        if (*slot(&hooks[i]) == function || own[i] == function)
             return hooks[i].wrapper;
     return function;
 }
@@ -169,6 +219,9 @@ int real_is_ours(const void *address)
 
 int real_is_driver(const void *address)
 {
-    return (uintptr_t)address >= atomic_load(&driver_begin) &&
-           (uintptr_t)address < atomic_load(&driver_end);
+    for (int i = 0; i < 2; i++)
+        if ((uintptr_t)address >= atomic_load(&drivers[i].begin) &&
+            (uintptr_t)address < atomic_load(&drivers[i].end))
+            return 1;
+    return 0;
 }

@@ -63,7 +63,7 @@ void *real_beside(const void *caller, const char *name);
 /* If `function` is a hooked function of the real driver: our wrapper, else `function` itself. */
 void *real_substitute(void *function);
 
-/* Is `address` inside our own code? Inside libcuda's? */
+/* Is `address` inside our own code? Inside libcuda's, or of who stands in for it? */
 int real_is_ours(const void *address);
 int real_is_driver(const void *address);
 

@@ -11,6 +11,7 @@ from conftest import LIBRARY, PROGRAMS
 ANOTHER = PROGRAMS / "libanother_preload.so"
 ANOTHER_NEXT = PROGRAMS / "libask_next.so"
 ANOTHER_DLSYM = PROGRAMS / "libanother_dlsym.so"
+STAND_IN = PROGRAMS / "libstand_in.so"
 SEEN = "seen ? seen() : 0"
 
 CTYPES = """
@@ -207,6 +208,22 @@ def test_another_interposer_of_dlsym_before_us_is_said(place):
     report = place.only_report()
     assert report["coverage"]["status"] == "none"
     assert report.totals["requests"] == 0
+
+
+STOOD_IN_FOR = {"130": ["allocate_130"], "static": ["allocate_static"], "113": ["allocate_113"], "112": ["allocate_112"],
+                "proc address": ["allocate_proc_address", 5, 0, 1], "ctypes": [sys.executable, "-c", CTYPES]}
+
+
+@pytest.mark.parametrize("order", [(STAND_IN, LIBRARY), (LIBRARY, STAND_IN)], ids=["before us", "after us"])
+@pytest.mark.parametrize("way", STOOD_IN_FOR)
+def test_another_library_stands_in_for_the_driver(place, way, order):
+    """As Nsight Compute's: what its cuGetProcAddress hands out is the driver's own, also what it does not have itself."""
+    native = place.run(*STOOD_IN_FOR[way], preload=(STAND_IN,))
+    ours = place.run(*STOOD_IN_FOR[way], preload=order)
+    assert (native.code, ours.code, ours.out, ours.err) == (0, 0, native.out, "")
+    report = place.only_report()
+    check(report)
+    assert report["others"]["pool"]["allocated"] == (way == "proc address")
 
 
 @pytest.mark.parametrize("kind", ["address", "thread"])
