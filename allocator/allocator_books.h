@@ -44,10 +44,10 @@ struct allocator {
     uint64_t captures_ended; /* how often all had */
     unsigned ordinal, calls; /* of its device; calls into it that are under way now */
     int pressed;             /* the device was full once: segments of their own, not split */
+    int crowded;             /* threads free faster than the device gets on: frees wait in line */
     int as_native;           /* large blocks are not mapped: enum native_reason */
     int no_events;           /* the driver cannot mark a context: free as in strict mode */
-    int error;               /* of the context, for good: everything goes to the driver */
-    int forgotten;
+    int error, forgotten;    /* the context is of no use: everything goes to the driver */
     uint64_t idle_seen; /* idle_clock at the last look for what others could use: once a second */
     uint64_t looked_at; /* reserved for small blocks when all caches were last looked through */
     unsigned spare_hand, sharers; /* which size goes to the pool next; caches that serve it */

@@ -32,13 +32,9 @@
 #define SLACK_NS UINT64_C(300000)
 
 /* Sooner than that when a quarter as much as is in use waits for fences: many streams that free all
- * the time would each grow the cache by what is under way. Natively each free waits. And what other
- * threads freed is then waited for as long as it goes on: each fence that passes starts the limit
- * anew, but for those recorded since (they free and take as long as they like, perhaps nothing that
- * fits, perhaps until we return), and not for longer than this. */
+ * the time would each grow the cache by what is under way. Natively each free waits. */
 #define FAT_PART 4
 #define FAT_LEAST (32 * MIB)
-#define FAT_PATIENCE_NS UINT64_C(50000000)
 
 struct fence *fence_make(struct allocator *a)
 {
@@ -177,24 +173,27 @@ static uint64_t patience(const struct allocator *a, const struct fence *fence, u
     return spent < limit ? limit - spent : 0;
 }
 
+static void note_wait(struct allocator *a, uint64_t begin)
+{
+    uint64_t waited = a->ops->now_ns() - begin;
+    stats_count(a->stats, COUNTER_num_fence_waits, 1);
+    stats_count(a->stats, COUNTER_fence_wait_ns, waited);
+    record_wait(a, waited);
+}
+
 struct block *fence_wait_for(struct allocator *a, uint64_t size, uint64_t budget_ns)
 {
     if (!a->pending)
         return NULL;
-    uint64_t begin = a->ops->now_ns(), now = begin, since = begin, last = a->fence_number, timeout;
+    uint64_t begin = a->ops->now_ns(), last = a->fence_number, timeout;
     struct block *block = NULL;
-    stats_count(a->stats, COUNTER_num_fence_waits, 1);
+    if (a->pending->owner != a->ops->thread_id() && is_fat(a))
+        a->crowded = 1;
     while (!block && a->pending && a->pending->number <= last &&
-           (timeout = patience(a, a->pending, now - since, budget_ns)) &&
-           ask(a, a->pending, timeout) == 0) {
+           (timeout = patience(a, a->pending, a->ops->now_ns() - begin, budget_ns)) &&
+           ask(a, a->pending, timeout) == 0)
         block = pool_take(a, size);
-        now = a->ops->now_ns();
-        if (now - begin < FAT_PATIENCE_NS && is_fat(a))
-            since = now;
-    }
-    uint64_t waited = a->ops->now_ns() - begin;
-    stats_count(a->stats, COUNTER_fence_wait_ns, waited);
-    record_wait(a, waited);
+    note_wait(a, begin);
     return block;
 }
 
@@ -274,6 +273,20 @@ static int record(struct allocator *a, struct fence *fence, int *lasting)
     return code;
 }
 
+/* Where threads free faster than the device gets on, a request finds nothing and can wait for the
+ * others' fences only so long: the cache would grow with each. So there a free waits: natively it
+ * would for all before its own fence, here until no longer much waits. */
+static int wait_in_line(struct allocator *a, uint64_t number)
+{
+    uint64_t begin = a->ops->now_ns();
+    int code = 0, waits = 0;
+    for (; code == 0 && a->pending && a->pending->number <= number && is_fat(a); waits = 1)
+        code = ask(a, a->pending, DEVICE_FOREVER);
+    if (waits)
+        note_wait(a, begin);
+    return code > 0 ? code : 0;
+}
+
 /* Records or waits for a sealed fence and settles its blocks. */
 static int settle(struct allocator *a, struct fence *fence)
 {
@@ -287,7 +300,7 @@ static int settle(struct allocator *a, struct fence *fence)
     }
     if (code == 0) {
         fence_recorded(a, fence);
-        return 0;
+        return a->crowded && !fence->late ? wait_in_line(a, fence->number) : 0;
     }
     /* During captures frees pile up; when that is much, they wait as natively. */
     int later = fence->late ? !lasting : code == DEVICE_DEFERRED && !is_fat(a);

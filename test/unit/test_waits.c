@@ -1,5 +1,6 @@
 /* Waiting for a fence: when it is better than growing, and for whose work it is never without a
  * limit. */
+#include "allocator/fence.h"
 #include "world.h"
 
 #define BLOCK (10 * MIB) /* a segment of its own: reuse shows as the same address */
@@ -71,6 +72,105 @@ static void even_then_with_a_limit_for_another_thread(void **state)
     assert_in_range(fake_clock() - before, 100000, UINT64_C(3000000));
 }
 
+enum { BLOCKS = 8 };
+
+/* A crowd: one thread has freed much, and another has found nothing. Returns a block of the first.
+ */
+static uint64_t crowd(void)
+{
+    uint64_t block[BLOCKS];
+    work_goes_on();
+    fake_call_as(1);
+    uint64_t left = take(BLOCK);
+    for (int i = 0; i < BLOCKS; i++)
+        block[i] = take(BLOCK);
+    for (int i = 0; i < BLOCKS; i++)
+        give(block[i]);
+    assert_int_equal(w.device.calls[FAKE_WAIT], 0);
+    w.device.stuck = 1;
+    fake_call_as(2);
+    take(9 * BLOCK);
+    w.device.stuck = 0;
+    w.device.calls[FAKE_WAIT] = 0;
+    fake_call_as(1);
+    return left;
+}
+
+/* Where threads free more than the device gets through, frees wait until it is less. */
+static void in_a_crowd_a_free_waits(void **state)
+{
+    (void)state;
+    give(crowd());
+    assert_int_equal(w.device.calls[FAKE_SYNC], 0);
+    assert_true(w.device.last_timeout == DEVICE_FOREVER);
+    assert_in_range(w.device.calls[FAKE_WAIT], 1, BLOCKS);
+    assert_int_equal(COUNTER(num_fence_waits), 2);
+    uint64_t waiting = CURRENT(active_bytes) - CURRENT(allocated_bytes);
+    assert_in_range(waiting, 2 * BLOCK, 32 * MIB);
+}
+
+/* One that natively waits for nothing does not. */
+static void but_not_in_the_order_of_a_stream(void **state)
+{
+    (void)state;
+    uint64_t left = crowd();
+    assert_int_equal(domain_free(w.domain, left, FREED_ASYNC), 0);
+    assert_int_equal(w.device.calls[FAKE_WAIT], 0);
+}
+
+static uint64_t busy[BLOCKS];
+
+static void others_go_on(struct fake_device *device, enum fake_call call, int after)
+{
+    uint64_t *next = &busy[device->calls[FAKE_WAIT] % BLOCKS];
+    if (call != FAKE_WAIT || after || !*next)
+        return;
+    assert_int_equal(domain_free(w.domain, *next, FREED_ASYNC), 0);
+    *next = 0;
+}
+
+/* And none for what came after it. */
+static void nor_for_what_others_free_meanwhile(void **state)
+{
+    (void)state;
+    fake_call_as(3);
+    for (int i = 0; i < BLOCKS; i++)
+        busy[i] = take(2 * BLOCK);
+    uint64_t left = crowd();
+    w.device.meanwhile = others_go_on;
+    give(left);
+    w.device.meanwhile = NULL;
+    assert_int_equal(w.device.calls[FAKE_WAIT], BLOCKS + 1);
+    assert_int_equal(CURRENT(active_bytes) - CURRENT(allocated_bytes), 2 * BLOCKS * BLOCK);
+}
+
+static void an_error_of_the_wait_is_the_frees(void **state)
+{
+    (void)state;
+    uint64_t left = crowd();
+    w.device.code[FAKE_WAIT] = FAKE_BROKEN;
+    assert_int_equal(try_give(left), FAKE_BROKEN);
+}
+
+/* Who waits for its own frees alone has no need of that. */
+static void one_thread_is_no_crowd(void **state)
+{
+    (void)state;
+    uint64_t block[BLOCKS];
+    work_goes_on();
+    for (int i = 0; i < BLOCKS; i++)
+        block[i] = take(BLOCK);
+    for (int i = 0; i < BLOCKS; i++)
+        give(block[i]);
+    take(9 * BLOCK);
+    for (int i = 0; i < BLOCKS; i++)
+        block[i] = take(BLOCK);
+    uint64_t waits = w.device.calls[FAKE_WAIT];
+    for (int i = 0; i < BLOCKS; i++)
+        give(block[i]);
+    assert_int_equal(w.device.calls[FAKE_WAIT], waits);
+}
+
 static void pass_one_in_1500_us(struct fake_device *device, enum fake_call call, int after)
 {
     if (call == FAKE_WAIT && !after) {
@@ -79,72 +179,51 @@ static void pass_one_in_1500_us(struct fake_device *device, enum fake_call call,
     }
 }
 
-/* Where much waits for fences, the limit is for each that passes: the work goes on. */
-static void much_that_waits_is_waited_for_as_long_as_it_goes_on(void **state)
+/* The limit is for all that others freed, not for each. */
+static void a_thread_that_finds_nothing_does_not_wait_for_long(void **state)
 {
     (void)state;
-    enum { BLOCKS = 8 };
     uint64_t block[BLOCKS];
     work_goes_on();
     fake_call_as(1);
-    for (uint64_t i = 0; i < BLOCKS; i++)
-        block[i] = take(BLOCK + 2 * i * MIB);
+    for (int i = 0; i < BLOCKS; i++)
+        block[i] = take(BLOCK);
     for (int i = 0; i < BLOCKS; i++)
         give(block[i]);
     fake_call_as(2);
     w.device.meanwhile = pass_one_in_1500_us;
-    assert_int_equal(take(BLOCK + 2 * (BLOCKS - 1) * MIB), block[BLOCKS - 1]);
-    assert_int_equal(w.device.calls[FAKE_ALLOC], BLOCKS);
-    w.device.meanwhile = NULL;
-}
-
-static uint64_t busy[64];
-static unsigned freed_meanwhile;
-
-static void others_go_on(struct fake_device *device, enum fake_call call, int after)
-{
-    pass_one_in_1500_us(device, call, after);
-    if (call != FAKE_WAIT || after)
-        return;
-    fake_call_as(1);
-    give(busy[freed_meanwhile++]);
-    fake_call_as(2);
-}
-
-/* How long a thread waits where `freed` blocks of another one wait for fences that pass one by one,
- * none of which it can use; with `others` that one frees a further block meanwhile, each time. */
-static uint64_t waits_in_vain(int freed, int others)
-{
-    uint64_t block[64];
-    freed_meanwhile = 0;
-    work_goes_on();
-    fake_call_as(1);
-    for (int i = 0; i < freed; i++)
-        block[i] = take(3 * BLOCK);
-    for (int i = 0; i < 64 && others; i++)
-        busy[i] = take(BLOCK);
-    for (int i = 0; i < freed; i++)
-        give(block[i]);
-    fake_call_as(2);
-    w.device.meanwhile = others ? others_go_on : pass_one_in_1500_us;
     uint64_t before = fake_clock();
     take(GIB);
     w.device.meanwhile = NULL;
-    return fake_clock() - before;
+    assert_in_range(fake_clock() - before, 1500000, 4000000);
 }
 
-/* But it may go on as long as we do not return: what came later starts nothing anew. */
-static void but_not_for_what_others_free_meanwhile(void **state)
+static void pass_one_and_go_on(struct fake_device *device, enum fake_call call, int after)
 {
-    (void)state;
-    assert_in_range(waits_in_vain(16, 1), UINT64_C(24000000), UINT64_C(30000000));
-    assert_in_range(freed_meanwhile, 16, 20);
+    pass_one_in_1500_us(device, call, after);
+    others_go_on(device, call, after);
 }
 
-static void and_not_for_long(void **state)
+/* Nor, where memory is short, for what others free meanwhile: they may go on until it returns. */
+static void even_at_the_limit_only_for_what_was_freed_before(void **state)
 {
     (void)state;
-    assert_in_range(waits_in_vain(64, 0), UINT64_C(50000000), UINT64_C(54000000));
+    uint64_t block[BLOCKS];
+    work_goes_on();
+    fake_call_as(1);
+    for (int i = 0; i < BLOCKS; i++) {
+        block[i] = take(BLOCK);
+        busy[i] = take(BLOCK);
+    }
+    for (int i = 0; i < BLOCKS; i++)
+        give(block[i]);
+    fake_call_as(2);
+    w.device.meanwhile = pass_one_and_go_on;
+    allocator_enter(w.a);
+    assert_null(fence_wait_for(w.a, GIB, DEVICE_FOREVER));
+    allocator_leave(w.a);
+    w.device.meanwhile = NULL;
+    assert_int_equal(w.device.calls[FAKE_WAIT], BLOCKS);
 }
 
 static void free_another(struct fake_device *device, enum fake_call call, int after)
@@ -272,9 +351,13 @@ int main(void)
         RULE(a_wait_in_vain_is_no_longer_than_growing),
         RULE(a_device_that_is_behind_is_waited_for),
         RULE(even_then_with_a_limit_for_another_thread),
-        RULE(much_that_waits_is_waited_for_as_long_as_it_goes_on),
-        RULE(but_not_for_what_others_free_meanwhile),
-        RULE(and_not_for_long),
+        RULE(in_a_crowd_a_free_waits),
+        RULE(but_not_in_the_order_of_a_stream),
+        RULE(nor_for_what_others_free_meanwhile),
+        RULE(an_error_of_the_wait_is_the_frees),
+        RULE(one_thread_is_no_crowd),
+        RULE(a_thread_that_finds_nothing_does_not_wait_for_long),
+        RULE(even_at_the_limit_only_for_what_was_freed_before),
         RULE(nor_is_given_back_what_others_free_meanwhile),
         RULE(while_room_is_made_a_free_waits),
         RULE(out_of_memory_waits_for_our_own_free),
