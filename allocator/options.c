@@ -363,7 +363,7 @@ uint64_t options_round(const struct options *options, uint64_t bytes)
 
 uint64_t options_chunk_bytes(const struct options *options, uint64_t total)
 {
-    static const uint64_t sizes[] = {14 * MIB, 8 * MIB, 4 * MIB, 2 * MIB};
+    static const uint64_t sizes[] = {8 * MIB, 4 * MIB, 2 * MIB};
     const uint64_t *bytes = sizes;
     for (unsigned i = 0; i < KEYS; i++)
         if (options->given >> i & 1 && keys[i].set == set_segment)

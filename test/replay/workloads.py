@@ -56,6 +56,56 @@ def decoder(steps=600, layers=24, width=2048, heads=16, seed=1):
     return trace
 
 
+def prompts(steps=15, layers=12, width=768, heads=12, batch=16, words=32000, seed=3):
+    """A small decoder as PyTorch runs it: each step a prompt of another length and 47 tokens behind it, with few blocks, and those large."""
+    trace, dice = Trace(), random.Random(seed)
+    trace.take(2 * words * width)
+    for _ in range(layers):
+        for rows in (3, 1, 4, 4):
+            trace.take(rows * width * width * 2)
+    for _ in range(2):
+        trace.take(2 * words * width)
+
+    def layer(x, length, cache):
+        """The layer's output, and (keys and values, their length): those of a prompt are views of what it made at once."""
+        n = batch * length * width * 2
+        normed = trace.take(n)
+        made = trace.take(3 * n)
+        trace.drop(normed)
+        if cache:
+            seen = cache[1] + length
+            kept = [trace.take(batch * seen * width * 2) for _ in range(2)], seen
+        else:
+            kept = [made], length
+        attended, sums = trace.take(n), trace.take(batch * heads * length * 4)
+        shaped = trace.take(n)
+        out = trace.take(n)
+        trace.drop(sums, shaped)
+        middle = trace.take(n)
+        trace.drop(out, x, attended, *([made] if cache else []))
+        normed, up = trace.take(n), trace.take(4 * n)
+        trace.drop(normed)
+        curved = trace.take(4 * n)
+        trace.drop(up)
+        down = trace.take(n)
+        trace.drop(curved)
+        x = trace.take(n)
+        trace.drop(down, middle, *(cache[0] if cache else []))
+        return x, kept
+
+    for _ in range(steps):
+        length, caches = dice.randrange(64, 1024), [None] * layers
+        for _ in range(48):
+            x = trace.take(batch * length * width * 2)
+            for number in range(layers):
+                x, caches[number] = layer(x, length, caches[number])
+            logits = trace.take(batch * words * 2)
+            trace.drop(x, logits)
+            length = 1
+        trace.drop(*[block for cache in caches for block in cache[0]])
+    return trace
+
+
 def unet(steps=40, seed=2):
     """Training at changing resolutions: activations kept on the way down, used on the way up."""
     trace, dice = Trace(), random.Random(seed)
@@ -141,4 +191,4 @@ def corners():
     return trace
 
 
-ALL = {"decoder": decoder, "unet": unet, "lstm": lstm}
+ALL = {"decoder": decoder, "prompts": prompts, "unet": unet, "lstm": lstm}
