@@ -21,7 +21,7 @@
 struct process *process;
 _Thread_local int process_inside;
 static _Atomic int enabled = -1;
-static _Atomic int
+static _Atomic pid_t
     reached; /* survives a fork: the child of a CUDA program has libcuda mapped, too */
 
 static void wipe(void)
@@ -67,7 +67,8 @@ int process_enabled(void)
 
 void process_count(enum coverage_kind kind)
 {
-    atomic_store_explicit(&reached, 1, memory_order_relaxed);
+    if (!atomic_load_explicit(&reached, memory_order_relaxed))
+        atomic_store_explicit(&reached, getpid(), memory_order_relaxed);
     stat_value *counter = process->page ? &process->page->coverage[kind] : &process->early[kind];
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
@@ -127,9 +128,10 @@ __attribute__((destructor)) static void unload(void)
 {
     if (!process_enabled())
         return;
-    if (process_state() != PROCESS_IDLE && getpid() == process->pid)
+    pid_t pid = getpid(), by = atomic_load(&reached);
+    if (process_state() != PROCESS_IDLE && pid == process->pid)
         service_report_exit();
-    else if (process_state() == PROCESS_IDLE && !atomic_load(&reached))
+    else if (process_state() == PROCESS_IDLE && (!by || by == pid))
         service_report_none();
 }
 

@@ -271,8 +271,8 @@ void service_report_none(void)
         return;
     config_publish(&process->config, process->page);
     snprintf(process->page->coverage_note, sizeof process->page->coverage_note,
-             "libcuda is mapped, but no look-up or call of it came through us (RTLD_DEEPBIND "
-             "or dlmopen)");
+             "libcuda is in use, but it was not initialised through us (RTLD_DEEPBIND, dlmopen, or "
+             "a library that stands in for it)");
     write_report(REPORT_EXIT, 0);
     page_close(process->page, 1);
 }
