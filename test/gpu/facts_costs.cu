@@ -104,6 +104,41 @@ static void costs_beside_launches()
          cost(1000, [&] { cuCtxRecordEvent(context, pending); }));
 }
 
+// What a mark between two kernels takes of the device, which is behind its host: ns of each of 300 kernels.
+static void costs_between_kernels()
+{
+    cudaEvent_t begin, end;
+    unsigned *word;
+    MUST(cudaEventCreate(&begin));
+    MUST(cudaEventCreate(&end));
+    MUST(cudaMalloc(&word, 4));
+    struct {
+        const char *name;
+        std::function<void()> call;
+        std::vector<double> ns;
+    } ways[] = {{"nothing", [] {}, {}},
+                {"nothing (again: the noise)", [] {}, {}},
+                {"cuEventRecord on the stream", [&] { cuEventRecord(pending, lane); }, {}},
+                {"cuCtxRecordEvent", [&] { cuCtxRecordEvent(context, pending); }, {}},
+                {"cuStreamWriteValue32", [&] { cuStreamWriteValue32(lane, (CUdeviceptr)word, 1, 0); }, {}}};
+    for (int round = 0; round < 20; round++)
+        for (auto &way : ways) {
+            float ms = 0;
+            launch(lane, 10 * MS, times);
+            MUST(cudaEventRecord(begin, lane));
+            for (int i = 0; i < 300; i++)
+                nothing<<<1, 1, 0, lane>>>(), way.call();
+            MUST(cudaEventRecord(end, lane));
+            drain();
+            MUST(cudaEventElapsedTime(&ms, begin, end));
+            way.ns.push_back(ms * 1e6 / 300);
+        }
+    for (auto &way : ways)
+        fact("cost", "between kernels on a device that is behind, %s: %.0f ns a kernel, over nothing %+.0f", way.name, median(way.ns),
+             median(way.ns) - median(ways[0].ns));
+    MUST(cudaFree(word));
+}
+
 static void costs_of_membarrier()
 {
     long ready = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
@@ -143,6 +178,7 @@ void facts_of_costs()
     costs_of_waits();
     costs_of_queries();
     costs_beside_launches();
+    costs_between_kernels();
     costs_of_membarrier();
     drain();
     MUST(cudaFree(times));
