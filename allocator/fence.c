@@ -284,7 +284,7 @@ static int wait_in_line(struct allocator *a, uint64_t number)
         code = ask(a, a->pending, DEVICE_FOREVER);
     if (waits)
         note_wait(a, begin);
-    return code > 0 ? code : 0;
+    return code > 0 && code == a->error ? code : 0; /* else of our call alone, and it has freed */
 }
 
 /* Records or waits for a sealed fence and settles its blocks. */

@@ -152,6 +152,15 @@ static void an_error_of_the_wait_is_the_frees(void **state)
     assert_int_equal(try_give(left), FAKE_BROKEN);
 }
 
+static void but_not_one_that_only_our_call_has(void **state)
+{
+    (void)state;
+    uint64_t left = crowd();
+    w.device.code[FAKE_WAIT] = FAKE_INVALID;
+    assert_int_equal(try_give(left), 0);
+    assert_int_equal(CURRENT(allocated_bytes), 9 * BLOCK);
+}
+
 /* Who waits for its own frees alone has no need of that. */
 static void one_thread_is_no_crowd(void **state)
 {
@@ -355,6 +364,7 @@ int main(void)
         RULE(but_not_in_the_order_of_a_stream),
         RULE(nor_for_what_others_free_meanwhile),
         RULE(an_error_of_the_wait_is_the_frees),
+        RULE(but_not_one_that_only_our_call_has),
         RULE(one_thread_is_no_crowd),
         RULE(a_thread_that_finds_nothing_does_not_wait_for_long),
         RULE(even_at_the_limit_only_for_what_was_freed_before),
