@@ -71,7 +71,11 @@ def picture(results, path):
     for name in next(iter(results.values())):
         rows = [(size, row[name][1]) for (size, k), row in results.items() if k == DEFAULT[1]]
         axes[1].plot(*zip(*rows), "o-", label=name)
-    axes[1].set(xscale="log", yscale="symlog", xlabel="handle size, MiB", ylabel="ms of driver calls after warm-up", title=f"KEEP {DEFAULT[1]}")
+    axes[1].set(xscale="log", yscale="symlog", ylim=(0, None), xlabel="handle size, MiB", ylabel="ms of driver calls after warm-up",
+                title=f"KEEP {DEFAULT[1]}")
+    axes[1].set_xticks([size for size in SIZES if size & size - 1 == 0], minor=False)
+    axes[1].xaxis.set_major_formatter("{x:.0f}")
+    axes[1].xaxis.set_minor_formatter("")
     axes[1].legend()
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
