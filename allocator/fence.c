@@ -23,18 +23,7 @@
 #include "allocator/record.h"
 #include "allocator/thread_caches.h"
 
-#define FOREIGN_PATIENCE_NS UINT64_C(2000000)
 #define POLL_AGAIN 8 /* mallocs after a poll in vain */
-
-/* A device that is this far behind its host keeps busy while the host waits for the oldest of what
- * it has still to do: such a wait costs nothing, growing costs memory. Measured on an H200
- * (test/gpu/RECORD.md): below it steps get slower, above it the cache gets fat. */
-#define SLACK_NS UINT64_C(300000)
-
-/* Sooner than that when a quarter as much as is in use waits for fences: many streams that free all
- * the time would each grow the cache by what is under way. Natively each free waits. */
-#define FAT_PART 4
-#define FAT_LEAST (32 * MIB)
 
 struct fence *fence_make(struct allocator *a)
 {
@@ -114,9 +103,7 @@ static void retire(struct allocator *a, struct fence *fence)
     }
 }
 
-/* Asks the device about a pending fence, waiting up to `timeout`; the lock is dropped meanwhile.
- * Returns 0 when it has passed (and its blocks are reusable), else the condition or error. */
-static int ask(struct allocator *a, struct fence *fence, uint64_t timeout)
+int fence_ask(struct allocator *a, struct fence *fence, uint64_t timeout)
 {
     fence->users++;
     allocator_call(a);
@@ -140,61 +127,15 @@ void fence_poll(struct allocator *a, int needed)
 {
     if (!a->pending || (!needed && a->mallocs < a->poll_after))
         return;
-    if (ask(a, a->pending, 0)) {
+    if (fence_ask(a, a->pending, 0)) {
         a->poll_after = a->mallocs + POLL_AGAIN;
         return;
     }
     /* Often everything has passed: then the last fence answers for all. */
-    if (a->pending && a->pending != a->pending_last && ask(a, a->pending_last, 0) == 0)
+    if (a->pending && a->pending != a->pending_last && fence_ask(a, a->pending_last, 0) == 0)
         return;
-    while (a->pending && ask(a, a->pending, 0) == 0)
+    while (a->pending && fence_ask(a, a->pending, 0) == 0)
         ;
-}
-
-/* Is much of the memory neither in use nor reusable, but waiting for fences? */
-static int is_fat(const struct allocator *a)
-{
-    uint64_t allocated = stats_current_all(a->stats, STAT_allocated_bytes);
-    uint64_t pending = stats_current_all(a->stats, STAT_active_bytes) - allocated;
-    return pending > FAT_LEAST && pending > allocated / FAT_PART;
-}
-
-/* How long to wait for `fence` when `spent` of `budget` is gone. */
-static uint64_t patience(const struct allocator *a, const struct fence *fence, uint64_t spent,
-                         uint64_t budget)
-{
-    int own = fence->owner == a->ops->thread_id() && !fence->late;
-    int behind = is_fat(a) || a->ops->now_ns() - fence->recorded_ns >= SLACK_NS;
-    if (own && (behind || budget == DEVICE_FOREVER))
-        return DEVICE_FOREVER;
-    uint64_t limit = budget == DEVICE_FOREVER ? PRESSURE_WAIT_NS : budget;
-    if (!own && behind && limit < FOREIGN_PATIENCE_NS)
-        limit = FOREIGN_PATIENCE_NS;
-    return spent < limit ? limit - spent : 0;
-}
-
-static void note_wait(struct allocator *a, uint64_t begin)
-{
-    uint64_t waited = a->ops->now_ns() - begin;
-    stats_count(a->stats, COUNTER_num_fence_waits, 1);
-    stats_count(a->stats, COUNTER_fence_wait_ns, waited);
-    record_wait(a, waited);
-}
-
-struct block *fence_wait_for(struct allocator *a, uint64_t size, uint64_t budget_ns)
-{
-    if (!a->pending)
-        return NULL;
-    uint64_t begin = a->ops->now_ns(), last = a->fence_number, timeout;
-    struct block *block = NULL;
-    if (a->pending->owner != a->ops->thread_id() && is_fat(a))
-        a->crowded = 1;
-    while (!block && a->pending && a->pending->number <= last &&
-           (timeout = patience(a, a->pending, a->ops->now_ns() - begin, budget_ns)) &&
-           ask(a, a->pending, timeout) == 0)
-        block = pool_take(a, size);
-    note_wait(a, begin);
-    return block;
 }
 
 /* The recording of a sealed fence came back with `code`. */
@@ -273,20 +214,6 @@ static int record(struct allocator *a, struct fence *fence, int *lasting)
     return code;
 }
 
-/* Where threads free faster than the device gets on, a request finds nothing and can wait for the
- * others' fences only so long: the cache would grow with each. So there a free waits: natively it
- * would for all before its own fence, here until no longer much waits. */
-static int wait_in_line(struct allocator *a, uint64_t number)
-{
-    uint64_t begin = a->ops->now_ns();
-    int code = 0, waits = 0;
-    for (; code == 0 && a->pending && a->pending->number <= number && is_fat(a); waits = 1)
-        code = ask(a, a->pending, DEVICE_FOREVER);
-    if (waits)
-        note_wait(a, begin);
-    return code > 0 && code == a->error ? code : 0; /* else of our call alone, and it has freed */
-}
-
 /* Records or waits for a sealed fence and settles its blocks. */
 static int settle(struct allocator *a, struct fence *fence)
 {
@@ -300,10 +227,10 @@ static int settle(struct allocator *a, struct fence *fence)
     }
     if (code == 0) {
         fence_recorded(a, fence);
-        return a->crowded && !fence->late ? wait_in_line(a, fence->number) : 0;
+        return a->crowded && !fence->late ? fence_wait_in_line(a, fence) : 0;
     }
     /* During captures frees pile up; when that is much, they wait as natively. */
-    int later = fence->late ? !lasting : code == DEVICE_DEFERRED && !is_fat(a);
+    int later = fence->late ? !lasting : code == DEVICE_DEFERRED && !fence_is_fat(a);
     if (later) {
         fence_unlink_recording(a, fence);
         append(&a->deferred, &fence->blocks);

@@ -38,6 +38,17 @@ void fence_drop(struct allocator *allocator, struct fence *fence); /* nobody nee
 struct fence *fence_record_alone(struct allocator *allocator, int *code);
 int fence_has_passed(struct allocator *allocator, struct fence *fence, uint64_t timeout_ns);
 
+/* Asks the device about a pending fence, waiting up to `timeout` ns; the lock is dropped meanwhile.
+ * Returns 0 when it has passed (and its blocks are reusable), else the condition or error. */
+int fence_ask(struct allocator *allocator, struct fence *fence, uint64_t timeout);
+
+/* Is much of the memory neither in use nor reusable, but waiting for fences? */
+int fence_is_fat(const struct allocator *allocator);
+
+/* What the free of a just recorded fence waits for where many threads free. Returns an error of the
+ * context, else 0. */
+int fence_wait_in_line(struct allocator *allocator, const struct fence *fence);
+
 /* Work that the host may see: its mark, and the wait for it, which returns an error of the device.
  */
 void fence_note_host_work(struct allocator *allocator);

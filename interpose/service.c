@@ -254,8 +254,10 @@ void service_watch_end(void)
 static int is_used(void)
 {
     int count;
-    return maps_hold("/libcuda.so") &&
-           (!real_load() || real()->cuDeviceGetCount(&count) != CUDA_ERROR_NOT_INITIALIZED);
+    if (!maps_hold("/libcuda.so") || !real_load())
+        return maps_hold("/libcuda.so");
+    CUresult answer = real()->cuDeviceGetCount(&count);
+    return answer != CUDA_ERROR_NOT_INITIALIZED && answer != CUDA_ERROR_NO_DEVICE;
 }
 
 void service_report_none(void)
