@@ -18,11 +18,17 @@
 #define FAT_PART 4
 #define FAT_LEAST (32 * MIB)
 
+static uint64_t most_pending(const struct allocator *a)
+{
+    uint64_t part = stats_current_all(a->stats, STAT_allocated_bytes) / FAT_PART;
+    return part > FAT_LEAST ? part : FAT_LEAST;
+}
+
 int fence_is_fat(const struct allocator *a)
 {
-    uint64_t allocated = stats_current_all(a->stats, STAT_allocated_bytes);
-    uint64_t pending = stats_current_all(a->stats, STAT_active_bytes) - allocated;
-    return pending > FAT_LEAST && pending > allocated / FAT_PART;
+    return stats_current_all(a->stats, STAT_active_bytes) -
+               stats_current_all(a->stats, STAT_allocated_bytes) >
+           most_pending(a);
 }
 
 /* How long to wait for `fence` when `spent` of `budget` is gone. */
@@ -63,22 +69,40 @@ struct block *fence_wait_for(struct allocator *a, uint64_t size, uint64_t budget
     return block;
 }
 
+/* Of this thread: what it has freed since fence `number`, which it may not run ahead of. */
+static _Thread_local struct {
+    const struct allocator *of;
+    uint64_t owner, number, bytes;
+} ahead;
+
+/* The fence that a thread must not run ahead of, having just freed what `fence` holds: of all that
+ * may wait each has its share, in two halves. */
+static uint64_t not_ahead_of(const struct allocator *a, const struct fence *fence)
+{
+    uint64_t number = 0, sharers = a->sharers ? a->sharers : 1;
+    if (ahead.of != a || ahead.owner != fence->owner) {
+        ahead.of = a;
+        ahead.owner = fence->owner;
+        ahead.number = ahead.bytes = 0;
+    }
+    for (const struct block *block = fence->blocks.first; block; block = block->link)
+        ahead.bytes += block_size(block);
+    if (ahead.bytes > most_pending(a) / sharers / 2) {
+        number = ahead.number;
+        ahead.number = fence->number;
+        ahead.bytes = 0;
+    }
+    return number;
+}
+
 /* Where threads free faster than the device gets on, a request finds nothing and can wait for the
- * others' fences only so long: the cache would grow with each. So there a free waits: for the last
- * one of its thread, else whoever is awake runs ahead and all others wait behind its stream; and as
- * long as much waits, for all before it. Natively it would for both. */
+ * others' fences only so long: the cache would grow with each. So there a free waits: for what its
+ * thread freed more than its share ago, else whoever is awake runs ahead and all others wait behind
+ * its stream; and as long as much waits, for all before it. Natively it would for both. */
 int fence_wait_in_line(struct allocator *a, const struct fence *fence)
 {
-    static _Thread_local struct {
-        const struct allocator *of;
-        uint64_t owner, number;
-    } last;
-    uint64_t mine = last.of == a && last.owner == fence->owner ? last.number : 0;
-    uint64_t begin = a->ops->now_ns(), before = fence->covers;
+    uint64_t begin = a->ops->now_ns(), before = fence->covers, mine = not_ahead_of(a, fence);
     int code = 0, waits = 0;
-    last.of = a;
-    last.owner = fence->owner;
-    last.number = fence->number;
     for (; code == 0 && a->pending && a->pending->number <= before &&
            (a->pending->number <= mine || fence_is_fat(a));
          waits = 1)
