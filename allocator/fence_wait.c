@@ -72,7 +72,7 @@ struct block *fence_wait_for(struct allocator *a, uint64_t size, uint64_t budget
 /* Of this thread: what it has freed since fence `number`, which it may not run ahead of. */
 static _Thread_local struct {
     const struct allocator *of;
-    uint64_t owner, number, bytes;
+    uint64_t number, bytes;
 } ahead;
 
 /* The fence that a thread must not run ahead of, having just freed what `fence` holds: of all that
@@ -80,9 +80,8 @@ static _Thread_local struct {
 static uint64_t not_ahead_of(const struct allocator *a, const struct fence *fence)
 {
     uint64_t number = 0, sharers = a->sharers ? a->sharers : 1;
-    if (ahead.of != a || ahead.owner != fence->owner) {
+    if (ahead.of != a) {
         ahead.of = a;
-        ahead.owner = fence->owner;
         ahead.number = ahead.bytes = 0;
     }
     for (const struct block *block = fence->blocks.first; block; block = block->link)
