@@ -12,6 +12,8 @@
  * another thread may stand for work that waits for us (A launches a kernel that spins on a flag, B
  * frees, A allocates, A sets the flag): it is waited for with a limit. One recorded later than its
  * frees (captures) likewise, and that of a free that natively waits for nothing (cuMemFreeAsync).
+ * Within a free all that was recorded before its own fence may be waited for (fence_wait.c):
+ * natively that free waits for the same work, whoever freed.
  *
  * Lanes (R1, lane.c) come first: a block freed on a lane is reusable at once.
  */

@@ -4,7 +4,7 @@
 #
 #   correct   all short cases, coverage, storms, the hunter in async; the programs of CACHALOT_PROGRAMS (run.py --programs)
 #   hunted    the hunter in fence and strict, orders that are easy to hang, peak reserved of all workloads
-#   rates     alone on the machine: a cached pair, sixteen streams, a watched launch, what recording costs
+#   rates     alone on the machine: a cached pair, sixteen streams, a watched launch, gptfix in processes of its own, what recording costs
 #   pairs     steps beside PyTorch's own cache, of all workloads; CACHALOT_TORCH_WORK is run.py's --torch-work
 #   memory    device memory beside PyTorch's expandable segments, of all workloads
 #   runtimes  programs of test/preload built with other cudarts, in folders of CACHALOT_RUNTIMES: natively and in front
@@ -59,6 +59,7 @@ rates() {
     logged bench python3 test/bench/bench.py --gpu "$(scripts/cuda_home.sh)" --compiler nvcc
     cases rates streams16 --modes async
     cases rates launch-rate --only watched
+    cases rates timing
     cases rates recording-cost
 }
 
