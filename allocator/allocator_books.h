@@ -8,7 +8,7 @@
 #include "allocator/block.h"
 #include "allocator/device.h"
 #include "allocator/spare_list.h"
-#include "allocator/tree.h"
+#include "allocator/bins.h"
 #include "stats/stats.h"
 
 #define CACHE_MOST MIB /* largest block of a thread cache: all of the small pool */
@@ -26,7 +26,7 @@ struct allocator {
     struct device_stats *stats;
     uint64_t limit;
     struct arena *arena; /* NULL: no mapped memory. Up to here a line that does not change */
-    struct tree pool[POOLS];
+    struct bins pool[POOLS];
     struct block *taken; /* from a pool by the last request, if none has changed since */
     struct segment *segments;
     struct idle_list {

@@ -158,9 +158,11 @@ void arena_note(const struct block *block, int reusable)
     uint64_t chunk_bytes = arena->chunk_bytes, offset = block_address(block) - arena->base;
     if (block->pinned || !arena_is_large(arena, block_size(block)))
         return;
-    uint64_t first = (offset + chunk_bytes - 1) / chunk_bytes;
     uint64_t last = (offset + block_size(block)) / chunk_bytes;
     uint64_t tail = (offset + block_size(block)) % chunk_bytes;
+    if (block_size(block) < tail)
+        return; /* within one slot, and not at its begin */
+    uint64_t first = (offset + chunk_bytes - 1) / chunk_bytes;
     if (first > last || !tail || arena_present(arena, (uint32_t)last) != tail)
         tail = 0;
     if (first >= last + (tail != 0))

@@ -92,7 +92,7 @@ static uint32_t take_idle(struct arena *arena)
         return 0;
     uint64_t size = arena->chunk_bytes, address = 0;
     for (;; address = node->minor + 1) {
-        node = tree_at_least(&a->pool[POOL_MAPPED], size, address);
+        node = bins_at_least(&a->pool[POOL_MAPPED], size, address);
         size = node->major;
         uint32_t slot =
             (uint32_t)((node->minor - arena->base + arena->chunk_bytes - 1) / arena->chunk_bytes);

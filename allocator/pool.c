@@ -29,7 +29,7 @@ static void note_largest(struct allocator *a)
 {
     uint64_t largest = 0;
     for (enum pool pool = 0; pool < POOLS; pool++) {
-        struct tree_node *last = tree_last(&a->pool[pool]);
+        struct tree_node *last = bins_last(&a->pool[pool]);
         if (last && last->major > largest)
             largest = last->major;
     }
@@ -40,7 +40,7 @@ void pool_put_in(struct allocator *a, struct block *block)
 {
     block->state = BLOCK_REUSABLE;
     a->taken = NULL;
-    tree_insert(&a->pool[block_pool(block)], &block->node);
+    bins_insert(&a->pool[block_pool(block)], &block->node);
     if (block->segment->arena)
         arena_note(block, 1);
     else if (!is_split(block))
@@ -50,7 +50,7 @@ void pool_put_in(struct allocator *a, struct block *block)
 void pool_take_out(struct allocator *a, struct block *block)
 {
     a->taken = NULL;
-    tree_remove(&a->pool[block_pool(block)], &block->node);
+    bins_remove(&a->pool[block_pool(block)], &block->node);
     if (block->segment->arena)
         arena_note(block, 0);
     else if (!is_split(block))
@@ -130,7 +130,7 @@ void pool_split(struct allocator *a, struct block *block, uint64_t size)
 
 struct block *pool_take_from(struct allocator *a, enum pool pool, uint64_t size)
 {
-    struct tree_node *node = tree_at_least(&a->pool[pool], size, 0);
+    struct tree_node *node = bins_at_least(&a->pool[pool], size, 0);
     struct block *block = node ? block_of_node(node) : NULL;
     if (!block || !may_take(a, pool, block, size))
         return NULL;
@@ -143,9 +143,9 @@ struct block *pool_take_from(struct allocator *a, enum pool pool, uint64_t size)
 static struct block *take_alone(struct allocator *a, uint64_t size)
 {
     uint64_t bytes = native_bytes_of(size);
-    struct tree_node *node = tree_at_least(&a->pool[POOL_MAPPED], bytes, 0);
+    struct tree_node *node = bins_at_least(&a->pool[POOL_MAPPED], bytes, 0);
     while (node && node->major == bytes && !arena_is_alone(a->arena, block_of_node(node)))
-        node = tree_at_least(&a->pool[POOL_MAPPED], bytes, node->minor + 1);
+        node = bins_at_least(&a->pool[POOL_MAPPED], bytes, node->minor + 1);
     if (!node || node->major != bytes)
         return NULL;
     pool_remove(a, block_of_node(node));

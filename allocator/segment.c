@@ -327,11 +327,11 @@ void segment_pin(struct segment *segment, struct block *live)
     }
     for (struct block *block = segment->first; block; block = block->next)
         if (block->state == BLOCK_REUSABLE)
-            tree_remove(&a->pool[segment->pool], &block->node);
+            bins_remove(&a->pool[segment->pool], &block->node);
     segment->pool = POOL_PINNED;
     for (struct block *block = segment->first; block; block = block->next)
         if (block->state == BLOCK_REUSABLE)
-            tree_insert(&a->pool[POOL_PINNED], &block->node);
+            bins_insert(&a->pool[POOL_PINNED], &block->node);
         else if (block_claimed(block) == CLAIM_EASY)
             block_claim(block, CLAIM_HELD);
 }

@@ -161,8 +161,8 @@ static int add_segment(const struct segment *segment, struct sums *sums)
             held != (block_claimed(block) != CLAIM_NOBODY))
             return 0;
         if (block->state == BLOCK_REUSABLE) {
-            const struct tree *pool = &segment->allocator->pool[block_pool(block)];
-            if (tree_at_least(pool, block->node.major, block->node.minor) != &block->node)
+            const struct bins *pool = &segment->allocator->pool[block_pool(block)];
+            if (bins_at_least(pool, block->node.major, block->node.minor) != &block->node)
                 return 0;
             sums->reusable += block_size(block);
             sums->inactive_split += arena || segment->idle ? 0 : block_size(block);

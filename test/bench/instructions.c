@@ -27,6 +27,17 @@ static void large_pair(void)
     pair(20 << 20);
 }
 
+/* One of many that live, for one of another size: merged, split, found by size. */
+static void replaced(void)
+{
+    static void *live[24];
+    static unsigned times;
+    unsigned number = times++ * 2654435761u;
+    void **block = &live[(number >> 8) % (sizeof live / sizeof *live)];
+    MUST(cudaFree(*block));
+    MUST(cudaMalloc(block, (size_t)(3 + (number >> 20) % 24) << 20));
+}
+
 static void driver_pair(void)
 {
     CUdeviceptr block;
@@ -98,6 +109,7 @@ int main(int count, char **argument)
     } all[] = {{"small", small_pair},
                {"recorded", small_pair},
                {"large", large_pair},
+               {"replaced", replaced},
                {"driver", driver_pair},
                {"set", set},
                {"copy", copy},

@@ -23,6 +23,7 @@ LIMIT = 300  # per pair through the hook of a shared cudart
 OPERATIONS = {
     "small": "cudaMalloc + cudaFree, 4 KiB",
     "large": "cudaMalloc + cudaFree, 20 MiB",
+    "replaced": "cudaMalloc + cudaFree, 3 to 26 MiB, of 24 live blocks",
     "driver": "cuMemAlloc + cuMemFree, 4 KiB (as from a static cudart)",
     "recorded": "cudaMalloc + cudaFree, 4 KiB, with CACHALOT_EVENTS",
     "set": "cuMemsetD8Async",

@@ -1,7 +1,9 @@
-/* The ordered set against a plain array. */
+/* The ordered sets against a plain array. */
+#include <string.h>
+
 #include "world.h"
 
-#include "allocator/tree.h"
+#include "allocator/bins.h"
 #include "random.h"
 
 #define NODES 400
@@ -81,6 +83,37 @@ static void random_operations(void **state)
     }
 }
 
+/* Sizes of all orders of magnitude, some a grain apart: neighbours of one bin and of others. */
+static void bins_answer_as_one_tree_does(void **state)
+{
+    static struct bins bins;
+    uint64_t seed = 11;
+    (void)state;
+    memset(in_tree, 0, sizeof in_tree);
+    assert_null(bins_at_least(&bins, 0, 0));
+    assert_null(bins_last(&bins));
+    for (int i = 0; i < NODES; i++) {
+        node[i].major = random_below(&seed, 8) + ((8 + random_below(&seed, 8)) << i % 60);
+        node[i].minor = (uint64_t)(NODES - i) * 512;
+    }
+    node[0].major = 0;
+    node[1].major = node[2].major = UINT64_MAX;
+    for (int step = 0; step < 40000; step++) {
+        int i = (int)random_below(&seed, NODES);
+        if (step > 20000 && !in_tree[i]) /* few in the end, and gaps between them */
+            i = (int)random_below(&seed, 30);
+        if (in_tree[i])
+            bins_remove(&bins, &node[i]);
+        else
+            bins_insert(&bins, &node[i]);
+        in_tree[i] = !in_tree[i];
+        uint64_t size = node[random_below(&seed, NODES)].major + random_below(&seed, 3) - 1;
+        uint64_t address = random_below(&seed, NODES + 2) * 512;
+        assert_ptr_equal(bins_at_least(&bins, size, address), expect(size, address, 1));
+        assert_ptr_equal(bins_last(&bins), expect(UINT64_MAX, UINT64_MAX, 0));
+    }
+}
+
 static void an_empty_tree_has_nothing(void **state)
 {
     struct tree tree = {NULL};
@@ -108,6 +141,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_tree_has_nothing),
         cmocka_unit_test(random_operations),
+        cmocka_unit_test(bins_answer_as_one_tree_does),
         cmocka_unit_test(sorted_inserts_stay_shallow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
