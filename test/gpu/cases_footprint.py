@@ -1,4 +1,4 @@
-"""Device memory and step time: PyTorch's own expandable segments against none of its cache and us in front, process by process."""
+"""Device memory: PyTorch's own expandable segments against none of its cache and us in front, process by process."""
 
 import ctypes
 import os
@@ -8,7 +8,7 @@ import threading
 from cases_timing import command_of, step
 from kit import MIB, Failed, Skip
 
-MOST_TIME, MOST_MEMORY = 1.02, 1.00
+MOST_MEMORY = 1.00
 EXPANDABLE = "expandable_segments:True"
 
 
@@ -59,7 +59,8 @@ class Sampler:
 
 
 def footprint(kit):
-    """Each workload in pairs, the order changing: ratios of step times and of peaks, printed as they come."""
+    """Each workload in pairs, the order changing: ratios of peaks, printed as they come. Step times of separate processes scatter
+    by a third on a shared host: `pairs --own-conf` has them."""
     sampler = Sampler()
     ways = {"theirs": kit.native(PYTORCH_CUDA_ALLOC_CONF=EXPANDABLE, PYTORCH_ALLOC_CONF=EXPANDABLE),
             "ours": kit.front(conf="expandable_segments:auto")}
@@ -81,7 +82,6 @@ def footprint(kit):
             kit.check(f"{name}: footprint", False, reason)
             continue
         way = ours[2].exit.report["config"]["expandable_segments"]["value"]
-        kit.check(f"{name}: step time of PyTorch's expandable segments", statistics.median(times) <= MOST_TIME,
-                  " ".join(f"{ratio:.3f}" for ratio in times) + f"; {way}")
+        kit.note(f"{name}: step time of PyTorch's expandable segments", " ".join(f"{ratio:.3f}" for ratio in times) + f"; {way}")
         kit.check(f"{name}: peak device memory of theirs, by NVML", statistics.median(peaks) <= MOST_MEMORY,
                   " ".join(f"{ratio:.3f}" for ratio in peaks) + f"; {ours[3] / MIB:.0f} MiB of {theirs[3] / MIB:.0f}")

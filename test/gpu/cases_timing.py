@@ -37,11 +37,16 @@ def command_of(kit, name):
     return [sys.executable, path, name]
 
 
+def with_own_cache(kit):
+    """The environment of PyTorch with its own cache, as --own-conf has it set."""
+    conf = kit.options.own_conf
+    return kit.native(**({"PYTORCH_CUDA_ALLOC_CONF": conf, "PYTORCH_ALLOC_CONF": conf} if conf else {}))
+
+
 def in_rounds(kit, name, modes):
     """Way → [(ms, MiB, run)], a row for each round; every other round backwards."""
     command = command_of(kit, name)
-    own = {"PYTORCH_CUDA_ALLOC_CONF": kit.options.own_conf} if kit.options.own_conf else {}
-    ways = {"own cache": kit.native(**own),
+    ways = {"own cache": with_own_cache(kit),
             **{mode: kit.front(conf=f"free_mode:{mode}") for mode in modes}}
     rows = {way: [] for way in ways}
     for number in range(kit.options.repeat):
@@ -108,12 +113,13 @@ def pairs(kit):
             if name not in MORE:
                 more = [command_of(kit, name)[1]]
             run = kit.good(kit.script("torch_pairs.py", name, max(5, kit.options.repeat), kit.options.steps, *more),
-                           kit.front(kit.native()), timeout=200)
+                           kit.front(with_own_cache(kit)), timeout=200)
         except (Skip, Failed) as reason:
             kit.check(f"{name}: pairs", False, reason)
             continue
         (said,) = run.results()
-        kit.check(f"{name}: step time of PyTorch's own cache, {len(said['rounds'])} rounds of {kit.options.steps} pairs",
+        own = "PyTorch's own cache" + (f" with {kit.options.own_conf}" if kit.options.own_conf else "")
+        kit.check(f"{name}: step time of {own}, {len(said['rounds'])} rounds of {kit.options.steps} pairs",
                   said["ratio"] <= MOST,
                   f"{said['ratio']:.3f} ({min(said['rounds']):.3f} to {max(said['rounds']):.3f}; {said['ours_ms']:.2f} ms, "
                   f"{said['own_ms']:.2f} ms); {summary(run)[2:]} {lane_figures(run.exit)}")

@@ -6,7 +6,7 @@
 #   hunted    the hunter in fence and strict, orders that are easy to hang, peak reserved of all workloads
 #   rates     alone on the machine: a cached pair, sixteen streams, a watched launch, gptfix in processes of its own, what recording costs
 #   pairs     steps beside PyTorch's own cache, of all workloads; CACHALOT_TORCH_WORK is run.py's --torch-work
-#   memory    device memory beside PyTorch's expandable segments, of all workloads
+#   memory    steps and device memory beside PyTorch's expandable segments, of all workloads
 #   runtimes  programs of test/preload built with other cudarts, in folders of CACHALOT_RUNTIMES: natively and in front
 #
 # With two GPUs `pairs` and `memory` take one half on each.
@@ -29,14 +29,22 @@ cases() {
     logged "$log" python3 test/gpu/run.py --out "$(mktemp -d)" "$@"
 }
 
+# halves LOG CASE ARGUMENT…
 halves() {
+    local log=$1
+    shift
     if [ "$(nvidia-smi -L | wc -l)" -lt 2 ]; then
-        cases "$1" "$1" --work "${WORK[@]}"
+        cases "$log" "$@" --work "${WORK[@]}"
         return
     fi
-    CUDA_VISIBLE_DEVICES=0 cases "$1-0" "$1" --work "${WORK[@]:0:3}" &
-    CUDA_VISIBLE_DEVICES=1 cases "$1-1" "$1" --work "${WORK[@]:3}" &
+    CUDA_VISIBLE_DEVICES=0 cases "$log-0" "$@" --work "${WORK[@]:0:3}" &
+    CUDA_VISIBLE_DEVICES=1 cases "$log-1" "$@" --work "${WORK[@]:3}" &
     wait
+}
+
+memory() {
+    halves expandable pairs --own-conf expandable_segments:True
+    halves footprint footprint
 }
 
 correct() {
@@ -81,9 +89,8 @@ run_times() {
 
 for part; do
     case $part in
-    correct | hunted | rates) "$part" ;;
-    pairs) halves pairs ;;
-    memory) halves footprint ;;
+    correct | hunted | rates | memory) "$part" ;;
+    pairs) halves pairs pairs ;;
     runtimes) logged runtimes run_times ;;
     *)
         sed -n '2,12p' "$0" >&2

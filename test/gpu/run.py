@@ -109,7 +109,7 @@ def parse(arguments):
     parser.add_argument("--modes", nargs="+", default=["async", "fence", "strict"], metavar="MODE",
                         help="free_mode of `hunter`, `hang` (async fence strict)")
     parser.add_argument("--conf", default="", help="CACHALOT_CONF of every run with us in front, before what the case sets")
-    parser.add_argument("--own-conf", default="", help="PYTORCH_CUDA_ALLOC_CONF of PyTorch's own cache in `timing`")
+    parser.add_argument("--own-conf", default="", help="PYTORCH_CUDA_ALLOC_CONF of PyTorch's own cache in `timing` and `pairs`")
     parser.add_argument("--every", type=int, default=4, help="N-th order only of `hang` (4)")
     parser.add_argument("--unsafe", nargs="+", default=[], metavar="LIBRARY",
                         help="with a planted bug, for `hunter` to find")
