@@ -219,7 +219,8 @@ def test_the_disk(place, way):
             read = replay(place, small / "t", said="the recording ended early")
             assert 1000 < read["trace"]["operations"] < 500 * 1024 / 48
         else:
-            assert (small / "t").read_bytes() == b""
+            rest = (small / "t").read_bytes()  # a cut just before the header was written leaves that, and no event
+            assert rest == b"" or rest.startswith(b"CACHALOT-TRACE\n") and len(rest) < 4096
     finally:
         if way == "full":
             subprocess.run(["umount", small], check=True)
