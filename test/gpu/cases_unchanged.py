@@ -151,7 +151,7 @@ def build(kit, wanted, folder, shared):
         runtime = pathlib.Path(find_cudart()).parent
         flags += ["-cudart", "shared", "-L", runtime, "-Xlinker", f"-rpath={runtime}"]
     headers = [word for place in (common, *toolkit_folders("include")) for word in ("-I", place)]
-    compiler = [nvcc(), "-w", "-std=c++17", f"-arch={kit.options.arch}"]
+    compiler = [nvcc(), "-w", "-std=c++17", f"-arch={kit.options.arch}", "-include", HERE / "older_samples.h"]
     try:
         kit.build([*compiler, "-o", folder / wanted["name"], *code, *flags, *headers])
         if wanted["makes"]:
