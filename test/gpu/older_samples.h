@@ -9,29 +9,16 @@
 
 #if CUDART_VERSION >= 13000
 
-#define GONE(X)                                                                                    \
-    X(clockRate, ClockRate)                                                                        \
-    X(computeMode, ComputeMode)                                                                    \
-    X(cooperativeMultiDeviceLaunch, CooperativeLaunch)                                             \
-    X(deviceOverlap, GpuOverlap)                                                                   \
-    X(kernelExecTimeoutEnabled, KernelExecTimeout)                                                 \
-    X(memoryClockRate, MemoryClockRate)
-
 struct older_properties : cudaDeviceProp {
-#define X(name, attribute) int name;
-    GONE(X)
-#undef X
+    int clockRate, computeMode, deviceOverlap;
 };
 
 static inline cudaError_t older_get_properties(older_properties *properties, int device)
 {
-    cudaError_t error = cudaGetDeviceProperties(properties, device);
-#define X(name, attribute)                                                                         \
-    if (error == cudaSuccess)                                                                      \
-        error = cudaDeviceGetAttribute(&properties->name, cudaDevAttr##attribute, device);
-    GONE(X)
-#undef X
-    return error;
+    cudaDeviceGetAttribute(&properties->clockRate, cudaDevAttrClockRate, device);
+    cudaDeviceGetAttribute(&properties->computeMode, cudaDevAttrComputeMode, device);
+    cudaDeviceGetAttribute(&properties->deviceOverlap, cudaDevAttrGpuOverlap, device);
+    return cudaGetDeviceProperties(properties, device);
 }
 
 #define cudaDeviceProp older_properties
