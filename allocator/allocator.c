@@ -278,6 +278,16 @@ int allocator_malloc(struct allocator *a, uint64_t bytes, uint64_t *address)
     return code;
 }
 
+void allocator_refused(struct allocator *a, uint64_t bytes)
+{
+    domain_lock(a->domain);
+    stats_begin(a->stats);
+    stats_count(a->stats, COUNTER_num_ooms, 1);
+    record_oom(a, bytes);
+    stats_end(a->stats);
+    domain_unlock(a->domain);
+}
+
 int allocator_hit(struct allocator *a, uint64_t bytes, uint64_t *address)
 {
     lock_take(&a->domain->lock);

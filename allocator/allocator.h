@@ -56,6 +56,9 @@ void allocator_bury(struct allocator *allocator);
 int allocator_malloc(struct allocator *allocator, uint64_t bytes, uint64_t *address);
 int allocator_hit(struct allocator *allocator, uint64_t bytes, uint64_t *address);
 
+/* A request that was passed on (ALLOCATOR_PASS), and for which the driver had no memory. */
+void allocator_refused(struct allocator *allocator, uint64_t bytes);
+
 /* What the calling thread's cache can do alone, without the lock, to be tried first: the address,
  * or 0; 1 if freed (as FREED_NATIVE). _asked: with call sites, once it is known where. */
 uint64_t allocator_hit_alone(struct allocator *allocator, uint64_t bytes);

@@ -89,10 +89,12 @@ static int read_divisions(const char *text, uint32_t *divisions)
     return 0;
 }
 
-/* `[256:1,512:2,>:8]`: up to 256 MiB one division, up to 512 two, above eight. */
+/* `[256:1,512:2,>:8]`, as PyTorch has it (c10/core/AllocatorConfig.cpp,
+ * parseRoundUpPower2Divisions): the first one is for all below it, too, `>` for all above the last;
+ * what is named by none is not rounded so. */
 static int read_division_list(char *list, uint32_t divisions[ROUNDUP_INTERVALS])
 {
-    unsigned next = 0;
+    unsigned items = 0, last = 0;
     char *rest;
     for (char *item = strtok_r(list, ",", &rest); item; item = strtok_r(NULL, ",", &rest)) {
         char *colon = strchr(item, ':');
@@ -101,17 +103,20 @@ static int read_division_list(char *list, uint32_t divisions[ROUNDUP_INTERVALS])
         if (!colon || read_divisions(colon + 1, &value))
             return -1;
         *colon = 0;
-        unsigned last = ROUNDUP_INTERVALS - 1;
+        unsigned begin = items ? last + 1 : 0, end = ROUNDUP_INTERVALS;
         if (strcmp(item, ">")) {
             if (read_number(item, &megabytes) || !megabytes || (megabytes & (megabytes - 1)))
                 return -1;
-            unsigned log = (unsigned)__builtin_ctzll(megabytes);
-            last = log < last ? log : last;
+            last = (unsigned)__builtin_ctzll(megabytes);
+            last = last < end ? last : end - 1;
+            begin = items ? last : 0;
+            end = last + 1;
         }
-        while (next <= last)
-            divisions[next++] = value;
+        for (; begin < end; begin++)
+            divisions[begin] = value;
+        items++;
     }
-    return next ? 0 : -1;
+    return items ? 0 : -1;
 }
 
 static int set_divisions(struct options *o, const char *text)
@@ -296,19 +301,22 @@ int options_parse(struct options *options, const char *text, uint32_t allowed,
 
 static void write_divisions(const uint32_t *divisions, char *text, size_t size)
 {
-    int same = 1;
-    for (unsigned i = 1; i < ROUNDUP_INTERVALS; i++)
-        same &= divisions[i] == divisions[0];
-    if (same) {
+    unsigned above = ROUNDUP_INTERVALS - 1; /* from here on all are the same */
+    while (above > 0 && divisions[above - 1] == divisions[ROUNDUP_INTERVALS - 1])
+        above--;
+    if (above == 0) {
         snprintf(text, size, "%u", divisions[0]);
         return;
     }
     size_t n = (size_t)snprintf(text, size, "[");
-    for (unsigned i = 0; i < ROUNDUP_INTERVALS && n < size; i++)
-        if (i + 1 == ROUNDUP_INTERVALS)
-            n += (size_t)snprintf(text + n, size - n, ">:%u]", divisions[i]);
-        else if (divisions[i] != divisions[i + 1])
+    unsigned first = 0;
+    while (divisions[first + 1] == divisions[0])
+        first++;
+    for (unsigned i = first; i < above && n < size; i++)
+        if (divisions[i] || i == first || i + 1 == above)
             n += (size_t)snprintf(text + n, size - n, "%u:%u,", 1u << i, divisions[i]);
+    if (n < size)
+        snprintf(text + n, size - n, ">:%u]", divisions[above]);
 }
 
 void options_value(const struct options *o, unsigned i, char *text, size_t size)

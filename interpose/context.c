@@ -259,17 +259,6 @@ void context_close(CUcontext handle)
     end_captures(was_open);
 }
 
-int context_device(CUcontext handle, CUdevice *device)
-{
-    CUcontext popped;
-    if (real()->cuCtxPushCurrent_v2(handle) != CUDA_SUCCESS)
-        return 0;
-    int known = real()->cuCtxGetDevice(device) == CUDA_SUCCESS;
-    if (real()->cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS)
-        real()->cuCtxPopCurrent_v2(&popped);
-    return known;
-}
-
 int context_is_primary(CUcontext handle)
 {
     pthread_mutex_lock(&process->context_lock);

@@ -46,7 +46,4 @@ CUcontext context_primary(CUdevice device); /* NULL: it is not served */
 int context_suspend_primary(CUdevice device, int suspended);
 struct allocator *context_forget_ended(CUdevice device);
 
-/* The device of any context, also one that is not served. Returns 0 if it is none. */
-int context_device(CUcontext handle, CUdevice *device);
-
 #endif

@@ -120,28 +120,26 @@ int driver_chunk_map(void *device, uint64_t address, uint64_t bytes, uint64_t ha
     return (int)result;
 }
 
-/* The device's own and all that have peer access to it, and none that had it. One that gets or
- * loses it meanwhile is seen by this call or by driver_allow_peer's walk. */
+/* To the device's own and its peers. One that becomes a peer meanwhile is seen by this call or by
+ * the walk of driver_device_used. */
 int driver_chunk_allow(void *device, uint64_t address, uint64_t bytes)
 {
     const struct context *context = device;
-    const struct peers *peers = &process->peers[context->device % PEER_DEVICES];
+    const _Atomic uint64_t *peers = &process->peers.of[context->device % PEER_DEVICES];
     CUmemAccessDesc access[PEER_DEVICES + 1];
-    uint64_t now, before;
+    uint64_t now;
     CUresult result;
     do {
         size_t count = 0;
-        now = atomic_load(&peers->now);
-        before = atomic_load(&peers->before);
+        now = atomic_load(peers);
         for (int i = -1; i < PEER_DEVICES; i++)
-            if (i < 0 || (now | before) >> i & 1)
-                access[count++] = (CUmemAccessDesc){
-                    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
-                                 .id = i < 0 ? context->device : i},
-                    .flags = i < 0 || now >> i & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                                   : CU_MEM_ACCESS_FLAGS_PROT_NONE};
+            if (i < 0 || now >> i & 1)
+                access[count++] =
+                    (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
+                                                   .id = i < 0 ? context->device : i},
+                                      .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
         RELAXED(result, cuMemSetAccess(address, bytes, access, count));
-    } while (result == CUDA_SUCCESS && now != atomic_load(&peers->now));
+    } while (result == CUDA_SUCCESS && now != atomic_load(peers));
     return (int)result;
 }
 
@@ -153,28 +151,48 @@ int driver_chunk_unmap(void *device, uint64_t address, uint64_t bytes)
     return (int)result;
 }
 
-void driver_allow_peer(CUdevice owner, CUdevice peer, int allowed)
+static int can_reach(CUdevice device, CUdevice owner)
 {
-    if (owner < 0 || owner >= PEER_DEVICES || peer < 0 || peer >= PEER_DEVICES || owner == peer)
+    int can = 0;
+    return real()->cuDeviceCanAccessPeer(&can, device, owner) == CUDA_SUCCESS && can;
+}
+
+int driver_has_strangers(void)
+{
+    int count = (int)atomic_load(&process->page->device_count);
+    for (CUdevice device = 0; device < count; device++)
+        for (CUdevice owner = 0; owner < count; owner++)
+            if (device != owner && !can_reach(device, owner))
+                return 1;
+    return 0;
+}
+
+static void allow_peer(CUdevice device, CUdevice owner)
+{
+    if (!can_reach(device, owner)) {
+        if (process->config.options.expandable == EXPANDABLE_TRUE)
+            process_warn(
+                "device %d cannot reach mapped memory of device %d: it can be copied there "
+                "by cudaMemcpyPeer, or with CACHALOT_CONF=expandable_segments:False",
+                device, owner);
         return;
-    struct peers *peers = &process->peers[owner];
-    uint64_t bit = (uint64_t)1 << peer;
-    pthread_mutex_lock(&process->peers_lock);
-    int had = peers->contexts[peer] != 0;
-    if (allowed)
-        peers->contexts[peer]++;
-    else if (had)
-        peers->contexts[peer]--;
-    int has_it = peers->contexts[peer] != 0;
-    if (has_it) {
-        atomic_fetch_or(&peers->now, bit);
-    } else {
-        atomic_fetch_or(&peers->before, bit);
-        atomic_fetch_and(&peers->now, ~bit);
     }
-    pthread_mutex_unlock(&process->peers_lock);
-    if (had == has_it)
-        return;
+    atomic_fetch_or(&process->peers.of[owner], (uint64_t)1 << device);
     domain_allow(process->domain, (unsigned)owner);
-    ipc_allow_peer(owner, peer, has_it);
+    ipc_allow_peer(owner, device);
+}
+
+/* Of two that are used for the first time at once each or the other sees both; and nobody goes on
+ * before the walk over what was mapped has ended, so two threads may do the same one. */
+void driver_device_used(CUdevice device)
+{
+    if (device < 0 || device >= PEER_DEVICES || atomic_load(&process->peers.settled) >> device & 1)
+        return;
+    uint64_t bit = (uint64_t)1 << device, used = atomic_fetch_or(&process->peers.used, bit);
+    for (CUdevice other = 0; other < PEER_DEVICES; other++)
+        if (other != device && used >> other & 1) {
+            allow_peer(device, other);
+            allow_peer(other, device);
+        }
+    atomic_fetch_or(&process->peers.settled, bit);
 }

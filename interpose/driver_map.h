@@ -8,10 +8,10 @@
 #include "interpose/cuda_api.h"
 
 #define PEER_DEVICES 64
-/* Bit i: device i may use the memory, or was allowed to; and for how many pairs of contexts. */
+/* Bit i is device i's. Used: it has had a context; and its access to what others had mapped before
+ * is settled. By device: those that may use its mapped memory, besides itself. */
 struct peers {
-    _Atomic uint64_t now, before;
-    unsigned contexts[PEER_DEVICES];
+    _Atomic uint64_t used, settled, of[PEER_DEVICES];
 };
 
 int driver_range_reserve(void *device, uint64_t *address, uint64_t *bytes, uint64_t *total);
@@ -27,8 +27,12 @@ int driver_chunk_unmap(void *device, uint64_t address, uint64_t bytes);
 int driver_lends(CUdevice device);
 int driver_chunk_export(uint64_t handle, int *fd);
 
-/* A context of device `peer` got access to the memory of one of `owner` (or lost it): also to all
- * that is mapped. As long as any has it, all have. */
-void driver_allow_peer(CUdevice owner, CUdevice peer, int allowed);
+/* The device has a context. Natively all of cudaMalloc's memory can be copied and set by any device
+ * that has one; mapped memory only by those that have access to it. So all that are used have, as
+ * far as they can reach each other: also what a program enables by cuCtxEnablePeerAccess. */
+void driver_device_used(CUdevice device);
+
+/* Are there devices that cannot? */
+int driver_has_strangers(void);
 
 #endif

@@ -6,15 +6,23 @@
 #include "interpose/retry.h"
 #include "interpose/submit.h"
 
-/* A function that makes a context, or finds a primary one. */
+static void made(CUcontext context, CUdevice device)
+{
+    if (process_serving()) {
+        submit_context_made(context);
+        driver_device_used(device);
+    }
+}
+
+/* A function that makes a context. */
 #define MAKES_CONTEXT(name, parameters, arguments)                                                 \
     CUresult name parameters                                                                       \
     {                                                                                              \
         CUresult result;                                                                           \
         int tries = 0;                                                                             \
         RETRIED(result, real()->name arguments);                                                   \
-        if (result == CUDA_SUCCESS && process_serving())                                           \
-            submit_context_made(*context);                                                         \
+        if (result == CUDA_SUCCESS)                                                                \
+            made(*context, device);                                                                \
         return result;                                                                             \
     }
 MAKES_CONTEXT(cuCtxCreate, (CUcontext * context, unsigned int flags, CUdevice device),
@@ -57,8 +65,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     CUresult result;
     int tries = 0;
     RETRIED(result, retain_primary(context, device));
-    if (result == CUDA_SUCCESS && process_serving())
-        submit_context_made(*context);
+    if (result == CUDA_SUCCESS)
+        made(*context, device);
     return result;
 }
 
@@ -83,29 +91,6 @@ CUresult cuCtxDestroy(CUcontext context)
 CUresult cuCtxDestroy_v2(CUcontext context)
 {
     return destroy(real()->cuCtxDestroy_v2, context);
-}
-
-/* Natively this reaches all memory of the peer; mapped memory must be told. */
-static CUresult peer_access(CUresult result, CUcontext peer, int allowed)
-{
-    CUdevice own, owner;
-    if (process_serving() && result == CUDA_SUCCESS &&
-        real()->cuCtxGetDevice(&own) == CUDA_SUCCESS && context_device(peer, &owner))
-        driver_allow_peer(owner, own, allowed);
-    return result;
-}
-
-CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuCtxEnablePeerAccess(peer, flags));
-    return peer_access(result, peer, 1);
-}
-
-CUresult cuCtxDisablePeerAccess(CUcontext peer)
-{
-    return peer_access(real()->cuCtxDisablePeerAccess(peer), peer, 0);
 }
 
 CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)

@@ -58,6 +58,7 @@ RETRY(cuMemMap,
       (CUdeviceptr pointer, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
        unsigned long long flags),
       (pointer, size, offset, handle, flags))
+RETRY(cuCtxEnablePeerAccess, (CUcontext peer, unsigned int flags), (peer, flags))
 RETRY(cuMemSetAccess,
       (CUdeviceptr pointer, size_t size, const CUmemAccessDesc *access, size_t count),
       (pointer, size, access, count))

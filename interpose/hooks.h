@@ -83,7 +83,6 @@
     X(cuDevicePrimaryCtxReset)                                                                     \
     X(cuDevicePrimaryCtxReset_v2)                                                                  \
     X(cuCtxEnablePeerAccess)                                                                       \
-    X(cuCtxDisablePeerAccess)                                                                      \
     X(cuCtxFromGreenCtx)                                                                           \
     X(cuGreenCtxDestroy)                                                                           \
     X(cuStreamBeginCapture)                                                                        \
@@ -318,6 +317,7 @@
     X(cuStreamWaitEvent_ptsz)                                                                      \
     X(cuDeviceGetCount)                                                                            \
     X(cuDeviceGetName)                                                                             \
+    X(cuDeviceCanAccessPeer)                                                                       \
     X(cuDeviceGetUuid)                                                                             \
     X(cuDeviceGetUuid_v2)                                                                          \
     X(cuDeviceGetAttribute)                                                                        \

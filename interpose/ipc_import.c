@@ -99,11 +99,10 @@ static int visit(const struct ipc_handle *handle)
     return -1;
 }
 
-static CUresult allow_one(const struct import *import, CUdevice device, int allowed)
+static CUresult allow_one(const struct import *import, CUdevice device)
 {
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
-                                    .flags = allowed ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                                     : CU_MEM_ACCESS_FLAGS_PROT_NONE};
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     return real()->cuMemSetAccess(import->range, import->range_bytes, &access, 1);
 }
 
@@ -111,11 +110,11 @@ static CUresult allow_one(const struct import *import, CUdevice device, int allo
 static CUresult allow(const struct import *import, CUdevice owner)
 {
     CUdevice own = import->device;
-    uint64_t peers = own < PEER_DEVICES ? atomic_load(&process->peers[own].now) : 0;
-    CUresult result = allow_one(import, own, 1);
+    uint64_t peers = own < PEER_DEVICES ? atomic_load(&process->peers.of[own]) : 0;
+    CUresult result = allow_one(import, own);
     for (int i = 0; i < PEER_DEVICES && result == CUDA_SUCCESS; i++)
         if (i != own && (i == owner || peers >> i & 1))
-            allow_one(import, i, 1); /* as far as it can be had */
+            allow_one(import, i); /* as far as it can be had */
     return result;
 }
 
@@ -351,12 +350,12 @@ static int hold_below(uint64_t name, CUdevice device, struct import *held)
     return highest != NULL;
 }
 
-void ipc_allow_peer(CUdevice owner, CUdevice peer, int allowed)
+void ipc_allow_peer(CUdevice owner, CUdevice peer)
 {
     struct import held = {.name = UINT64_MAX};
     CUresult closed;
     while (hold_below(held.name, owner, &held)) {
-        allow_one(&held, peer, allowed);
+        allow_one(&held, peer);
         ipc_close(held.pointer, &closed);
     }
 }

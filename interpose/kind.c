@@ -26,7 +26,7 @@ static int is_library(struct dl_phdr_info *object, size_t size, void *data)
 }
 
 /* The library, or option, because of which there is no mapped memory; NULL: there is. */
-static const char *reason_against(const struct options *options, int lends)
+static const char *reason_against(const struct options *options, int lends, int strangers)
 {
     const char *library = NULL;
     if (options->ipc == IPC_DEDICATED)
@@ -34,16 +34,20 @@ static const char *reason_against(const struct options *options, int lends)
     /* Not /proc/self/maps: of a program with CUDA that is long, and takes milliseconds to read. */
     if (dl_iterate_phdr(is_library, &library))
         return library;
+    if (strangers)
+        return "devices without peer access";
     return lends ? NULL : "memory that cannot be exported";
 }
 
 void kind_decide(CUdevice device)
 {
     struct options *options = &process->config.options;
-    int lends = driver_lends(device); /* before the lock: the driver may call a tool, and that us */
+    /* Before the lock: the driver may call a tool, and that us. */
+    int lends = driver_lends(device);
+    int strangers = options->expandable == EXPANDABLE_AUTO && driver_has_strangers();
     pthread_mutex_lock(&process->context_lock);
     if (options->expandable == EXPANDABLE_AUTO) {
-        const char *why = reason_against(options, lends);
+        const char *why = reason_against(options, lends, strangers);
         options->expandable = why ? EXPANDABLE_FALSE : EXPANDABLE_TRUE;
         domain_decide(process->domain, options->expandable);
         config_in_force(process->page, "expandable_segments", why ? "False" : "True", why);

@@ -66,6 +66,18 @@ static void note_oom(const struct context *context, uint64_t bytes)
     atomic_store(&event->time_ns, now_ns() - page->start_monotonic_ns);
 }
 
+/* Takes note of the driver's answer to what could not even be tried here. */
+static CUresult answered_for(const struct context *context, uint64_t bytes, CUresult result)
+{
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && context) {
+        process_inside++;
+        allocator_refused(context->allocator, bytes);
+        process_inside--;
+        note_oom(context, bytes);
+    }
+    return result;
+}
+
 /* Has this thread a cache of its own (row: plus one), or shall it have none? */
 static _Thread_local enum { NOT_ASKED, CACHED, UNCACHED } cached;
 static _Thread_local unsigned cache_row;
@@ -155,7 +167,7 @@ CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
     int code = allocator_malloc(context->allocator, bytes, &address);
     process_inside--;
     if (code == ALLOCATOR_PASS)
-        return forward_alloc(pointer, bytes);
+        return answered_for(context, bytes, forward_alloc(pointer, bytes));
     if (code == CUDA_ERROR_OUT_OF_MEMORY)
         note_oom(context, bytes);
     *pointer = code ? 0 : address; /* as the driver does */
@@ -213,6 +225,7 @@ CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, s
         CUresult result;
         int tries = 0;
         RETRIED(result, real()->cuMemAllocPitch_v2(pointer, pitch, width, height, element));
+        answered_for(process_serving() ? context_current() : NULL, UINT64_MAX, result);
         return forwarded(result, pointer, result ? 0 : *pitch * height);
     }
     CUresult result = memory_alloc(pointer, bytes);

@@ -3,12 +3,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/membarrier.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "interpose/real.h"
@@ -73,6 +75,26 @@ void process_count(enum coverage_kind kind)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
+/* As write, to a pipe that nobody reads and beyond a limit too: its signal would end the program. */
+static void write_quietly(int fd, const char *text, size_t length)
+{
+    static const struct timespec at_once;
+    sigset_t ours, before, pending;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGPIPE);
+    sigaddset(&ours, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &ours, &before);
+    sigpending(&pending);
+    if (write(fd, text, length) < 0 && (errno == EPIPE || errno == EFBIG)) {
+        int raised = errno == EPIPE ? SIGPIPE : SIGXFSZ;
+        sigemptyset(&ours);
+        sigaddset(&ours, raised);
+        if (!sigismember(&pending, raised))
+            sigtimedwait(&ours, NULL, &at_once);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 /* One line to CACHALOT_LOG. Opened each time: nothing of ours stays open in the host. */
 static void log_line(const char *text)
 {
@@ -90,8 +112,7 @@ static void log_line(const char *text)
             : 2;
     if (fd < 0)
         return;
-    ssize_t ignored = write(fd, line, length);
-    (void)ignored;
+    write_quietly(fd, line, length);
     if (fd != 2)
         close(fd);
 }
@@ -99,12 +120,15 @@ static void log_line(const char *text)
 void process_warn(const char *format, ...)
 {
     char text[248];
+    int cancel;
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     page_warn(process->page, "%s", text);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     log_line(text);
+    pthread_setcancelstate(cancel, &cancel);
 }
 
 static void on_exit_begin(int status, void *unused)
@@ -129,10 +153,14 @@ __attribute__((destructor)) static void unload(void)
     if (!process_enabled())
         return;
     pid_t pid = getpid(), by = atomic_load(&reached);
+    int cancel;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE,
+                           &cancel); /* a thread that ends in here ends no exit */
     if (process_state() != PROCESS_IDLE && pid == process->pid)
         service_report_exit();
     else if (process_state() == PROCESS_IDLE && (!by || by == pid))
         service_report_none();
+    pthread_setcancelstate(cancel, &cancel);
 }
 
 /* Everything that lasts for the process's life. Caller holds the start lock. Returns 0 if it can
@@ -172,7 +200,9 @@ void process_start(void)
     /* Inside: a tool that the driver calls back, within what `begin` asks of it, initialises too. */
     if (!process_enabled() || process_state() != PROCESS_IDLE || process_inside)
         return;
-    int error = errno;
+    int error = errno, cancel;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE,
+                           &cancel); /* a thread that ends in here keeps the lock */
     process_inside++;
     pthread_mutex_lock(&process->start_lock);
     /* Without the handler nobody would tell us when to end: then nothing is begun. */
@@ -188,5 +218,6 @@ void process_start(void)
     }
     pthread_mutex_unlock(&process->start_lock);
     process_inside--;
+    pthread_setcancelstate(cancel, &cancel);
     errno = error;
 }

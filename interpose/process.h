@@ -44,15 +44,15 @@ struct process {
     _Atomic uint64_t generation, late_frees, graphs_forgotten; /* contexts gone; after our end */
     _Atomic uint64_t cache_rows[PAGE_CACHES / 64]; /* as thread_rows, of thread caches */
     pthread_mutex_t start_lock, context_lock, others_lock, capture_lock, graphs_lock, report_lock,
-        trace_lock, peers_lock, primary_lock[PEER_DEVICES];
+        trace_lock, primary_lock[PEER_DEVICES];
     struct slab capture_nodes, other_nodes, graph_nodes;
     stat_value early[COVERAGE_KINDS]; /* counted before there is a page */
     struct ipc ipc;
     struct config config;
     struct context contexts[MOST_CONTEXTS];
-    struct peers peers[PEER_DEVICES]; /* by device */
-    _Atomic int state;                /* enum process_state */
-    int pid, traced;                  /* traced: the trace is whole */
+    struct peers peers;
+    _Atomic int state; /* enum process_state */
+    int pid, traced;   /* traced: the trace is whole */
     _Atomic int several_contexts, captures, recordings, unnoted_captures;
 };
 

@@ -159,7 +159,9 @@ static void take_signal(void)
     int number = process->config.signal;
     if (!number || sigaction(number, NULL, &old))
         return;
-    if ((old.sa_flags & SA_SIGINFO) || (old.sa_handler != SIG_DFL && old.sa_handler != SIG_IGN)) {
+    /* Ignored: by `cachalot run`, else the program wants it so, and what it starts inherits that. */
+    if ((old.sa_flags & SA_SIGINFO) ||
+        (old.sa_handler != SIG_DFL && (old.sa_handler != SIG_IGN || !process->page->session[0]))) {
         process_warn("signal %d belongs to the program: ask with `cachalot dump %d`", number,
                      process->pid);
         return;

@@ -145,7 +145,7 @@ def main(arguments):
                       else f"`{words[0]}` is too much; see `cachalot env --help`")
     library, conf = find_library(), options.get("--conf")
     if conf is not None:
-        check_conf(conf)
+        check_conf(conf, "--conf")
     # In a container the folder is mounted elsewhere, where its name has no blank.
     mounted = form in (in_docker, in_apptainer, in_kubernetes)
     print(form(library if mounted else preloadable(library), options.get("--output"), conf), end="")

@@ -44,6 +44,7 @@ example: cachalot run --check max-leaked=0,max-oom=0 python3 test.py
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCONT")
 VALUES = ("--output", "--conf", "--check", "--trace", "--html")
 EVENTS_FOR_PAGE = "100000"
+SIGNALS = ("USR1", "USR2", "HUP", "PROF", "WINCH", "URG", "IO")
 SANITIZER = re.compile(r"lib(clang_rt\.)?(a|t|m|hwa|l)san")
 
 
@@ -92,25 +93,25 @@ def preload(library, existing, program):
 
 
 def report_signal():
-    """The signal that asks for a report, or None."""
-    text = os.environ.get("CACHALOT_SIGNAL", "USR1").upper()
-    if text in ("", "NONE", "0"):
+    """The signal that asks for a report, or None: those that the library takes."""
+    text = os.environ.get("CACHALOT_SIGNAL") or "USR1"
+    name = text.upper().removeprefix("SIG")
+    if name in ("NONE", "0"):
         return None
-    try:
-        if text.isdecimal():
-            return signal.Signals(int(text))
-        return signal.Signals["SIG" + text.removeprefix("SIG")]
-    except (KeyError, ValueError):
-        raise Failure(125, f"CACHALOT_SIGNAL={text} is no signal; give a name as USR2, or "
-                           "`none`") from None
+    if name in SIGNALS:
+        return signal.Signals["SIG" + name]
+    if name.isdecimal() and signal.SIGRTMIN <= int(name) <= signal.SIGRTMAX:
+        return int(name)
+    raise Failure(125, f"CACHALOT_SIGNAL={text}: give {', '.join(SIGNALS)}, a number from {signal.SIGRTMIN:d} to "
+                       f"{signal.SIGRTMAX:d}, or none")
 
 
-def check_conf(conf):
+def check_conf(conf, where):
     """Refuses options that the library would only warn of."""
     checked = tool("conf", "--", conf)
     if checked.returncode:
         lines = checked.stderr.replace("cachalot-page: ", "").splitlines()
-        raise Failure(125, f"--conf: {'; '.join(lines)}")
+        raise Failure(125, f"{where}: {'; '.join(lines)}")
 
 
 def environment_for(options, library, program):
@@ -123,8 +124,10 @@ def environment_for(options, library, program):
     if "--trace" in options:
         ours["CACHALOT_TRACE"] = options["--trace"]
     if "--conf" in options:
-        check_conf(options["--conf"])
+        check_conf(options["--conf"], "--conf")
         ours["CACHALOT_CONF"] = options["--conf"]
+    elif conf := environment.get(b"CACHALOT_CONF"):
+        check_conf(os.fsdecode(conf), "CACHALOT_CONF")
     if "--html" in options and not environment.get(b"CACHALOT_EVENTS"):
         ours["CACHALOT_EVENTS"] = EVENTS_FOR_PAGE
     if not environment.get(b"CACHALOT_SESSION"):

@@ -1,5 +1,5 @@
-/* Access of a second device to mapped memory of the first: as enabled and disabled, for what is
- * there and for what comes. */
+/* Access of a second device to mapped memory of the first: from its first context on, for what is
+ * there and for what comes; what a program enables and disables changes nothing. */
 #include "driver_case.h"
 
 static CUcontext context[2];
@@ -24,6 +24,7 @@ int main(void)
     OK(cuInit(0));
     context[0] = new_context(0);
     block[0] = make(4 * MIB);
+    SAY(may(block[0]));
     context[1] = new_context(1);
     SAY(may(block[0]));
     OK(cuCtxEnablePeerAccess(context[0], 0));
@@ -32,7 +33,7 @@ int main(void)
     show();
     OK(cuCtxSetCurrent(context[1]));
     OK(cuMemsetD8(block[1], 1, 4 * MIB));
-    new_context(1); /* as long as one context may, all may */
+    new_context(1);
     OK(cuCtxEnablePeerAccess(context[0], 0));
     OK(cuCtxDisablePeerAccess(context[0]));
     show();

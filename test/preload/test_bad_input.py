@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import subprocess
 import time
 
@@ -33,7 +34,11 @@ def test_driver_with_options(place, way):
 
 @pytest.mark.parametrize("way", [{}, {"CACHALOT_CONF": "cache:off"}])
 def test_runtime(place, way):
+    """Each request that is answered with out of memory counts, also where no device could ever serve it."""
     place.same("bad_input_runtime", **way)
+    said = [line for line in place.native("bad_input_runtime", **way).out.splitlines() if re.match("cudaMalloc.*: 2$", line)]
+    report = place.reports()[-1]
+    assert len(said) == report.totals["ooms"] == len(report["oom_events"]) > 5
 
 
 def test_a_full_device_is_as_full_as_natively(place):

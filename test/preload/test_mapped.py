@@ -139,8 +139,29 @@ def test_what_the_driver_says_of_blocks(place):
 
 
 def test_access_of_peers(place):
-    """As long as a context of that device has it, all have; natively each for itself."""
+    """Natively a copy needs no leave, so the devices of all contexts have access to what is mapped."""
     ours = place.run("peers", CACHALOT_CONF="expandable_segments:True", CACHALOT_SIM_DEVICES=2)
     assert (ours.code, ours.err) == (0, "")
     said = [int(line.rsplit(": ", 1)[1]) for line in ours.out.splitlines()]
-    assert said == [0, 3, 3, 3, 3, 0, 0, 0, 0, 3, 3]
+    assert said == [0] + 11 * [3]
+
+
+@pytest.mark.parametrize("conf", ["expandable_segments:auto", MAPPED, "free_mode:fence", "free_mode:strict", "cache:off"])
+@pytest.mark.parametrize("peers", [0, 1])
+def test_copies_across_devices(place, conf, peers):
+    """Without peer access enabled, or where there is none: natively all of cudaMalloc's memory takes part."""
+    if conf == MAPPED and not peers:
+        pytest.skip("asked for, and it cannot be")
+    place.same("across", CACHALOT_CONF=conf, CACHALOT_SIM_DEVICES=2, CACHALOT_SIM_PEERS=peers)
+    if conf == "expandable_segments:auto":
+        assert option(place.reports()[-1]) == ("auto: True" if peers else
+                                               "auto: False, because of devices without peer access")
+
+
+def test_devices_that_cannot_reach_each_other(place):
+    """Mapped memory that was asked for: said once for each way."""
+    ours = place.run("soak", 1000, 2, 2, 10, 4 * MIB, CACHALOT_CONF="expandable_segments:True", CACHALOT_SIM_DEVICES=2, CACHALOT_SIM_PEERS=0)
+    assert (ours.code, ours.err) == (0, "")
+    report = place.only_report()
+    assert report.warned("device 1 cannot reach mapped memory of device 0") == 1
+    assert report.warned("device 0 cannot reach mapped memory of device 1") == 1

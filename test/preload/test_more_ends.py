@@ -5,7 +5,7 @@ import sys
 import pytest
 
 import sanitizer
-from conftest import PROGRAMS
+from conftest import LIBRARY, PROGRAMS
 
 WORKERS = """
 import ctypes, multiprocessing, sys
@@ -83,3 +83,31 @@ def test_called_back_by_the_driver(place, how):
     """A tool that uses the driver within the driver's own functions waits for no lock of ours."""
     report = place.report("called_back", *how, CACHALOT_SIM_CAPACITY="256M")
     assert report.totals["requests"] > 20 and report.totals["double_frees"] == 0
+
+
+@pytest.mark.parametrize("way, code", [("begin", 0), ("exit", 6)])
+def test_a_thread_that_is_to_be_cancelled(place, way, code):
+    """Natively neither cudaMalloc nor exit is a point where that happens."""
+    place.findings.leaks = False  # the stack of a thread that calls exit
+    report = place.report("cancelled", way, code=code)
+    assert (report["exit"]["code"], report.totals["leaked_blocks"]) == (code, code != 0)
+
+
+def test_a_signal_that_is_ignored(place):
+    """It stays so, also for what the program starts; `cachalot run` is what ignores it so that we take it."""
+    report = place.report("ignores")
+    assert report.warned("belongs to the program") == 1
+
+
+@pytest.mark.parametrize("limit", ["pipe", "file"])
+def test_a_log_that_takes_nothing(place, limit):
+    """A pipe that nobody reads, a file at its limit: natively the program does not write there."""
+    script = "import os, resource, signal, sys; [signal.signal(n, signal.SIG_DFL) for n in (signal.SIGPIPE, signal.SIGXFSZ)]; "
+    if limit == "pipe":
+        script += "r, w = os.pipe(); os.close(r); os.dup2(w, 2); log = 'stderr'; "
+    else:
+        script += "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); log = os.path.abspath('log'); "
+    script += "os.execve(sys.argv[1], sys.argv[1:], {**os.environ, 'LD_PRELOAD': sys.argv[2], 'CACHALOT_LOG': log})"
+    done = place.run(sys.executable, "-c", script, PROGRAMS / "allocate_130", place.preload(LIBRARY), preload=(), CACHALOT_CONF="junk:1")
+    native = place.native("allocate_130")
+    assert (done.code, done.out) == (native.code, native.out)

@@ -132,8 +132,17 @@ def test_own_errors(place):
     script.write_text("#!/no/such/interpreter\n")
     script.chmod(0o755)
     assert place.cachalot("run", script).returncode == 126
-    place.environment["CACHALOT_SIGNAL"] = "NOSUCH"
-    assert place.cachalot("run", "true").returncode == 125
+
+
+@pytest.mark.parametrize("name, value, said", [
+    ("SIGNAL", "NOSUCH", "give USR1"), ("SIGNAL", "TERM", "give USR1"), ("SIGNAL", "KILL", "give USR1"), ("SIGNAL", "12", "give USR1"),
+    ("SIGNAL", "sigusr2", None), ("SIGNAL", "40", None), ("SIGNAL", "", None),
+    ("CONF", "junk:1", "CACHALOT_CONF: "), ("CONF", "free_mode:fence,", None)])
+def test_the_environment_is_looked_at_before_the_program_starts(place, name, value, said):
+    """What the library would only warn of is refused; a signal that it does not take is not ignored in the program's stead."""
+    place.environment[f"CACHALOT_{name}"] = value
+    done = place.cachalot("run", "sh", "-c", "exit 7")
+    assert (done.returncode, said is None or said in done.stderr) == (125 if said else 7, True), done.stderr
 
 
 def refused(place, program, text):

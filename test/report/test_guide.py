@@ -108,7 +108,7 @@ def test_doctor_says_that_it_works(real):
 @pytest.mark.parametrize("environment, said", [
     ({"CACHALOT_DISABLE": "1"}, "CACHALOT_DISABLE is set"),
     ({"CACHALOT_CONF": "max_split:1"}, "CACHALOT_CONF: "),
-    ({"CACHALOT_SIGNAL": "NONESUCH"}, "is no signal"),
+    ({"CACHALOT_SIGNAL": "NONESUCH"}, "CACHALOT_SIGNAL=NONESUCH: give USR1, "),
     ({"LD_LIBRARY_PATH": ""}, "libcuda.so.1"),
     ({"CACHALOT_LIBRARY": "/none/libcachalot.so"}, "is not a file"),
     ({"CACHALOT_LIBRARY": "/etc/passwd"}, "is not a shared library"),

@@ -39,6 +39,7 @@ static void read_environment(void)
     values.latency_ns = number("CACHALOT_SIM_LATENCY_NS", 3000);
     values.driver = (int)number("CACHALOT_SIM_DRIVER", 13000);
     values.exports = (int)number("CACHALOT_SIM_EXPORTS", 1);
+    values.peers = (int)number("CACHALOT_SIM_PEERS", 1);
     values.manual_clock = clock && strcmp(clock, "manual") == 0;
     values.delay = getenv("CACHALOT_SIM_DELAY");
     values.shared = getenv("CACHALOT_SIM_SHARED");

@@ -10,7 +10,7 @@
 #define SIM_DEVICES_MAX 64
 
 struct sim_config {
-    int devices, driver, manual_clock, exports;
+    int devices, driver, manual_clock, exports, peers;
     size_t capacity;
     uint64_t latency_ns;
     const char *fail, *delay, *shared;

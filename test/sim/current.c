@@ -153,7 +153,7 @@ CUresult do_cuCtxEnablePeerAccess(CUcontext handle, unsigned flags)
         return why;
     if (!peer || peer == context || flags)
         return CUDA_ERROR_INVALID_CONTEXT;
-    return CUDA_SUCCESS;
+    return config()->peers ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 }
 
 CUresult do_cuCtxDisablePeerAccess(CUcontext handle)

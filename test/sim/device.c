@@ -163,7 +163,7 @@ CUresult do_cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
         return CUDA_ERROR_INVALID_VALUE;
     if (!device_is_valid(device) || !device_is_valid(peer))
         return CUDA_ERROR_INVALID_DEVICE;
-    *can = device != peer;
+    *can = device != peer && config()->peers;
     return CUDA_SUCCESS;
 }
 

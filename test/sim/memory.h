@@ -29,8 +29,8 @@ struct sim_memory {
     size_t bytes, charged;
     enum sim_memory_kind kind;
     int device, dying, sync_memops;
-    unsigned flags, accessible; /* MEMORY_MAPPED: bit i: by device i */
-    unsigned long long id;
+    unsigned flags;
+    unsigned long long id, accessible; /* MEMORY_MAPPED: bit i: by device i */
     struct sim_context *context;
     struct sim_handle *handle; /* MEMORY_MAPPED */
     void *pool;                /* MEMORY_POOL */

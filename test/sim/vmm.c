@@ -171,7 +171,9 @@ CUresult do_cuMemSetAccess(CUdeviceptr start, size_t bytes, const CUmemAccessDes
         if (!memory || memory->kind != MEMORY_MAPPED)
             return CUDA_ERROR_INVALID_VALUE;
         for (size_t i = 0; i < count; i++) {
-            unsigned device = 1u << access[i].location.id;
+            if (access[i].location.id != memory->handle->device && !config()->peers)
+                return CUDA_ERROR_INVALID_DEVICE;
+            unsigned long long device = 1ull << access[i].location.id;
             int may = access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
             memory->accessible = may ? memory->accessible | device : memory->accessible & ~device;
         }

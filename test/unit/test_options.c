@@ -47,6 +47,8 @@ static void every_good_value_reads_back(void **state)
         {"max_non_split_rounding_mb", "64", "64"},
         {"roundup_power2_divisions", "4", "4"},
         {"roundup_power2_divisions", "[256:1,512:2,1024:4,>:8]", "[256:1,512:2,1024:4,>:8]"},
+        {"roundup_power2_divisions", "[8:1,64:2]", "[8:1,64:2,>:0]"},
+        {"roundup_power2_divisions", "[8:0,64:2,512:4,>:4]", "[32:0,64:2,256:0,>:4]"},
         {"garbage_collection_threshold", "0.6", "0.6"},
         {"garbage_collection_threshold", "1", "1"},
         {"garbage_collection_threshold", ".5", "0.5"},

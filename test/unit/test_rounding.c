@@ -87,6 +87,13 @@ static void divisions_by_size(void **state)
     assert_true(options_round(&o, 2049 * MIB) == 2304 * MIB);
     assert_true(options_round(&o, 100 * MIB + 1) == 100 * MIB + 512);
     assert_true(options_round(&o, 128 * GIB + 1) == 144 * GIB);
+    world_remake("roundup_power2_divisions:[8:2,64:4]", GIB);
+    o = w.options;
+    assert_true(options_round(&o, 3 * MIB + 1) == 4 * MIB);
+    assert_true(options_round(&o, 9 * MIB) == 12 * MIB);
+    assert_true(options_round(&o, 17 * MIB) == 17 * MIB); /* named by none */
+    assert_true(options_round(&o, 65 * MIB) == 80 * MIB);
+    assert_true(options_round(&o, 129 * MIB) == 129 * MIB);
 }
 
 static void never_overflows(void **state)
