@@ -2,6 +2,7 @@
 
 #include <fnmatch.h>
 #include <errno.h>
+#include <link.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,10 +27,32 @@ void config_note_directory(void)
         directory[0] = 0; /* gone, or its name is too long */
 }
 
+/* Stops at our own object: 1, and *data is set if another one of our name is before it. */
+static int look_before_us(struct dl_phdr_info *object, size_t size, void *data)
+{
+    const char *slash = strrchr(object->dlpi_name, '/');
+    (void)size;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &object->dlpi_phdr[i];
+        if (header->p_type == PT_LOAD &&
+            (uintptr_t)directory - object->dlpi_addr - header->p_vaddr < header->p_memsz)
+            return 1;
+    }
+    return *(int *)data = slash && strcmp(slash, "/libcachalot.so") == 0;
+}
+
+/* An operator's copy and a user's own: the first one serves, and only it reports. */
+static int is_second_copy(void)
+{
+    int before = 0;
+    dl_iterate_phdr(look_before_us, &before);
+    return before;
+}
+
 int config_enabled(void)
 {
     const char *only = value_of("CACHALOT_ONLY"), *disable = value_of("CACHALOT_DISABLE");
-    if (getauxval(AT_SECURE) || (disable && strcmp(disable, "0")))
+    if (getauxval(AT_SECURE) || (disable && strcmp(disable, "0")) || is_second_copy())
         return 0;
     return !only || fnmatch(only, program_invocation_short_name, 0) == 0;
 }
@@ -125,6 +148,27 @@ static unsigned read_sites(struct config *config)
     return 0;
 }
 
+/* A path from the environment, absolute unless it is a pattern that becomes so later. */
+static void read_path(struct config *config, const char *name, int relative, char path[PATH_MAX])
+{
+    const char *value = value_of(name), *from = "", *slash = "";
+    char message[sizeof config->problem[0]];
+    if (value && !relative && *value != '/' && *directory) {
+        from = directory;
+        slash = "/";
+    }
+    if (snprintf(path, PATH_MAX, "%s%s%s", from, slash, value ? value : "") < PATH_MAX)
+        return;
+    path[0] = '\0';
+    snprintf(message, sizeof message, "%s is too long; it is as if it were not set", name);
+    complain(config, message);
+}
+
+const char *config_page_dir(const struct config *config)
+{
+    return *config->page_dir ? config->page_dir : NULL;
+}
+
 void config_read(struct config *config)
 {
     const char *redact = value_of("CACHALOT_REDACT");
@@ -134,9 +178,10 @@ void config_read(struct config *config)
         options_parse(&config->options, getenv(sources[from].variable),
                       sources[from].pytorch ? options_pytorch_keys() : OPTIONS_ALL,
                       complain_of_option, config);
-    config->page_dir = value_of("CACHALOT_PAGE_DIR");
-    config->log = value_of("CACHALOT_LOG");
-    config->trace = value_of("CACHALOT_TRACE");
+    const char *log = value_of("CACHALOT_LOG");
+    read_path(config, "CACHALOT_PAGE_DIR", 0, config->page_dir);
+    read_path(config, "CACHALOT_LOG", log && strcmp(log, "stderr") == 0, config->log);
+    read_path(config, "CACHALOT_TRACE", 1, config->trace);
     config->redact_argv = redact && strstr(redact, "argv");
     config->events = read_events(config);
     config->sites = read_sites(config);

@@ -2,6 +2,8 @@
 #ifndef CACHALOT_INTERPOSE_CONFIG_H
 #define CACHALOT_INTERPOSE_CONFIG_H
 
+#include <limits.h>
+
 #include "allocator/options.h"
 #include "stats/page.h"
 
@@ -9,12 +11,13 @@
 
 struct config {
     struct options options;
-    const char *page_dir; /* NULL: the default */
-    unsigned sites;       /* CACHALOT_SITES: one request of so many; 0: none */
-    const char *trace;    /* CACHALOT_TRACE: a pattern; NULL: none */
-    const char *log;      /* CACHALOT_LOG: "stderr" or a file; NULL: none */
-    int signal;           /* 0: none */
-    unsigned events;      /* CACHALOT_EVENTS, a power of two; 0: none */
+    /* Copies, since a program may write over its environment. */
+    char page_dir[PATH_MAX]; /* absolute; empty: the default */
+    char log[PATH_MAX];      /* CACHALOT_LOG: "stderr" or a file, absolute; empty: none */
+    char trace[PATH_MAX];    /* CACHALOT_TRACE: a pattern; empty: none */
+    unsigned sites;          /* CACHALOT_SITES: one request of so many; 0: none */
+    int signal;              /* 0: none */
+    unsigned events;         /* CACHALOT_EVENTS, a power of two; 0: none */
     int redact_argv;
     char problem[MOST_PROBLEMS][256]; /* what was wrong, to be said once there is a page */
     unsigned problems;                /* also those for which there was no room */
@@ -29,6 +32,9 @@ int config_enabled(void);
 void config_note_directory(void);
 
 void config_read(struct config *config);
+
+/* NULL: the default. */
+const char *config_page_dir(const struct config *config);
 
 /* Writes options with their sources, session, rank and the report's path into the page, which is
  * the process's, and gives the warnings about them. */

@@ -100,7 +100,7 @@ static void log_line(const char *text)
 {
     const char *log = process->config.log;
     char line[320];
-    if (!log)
+    if (!*log)
         return;
     int n = snprintf(line, sizeof line, "cachalot[%d]: %s\n", process->pid, text);
     size_t length = (size_t)n < sizeof line ? (size_t)n : sizeof line - 1;
@@ -191,7 +191,7 @@ static int begin(void)
     for (enum coverage_kind kind = 0; kind < COVERAGE_KINDS; kind++)
         atomic_fetch_add(&process->page->coverage[kind], atomic_exchange(&process->early[kind], 0));
     atomic_store(&process->page->state, PAGE_RUNNING);
-    page_remove_old(process->config.page_dir, OLD_PAGE_SECONDS);
+    page_remove_old(config_page_dir(&process->config), OLD_PAGE_SECONDS);
     return 0;
 }
 

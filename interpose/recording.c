@@ -23,15 +23,15 @@ struct page *recording_page(unsigned devices, const char **problem)
     shape.sites = process->config.sites;
     if (ticks_are_readable()) {
         shape.shown = shape.events = process->config.events;
-        if (process->config.trace && shape.events < TRACE_EVENTS)
+        if (*process->config.trace && shape.events < TRACE_EVENTS)
             shape.events = TRACE_EVENTS;
     }
-    struct page *page = page_create(process->config.page_dir, shape, problem);
+    struct page *page = page_create(config_page_dir(&process->config), shape, problem);
     if ((!shape.events && !shape.sites) || (page && page->path[0]))
         return page;
     /* A page in its place is worth more than events. */
     const char *another;
-    struct page *smaller = page_create(process->config.page_dir, plain, &another);
+    struct page *smaller = page_create(config_page_dir(&process->config), plain, &another);
     int keep = page && (!smaller || !smaller->path[0]);
     struct page *spare = keep ? smaller : page;
     if (spare)
@@ -56,9 +56,9 @@ static void open_trace(void)
 void recording_start(void)
 {
     struct events *events = page_events(process->page);
-    if ((process->config.events || process->config.trace) && !events)
+    if ((process->config.events || *process->config.trace) && !events)
         process_warn("no room for events beside the live page: none are recorded or traced");
-    if (events && process->config.trace)
+    if (events && *process->config.trace)
         open_trace();
     process->sites = page_sites(process->page);
     if (process->config.sites && !process->sites)

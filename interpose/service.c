@@ -1,6 +1,7 @@
 #include "interpose/service.h"
 
 #include <errno.h>
+#include <link.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>
@@ -251,13 +252,35 @@ void service_watch_end(void)
     fputc('.', stream);
 }
 
+/* Counts the objects of this namespace that are no libcuda. */
+static int count_others(struct dl_phdr_info *object, size_t size, void *data)
+{
+    unsigned long long *others = data;
+    (void)size;
+    *others += !strstr(object->dlpi_name, "/libcuda.so");
+    return 0;
+}
+
+/* The objects of all namespaces. */
+static int count_all(struct dl_phdr_info *object, size_t size, void *data)
+{
+    (void)size;
+    *(unsigned long long *)data = object->dlpi_adds - object->dlpi_subs;
+    return 1;
+}
+
 /* Of a libcuda that the program is only linked to there is nothing to report; one in a namespace of
- * its own cannot be asked. */
+ * its own cannot be asked. Where there is neither, no file is opened. */
 static int is_used(void)
 {
+    unsigned long long others = 0, all = 0;
     int count;
-    if (!maps_hold("/libcuda.so") || !real_load())
-        return maps_hold("/libcuda.so");
+    dl_iterate_phdr(count_others, &others);
+    dl_iterate_phdr(count_all, &all);
+    if (others == all || !maps_hold("/libcuda.so"))
+        return 0;
+    if (!real_load())
+        return 1;
     CUresult answer = real()->cuDeviceGetCount(&count);
     return answer != CUDA_ERROR_NOT_INITIALIZED && answer != CUDA_ERROR_NO_DEVICE;
 }
@@ -269,7 +292,8 @@ void service_report_none(void)
         return;
     process->pid = getpid();
     config_read(&process->config);
-    process->page = page_create(process->config.page_dir, (struct page_shape){0}, &problem);
+    process->page =
+        page_create(config_page_dir(&process->config), (struct page_shape){0}, &problem);
     process->domain = domain_create(&process->config.options);
     if (!process->page || !process->domain)
         return;

@@ -186,7 +186,7 @@ CANNOT_FAIL = set("""_ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __ass
     dladdr1 dlclose dlopen dlvsym fclose fgetc fnmatch fputc free getauxval getenv geteuid getpid gettimeofday kill localeconv memchr memcmp
     memcpy memmem memmove memset nanosleep prctl program_invocation_short_name pthread_attr_destroy pthread_attr_setdetachstate
     pthread_mutex_lock pthread_mutex_unlock pthread_once pthread_setcancelstate qsort raise __register_atfork sched_yield setvbuf
-    sigfillset snprintf sprintf sscanf stdin strcasecmp strchr strcmp strcspn strerror strlen strncmp strncpy strnlen strrchr strspn strstr
+    sigaddset sigemptyset sigfillset sigismember sigpending sigtimedwait snprintf sprintf sscanf stdin strcasecmp strchr strcmp strcspn strerror strlen strncmp strncpy strnlen strrchr strspn strstr
     strtod strtok_r strtol strtoll strtoull vsnprintf""".split())
 
 

@@ -1,5 +1,7 @@
 """Children and ends of every kind: daemons, Python's workers, plugins that go."""
 
+import os
+import shutil
 import sys
 
 import pytest
@@ -111,3 +113,41 @@ def test_a_log_that_takes_nothing(place, limit):
     done = place.run(sys.executable, "-c", script, PROGRAMS / "allocate_130", place.preload(LIBRARY), preload=(), CACHALOT_CONF="junk:1")
     native = place.native("allocate_130")
     assert (done.code, done.out) == (native.code, native.out)
+
+
+@pytest.mark.skipif(bool(sanitizer.PATH), reason="a sanitizer asks for more")
+def test_a_sealed_program_without_cuda(place):
+    """What does not use CUDA notices nothing, also where a system call too many is its end."""
+    place.same("sealed", code=3)
+    assert place.reports() == [] and place.left_pages() == []
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_two_copies(place, first):
+    """An operator's and a user's: one serves and reports."""
+    other = place.work / "other" / ("libcachalot.so" if first else "another.so")
+    other.parent.mkdir()
+    shutil.copy(LIBRARY, other)
+    ours = place.run("allocate_130", preload=(other, LIBRARY) if first else (LIBRARY, other))
+    assert (ours.code, ours.out) == (0, place.native("allocate_130").out)
+    report = place.only_report()
+    assert report.totals["requests"] > 0 and report["coverage"]["status"] == "full"
+
+
+MOVES = """
+import ctypes, os
+os.mkdir("elsewhere")
+os.chdir("elsewhere")
+cudart = ctypes.CDLL("libcudart.so.13")
+block = ctypes.c_void_p()
+print(cudart.cudaMalloc(ctypes.byref(block), ctypes.c_size_t(1000)), os.listdir())
+"""
+
+
+def test_relative_names(place):
+    """They mean the directory in which the process began."""
+    place.findings.leaks = False
+    ours = place.run(sys.executable, "-c", MOVES, CACHALOT_LOG="log", CACHALOT_PAGE_DIR="pages", CACHALOT_OUTPUT="out.json", CACHALOT_CONF="junk:1")
+    assert (ours.code, ours.out) == (0, "0 []\n"), ours.err
+    assert "junk:1" in (place.work / "log").read_text()
+    assert (place.work / "pages").is_dir() and (place.work / "out.json").is_file() and not os.listdir(place.work / "elsewhere")
