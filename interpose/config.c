@@ -13,18 +13,40 @@
 #include "interpose/process.h"
 #include "stats/report.h"
 
-static const char *value_of(const char *name)
-{
-    const char *value = getenv(name);
-    return value && *value ? value : NULL;
-}
-
 static char directory[sizeof((struct page *)NULL)->cwd];
+static char began_with[8192]; /* our variables, each with its end; then an empty one */
 
-void config_note_directory(void)
+void config_note_start(void)
 {
+    size_t used = 0;
     if (!getcwd(directory, sizeof directory))
         directory[0] = 0; /* gone, or its name is too long */
+    for (char **entry = environ; entry && *entry; entry++) {
+        size_t size = strlen(*entry) + 1;
+        if (strncmp(*entry, "CACHALOT_", 9) || used + size >= sizeof began_with)
+            continue;
+        memcpy(began_with + used, *entry, size);
+        used += size;
+    }
+}
+
+/* A program that cleans its environment drops LD_PRELOAD, too: then what it began with stands. */
+static const char *given(const char *name)
+{
+    const char *value = getenv(name);
+    size_t length = strlen(name);
+    if (value || getenv("LD_PRELOAD"))
+        return value;
+    for (const char *entry = began_with; *entry; entry += strlen(entry) + 1)
+        if (strncmp(entry, name, length) == 0 && entry[length] == '=')
+            return entry + length + 1;
+    return NULL;
+}
+
+static const char *value_of(const char *name)
+{
+    const char *value = given(name);
+    return value && *value ? value : NULL;
 }
 
 /* Stops at our own object: 1, and *data is set if another one of our name is before it. */
@@ -82,7 +104,7 @@ static const struct {
 static int source(void)
 {
     for (int i = 0; i < (int)(sizeof sources / sizeof *sources); i++)
-        if (getenv(sources[i].variable))
+        if (given(sources[i].variable))
             return i;
     return -1;
 }
@@ -175,7 +197,7 @@ void config_read(struct config *config)
     int from = source();
     options_default(&config->options);
     if (from >= 0)
-        options_parse(&config->options, getenv(sources[from].variable),
+        options_parse(&config->options, given(sources[from].variable),
                       sources[from].pytorch ? options_pytorch_keys() : OPTIONS_ALL,
                       complain_of_option, config);
     const char *log = value_of("CACHALOT_LOG");

@@ -27,9 +27,9 @@ struct config {
  * environment. */
 int config_enabled(void);
 
-/* When the process starts: relative names mean this directory, wherever a daemon goes later. Holds
- * in forked children too. */
-void config_note_directory(void);
+/* When the process starts: relative names mean this directory, wherever a daemon goes later, and our
+ * variables count as they are, should it clean its environment. Holds in forked children too. */
+void config_note_start(void);
 
 void config_read(struct config *config);
 

@@ -43,7 +43,7 @@ __attribute__((constructor)) static void load(void)
         mmap(NULL, sizeof *process, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return;
-    config_note_directory();
+    config_note_start();
     int wiped = madvise(memory, sizeof *process, MADV_WIPEONFORK) == 0;
     if (!__atomic_compare_exchange_n(&process, &none, memory, 0, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE))

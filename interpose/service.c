@@ -85,10 +85,25 @@ static int write_report(enum report_kind kind, int with_segments)
     return code;
 }
 
+static void on_signal(int signal);
+
+/* Did the program take the signal from us? Then it wins, and reports say so, once. */
+static void check_signal(void)
+{
+    static int said;
+    struct sigaction now;
+    uint32_t number = atomic_load(&process->page->signal_installed);
+    if (said || !number || sigaction((int)number, NULL, &now) || now.sa_handler == on_signal)
+        return;
+    process_warn("the program took signal %u for itself later", number);
+    said = 1;
+}
+
 static void carry_out(uint32_t request)
 {
     pthread_mutex_lock(&process->report_lock);
     if (process_serving()) {
+        check_signal();
         domain_poll(process->domain); /* what has become reusable is shown so */
         if (request & REQUEST_EMPTY_CACHE) {
             uint64_t bytes = domain_empty_cache(process->domain, 0);
@@ -172,10 +187,9 @@ static void take_signal(void)
         atomic_store(&process->page->signal_installed, (uint32_t)number);
 }
 
-int service_thread(void *(*function)(void *))
+static int create_thread(pthread_t *thread, void *(*function)(void *), void *argument)
 {
     pthread_attr_t attributes;
-    pthread_t thread;
     sigset_t all, before;
     int code = pthread_attr_init(&attributes);
     if (code)
@@ -183,11 +197,17 @@ int service_thread(void *(*function)(void *))
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    code = pthread_create(&thread, &attributes, function, NULL);
+    code = pthread_create(thread, &attributes, function, argument);
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code;
+}
+
+int service_thread(void *(*function)(void *))
+{
+    pthread_t thread;
+    int code = create_thread(&thread, function, NULL);
+    return code ? code : pthread_detach(thread);
 }
 
 void service_start(void)
@@ -199,18 +219,9 @@ void service_start(void)
         take_signal();
 }
 
-/* Did the program take the signal from us? Then it wins, and the report says so. */
-static void check_signal(void)
-{
-    struct sigaction now;
-    uint32_t number = atomic_load(&process->page->signal_installed);
-    if (number && sigaction((int)number, NULL, &now) == 0 && now.sa_handler != on_signal)
-        process_warn("the program took signal %u for itself later", number);
-}
-
 static uint64_t reported_frees; /* late ones that the exit report knows of */
 
-void service_report_exit(void)
+static void report_exit(void)
 {
     struct timespec limit;
     clock_gettime(CLOCK_REALTIME, &limit);
@@ -229,6 +240,28 @@ void service_report_exit(void)
     if (code == 0 && process->page->path[0])
         unlink(process->page->path);
     pthread_mutex_unlock(&process->report_lock);
+}
+
+static void *report_exit_for(void *inside)
+{
+    process_inside = *(int *)inside;
+    report_exit();
+    return NULL;
+}
+
+/* A report takes more than a signal's stack of 8 KiB has, or one of a thread that is as small: on
+ * any but the main thread's own it is written by a thread of ours. */
+void service_report_exit(void)
+{
+    stack_t stack = {0};
+    pthread_t thread;
+    int inside = process_inside;
+    int on_own = getpid() == syscall(SYS_gettid) && sigaltstack(NULL, &stack) == 0 &&
+                 !(stack.ss_flags & SS_ONSTACK);
+    if (on_own || create_thread(&thread, report_exit_for, &inside))
+        report_exit();
+    else
+        pthread_join(thread, NULL);
 }
 
 static ssize_t at_the_very_end(void *unused, const char *text, size_t size)

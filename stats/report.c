@@ -14,10 +14,15 @@
 #include <time.h>
 #include <unistd.h>
 
-/* mkdir -p of everything before the last slash. */
-static int make_directories(char *path)
+/* mkdir -p of everything before the last slash, but not of the directory in which the process
+ * began: where that is gone (or another root has none such), it is not made anew. */
+static int make_directories(char *path, const char *cwd)
 {
-    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+    size_t given = strlen(cwd);
+    if (strncmp(path, cwd, given) != 0 || path[given] != '/')
+        given = 0;
+    for (char *slash = strchr(path + given + 1, '/'); slash != NULL;
+         slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         int failed = mkdir(path, 0777) != 0 && errno != EEXIST && errno != EROFS && errno != EACCES;
         int error = errno;
@@ -28,7 +33,7 @@ static int make_directories(char *path)
     return 0;
 }
 
-int report_file_directory(const char *path, const char **name)
+int report_file_directory(const struct page *page, const char *path, const char **name)
 {
     char copy[REPORT_PATH_BYTES];
     const char *slash = strrchr(path, '/');
@@ -39,7 +44,7 @@ int report_file_directory(const char *path, const char **name)
         snprintf(copy, sizeof copy, ".");
     else if (snprintf(copy, sizeof copy, "%.*s", (int)(slash + 1 - path), path) >= (int)sizeof copy)
         return -ENAMETOOLONG;
-    int error = make_directories(copy);
+    int error = make_directories(copy, page->cwd);
     if (error != 0)
         return error;
     int fd = open(copy, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -131,7 +136,7 @@ static int write_text(const char *text, const struct page *page,
     char temporary[64];
     const char *name;
     int error = report_file_name(page, options, 0, path, size);
-    int directory = error == 0 ? report_file_directory(path, &name) : error;
+    int directory = error == 0 ? report_file_directory(page, path, &name) : error;
     if (directory < 0)
         return directory;
     error = report_file_write(directory, text, temporary, sizeof temporary);

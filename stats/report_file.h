@@ -14,9 +14,9 @@
 int report_file_name(const struct page *page, const struct report_options *options,
                      unsigned attempt, char *path, size_t size);
 
-/* Opens the directory of `path`, made where missing. Returns it or -errno; *name is the last
- * component. */
-int report_file_directory(const char *path, const char **name);
+/* Opens the directory of `path`, made where missing, but for the one in which the process of `page`
+ * began. Returns it or -errno; *name is the last component. */
+int report_file_directory(const struct page *page, const char *path, const char **name);
 
 /* Two processes of one run may want one name at once. Whoever holds the lock too long is not
  * waited for: then a report may replace another, but none is late. It ends with `directory`. */

@@ -121,7 +121,7 @@ int trace_open(struct page *page, const char *path)
 {
     const char *name;
     struct events *events = page_events(page);
-    int directory = events ? report_file_directory(path, &name) : -EINVAL, error = -EEXIST;
+    int directory = events ? report_file_directory(page, path, &name) : -EINVAL, error = -EEXIST;
     if (directory < 0)
         return directory;
     report_file_lock(directory);

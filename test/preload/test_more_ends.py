@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import sanitizer
-from conftest import LIBRARY, PROGRAMS
+from conftest import LIBRARY, PROGRAMS, load
 
 WORKERS = """
 import ctypes, multiprocessing, sys
@@ -151,3 +151,39 @@ def test_relative_names(place):
     assert (ours.code, ours.out) == (0, "0 []\n"), ours.err
     assert "junk:1" in (place.work / "log").read_text()
     assert (place.work / "pages").is_dir() and (place.work / "out.json").is_file() and not os.listdir(place.work / "elsewhere")
+
+
+@pytest.mark.skipif(bool(sanitizer.PATH), reason="a sanitizer takes more than such a stack has")
+@pytest.mark.parametrize("where", ["handler", "thread"])
+def test_exit_on_a_small_stack(place, where):
+    """Also where somebody has put a report there that takes a deep stack to read."""
+    place.same("exit_on_stack", where, code=9)
+    assert place.only_report()["exit"]["code"] == 9
+    deep = place.work / "deep.json"
+    deep.write_text("[" * 2000 + "]" * 2000)
+    place.same("exit_on_stack", where, code=9, CACHALOT_OUTPUT=deep)
+
+
+@pytest.mark.parametrize("output", ["out.json", None])
+def test_a_directory_that_goes(place, output):
+    """It is not made anew for the report: the page stays."""
+    place.findings.leaks = False
+    script = ("import ctypes, os; cudart = ctypes.CDLL('libcudart.so.13'); block = ctypes.c_void_p(); "
+              "print(cudart.cudaMalloc(ctypes.byref(block), ctypes.c_size_t(1000))); os.rmdir(os.getcwd())")
+    start = place.work / "start"
+    start.mkdir()
+    run = f"import os, sys; os.chdir({str(start)!r}); os.environ['LD_PRELOAD'] = {place.preload(LIBRARY)!r}; os.execv(sys.executable, [sys.executable, '-c', {script!r}])"
+    ours = place.run(sys.executable, "-c", run, preload=(), CACHALOT_OUTPUT=output)
+    assert (ours.code, ours.out, ours.err) == (0, "0\n", "")
+    assert not start.exists() and len(place.left_pages()) == 1
+
+
+def test_a_program_that_cleans_its_environment(place):
+    """What the user named is where reports go."""
+    place.findings.leaks = False
+    script = ("import ctypes, os; os.environ.clear(); cudart = ctypes.CDLL('libcudart.so.13'); block = ctypes.c_void_p(); "
+              "print(cudart.cudaMalloc(ctypes.byref(block), ctypes.c_size_t(1000)))")
+    ours = place.run(sys.executable, "-c", script, CACHALOT_OUTPUT="named.json", CACHALOT_CONF="free_mode:fence")
+    assert (ours.code, ours.out, ours.err) == (0, "0\n", "")
+    assert [path.name for path in place.work.glob("*.json")] == ["named.json"]
+    assert load(place.work / "named.json")["config"]["free_mode"]["value"] == "fence"
