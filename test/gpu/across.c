@@ -1,5 +1,6 @@
-/* Copies and sets across two devices that nobody gave access to each other: natively all memory of
- * cudaMalloc takes part. First with memory that was there before the second device was used, then
+/* Copies across two devices that nobody gave access to each other: natively all memory of cudaMalloc
+ * takes part. (A set of the other device's memory is refused natively, as a kernel's store is; of
+ * mapped memory it works.) First with memory that was there before the second device was used, then
  * with some that came later; each result is read back on the device it lies on. */
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -39,8 +40,6 @@ static int operate(int number)
         return cudaMemcpyAsync(first, wanted, BYTES, cudaMemcpyDefault, 0);
     case 7:
         return cudaMemcpy2D(first, 1024, wanted, 1024, 1024, BYTES / 1024, cudaMemcpyHostToDevice);
-    case 8:
-        return cudaMemset(first, wanted[0], BYTES);
     default:
         return cudaMemcpy(found, first, BYTES, cudaMemcpyDeviceToHost) ||
                memcmp(found, wanted, BYTES);
@@ -49,9 +48,9 @@ static int operate(int number)
 
 static void round_of(const char *name)
 {
-    for (int number = 0; number < 10; number++) {
+    for (int number = 0; number < 9; number++) {
         int to_second = number < 5, all = 17 * number + 3;
-        int ready = fill(first, 0, to_second || number == 9 ? all : 0) || fill(second, 1, 0);
+        int ready = fill(first, 0, to_second || number == 8 ? all : 0) || fill(second, 1, 0);
         memset(wanted, all, BYTES);
         int code = ready ? -1 : operate(number), done = cudaDeviceSynchronize();
         cudaSetDevice(to_second);
