@@ -14,6 +14,7 @@
 #include "allocator/record.h"
 #include "allocator/segment.h"
 #include "allocator/thread_caches.h"
+#include "stats/pause.h"
 
 void allocator_enter(struct allocator *a)
 {
@@ -81,7 +82,7 @@ uint64_t allocator_forget(struct allocator *a)
     /* Calls of other threads into the dying context: no new one begins. */
     for (int i = 0; a->calls && i < MOST_WAITS; i++) {
         allocator_leave(a);
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        pause_ns(1000000);
         allocator_enter(a);
     }
     allocator_leave(a);

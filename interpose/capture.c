@@ -1,12 +1,12 @@
 #include "interpose/capture.h"
 
 #include <sched.h>
-#include <time.h>
 
 #include "interpose/driver.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
 #include "interpose/thread.h"
+#include "stats/pause.h"
 
 struct capture {
     struct map_node node; /* key: the stream, and the thread for a per-thread stream */
@@ -54,7 +54,7 @@ void capture_before_begin(void)
     for (int i = 0; atomic_load(&process->recordings) && i < MOST_WAITS; i++) {
         sched_yield();
         if (i > MOST_WAITS / 2)
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            pause_ns(1000000);
     }
 }
 
@@ -140,6 +140,13 @@ int capture_is_on(CUstream stream, int per_thread)
     if (is_capturing(stream, per_thread, &status) != CUDA_SUCCESS)
         return is_noted(key_of(stream, per_thread));
     return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+CUresult capture_stream_error(CUstream stream, int per_thread)
+{
+    CUstreamCaptureStatus status;
+    CUresult result = is_capturing(stream, per_thread, &status);
+    return result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ? CUDA_SUCCESS : result;
 }
 
 /* One for which there was no memory. */

@@ -30,6 +30,9 @@ int capture_active(void);
 /* Is this stream capturing? Asks the driver. */
 int capture_is_on(CUstream stream, int per_thread);
 
+/* What the driver has against a stream: none, or no context. Not that another one is capturing. */
+CUresult capture_stream_error(CUstream stream, int per_thread);
+
 /* The calling thread's own default stream ends with it. */
 void capture_thread_ends(void);
 

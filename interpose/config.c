@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 #include <errno.h>
 #include <link.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,15 +192,23 @@ const char *config_page_dir(const struct config *config)
     return *config->page_dir ? config->page_dir : NULL;
 }
 
+/* The program's may have a decimal comma, or another small I. glibc has this one ready made. */
+static locale_t plain_locale(void)
+{
+    return newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
 void config_read(struct config *config)
 {
     const char *redact = value_of("CACHALOT_REDACT");
     int from = source();
     options_default(&config->options);
+    locale_t program = uselocale(plain_locale());
     if (from >= 0)
         options_parse(&config->options, given(sources[from].variable),
                       sources[from].pytorch ? options_pytorch_keys() : OPTIONS_ALL,
                       complain_of_option, config);
+    uselocale(program);
     const char *log = value_of("CACHALOT_LOG");
     read_path(config, "CACHALOT_PAGE_DIR", 0, config->page_dir);
     read_path(config, "CACHALOT_LOG", log && strcmp(log, "stderr") == 0, config->log);
@@ -268,6 +277,7 @@ void config_publish(const struct config *config, struct page *page)
     int from = source();
     const char *session = value_of("CACHALOT_SESSION");
     memcpy(page->cwd, directory, sizeof page->cwd);
+    locale_t program = uselocale(plain_locale());
     for (unsigned i = 0; options_name(i) && i < PAGE_CONFIGS; i++) {
         struct page_config *row = &page->config[i];
         snprintf(row->name, sizeof row->name, "%s", options_name(i));
@@ -276,6 +286,7 @@ void config_publish(const struct config *config, struct page *page)
                  config->options.given >> i & 1 ? sources[from].variable : "default");
         page->config_count = i + 1;
     }
+    uselocale(program);
     if (session)
         snprintf(page->session, sizeof page->session, "%s", session);
     if (config->redact_argv) {

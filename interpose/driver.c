@@ -3,14 +3,13 @@
  * invalidate somebody's. */
 #include "interpose/driver.h"
 
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "interpose/capture.h"
 #include "interpose/driver_map.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
+#include "stats/pause.h"
 
 struct visit {
     int pushed;
@@ -153,8 +152,7 @@ static int fence_wait(void *device, void *event, uint64_t timeout_ns)
         if (code != DEVICE_NOT_READY || spent >= timeout_ns)
             return code;
         if (spent > SPIN_NS)
-            syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = SLEEP_NS},
-                    NULL); /* no cancellation point */
+            pause_ns(SLEEP_NS);
     }
 }
 

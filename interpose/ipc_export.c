@@ -9,11 +9,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "allocator/share.h"
@@ -22,6 +20,7 @@
 #include "interpose/ipc_wire.h"
 #include "interpose/process.h"
 #include "interpose/service.h"
+#include "stats/pause.h"
 
 #define PATIENCE_S 2 /* with a process that has come and says nothing */
 #define LEAST_FD 64  /* below, programs expect their own */
@@ -145,21 +144,23 @@ static void *serve(void *unused)
     pthread_mutex_lock(&door->lock);
     mine = *door;
     pthread_mutex_unlock(&door->lock);
-    prctl(PR_SET_NAME, "cachalot-ipc");
+    service_thread_begins("cachalot-ipc");
     for (;;) {
         struct pollfd wanted = {.fd = mine.fd - 1, .events = POLLIN};
         poll(&wanted, 1, -1);
         if (!is_open(mine.fd - 1, mine.inode))
-            return unused; /* handles that are out are worth nothing; the next export opens anew */
+            break; /* handles that are out are worth nothing; the next export opens anew */
         int socket = accept4(mine.fd - 1, NULL, NULL, SOCK_CLOEXEC);
         if (socket < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
-            nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+            pause_ns(10000000);
         if (socket < 0)
             continue;
         inherited[VISITOR] = socket + 1;
         answer(&mine, socket);
         let_go(VISITOR, socket);
     }
+    service_thread_ends();
+    return unused;
 }
 
 static void watch_forks(void)

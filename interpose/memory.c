@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "allocator/share.h"
 #include "interpose/callers.h"
 #include "interpose/capture.h"
 #include "interpose/context.h"
@@ -105,14 +104,13 @@ static void give_row(unsigned row)
 static void thread_begins(void)
 {
     cached = UNCACHED;
-    if (take_row(&cache_row))
+    if (!thread_watch() || take_row(&cache_row))
         return;
     if (domain_thread_begins(process->domain, &process->page->cache[cache_row])) {
         give_row(cache_row);
         return;
     }
     cached = CACHED;
-    thread_watch();
 }
 
 void memory_thread_ends(void)
@@ -316,7 +314,9 @@ CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
     int state = process_state(), code = ALLOCATOR_UNKNOWN;
     /* Captured, it is a node, for what a node allocates: of anything else the driver has no free. */
     int captured = capture_active() && capture_is_on(stream, per_thread);
-    if (state != PROCESS_IDLE && !captured)
+    CUresult wrong =
+        state == PROCESS_SERVING ? capture_stream_error(stream, per_thread) : CUDA_SUCCESS;
+    if (state != PROCESS_IDLE && !captured && !wrong)
         code = free_block(pointer, state, FREED_ASYNC);
     if (code == ALLOCATOR_INVALID)
         return CUDA_ERROR_INVALID_VALUE;
@@ -350,51 +350,4 @@ int memory_retry(void)
     uint64_t released = domain_empty_cache(process->domain, 1);
     process_inside--;
     return released != 0;
-}
-
-/* Marks the block as one that other processes have. Returns 0 if it is none of ours. */
-static int mark_exported(CUdeviceptr pointer, struct block_place *place)
-{
-    CUdevice device;
-    if (!process_serving())
-        return 0;
-    int lends = process->config.options.expandable == EXPANDABLE_TRUE &&
-                real()->cuCtxGetDevice(&device) == CUDA_SUCCESS && driver_lends(device);
-    return domain_mark(process->domain, pointer, lends ? BLOCK_LENT : BLOCK_EXPORTED, place) == 0;
-}
-
-void memory_share(CUdeviceptr pointer)
-{
-    struct block_place place;
-    mark_exported(pointer, &place);
-}
-
-CUresult memory_export(CUipcMemHandle *handle, CUdeviceptr pointer)
-{
-    struct block_place place;
-    if (!mark_exported(pointer, &place) || !handle)
-        return real()->cuIpcGetMemHandle(handle, pointer);
-    if (place.mapped && driver_lends((CUdevice)place.device))
-        return ipc_handle_of(handle, &place);
-    if (place.mapped) {
-        process_warn("IPC handle of mapped memory: the driver has none for it. What is allocated "
-                     "from now on can be exported; for all of it use "
-                     "CACHALOT_CONF=expandable_segments:False");
-    } else if (place.offset) {
-        process_warn(
-            "IPC handle of a block at offset %llu of its segment: the peer maps the segment's "
-            "begin. Programs that also send the offset in cuMemGetAddressRange's range (UCX, MPI) "
-            "are right; those that do not read other bytes. Use CACHALOT_CONF=ipc:dedicated",
-            (unsigned long long)place.offset);
-        if (process->config.options.ipc == IPC_ERROR)
-            return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    return real()->cuIpcGetMemHandle(handle, pointer);
-}
-
-void memory_pin(CUdeviceptr pointer)
-{
-    struct block_place place;
-    if (process_serving())
-        domain_mark(process->domain, pointer, BLOCK_PINNED, &place);
 }

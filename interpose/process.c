@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "interpose/objects.h"
 #include "interpose/real.h"
 #include "interpose/recording.h"
 #include "interpose/service.h"
@@ -33,7 +34,7 @@ static void wipe(void)
 }
 
 /* In the constructor, or before it, when the constructor of a library uses CUDA. */
-__attribute__((constructor)) static void load(void)
+static void load(void)
 {
     struct process *none = NULL;
     real_may_open();
@@ -53,6 +54,13 @@ __attribute__((constructor)) static void load(void)
     /* What lanes need. Once there are threads, the kernel takes 10 to 20 ms for it. */
     if (config_enabled())
         syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+}
+
+/* Also where nothing is to be done each call is passed on, by objects.c. */
+__attribute__((constructor)) static void loaded(void)
+{
+    objects_prepare();
+    load();
 }
 
 int process_enabled(void)
@@ -145,7 +153,6 @@ static void on_exit_begin(int status, void *unused)
     atomic_store(&process->page->exit_code, status & 0xff);
     atomic_store(&process->page->state, PAGE_EXITING);
     atomic_store(&process->state, PROCESS_EXITING);
-    service_watch_end();
 }
 
 __attribute__((destructor)) static void unload(void)
@@ -156,10 +163,12 @@ __attribute__((destructor)) static void unload(void)
     int cancel;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE,
                            &cancel); /* a thread that ends in here ends no exit */
-    if (process_state() != PROCESS_IDLE && pid == process->pid)
+    if (process_state() != PROCESS_IDLE && pid == process->pid) {
         service_report_exit();
-    else if (process_state() == PROCESS_IDLE && (!by || by == pid))
+        service_watch_end();
+    } else if (process_state() == PROCESS_IDLE && (!by || by == pid)) {
         service_report_none();
+    }
     pthread_setcancelstate(cancel, &cancel);
 }
 

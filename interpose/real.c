@@ -184,7 +184,6 @@ int real_load(void)
         dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY); /* kept: the table points into it */
     if (!driver)
         return 0;
-    objects_prepare();
     void *libcuda = libcuda_behind(driver);
     for (size_t i = 0; i < HOOKS; i++) {
         void *function = real_dlsym_call(driver, hooks[i].name);

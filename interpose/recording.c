@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include "interpose/callers.h"
 #include "interpose/process.h"
 #include "interpose/service.h"
+#include "stats/pause.h"
 #include "stats/ticks.h"
 #include "stats/trace.h"
 
@@ -83,7 +83,7 @@ static int write_trace(enum events_trace end)
 static void *serve(void *unused)
 {
     struct events *events = page_events(process->page);
-    prctl(PR_SET_NAME, "cachalot-trace");
+    service_thread_begins("cachalot-trace");
     for (int more = 1; more;) {
         static const struct timespec pause = {.tv_nsec = WRITE_EVERY_NS};
         uint32_t seen = atomic_load(&events->wake);
@@ -96,6 +96,7 @@ static void *serve(void *unused)
         pthread_mutex_unlock(&process->trace_lock);
         syscall(SYS_futex, &events->wake, FUTEX_WAIT, seen, &pause, NULL, 0);
     }
+    service_thread_ends();
     return unused;
 }
 
@@ -114,7 +115,7 @@ void recording_serve(void)
 static void take_the_last(void)
 {
     for (int i = 0; domain_take_events(process->domain) && i < MOST_TRIES; i++)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        pause_ns(1000000);
 }
 
 void recording_end(void)

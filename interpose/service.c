@@ -18,10 +18,12 @@
 #include "interpose/process.h"
 #include "interpose/real.h"
 #include "interpose/recording.h"
+#include "stats/proc.h"
 #include "stats/report.h"
 
 #define STACK_BYTES (512 * 1024)
 #define REQUEST_SIGNAL 256 /* asked for by the signal, not by `cachalot dump` */
+#define REQUEST_LOOK 512   /* the exit report is asked for: `ending` */
 
 struct rows {
     struct snapshot_block *row;
@@ -133,16 +135,69 @@ static void relieve_others(void)
     pthread_mutex_unlock(&process->report_lock);
 }
 
+static uint64_t reported_frees; /* late ones that the exit report knows of */
+static void report_exit(void);
+
+/* The exit report as the exiting thread asks for it: it may have interrupted anything, a malloc
+ * too, and stand on a signal's stack of 8 KiB. So the service thread writes it, if it is not held
+ * up by what was interrupted. */
+static struct {
+    _Atomic uint32_t phase; /* enum ending */
+    int inside;             /* the asking thread's process_inside */
+} ending;
+
+enum ending { NOT_ENDING, ENDING_ASKED, ENDING_BEGUN, ENDING_DONE };
+
+static void answer_exit(void)
+{
+    uint32_t asked = ENDING_ASKED;
+    if (!atomic_compare_exchange_strong(&ending.phase, &asked, ENDING_BEGUN))
+        return;
+    process_inside = ending.inside;
+    report_exit();
+    process_inside = 0;
+    atomic_store(&ending.phase, ENDING_DONE);
+    futex(&ending.phase, FUTEX_WAKE, INT32_MAX, NULL);
+}
+
+void service_thread_begins(const char *name)
+{
+    prctl(PR_SET_NAME, name);
+    atomic_fetch_add(&process->own_threads, 1);
+}
+
+void service_thread_ends(void)
+{
+    atomic_fetch_sub(&process->own_threads, 1);
+}
+
+static int has_thread;
+
+/* A process whose main thread has called pthread_exit ends, with code 0, when its last thread does.
+ * (On a GPU it does not: the driver's threads stay.) */
+static void end_if_last(void)
+{
+    struct proc_status now;
+    if (proc_status((uint64_t)process->pid, &now) || now.state != 'Z' ||
+        now.threads != (uint64_t)atomic_load(&process->own_threads) + 1)
+        return;
+    has_thread = 0; /* this one is not to wait for itself */
+    exit(0);
+}
+
 static void *serve(void *unused)
 {
     struct page *page = process->page;
-    prctl(PR_SET_NAME, "cachalot");
+    service_thread_begins("cachalot");
     for (;;) {
-        uint32_t request = atomic_exchange(&page->request, 0);
+        uint32_t request = atomic_exchange(&page->request, 0) & ~(uint32_t)REQUEST_LOOK;
+        answer_exit();
         if (!request) {
             static const struct timespec second = {.tv_sec = 1};
-            if (futex(&page->request, FUTEX_WAIT, 0, &second) && errno == ETIMEDOUT)
+            if (futex(&page->request, FUTEX_WAIT, 0, &second) && errno == ETIMEDOUT) {
                 relieve_others();
+                end_if_last();
+            }
             continue;
         }
         carry_out(request);
@@ -187,8 +242,9 @@ static void take_signal(void)
         atomic_store(&process->page->signal_installed, (uint32_t)number);
 }
 
-static int create_thread(pthread_t *thread, void *(*function)(void *), void *argument)
+int service_thread(void *(*function)(void *))
 {
+    pthread_t thread;
     pthread_attr_t attributes;
     sigset_t all, before;
     int code = pthread_attr_init(&attributes);
@@ -197,29 +253,52 @@ static int create_thread(pthread_t *thread, void *(*function)(void *), void *arg
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    code = pthread_create(thread, &attributes, function, argument);
+    code = pthread_create(&thread, &attributes, function, NULL);
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return code;
+    return code ? code : pthread_detach(thread);
 }
 
-int service_thread(void *(*function)(void *))
+static ssize_t at_the_very_end(void *unused, const char *text, size_t size)
 {
-    pthread_t thread;
-    int code = create_thread(&thread, function, NULL);
-    return code ? code : pthread_detach(thread);
+    (void)unused, (void)text;
+    if (process_state() == PROCESS_EXITING && getpid() == process->pid &&
+        atomic_load(&process->late_frees) != reported_frees)
+        service_report_exit();
+    return (ssize_t)size;
+}
+
+/* Libraries' destructors may run after ours, and what they free is no leak. glibc flushes its
+ * streams after all of them: one of our own, with something in it, brings us back. It is made at
+ * the start, as the exit may have interrupted a malloc. */
+static FILE *last_stream;
+
+static void make_last_stream(void)
+{
+    if (!last_stream)
+        last_stream = fopencookie(NULL, "w", (cookie_io_functions_t){.write = at_the_very_end});
+}
+
+void service_watch_end(void)
+{
+    static char buffer[16];
+    if (!last_stream)
+        return;
+    setvbuf(last_stream, buffer, _IOFBF, sizeof buffer);
+    fputc_unlocked('.', last_stream);
 }
 
 void service_start(void)
 {
+    atomic_store(&ending.phase, NOT_ENDING);
+    make_last_stream();
     int code = service_thread(serve);
+    has_thread = code == 0;
     if (code)
         process_warn("no service thread (%s): no reports on request", strerror(code));
     else
         take_signal();
 }
-
-static uint64_t reported_frees; /* late ones that the exit report knows of */
 
 static void report_exit(void)
 {
@@ -242,47 +321,28 @@ static void report_exit(void)
     pthread_mutex_unlock(&process->report_lock);
 }
 
-static void *report_exit_for(void *inside)
+/* Returns 0 if the service thread does not come to it. */
+static int report_by_thread(void)
 {
-    process_inside = *(int *)inside;
-    report_exit();
-    return NULL;
+    static const struct timespec limit = {.tv_sec = 2};
+    uint32_t asked = ENDING_ASKED;
+    ending.inside = process_inside;
+    atomic_store(&ending.phase, asked);
+    atomic_fetch_or(&process->page->request, REQUEST_LOOK);
+    futex(&process->page->request, FUTEX_WAKE, 1, NULL);
+    while (atomic_load(&ending.phase) == ENDING_ASKED)
+        if (futex(&ending.phase, FUTEX_WAIT, ENDING_ASKED, &limit) && errno == ETIMEDOUT &&
+            atomic_compare_exchange_strong(&ending.phase, &asked, NOT_ENDING))
+            return 0;
+    while (atomic_load(&ending.phase) == ENDING_BEGUN)
+        futex(&ending.phase, FUTEX_WAIT, ENDING_BEGUN, NULL);
+    return 1;
 }
 
-/* A report takes more than a signal's stack of 8 KiB has, or one of a thread that is as small: on
- * any but the main thread's own it is written by a thread of ours. */
 void service_report_exit(void)
 {
-    stack_t stack = {0};
-    pthread_t thread;
-    int inside = process_inside;
-    int on_own = getpid() == syscall(SYS_gettid) && sigaltstack(NULL, &stack) == 0 &&
-                 !(stack.ss_flags & SS_ONSTACK);
-    if (on_own || create_thread(&thread, report_exit_for, &inside))
+    if (!has_thread || !report_by_thread())
         report_exit();
-    else
-        pthread_join(thread, NULL);
-}
-
-static ssize_t at_the_very_end(void *unused, const char *text, size_t size)
-{
-    (void)unused, (void)text;
-    if (process_state() == PROCESS_EXITING && getpid() == process->pid &&
-        atomic_load(&process->late_frees) != reported_frees)
-        service_report_exit();
-    return (ssize_t)size;
-}
-
-/* Libraries' destructors may run after ours, and what they free is no leak. glibc flushes its
- * streams after all of them: one of our own, with something in it, brings us back. */
-void service_watch_end(void)
-{
-    static char buffer[16];
-    FILE *stream = fopencookie(NULL, "w", (cookie_io_functions_t){.write = at_the_very_end});
-    if (!stream)
-        return;
-    setvbuf(stream, buffer, _IOFBF, sizeof buffer);
-    fputc('.', stream);
 }
 
 /* Counts the objects of this namespace that are no libcuda. */

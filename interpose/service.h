@@ -9,10 +9,14 @@ void service_start(void);
 /* A thread of ours, with all signals blocked. Returns 0 or an error's number. */
 int service_thread(void *(*serve)(void *));
 
+/* The first and the last thing that such a thread does. */
+void service_thread_begins(const char *name);
+void service_thread_ends(void);
+
 /* The report at the end of a process that was served. The page goes if it could be written, else it
  * stays. */
 void service_report_exit(void);
-void service_watch_end(void); /* when the exit begins: again, if it does not know all */
+void service_watch_end(void); /* after it: again, if libraries that end later free more */
 
 /* If libcuda is mapped but nothing of it ever came through us (RTLD_DEEPBIND, dlmopen), a report
  * says so. */

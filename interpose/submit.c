@@ -109,11 +109,10 @@ static unsigned take_row(void)
 
 static void thread_begins(void)
 {
-    if (process->lanes && (submitter.lane = lane_thread_begin(process->domain)))
+    if (thread_watch() && process->lanes && (submitter.lane = lane_thread_begin(process->domain)))
         submitter.row = take_row();
     submitter.alone = submitter.row ? submitter.lane : NULL;
     submitter.submissions = process->page->thread[submitter.row].submissions;
-    thread_watch();
 }
 
 void submit_thread_ends(void)

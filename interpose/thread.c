@@ -16,15 +16,16 @@ static void ends(void *unused)
 }
 
 static pthread_key_t key;
+static int has_key; /* the program may have taken all */
 
 static void make_key(void)
 {
-    pthread_key_create(&key, ends);
+    has_key = pthread_key_create(&key, ends) == 0;
 }
 
-void thread_watch(void)
+int thread_watch(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_key);
-    pthread_setspecific(key, process);
+    return has_key && pthread_setspecific(key, process) == 0;
 }

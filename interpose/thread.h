@@ -2,6 +2,7 @@
 #ifndef CACHALOT_INTERPOSE_THREAD_H
 #define CACHALOT_INTERPOSE_THREAD_H
 
-void thread_watch(void); /* the calling one; as often as wanted */
+/* The calling one; as often as wanted. 0: its end will not be seen, the program has taken all keys. */
+int thread_watch(void);
 
 #endif

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "stats/events_alone.h"
+#include "stats/pause.h"
 #include "stats/ticks.h"
 
 #define CHECK_EVERY 4096
@@ -53,7 +54,7 @@ static void wait_for_trace(struct events *events, uint64_t n)
         if (i == MOST_NAPS)
             atomic_store(&events->trace, TRACE_STOPPED);
         events_wake(events);
-        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+        pause_ns(100000);
     }
 }
 

@@ -1,6 +1,7 @@
 /* Putting the report into its file: a temporary one beside it, then renamed. */
 #include "stats/report.h"
 
+#include "stats/pause.h"
 #include "stats/report_file.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* mkdir -p of everything before the last slash, but not of the directory in which the process
@@ -107,7 +107,7 @@ void report_file_lock(int directory)
     for (int i = 0; i < 100 && flock(directory, LOCK_EX | LOCK_NB) != 0; i++) {
         if (errno != EWOULDBLOCK)
             return;
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        pause_ns(10000000);
     }
 }
 
@@ -115,6 +115,7 @@ void report_file_lock(int directory)
 static int put_in_place(int directory, const char *temporary, const struct page *page,
                         const struct report_options *options, char *path, size_t size)
 {
+    int error = -EEXIST;
     for (unsigned attempt = 0; attempt < REPORT_CANDIDATES; attempt++) {
         int answer = report_file_name(page, options, attempt, path, size);
         if (answer < 0)
@@ -124,10 +125,14 @@ static int put_in_place(int directory, const char *temporary, const struct page 
         answer = report_file_may_replace(directory, name, page);
         if (answer < 0)
             return answer;
+        if (answer > 0 && renameat(directory, temporary, directory, name) == 0)
+            return 0;
+        if (answer > 0 && errno != EPERM && errno != EACCES) /* another's, in a sticky folder */
+            return -errno;
         if (answer > 0)
-            return renameat(directory, temporary, directory, name) == 0 ? 0 : -errno;
+            error = -errno;
     }
-    return -EEXIST;
+    return error;
 }
 
 static int write_text(const char *text, const struct page *page,

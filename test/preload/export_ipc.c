@@ -26,6 +26,9 @@ int main(int count, char **argument)
     export(make(bytes));
     SAY(cuMemFree(first));
     export(make(bytes));
+    CUdeviceptr gone = make(bytes);
+    SAY(cuMemFree(gone));
+    export(gone);
     export(0x1234);
     return 0;
 }

@@ -110,7 +110,7 @@ def test_ipc_large_blocks_get_segments_after_the_first_export(place):
     ours = place.run("export_ipc", 3 * 1024)
     offsets = [line.split("offset ")[1] for line in ours.out.splitlines() if "offset" in line]
     assert offsets[:2] == ["0", str(3 * MIB)]
-    assert offsets[2:] == ["0"] * 4
+    assert set(offsets[2:]) == {"0"}
 
 
 def test_ipc_dedicated(place):

@@ -116,6 +116,27 @@ def test_a_planted_page_is_not_written_through(place):
 
 
 @as_root
+@sanitizer.unless_sanitized("its runtime cannot be read by that user", ("asan", "tsan"))
+def test_anothers_report_in_a_sticky_folder(place, theirs):
+    """It cannot be replaced there, so the next name is taken."""
+    folder, _ = theirs
+    place.run("allocate_130", CACHALOT_OUTPUT="old.json")
+    shared = folder / "shared"
+    shared.mkdir()
+    shutil.copy(place.work / "old.json", shared / "out.json")
+    os.chown(shared, 0, 0)
+    shared.chmod(0o1777)
+    os.chown(shared / "out.json", 1, 1)
+    environment = {"LD_PRELOAD": str(folder / "libcachalot.so"), "LD_LIBRARY_PATH": str(folder), "PATH": "/bin",
+                   "CACHALOT_OUTPUT": str(shared / "out.json")}
+    done = subprocess.run([folder / "allocate_130"], cwd=folder, env=environment, user=NOBODY, group=NOBODY,
+                          extra_groups=[], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    (path,) = [path for path in shared.iterdir() if path.name != "out.json"]
+    assert load(path)["totals"]["requests"] == 6 and not list(pathlib.Path(f"/dev/shm/cachalot-{NOBODY}").glob("*.page"))
+
+
+@as_root
 def test_pages_of_others_are_not_read(place):
     place.run("end", "kill")
     (page,) = place.left_pages()

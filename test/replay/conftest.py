@@ -30,7 +30,7 @@ def command(*arguments, **options):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("CACHALOT_")}
     environment["CACHALOT_LIBRARY"] = str(BUILD / "libcachalot.so")
     return subprocess.run([sys.executable, str(ROOT / "scripts/cachalot"), *map(str, arguments)], env=environment,
-                          capture_output=True, text=True, timeout=120, check=False, **options)
+                          capture_output=True, text=True, check=False, **{"timeout": 120, **options})
 
 
 def replay(path, *arguments):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import pickle
 
 import pytest
@@ -95,3 +96,11 @@ def test_what_is_refused(tmp_path, arguments, code):
     (tmp_path / "damaged.gz").write_bytes(gzip.compress(b"a,0,1,0\n" * 999)[:-3])
     done = command("tune", *arguments, cwd=tmp_path)
     assert done.returncode == code and not done.stdout and "Traceback" not in done.stderr, done
+
+
+def test_without_input_and_output(tmp_path):
+    """What the unpacked snapshot is then called is no other file."""
+    events = [{"action": "alloc", "addr": 4096, "size": 5 * MIB, "stream": 0}]
+    (tmp_path / "s.pickle").write_bytes(pickle.dumps({"device_traces": [events], "segments": []}))
+    done = command("tune", "s.pickle", cwd=tmp_path, preexec_fn=lambda: os.closerange(0, 2), timeout=20)
+    assert done.returncode == 0 and not done.stderr, done

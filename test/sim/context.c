@@ -25,9 +25,11 @@ static void thread_ended(void *thread)
     engine_unlock();
 }
 
+static int has_key; /* the program may have taken all */
+
 static void key_create(void)
 {
-    pthread_key_create(&key, thread_ended);
+    has_key = pthread_key_create(&key, thread_ended) == 0;
 }
 
 struct sim_thread *thread_self(void)
@@ -35,7 +37,8 @@ struct sim_thread *thread_self(void)
     if (!self.registered) {
         self.registered = 1;
         pthread_once(&key_once, key_create);
-        pthread_setspecific(key, &self);
+        if (has_key)
+            pthread_setspecific(key, &self);
     }
     return &self;
 }

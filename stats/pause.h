@@ -1,0 +1,16 @@
+/* A wait that is no cancellation point: a thread of the program may be cancelled in any other, and
+ * would keep what it holds of ours. */
+#ifndef CACHALOT_STATS_PAUSE_H
+#define CACHALOT_STATS_PAUSE_H
+
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Less than a second; sooner when a signal comes. */
+static inline void pause_ns(long ns)
+{
+    syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = ns}, NULL);
+}
+
+#endif
