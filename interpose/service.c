@@ -17,13 +17,12 @@
 #include "interpose/maps.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
-#include "interpose/recording.h"
+#include "interpose/service_parts.h"
 #include "stats/proc.h"
 #include "stats/report.h"
 
 #define STACK_BYTES (512 * 1024)
 #define REQUEST_SIGNAL 256 /* asked for by the signal, not by `cachalot dump` */
-#define REQUEST_LOOK 512   /* the exit report is asked for: `ending` */
 
 struct rows {
     struct snapshot_block *row;
@@ -60,7 +59,7 @@ static struct rows list_blocks(void)
     return rows;
 }
 
-static int write_report(enum report_kind kind, int with_segments)
+int service_write_report(enum report_kind kind, int with_segments)
 {
     struct page *page = process->page;
     struct rows rows = list_blocks();
@@ -90,7 +89,7 @@ static int write_report(enum report_kind kind, int with_segments)
 static void on_signal(int signal);
 
 /* Did the program take the signal from us? Then it wins, and reports say so, once. */
-static void check_signal(void)
+void service_check_signal(void)
 {
     static int said;
     struct sigaction now;
@@ -105,7 +104,7 @@ static void carry_out(uint32_t request)
 {
     pthread_mutex_lock(&process->report_lock);
     if (process_serving()) {
-        check_signal();
+        service_check_signal();
         domain_poll(process->domain); /* what has become reusable is shown so */
         if (request & REQUEST_EMPTY_CACHE) {
             uint64_t bytes = domain_empty_cache(process->domain, 0);
@@ -113,9 +112,9 @@ static void carry_out(uint32_t request)
                      (unsigned long long)bytes);
         }
         if (request & REQUEST_SIGNAL)
-            write_report(REPORT_SIGNAL, 0);
+            service_write_report(REPORT_SIGNAL, 0);
         if (request & (REQUEST_REPORT | REQUEST_BLOCKS))
-            write_report(REPORT_REQUEST, (request & REQUEST_BLOCKS) != 0);
+            service_write_report(REPORT_REQUEST, (request & REQUEST_BLOCKS) != 0);
     }
     pthread_mutex_unlock(&process->report_lock);
 }
@@ -126,6 +125,12 @@ static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
     return syscall(SYS_futex, word, operation, value, limit, NULL, 0);
 }
 
+void service_wake(uint32_t request)
+{
+    atomic_fetch_or(&process->page->request, request);
+    futex(&process->page->request, FUTEX_WAKE, 1, NULL);
+}
+
 /* Other processes may need what lies idle here. Not while a stream is captured: another time. */
 static void relieve_others(void)
 {
@@ -133,31 +138,6 @@ static void relieve_others(void)
     if (process_serving() && !capture_active())
         domain_relieve(process->domain);
     pthread_mutex_unlock(&process->report_lock);
-}
-
-static uint64_t reported_frees; /* late ones that the exit report knows of */
-static void report_exit(void);
-
-/* The exit report as the exiting thread asks for it: it may have interrupted anything, a malloc
- * too, and stand on a signal's stack of 8 KiB. So the service thread writes it, if it is not held
- * up by what was interrupted. */
-static struct {
-    _Atomic uint32_t phase; /* enum ending */
-    int inside;             /* the asking thread's process_inside */
-} ending;
-
-enum ending { NOT_ENDING, ENDING_ASKED, ENDING_BEGUN, ENDING_DONE };
-
-static void answer_exit(void)
-{
-    uint32_t asked = ENDING_ASKED;
-    if (!atomic_compare_exchange_strong(&ending.phase, &asked, ENDING_BEGUN))
-        return;
-    process_inside = ending.inside;
-    report_exit();
-    process_inside = 0;
-    atomic_store(&ending.phase, ENDING_DONE);
-    futex(&ending.phase, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
 void service_thread_begins(const char *name)
@@ -171,8 +151,6 @@ void service_thread_ends(void)
     atomic_fetch_sub(&process->own_threads, 1);
 }
 
-static int has_thread;
-
 /* A process whose main thread has called pthread_exit ends, with code 0, when its last thread does.
  * (On a GPU it does not: the driver's threads stay.) */
 static void end_if_last(void)
@@ -181,7 +159,7 @@ static void end_if_last(void)
     if (proc_status((uint64_t)process->pid, &now) || now.state != 'Z' ||
         now.threads != (uint64_t)atomic_load(&process->own_threads) + 1)
         return;
-    has_thread = 0; /* this one is not to wait for itself */
+    ending_has_thread(0); /* this one is not to wait for itself */
     exit(0);
 }
 
@@ -191,7 +169,7 @@ static void *serve(void *unused)
     service_thread_begins("cachalot");
     for (;;) {
         uint32_t request = atomic_exchange(&page->request, 0) & ~(uint32_t)REQUEST_LOOK;
-        answer_exit();
+        ending_answer();
         if (!request) {
             static const struct timespec second = {.tv_sec = 1};
             if (futex(&page->request, FUTEX_WAIT, 0, &second) && errno == ETIMEDOUT) {
@@ -215,8 +193,7 @@ static void on_signal(int signal)
 {
     int error = errno;
     if (process_state() != PROCESS_IDLE) {
-        atomic_fetch_or(&process->page->request, REQUEST_SIGNAL);
-        futex(&process->page->request, FUTEX_WAKE, 1, NULL);
+        service_wake(REQUEST_SIGNAL);
     } else if (replaced.sa_handler == SIG_DFL) { /* a forked child: as natively */
         sigaction(signal, &replaced, NULL);
         raise(signal);
@@ -259,141 +236,13 @@ int service_thread(void *(*function)(void *))
     return code ? code : pthread_detach(thread);
 }
 
-static ssize_t at_the_very_end(void *unused, const char *text, size_t size)
-{
-    (void)unused, (void)text;
-    if (process_state() == PROCESS_EXITING && getpid() == process->pid &&
-        atomic_load(&process->late_frees) != reported_frees)
-        service_report_exit();
-    return (ssize_t)size;
-}
-
-/* Libraries' destructors may run after ours, and what they free is no leak. glibc flushes its
- * streams after all of them: one of our own, with something in it, brings us back. It is made at
- * the start, as the exit may have interrupted a malloc. */
-static FILE *last_stream;
-
-static void make_last_stream(void)
-{
-    if (!last_stream)
-        last_stream = fopencookie(NULL, "w", (cookie_io_functions_t){.write = at_the_very_end});
-}
-
-void service_watch_end(void)
-{
-    static char buffer[16];
-    if (!last_stream)
-        return;
-    setvbuf(last_stream, buffer, _IOFBF, sizeof buffer);
-    fputc_unlocked('.', last_stream);
-}
-
 void service_start(void)
 {
-    atomic_store(&ending.phase, NOT_ENDING);
-    make_last_stream();
+    ending_prepare();
     int code = service_thread(serve);
-    has_thread = code == 0;
+    ending_has_thread(code == 0);
     if (code)
         process_warn("no service thread (%s): no reports on request", strerror(code));
     else
         take_signal();
-}
-
-static void report_exit(void)
-{
-    struct timespec limit;
-    clock_gettime(CLOCK_REALTIME, &limit);
-    limit.tv_sec += 2;
-    /* A report under way is let finish; one that hangs (a dead network disk) does not hang the
-     * exit. */
-    int locked = pthread_mutex_timedlock(&process->report_lock, &limit) == 0;
-    if (!locked)
-        return;
-    check_signal();
-    recording_end();
-    reported_frees = atomic_load(&process->late_frees);
-    int code = write_report(REPORT_EXIT, 0);
-    atomic_store(&process->page->state, code ? PAGE_EXITING : PAGE_REPORTED);
-    /* Not unmapped: threads that outlive exit may still count. */
-    if (code == 0 && process->page->path[0])
-        unlink(process->page->path);
-    pthread_mutex_unlock(&process->report_lock);
-}
-
-/* Returns 0 if the service thread does not come to it. */
-static int report_by_thread(void)
-{
-    static const struct timespec limit = {.tv_sec = 2};
-    uint32_t asked = ENDING_ASKED;
-    ending.inside = process_inside;
-    atomic_store(&ending.phase, asked);
-    atomic_fetch_or(&process->page->request, REQUEST_LOOK);
-    futex(&process->page->request, FUTEX_WAKE, 1, NULL);
-    while (atomic_load(&ending.phase) == ENDING_ASKED)
-        if (futex(&ending.phase, FUTEX_WAIT, ENDING_ASKED, &limit) && errno == ETIMEDOUT &&
-            atomic_compare_exchange_strong(&ending.phase, &asked, NOT_ENDING))
-            return 0;
-    while (atomic_load(&ending.phase) == ENDING_BEGUN)
-        futex(&ending.phase, FUTEX_WAIT, ENDING_BEGUN, NULL);
-    return 1;
-}
-
-void service_report_exit(void)
-{
-    if (!has_thread || !report_by_thread())
-        report_exit();
-}
-
-/* Counts the objects of this namespace that are no libcuda. */
-static int count_others(struct dl_phdr_info *object, size_t size, void *data)
-{
-    unsigned long long *others = data;
-    (void)size;
-    *others += !strstr(object->dlpi_name, "/libcuda.so");
-    return 0;
-}
-
-/* The objects of all namespaces. */
-static int count_all(struct dl_phdr_info *object, size_t size, void *data)
-{
-    (void)size;
-    *(unsigned long long *)data = object->dlpi_adds - object->dlpi_subs;
-    return 1;
-}
-
-/* Of a libcuda that the program is only linked to there is nothing to report; one in a namespace of
- * its own cannot be asked. Where there is neither, no file is opened. */
-static int is_used(void)
-{
-    unsigned long long others = 0, all = 0;
-    int count;
-    dl_iterate_phdr(count_others, &others);
-    dl_iterate_phdr(count_all, &all);
-    if (others == all || !maps_hold("/libcuda.so"))
-        return 0;
-    if (!real_load())
-        return 1;
-    CUresult answer = real()->cuDeviceGetCount(&count);
-    return answer != CUDA_ERROR_NOT_INITIALIZED && answer != CUDA_ERROR_NO_DEVICE;
-}
-
-void service_report_none(void)
-{
-    const char *problem = NULL;
-    if (!is_used())
-        return;
-    process->pid = getpid();
-    config_read(&process->config);
-    process->page =
-        page_create(config_page_dir(&process->config), (struct page_shape){0}, &problem);
-    process->domain = domain_create(&process->config.options);
-    if (!process->page || !process->domain)
-        return;
-    config_publish(&process->config, process->page);
-    snprintf(process->page->coverage_note, sizeof process->page->coverage_note,
-             "libcuda is in use, but it was not initialised through us (RTLD_DEEPBIND, dlmopen, or "
-             "a library that stands in for it)");
-    write_report(REPORT_EXIT, 0);
-    page_close(process->page, 1);
 }
