@@ -39,12 +39,12 @@ static int write_at(int fd, const void *from, size_t size, uint64_t offset)
     return 0;
 }
 
-static struct trace_header header_of(const struct page *page, const struct events *events,
-                                     const char *reason, int dead)
+static void fill_header(struct trace_header *header, const struct page *page,
+                        const struct events *events, const char *reason, int dead)
 {
     /* Of a process that lives the clock is asked anew: its own readings change under us. */
     struct event_clock last = dead ? events->last[events->latest & 1] : events_clock();
-    struct trace_header header = {
+    *header = (struct trace_header){
         .magic = TRACE_MAGIC,
         .format = TRACE_FORMAT,
         .event_bytes = sizeof(struct event),
@@ -60,32 +60,38 @@ static struct trace_header header_of(const struct page *page, const struct event
         .last_ticks = last.ticks,
         .last_ns = last.ns,
     };
-    memcpy(header.session, page->session, sizeof header.session);
-    memcpy(header.hostname, page->hostname, sizeof header.hostname);
-    memcpy(header.exe, page->exe, sizeof header.exe);
-    memcpy(header.page, page->path, sizeof header.page);
-    snprintf(header.reason, sizeof header.reason, "%s", reason);
-    return header;
+    memcpy(header->session, page->session, sizeof header->session);
+    memcpy(header->hostname, page->hostname, sizeof header->hostname);
+    memcpy(header->exe, page->exe, sizeof header->exe);
+    memcpy(header->page, page->path, sizeof header->page);
+    snprintf(header->reason, sizeof header->reason, "%s", reason);
 }
+
+/* What a trace begins with, not on the program's stack: that of a thread may have 16 KiB in all. One
+ * trace is opened at a time. */
+static union {
+    struct trace_header header;
+    char bytes[TRACE_HEADER_BYTES];
+} begin;
 
 /* May a new trace take the place of what has that name? 1, 0, or -errno. A file that is empty, or
  * a trace of a process that has ended and was not of this run, goes; nothing else does. */
 static int may_replace(int directory, const char *name, const struct page *page)
 {
-    struct trace_header old = {0};
+    const struct trace_header *old = &begin.header;
     struct stat status;
     int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return errno == ENOENT ? 1 : errno == ELOOP || errno == EACCES ? 0 : -errno;
     int may = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
     if (may && status.st_size > 0)
-        may =
-            pread(fd, &old, sizeof old, 0) == sizeof old &&
-            memcmp(old.magic, TRACE_MAGIC, sizeof TRACE_MAGIC) == 0 &&
-            (page->session[0] == '\0' || memcmp(old.session, page->session, sizeof old.session)) &&
-            (old.pid_namespace != page->pid_namespace
-                 ? old.state != TRACE_ON
-                 : old.pid == page->pid || !proc_is_alive(old.pid, old.start_ticks));
+        may = pread(fd, &begin.header, sizeof begin.header, 0) == sizeof begin.header &&
+              memcmp(old->magic, TRACE_MAGIC, sizeof TRACE_MAGIC) == 0 &&
+              (page->session[0] == '\0' ||
+               memcmp(old->session, page->session, sizeof old->session)) &&
+              (old->pid_namespace != page->pid_namespace
+                   ? old->state != TRACE_ON
+                   : old->pid == page->pid || !proc_is_alive(old->pid, old->start_ticks));
     close(fd);
     return may;
 }
@@ -101,12 +107,11 @@ static int create(int directory, const char *name, struct page *page, const stru
     int fd = openat(directory, name, flags, 0644);
     if (fd < 0)
         return -errno;
-    char block[TRACE_HEADER_BYTES] = {0};
-    struct trace_header header = header_of(page, events, "", 0);
     struct stat status;
-    header.state = TRACE_ON;
-    memcpy(block, &header, sizeof header);
-    int error = write_at(fd, block, sizeof block, 0);
+    memset(&begin, 0, sizeof begin);
+    fill_header(&begin.header, page, events, "", 0);
+    begin.header.state = TRACE_ON;
+    int error = write_at(fd, &begin, sizeof begin, 0);
     if (error == 0 && fstat(fd, &status) == 0) {
         page->trace_file[0] = status.st_dev;
         page->trace_file[1] = status.st_ino;
@@ -237,7 +242,8 @@ static int write_left(int fd, struct events *events)
 static int write_header(int fd, const struct page *page, int error, int dead)
 {
     const struct events *events = page_events(page);
-    struct trace_header header = header_of(page, events, error ? trace_problem(error) : "", dead);
+    struct trace_header header;
+    fill_header(&header, page, events, error ? trace_problem(error) : "", dead);
     int emptied = error == -ESTALE && !is_whole(fd, 0);
     uint64_t bytes = emptied ? 0 : TRACE_HEADER_BYTES + events->written * sizeof(struct event);
     int late = emptied ? 0 : write_at(fd, &header, sizeof header, 0);

@@ -1,4 +1,5 @@
-/* exit on a stack that is small: a signal's (handler), or a thread's (thread). */
+/* exit on a stack that is small: a signal's (handler), or a thread's (thread; first: and CUDA begins
+ * there, too). */
 #include <cuda_runtime.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,8 +16,9 @@ static void on_signal(int number)
 
 static void *work(void *unused)
 {
+    void *block;
     (void)unused;
-    exit(9);
+    exit(cudaMalloc(&block, 1000) ? 3 : 9);
 }
 
 int main(int count, char **argument)
@@ -26,7 +28,7 @@ int main(int count, char **argument)
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
     pthread_attr_t attributes;
     pthread_t thread;
-    if (cudaMalloc(&block, 1000) || count != 2)
+    if (count != 2 || (strcmp(argument[1], "first") && cudaMalloc(&block, 1000)))
         return 2;
     if (strcmp(argument[1], "handler") == 0) {
         sigaltstack(&other, NULL);

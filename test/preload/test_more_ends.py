@@ -156,10 +156,10 @@ def test_relative_names(place):
 
 
 @pytest.mark.skipif(bool(sanitizer.PATH), reason="a sanitizer takes more than such a stack has")
-@pytest.mark.parametrize("where", ["handler", "thread"])
+@pytest.mark.parametrize("where", ["handler", "thread", "first"])
 def test_exit_on_a_small_stack(place, where):
     """Also where somebody has put a report there that takes a deep stack to read."""
-    place.same("exit_on_stack", where, code=9)
+    place.same("exit_on_stack", where, code=9, CACHALOT_TRACE="t.trace")
     assert place.only_report()["exit"]["code"] == 9
     deep = place.work / "deep.json"
     deep.write_text("[" * 2000 + "]" * 2000)
