@@ -153,6 +153,7 @@ static void on_exit_begin(int status, void *unused)
     atomic_store(&process->page->exit_code, status & 0xff);
     atomic_store(&process->page->state, PAGE_EXITING);
     atomic_store(&process->state, PROCESS_EXITING);
+    service_watch_end();
 }
 
 __attribute__((destructor)) static void unload(void)

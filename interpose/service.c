@@ -152,12 +152,18 @@ void service_thread_ends(void)
 }
 
 /* A process whose main thread has called pthread_exit ends, with code 0, when its last thread does.
- * (On a GPU it does not: the driver's threads stay.) */
+ * (On a GPU it does not: the driver's threads stay.) Seen twice, as threads come and go. */
 static void end_if_last(void)
 {
+    static int seen;
     struct proc_status now;
-    if (proc_status((uint64_t)process->pid, &now) || now.state != 'Z' ||
-        now.threads != (uint64_t)atomic_load(&process->own_threads) + 1)
+    uint64_t own = atomic_load(&process->own_threads);
+    seen = proc_status((uint64_t)process->pid, &now) == 0 && now.state == 'Z' &&
+                   now.start_ticks == process->page->start_ticks && now.threads == own + 1 &&
+                   own == (uint64_t)atomic_load(&process->own_threads)
+               ? seen + 1
+               : 0;
+    if (seen < 2)
         return;
     ending_has_thread(0); /* this one is not to wait for itself */
     exit(0);
@@ -219,9 +225,8 @@ static void take_signal(void)
         atomic_store(&process->page->signal_installed, (uint32_t)number);
 }
 
-int service_thread(void *(*function)(void *))
+int service_create_thread(pthread_t *thread, void *(*function)(void *), void *argument)
 {
-    pthread_t thread;
     pthread_attr_t attributes;
     sigset_t all, before;
     int code = pthread_attr_init(&attributes);
@@ -230,9 +235,16 @@ int service_thread(void *(*function)(void *))
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    code = pthread_create(&thread, &attributes, function, NULL);
+    code = pthread_create(thread, &attributes, function, argument);
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return code;
+}
+
+int service_thread(void *(*function)(void *))
+{
+    pthread_t thread;
+    int code = service_create_thread(&thread, function, NULL);
     return code ? code : pthread_detach(thread);
 }
 

@@ -16,7 +16,7 @@ void service_thread_ends(void);
 /* The report at the end of a process that was served. The page goes if it could be written, else it
  * stays. */
 void service_report_exit(void);
-void service_watch_end(void); /* after it: again, if libraries that end later free more */
+void service_watch_end(void); /* before it and after: once more, if libraries that end later free */
 
 /* If libcuda is mapped but nothing of it ever came through us (RTLD_DEEPBIND, dlmopen), a report
  * says so. */

@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,6 +18,9 @@
 #include "interpose/service_parts.h"
 #include "stats/report.h"
 
+#define MOST_SECONDS 30 /* for a report that the exit waits for */
+
+static int reported;
 static uint64_t reported_frees; /* late ones that the exit report knows of */
 
 enum ending { NOT_ENDING, ENDING_ASKED, ENDING_BEGUN, ENDING_DONE };
@@ -42,15 +47,21 @@ static int ending_goes(enum ending from, enum ending to)
     return goes;
 }
 
-static void report_exit(void)
+static struct timespec in_seconds(int seconds)
 {
     struct timespec limit;
     clock_gettime(CLOCK_REALTIME, &limit);
-    limit.tv_sec += 2;
+    limit.tv_sec += seconds;
+    return limit;
+}
+
+static void report_exit(void)
+{
+    const struct timespec limit = in_seconds(2);
     /* A report under way is let finish; one that hangs (a dead network disk) does not hang the
      * exit. */
-    int locked = pthread_mutex_timedlock(&process->report_lock, &limit) == 0;
-    if (!locked)
+    reported = 1;
+    if (pthread_mutex_timedlock(&process->report_lock, &limit))
         return;
     service_check_signal();
     recording_end();
@@ -73,32 +84,57 @@ void ending_answer(void)
     ending_goes(ENDING_BEGUN, ENDING_DONE);
 }
 
-/* Returns 0 if the service thread does not come to it. */
-static int report_by_thread(void)
+/* While `phase` is that, up to a time. The lock is held. */
+static void wait_while(enum ending phase, struct timespec limit)
 {
-    struct timespec limit;
-    clock_gettime(CLOCK_REALTIME, &limit);
-    limit.tv_sec += 2;
-    pthread_mutex_lock(&ending.lock);
-    ending.inside = process_inside;
-    ending.phase = ENDING_ASKED;
-    service_wake(REQUEST_LOOK);
-    while (ending.phase == ENDING_ASKED &&
+    while (ending.phase == phase &&
            pthread_cond_timedwait(&ending.changed, &ending.lock, &limit) != ETIMEDOUT)
         ;
+}
+
+/* Returns 0 if the service thread does not come to it. One that does not get it done (it needs what
+ * was interrupted, or the disk is dead) is left: the page stays. */
+static int report_by_thread(void)
+{
+    pthread_mutex_lock(&ending.lock);
+    if (ending.phase != ENDING_BEGUN) {
+        ending.inside = process_inside;
+        ending.phase = ENDING_ASKED;
+        service_wake(REQUEST_LOOK);
+        wait_while(ENDING_ASKED, in_seconds(2));
+        wait_while(ENDING_BEGUN, in_seconds(MOST_SECONDS));
+    }
     int begun = ending.phase != ENDING_ASKED;
     if (!begun)
         ending.phase = NOT_ENDING;
-    while (ending.phase == ENDING_BEGUN)
-        pthread_cond_wait(&ending.changed, &ending.lock);
     pthread_mutex_unlock(&ending.lock);
     return begun;
+}
+
+static void *report_exit_for(void *inside)
+{
+    process_inside = *(int *)inside;
+    report_exit();
+    return NULL;
+}
+
+/* Not by the service thread, and not on a small stack. */
+static void report_alone(void)
+{
+    stack_t stack = {0};
+    pthread_t thread;
+    int inside = process_inside;
+    if (getpid() == syscall(SYS_gettid) && sigaltstack(NULL, &stack) == 0 &&
+        !(stack.ss_flags & SS_ONSTACK))
+        report_exit();
+    else if (service_create_thread(&thread, report_exit_for, &inside) == 0)
+        pthread_join(thread, NULL);
 }
 
 void service_report_exit(void)
 {
     if (!ending.has_thread || !report_by_thread())
-        report_exit();
+        report_alone();
 }
 
 static ssize_t at_the_very_end(void *unused, const char *text, size_t size)
@@ -107,21 +143,25 @@ static ssize_t at_the_very_end(void *unused, const char *text, size_t size)
     (void)unused, (void)text;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     if (process_state() == PROCESS_EXITING && getpid() == process->pid &&
-        atomic_load(&process->late_frees) != reported_frees)
+        (!reported || atomic_load(&process->late_frees) != reported_frees))
         service_report_exit();
     pthread_setcancelstate(cancel, &cancel);
     return (ssize_t)size;
 }
 
-/* Libraries' destructors may run after ours, and what they free is no leak. glibc flushes its
- * streams after all of them: one of our own, with something in it, brings us back. It is made at
- * the start, as the exit may have interrupted a malloc. */
+/* Libraries' destructors may run after ours, and what they free is no leak; one that runs before may
+ * exit again, and then ours does not run. glibc flushes its streams after all of them: one of our
+ * own, with something in it, brings us back. It is made at the start, as the exit may have
+ * interrupted a malloc, and filled at the begin of the exit, and again at our own end, as what comes
+ * between may flush all streams. */
 static FILE *last_stream;
 
 void ending_prepare(void)
 {
     ending = (struct ending_report){PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NOT_ENDING,
                                     0, 0};
+    reported = 0;
+    reported_frees = 0;
     if (!last_stream)
         last_stream = fopencookie(NULL, "w", (cookie_io_functions_t){.write = at_the_very_end});
 }

@@ -2,11 +2,15 @@
 #ifndef CACHALOT_INTERPOSE_SERVICE_PARTS_H
 #define CACHALOT_INTERPOSE_SERVICE_PARTS_H
 
+#include <pthread.h>
 #include <stdint.h>
 
 #include "stats/report.h"
 
 #define REQUEST_LOOK 512 /* in the page's `request`: the exit report is asked for */
+
+/* As pthread_create, with all signals blocked and a stack for a report. */
+int service_create_thread(pthread_t *thread, void *(*function)(void *), void *argument);
 
 /* Writes one, as asked for by the environment, and notes in the page what came of it. 0 or -errno. */
 int service_write_report(enum report_kind kind, int with_segments);

@@ -185,8 +185,8 @@ CANNOT_FAIL = set("""__environ __overflow _ITM_deregisterTMCloneTable _ITM_regis
     __libc_current_sigrtmax __libc_current_sigrtmin __progname __stack_chk_fail bcmp clock_gettime closedir dirfd dl_iterate_phdr
     dladdr1 dlclose dlopen dlvsym environ exit fclose fgetc fnmatch fputc_unlocked free getauxval getenv geteuid getpid gettimeofday kill localeconv memchr memcmp
     memcpy memmem memmove memset newlocale prctl program_invocation_short_name pthread_attr_destroy
-    pthread_cond_broadcast pthread_cond_timedwait pthread_cond_wait pthread_detach pthread_join pthread_mutex_lock pthread_mutex_unlock pthread_once pthread_setcancelstate qsort raise __register_atfork sched_yield setvbuf
-    sigaddset sigemptyset sigfillset sigismember sigpending sigtimedwait snprintf sprintf sscanf stdin strcasecmp strchr strcmp strcspn strerror strlen strncmp strncpy strnlen strrchr strspn strstr
+    pthread_cond_broadcast pthread_cond_timedwait pthread_detach pthread_join pthread_mutex_lock pthread_mutex_unlock pthread_once pthread_setcancelstate qsort raise __register_atfork sched_yield setvbuf
+    sigaddset sigaltstack sigemptyset sigfillset sigismember sigpending sigtimedwait snprintf sprintf sscanf stdin strcasecmp strchr strcmp strcspn strerror strlen strncmp strncpy strnlen strrchr strspn strstr
     strtod strtok_r strtol strtoll strtoull uselocale vsnprintf""".split())
 
 

@@ -39,6 +39,12 @@ def test_a_main_thread_that_ends(place):
     assert (report["exit"]["code"], report.totals["requests"], place.left_pages()) == (0, 2, [])
 
 
+def test_a_destructor_that_exits(place):
+    """Ours does not run then."""
+    report = place.report("exit_in_destructor", code=3)
+    assert (report.totals["requests"], report.totals["frees"], place.left_pages()) == (1, 1, [])
+
+
 def test_a_decimal_comma(place):
     """Options are written with a point, whatever the program's language."""
     folder = place.work / "de_DE.UTF-8"
