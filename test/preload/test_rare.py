@@ -32,6 +32,7 @@ def test_children_of_a_busy_process(place, environment):
     place.same("forks", **environment)
 
 
+@sanitizer.unless_sanitized("its runtime's own thread stays", ("tsan",))
 def test_a_main_thread_that_ends(place):
     """The process ends with its last thread, which is none of ours."""
     place.findings.leaks = False
