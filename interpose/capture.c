@@ -146,7 +146,10 @@ CUresult capture_stream_error(CUstream stream, int per_thread)
 {
     CUstreamCaptureStatus status;
     CUresult result = is_capturing(stream, per_thread, &status);
-    return result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ? CUDA_SUCCESS : result;
+    return result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_INVALID_HANDLE ||
+                   result == CUDA_ERROR_CONTEXT_IS_DESTROYED
+               ? result
+               : CUDA_SUCCESS;
 }
 
 /* One for which there was no memory. */

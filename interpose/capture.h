@@ -30,7 +30,7 @@ int capture_active(void);
 /* Is this stream capturing? Asks the driver. */
 int capture_is_on(CUstream stream, int per_thread);
 
-/* What the driver has against a stream: none, or no context. Not that another one is capturing. */
+/* What the driver has against a stream: there is none such, or no context; else 0. */
 CUresult capture_stream_error(CUstream stream, int per_thread);
 
 /* The calling thread's own default stream ends with it. */

@@ -316,7 +316,9 @@ CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
     int captured = capture_active() && capture_is_on(stream, per_thread);
     CUresult wrong =
         state == PROCESS_SERVING ? capture_stream_error(stream, per_thread) : CUDA_SUCCESS;
-    if (state != PROCESS_IDLE && !captured && !wrong)
+    if (wrong)
+        return wrong;
+    if (state != PROCESS_IDLE && !captured)
         code = free_block(pointer, state, FREED_ASYNC);
     if (code == ALLOCATOR_INVALID)
         return CUDA_ERROR_INVALID_VALUE;
