@@ -101,6 +101,8 @@ static uint64_t growth_price_ns(uint64_t bytes)
 static struct block *look(struct allocator *a, uint64_t size)
 {
     a->mallocs++;
+    if (a->pending)
+        fence_note_turn(a, a->ops->thread_id());
     fence_poll(a, 0);
     struct block *block = size <= CACHE_MOST ? thread_cache_find(a, size) : NULL;
     if (block)

@@ -40,16 +40,17 @@ struct allocator {
     uint64_t host_work_unmarked; /* times that it could not be marked: a free waits for all work */
     uint64_t host_work_settled;  /* of these */
     struct block_list deferred;  /* freed during a capture: no fence yet */
-    uint64_t idle_clock, fence_number, growing_bytes, mallocs, frees, poll_after;
+    uint64_t idle_clock, fence_number, growing_bytes, mallocs, frees, poll_after, alone_of;
     uint64_t captures_ended; /* how often all had */
-    unsigned ordinal, calls; /* of its device; calls into it that are under way now */
-    int pressed;             /* the device was full once: segments of their own, not split */
-    int crowded;             /* threads free faster than the device gets on: frees wait in line */
-    int as_native;           /* large blocks are not mapped: enum native_reason */
-    int no_events;           /* the driver cannot mark a context: free as in strict mode */
-    int error, forgotten;    /* the context is of no use: everything goes to the driver */
-    uint64_t idle_seen; /* idle_clock at the last look for what others could use: once a second */
-    uint64_t looked_at; /* reserved for small blocks when all caches were last looked through */
+    /* Of its device; calls into it, and waits for fences, under way now; since alone_of's turn. */
+    unsigned ordinal, calls, waiting, alone;
+    int pressed;          /* the device was full once: segments of their own, not split */
+    int crowded;          /* threads free faster than the device gets on: frees wait in line */
+    int as_native;        /* large blocks are not mapped: enum native_reason */
+    int no_events;        /* the driver cannot mark a context: free as in strict mode */
+    int error, forgotten; /* the context is of no use: everything goes to the driver */
+    uint64_t idle_seen;   /* idle_clock at the last look for what others could use: once a second */
+    uint64_t looked_at;   /* reserved for small blocks when all caches were last looked through */
     unsigned spare_hand, sharers; /* which size goes to the pool next; caches that serve it */
     uint64_t settled, settled_since, cache_more; /* requests by the lock, ns, bytes: pace */
     struct allocator *next;

@@ -108,6 +108,7 @@ static void retire(struct allocator *a, struct fence *fence)
 int fence_ask(struct allocator *a, struct fence *fence, uint64_t timeout)
 {
     fence->users++;
+    a->waiting += timeout != 0;
     allocator_call(a);
     int code = timeout ? a->ops->fence_wait(a->device, fence->event, timeout)
                        : a->ops->fence_query(a->device, fence->event);
@@ -115,6 +116,7 @@ int fence_ask(struct allocator *a, struct fence *fence, uint64_t timeout)
     allocator_return(a);
     if (lasting)
         a->error = code;
+    a->waiting -= timeout != 0;
     fence->users--;
     if (fence->state == FENCE_GONE) {
         fence_drop(a, fence);
@@ -147,6 +149,7 @@ static void fence_recorded(struct allocator *a, struct fence *fence)
     fence->state = FENCE_PENDING;
     fence->number = ++a->fence_number;
     fence->recorded_ns = a->ops->now_ns();
+    fence_note_turn(a, fence->owner);
     fence->next = NULL;
     *(a->pending_last ? &a->pending_last->next : &a->pending) = fence;
     a->pending_last = fence;

@@ -53,6 +53,16 @@ static void note_wait(struct allocator *a, uint64_t begin)
     record_wait(a, waited);
 }
 
+#define ALONE_LEAST 16 /* requests and frees: a step of training has more between two turns */
+
+void fence_note_turn(struct allocator *a, uint64_t thread)
+{
+    a->alone = thread == a->alone_of ? a->alone + 1 : 0;
+    a->alone_of = thread;
+    if (a->alone >= ALONE_LEAST && !a->waiting)
+        a->crowded = 0;
+}
+
 struct block *fence_wait_for(struct allocator *a, uint64_t size, uint64_t budget_ns)
 {
     if (!a->pending)
