@@ -18,6 +18,7 @@ struct slot {
     uint32_t chunk;      /* mapped here, from 1; 0: none */
     uint32_t was;        /* while changing: mapped until now */
     int changing;        /* the driver is at it (or could not undo it): part of no window */
+    int allowing;        /* walks under way that give peers access: its mapping stays meanwhile */
     int unmapped, stuck; /* what came of it; whose change it is writes them without the lock */
     int pinned;          /* the program has set something on what is mapped here */
 };

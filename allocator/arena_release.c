@@ -129,7 +129,7 @@ static void make_spare(struct arena *arena, uint32_t number)
 static int goes(const struct arena *arena, uint32_t slot, uint32_t batch)
 {
     const struct slot *s = &arena->slot[slot];
-    return s->chunk && !s->changing && arena->chunk[s->chunk].leaving == batch;
+    return s->chunk && !s->changing && !s->allowing && arena->chunk[s->chunk].leaving == batch;
 }
 
 /* Unmaps slots [first, end), whose chunks go; what the driver refuses stays. */
@@ -221,11 +221,11 @@ uint64_t arena_release(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
     if (a->forgotten)
         return 0;
     for (uint32_t slot = 0; slot < arena->top && over; slot++) {
-        /* What another thread has still to take down here goes another time. */
+        /* What another thread has still to do here lets it go another time. */
         const struct slot *s = &arena->slot[slot];
         if (s->was && arena->chunk[s->was].leaving == batch)
             make_spare(arena, s->was);
-        if (s->changing && s->chunk && arena->chunk[s->chunk].leaving == batch)
+        if ((s->changing || s->allowing) && s->chunk && arena->chunk[s->chunk].leaving == batch)
             make_spare(arena, s->chunk);
     }
     for (uint32_t number = 1; number <= arena->made && !over; number++)
@@ -249,14 +249,14 @@ void arena_allow(struct allocator *a)
         for (end = slot; end < arena->top && may_allow(arena, end) &&
                          bytes == (end - slot) * arena->chunk_bytes;
              bytes += arena->slot[end++].bytes)
-            arena->slot[end].changing = 1;
+            arena->slot[end].allowing++;
         if (end == slot)
             continue;
         allocator_call(a);
         a->ops->chunk_allow(a->device, arena_address(arena, slot), bytes);
         allocator_return(a);
         for (uint32_t done = slot; !a->forgotten && done < end; done++)
-            arena->slot[done].changing = 0;
+            arena->slot[done].allowing--;
     }
 }
 

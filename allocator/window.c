@@ -48,7 +48,7 @@ static uint64_t cost_of(const struct search *search, uint32_t slot, uint64_t byt
     uint64_t present = arena_present(arena, slot);
     if (present)
         return present == bytes ? 0 : NEVER;
-    if (s->changing || slot >= search->most)
+    if (s->changing || s->allowing || slot >= search->most)
         return NEVER;
     if (!s->chunk)
         return COST_MAP;

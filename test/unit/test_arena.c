@@ -328,6 +328,49 @@ static void many_claims_fail_at_once(void **state)
     claims_of_many_threads_at_once(FAKE_ALLOW);
 }
 
+static void another_grows(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != FAKE_ALLOW || after || others)
+        return;
+    assert_ptr_equal(device, &w.device);
+    others = 1;
+    other_block[0] = take(12 * MIB);
+}
+
+static void another_gives_back(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != FAKE_ALLOW || after || others)
+        return;
+    assert_ptr_equal(device, &w.device);
+    others = 1;
+    domain_empty_cache(w.domain, 1);
+}
+
+/* While a peer is given access to all that is mapped, what is idle serves as ever; and no mapping
+ * is taken down. */
+static void peers_get_access_meanwhile(void **state)
+{
+    (void)state;
+    for (int gives = 0; gives < 2; gives++) {
+        world_remake(CONF, 64 * MIB);
+        uint64_t block = take(8 * MIB);
+        give(block);
+        others = 0;
+        w.device.meanwhile = gives ? another_gives_back : another_grows;
+        domain_allow(w.domain, w.a->ordinal);
+        w.device.meanwhile = NULL;
+        assert_true(allocator_is_valid(w.a));
+        assert_int_equal(w.device.mapped, gives ? 4 : 6);
+        if (!gives) {
+            assert_int_equal(other_block[0], block);
+            give(block);
+        }
+        domain_empty_cache(w.domain, 1);
+        assert_int_equal(w.device.used, 0);
+        assert_int_equal(w.device.mapped, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,6 +388,7 @@ int main(void)
         cmocka_unit_test_setup(whatever_fails_the_books_are_right, setup),
         cmocka_unit_test_setup(many_threads_claim_at_once, setup),
         cmocka_unit_test_setup(many_claims_fail_at_once, setup),
+        cmocka_unit_test_setup(peers_get_access_meanwhile, setup),
         cmocka_unit_test_setup(without_it_there_are_segments, setup),
         cmocka_unit_test_setup(a_context_that_ends_leaves_nothing, setup),
     };
