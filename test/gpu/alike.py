@@ -31,16 +31,16 @@ def in_step(outputs):
     return len({tuple(map(len, rows)) for rows in outputs}) == 1
 
 
-def compare(natives, front):
+def compare(natives, front, at_once=False):
     """(same?, how it was compared or the first difference) of lists of lines.
 
     A word has to be the same wherever it is in every native output. Lines are taken in order, or sorted
-    where the natives then differ less; where not even their numbers of lines are equal, by what each line
+    where the natives then differ less, or several threads or processes print `at_once`; where not even their numbers of lines are equal, by what each line
     says without its numbers."""
     outputs = [words(lines) for lines in natives]
     ours = words(front)
     ways = []
-    for order, name in ((list, ""), (sorted, ", in any order")):
+    for order, name in ((list, ""), (sorted, ", in any order"))[at_once:]:
         rows = [order(output) for output in outputs]
         if in_step(rows):
             ways.append((sum(map(varying, zip(*rows))), len(ways), rows, order(ours), name))

@@ -24,6 +24,7 @@ class Tried:
 
     def __init__(self, kit, wanted, command, folder, environment, loads=()):
         self.kit, self.name, self.covers = kit, wanted["name"], wanted["covers"]
+        self.at_once = wanted.get("at_once", False)
         self.command, self.folder, self.environment = command, folder, environment
         self.loads = loads  # what a tool has to be told to load us into the program
         self.natives, self.seconds, self.reports = [], None, []
@@ -69,7 +70,7 @@ class Tried:
                        "; ".join(wrong) or f"{how}; {self.summary()}")
 
     def alike(self, front):
-        return alike.compare([run.lines for run in self.natives], front.lines)
+        return alike.compare([run.lines for run in self.natives], front.lines, self.at_once)
 
     def summary(self):
         """What the reports say, in a few words."""

@@ -7,10 +7,11 @@ examples/stream, Triton's tutorials) or a module that is installed.
 """
 
 
-def sample(name, covers, *flags, kernel=None, makes=None, common=(), arguments=()):
-    """One folder; `kernel` is compiled by itself to the file `makes` that the program loads."""
+def sample(name, covers, *flags, kernel=None, makes=None, common=(), arguments=(), at_once=False):
+    """One folder; `kernel` is compiled by itself to the file `makes` that the program loads; at_once: several
+    threads or processes print, whoever comes first."""
     return {"name": name, "covers": covers, "flags": flags, "kernel": kernel, "makes": makes,
-            "common": common, "arguments": arguments}
+            "common": common, "arguments": arguments, "at_once": at_once}
 
 
 def script(name, covers, *command, **environment):
@@ -69,7 +70,7 @@ SAMPLES = [
            kernel="vectorAdd_kernel.cu", makes="vectorAdd_kernel64.fatbin"),
     sample("memMapIPCDrv", "cuMemCreate between processes", "-lcuda",
            kernel="memMapIpc_kernel.cu", makes="memMapIpc_kernel64.ptx",
-           common=["helper_multiprocess.cpp"]),
+           common=["helper_multiprocess.cpp"], at_once=True),
     sample("simplePitchLinearTexture", "cudaMallocPitch, arrays"),
     sample("simpleLayeredTexture", "cudaMalloc3DArray"),
     sample("simpleCubemapTexture", "cudaMalloc3DArray, cube maps"),
@@ -84,7 +85,7 @@ SAMPLES = [
     sample("simpleAssert", "a kernel that fails, the context with it"),
     sample("simpleAtomicIntrinsics", "atomics"),
     sample("threadFenceReduction", "atomics, fences"),
-    sample("cudaOpenMP", "OpenMP threads", "-Xcompiler", "-fopenmp"),
+    sample("cudaOpenMP", "OpenMP threads", "-Xcompiler", "-fopenmp", at_once=True),
     sample("threadMigration", "one context, many threads", "-lcuda",
            kernel="threadMigration_kernel.cu", makes="threadMigration_kernel64.fatbin"),
     sample("simpleP2P", "peer to peer, two GPUs"),

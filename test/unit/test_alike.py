@@ -58,6 +58,13 @@ def test_lines_in_another_order():
                     front=["child 1 failed", "parent is here ok"])[0]
 
 
+def test_lines_of_several_that_print_at_once():
+    native, front = ["child 1 ok", "child 2 ok"], ["child 2 ok", "child 1 ok"]
+    assert alike.compare([native, native], front, at_once=True) == (True, "2 lines, in any order")
+    assert not alike.compare([native, native], front)[0]
+    assert not alike.compare([native, native], ["child 2 ok", "child 2 ok"], at_once=True)[0]
+
+
 def test_lines_in_another_order_that_look_alike():
     natives = [["child 1 ok", "child 2 bad"], ["child 2 bad", "child 1 ok"]]
     assert told(*natives, front=["child 1 ok", "child 2 bad"])[0]
