@@ -42,8 +42,8 @@ struct allocator {
     struct block_list deferred;  /* freed during a capture: no fence yet */
     uint64_t idle_clock, fence_number, growing_bytes, mallocs, frees, poll_after, alone_of;
     uint64_t captures_ended; /* how often all had */
-    /* Of its device; calls into it, and waits for fences, under way now; since alone_of's turn. */
-    unsigned ordinal, calls, waiting, alone;
+    /* Of its device; calls, and waits by fence_ask, under way now; fence_note_turn. */
+    unsigned ordinal, calls, waiting, alone, turns, crowd_turns;
     int pressed;          /* the device was full once: segments of their own, not split */
     int crowded;          /* threads free faster than the device gets on: frees wait in line */
     int as_native;        /* large blocks are not mapped: enum native_reason */

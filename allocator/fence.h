@@ -45,9 +45,10 @@ int fence_ask(struct allocator *allocator, struct fence *fence, uint64_t timeout
 /* Is much of the memory neither in use nor reusable, but waiting for fences? */
 int fence_is_fat(const struct allocator *allocator);
 
-/* A request, or a fence's free, by `thread` while fences are pending. After some of one thread,
- * while no other waits, there is no crowd: a task that goes from thread to thread (a training step:
- * forward here, backward there) finds fences of others, but nobody runs ahead of anybody. */
+/* A turn: a request, or a fence's free, by `thread` while fences are pending. After some of one
+ * thread, while no other waits, there is no crowd: a task that goes from thread to thread (a
+ * training step: forward here, backward there) finds fences of others, but nobody runs ahead of
+ * anybody. */
 void fence_note_turn(struct allocator *allocator, uint64_t thread);
 
 /* What the free of a just recorded fence waits for where many threads free. Returns an error of the

@@ -53,14 +53,28 @@ static void note_wait(struct allocator *a, uint64_t begin)
     record_wait(a, waited);
 }
 
-#define ALONE_LEAST 16 /* requests and frees: a step of training has more between two turns */
+/* Turns, of one thread alone and in all: a step of training has more of its own between two. What
+ * comes again after a crowd has ended makes the cache grow, so each lasts twice as long as the one
+ * before. */
+#define ALONE_LEAST 16
+#define CROWD_MOST (1u << 30)
 
 void fence_note_turn(struct allocator *a, uint64_t thread)
 {
-    a->alone = thread == a->alone_of ? a->alone + 1 : 0;
+    a->alone = thread == a->alone_of && !a->waiting ? a->alone + 1 : 0;
     a->alone_of = thread;
-    if (a->alone >= ALONE_LEAST && !a->waiting)
+    a->turns++;
+    if (a->crowded && a->alone >= ALONE_LEAST && a->turns >= a->crowd_turns)
         a->crowded = 0;
+}
+
+static void crowd_begins(struct allocator *a)
+{
+    a->crowded = 1;
+    a->turns = 0;
+    a->crowd_turns = !a->crowd_turns               ? 2 * ALONE_LEAST
+                     : a->crowd_turns < CROWD_MOST ? 2 * a->crowd_turns
+                                                   : CROWD_MOST;
 }
 
 struct block *fence_wait_for(struct allocator *a, uint64_t size, uint64_t budget_ns)
@@ -69,8 +83,8 @@ struct block *fence_wait_for(struct allocator *a, uint64_t size, uint64_t budget
         return NULL;
     uint64_t begin = a->ops->now_ns(), last = a->fence_number, timeout;
     struct block *block = NULL;
-    if (a->pending->owner != a->ops->thread_id() && fence_is_fat(a))
-        a->crowded = 1;
+    if (!a->crowded && a->pending->owner != a->ops->thread_id() && fence_is_fat(a))
+        crowd_begins(a);
     while (!block && a->pending && a->pending->number <= last &&
            (timeout = patience(a, a->pending, a->ops->now_ns() - begin, budget_ns)) &&
            fence_ask(a, a->pending, timeout) == 0)

@@ -149,20 +149,43 @@ static void one_thread_is_no_crowd(void **state)
 static void nor_are_threads_that_take_over(void **state)
 {
     (void)state;
-    uint64_t block[MORE], crowds = 0;
+    uint64_t block[12 * BLOCKS], crowds = 0;
     work_goes_on();
-    for (int round = 0; round < 6; round++) {
+    for (int round = 0; round < 2; round++) {
         fake_call_as(1 + round % 2);
-        for (int i = 0; i < MORE; i++) {
+        for (int i = 0; i < 12 * BLOCKS; i++) {
             block[i] = take(BLOCK);
             crowds += w.a->crowded;
         }
-        uint64_t waits = w.device.calls[FAKE_WAIT];
-        for (int i = 0; i < MORE; i++)
+        uint64_t waits = 0;
+        for (int i = 0; i < 12 * BLOCKS; i++) {
+            waits = i < 10 * BLOCKS ? w.device.calls[FAKE_WAIT] : waits;
             give(block[i]);
+        }
         assert_int_equal(w.device.calls[FAKE_WAIT], waits);
     }
     assert_true(crowds);
+}
+
+/* Each time that comes again it lasts twice as long: else the cache would grow by each. */
+static void but_each_crowd_lasts_longer(void **state)
+{
+    (void)state;
+    uint64_t turns[4];
+    for (int i = 0; i < 4; i++) {
+        uint64_t left = crowd();
+        assert_true(w.a->crowded);
+        for (turns[i] = 0; w.a->crowded; turns[i]++)
+            give(take(BLOCK));
+        give(left);
+        pass_all();
+        allocator_enter(w.a);
+        fence_poll(w.a, 1);
+        allocator_leave(w.a);
+        w.device.calls[FAKE_WAIT] = 0;
+    }
+    for (int i = 1; i < 4; i++)
+        assert_in_range(turns[i], 2 * turns[i - 1] - 4, 2 * turns[i - 1] + 4);
 }
 
 static uint64_t waited_for;
@@ -302,6 +325,7 @@ int main(void)
         RULE(but_not_one_that_only_our_call_has),
         RULE(one_thread_is_no_crowd),
         RULE(nor_are_threads_that_take_over),
+        RULE(but_each_crowd_lasts_longer),
         RULE(one_that_others_wait_for_is),
         RULE(nor_is_a_thread_that_is_left),
         RULE(a_thread_that_finds_nothing_does_not_wait_for_long),
