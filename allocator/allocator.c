@@ -125,7 +125,7 @@ static uint64_t release(struct allocator *a, uint64_t bytes, uint64_t timeout_ns
     uint64_t released = 0;
     for (struct allocator *other = a->domain->first; other && released < bytes;
          other = other->next) {
-        if (other->stats != a->stats)
+        if (other->stats != a->stats || other->forgotten)
             continue;
         if (other != a) {
             fence_flush_deferred(other, timeout_ns != 0);

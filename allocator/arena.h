@@ -52,6 +52,7 @@ struct arena {
     uint64_t room, missing; /* for new ones, when a claim last looked; what that was too little */
     uint32_t searches, batches;
     uint64_t epoch, safe, marked; /* slots left up to `safe` are done with */
+    uint64_t walks;               /* that gave peers access, begun so far */
     struct fence *mark;           /* of `marked`; NULL: none is on its way */
     struct block *kit;            /* block structs in reserve, joined by `link` */
     uint64_t sizes[NATIVE_SIZES]; /* of requests, by hash; native.c */

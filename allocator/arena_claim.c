@@ -161,6 +161,14 @@ static int map_slots(struct allocator *a, const struct window *window, uint32_t 
         if (code)
             break;
     }
+    return code;
+}
+
+/* The same, for what has been mapped: access for the device and its peers. */
+static int allow_slots(struct allocator *a, const struct window *window)
+{
+    const struct arena *arena = a->arena;
+    int code = 0;
     for (uint32_t slot = window->first, end; !code && slot < window->end; slot = end + 1) {
         for (end = slot; end < window->end && arena->slot[end].changing; end++)
             ;
@@ -236,13 +244,21 @@ static int make_usable(struct allocator *a, const struct window *window, uint64_
 {
     uint32_t done = 0;
     struct block *kit = a->arena->kit;
+    uint64_t walks = a->arena->walks;
     a->arena->kit = NULL;
     a->growing_bytes += bytes;
     allocator_call(a);
     int code = map_slots(a, window, &done);
+    code = code ? code : allow_slots(a, window);
     if (code)
         unmap_slots(a, window, done);
     allocator_return(a);
+    while (!code && !a->forgotten && walks != a->arena->walks) {
+        walks = a->arena->walks; /* one that began meanwhile has left out these slots */
+        allocator_call(a);
+        allow_slots(a, window);
+        allocator_return(a);
+    }
     a->growing_bytes -= bytes;
     arena_put_kit(a, kit);
     if (a->forgotten)
@@ -270,7 +286,7 @@ static uint64_t room_for(struct allocator *a, uint64_t size, int alone)
 static int has_room(struct allocator *a, uint64_t bytes, uint64_t room)
 {
     struct arena *arena = a->arena;
-    uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes) + a->growing_bytes;
+    uint64_t reserved = segment_reserved(a);
     uint64_t below = a->limit > reserved ? a->limit - reserved : 0;
     arena->room = room < below ? room : below;
     arena->missing = bytes > arena->room ? bytes - arena->room : 0;

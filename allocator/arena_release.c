@@ -25,14 +25,16 @@ void arena_poll(struct allocator *a)
     }
     if (arena->mark) {
         struct fence *mark = arena->mark;
+        uint64_t marked = arena->marked; /* another thread may mark a later epoch meanwhile */
         arena->mark = NULL;
         if (fence_has_passed(a, mark, 0)) {
-            arena->safe = arena->marked;
+            arena->safe = marked > arena->safe ? marked : arena->safe;
             fence_drop(a, mark);
         } else if (mark->state == FENCE_GONE || arena->mark) {
             fence_drop(a, mark);
         } else {
             arena->mark = mark;
+            arena->marked = marked;
         }
     }
     if (!arena->mark && !a->forgotten) {
@@ -128,8 +130,8 @@ static void make_spare(struct arena *arena, uint32_t number)
 
 static int goes(const struct arena *arena, uint32_t slot, uint32_t batch)
 {
-    const struct slot *s = &arena->slot[slot];
-    return s->chunk && !s->changing && !s->allowing && arena->chunk[s->chunk].leaving == batch;
+    uint32_t chunk = arena->slot[slot].chunk;
+    return chunk && arena->chunk[chunk].leaving == batch;
 }
 
 /* Unmaps slots [first, end), whose chunks go; what the driver refuses stays. */
@@ -137,8 +139,6 @@ static void unmap_run(struct allocator *a, uint32_t first, uint32_t end)
 {
     struct arena *arena = a->arena;
     uint64_t bytes = (end - 1 - first) * arena->chunk_bytes + arena->slot[end - 1].bytes;
-    for (uint32_t slot = first; slot < end; slot++)
-        arena->slot[slot].changing = 1;
     allocator_call(a);
     int code = a->ops->chunk_unmap(a->device, arena_address(arena, first), bytes);
     allocator_return(a);
@@ -161,7 +161,7 @@ static void unmap_run(struct allocator *a, uint32_t first, uint32_t end)
 static void unmap_batch(struct allocator *a, uint32_t batch)
 {
     struct arena *arena = a->arena;
-    for (uint32_t slot = 0, end; slot < arena->top && !a->forgotten; slot = end + (end == slot)) {
+    for (uint32_t slot = 0, end; !a->forgotten && slot < arena->top; slot = end + (end == slot)) {
         end = slot;
         while (end < arena->top && goes(arena, end, batch) &&
                arena->slot[end++].bytes == arena->chunk_bytes)
@@ -177,7 +177,7 @@ static uint64_t release_batch(struct allocator *a, uint32_t batch)
 {
     struct arena *arena = a->arena;
     uint64_t released = 0;
-    for (uint32_t number = 1; number <= arena->made && !a->forgotten; number++) {
+    for (uint32_t number = 1; !a->forgotten && number <= arena->made; number++) {
         if (arena->chunk[number].leaving != batch)
             continue;
         uint64_t handle = arena->chunk[number].handle, bytes = arena->chunk[number].bytes;
@@ -228,6 +228,8 @@ uint64_t arena_release(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
         if ((s->changing || s->allowing) && s->chunk && arena->chunk[s->chunk].leaving == batch)
             make_spare(arena, s->chunk);
     }
+    for (uint32_t slot = 0; slot < arena->top && over; slot++)
+        arena->slot[slot].changing |= goes(arena, slot, batch);
     for (uint32_t number = 1; number <= arena->made && !over; number++)
         if (arena->chunk[number].leaving == batch)
             make_spare(arena, number);
@@ -237,14 +239,14 @@ uint64_t arena_release(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
 
 static int may_allow(const struct arena *arena, uint32_t slot)
 {
-    const struct slot *s = &arena->slot[slot];
-    return s->chunk && !s->changing && !arena->chunk[s->chunk].leaving;
+    return arena->slot[slot].chunk && !arena->slot[slot].changing;
 }
 
 void arena_allow(struct allocator *a)
 {
     struct arena *arena = a->arena;
-    for (uint32_t slot = 0, end; slot < arena->top && !a->forgotten; slot = end + (end == slot)) {
+    arena->walks++;
+    for (uint32_t slot = 0, end; !a->forgotten && slot < arena->top; slot = end + (end == slot)) {
         uint64_t bytes = 0;
         for (end = slot; end < arena->top && may_allow(arena, end) &&
                          bytes == (end - slot) * arena->chunk_bytes;

@@ -103,11 +103,13 @@ uint64_t domain_empty_cache(struct domain *domain, int wait)
     domain_lock(domain);
     for (struct allocator *a = domain->first, *next; a; a = next) {
         stats_begin(a->stats);
-        thread_caches_empty(a);
-        if (wait)
-            fence_wait_for(a, UINT64_MAX / 4, DEVICE_FOREVER);
-        fence_poll(a, 1);
-        released += segment_release_idle(a, UINT64_MAX, wait ? PRESSURE_WAIT_NS : IDLE_WAIT_NS);
+        if (!a->forgotten) {
+            thread_caches_empty(a);
+            if (wait)
+                fence_wait_for(a, UINT64_MAX / 4, DEVICE_FOREVER);
+            fence_poll(a, 1);
+            released += segment_release_idle(a, UINT64_MAX, wait ? PRESSURE_WAIT_NS : IDLE_WAIT_NS);
+        }
         next = a->next; /* allocators are never unmapped: a forgotten one still leads on */
         stats_end(a->stats);
     }
@@ -132,7 +134,8 @@ static void for_each(struct domain *domain, void (*act)(struct allocator *))
     domain_lock(domain);
     for (struct allocator *a = domain->first; a; a = a->next) {
         stats_begin(a->stats);
-        act(a);
+        if (!a->forgotten) /* as they may be whose `next` was followed after a driver's call */
+            act(a);
         stats_end(a->stats);
     }
     domain_unlock(domain);
@@ -160,7 +163,7 @@ void domain_allow(struct domain *domain, unsigned ordinal)
     domain_lock(domain);
     for (struct allocator *a = domain->first; a; a = a->next) {
         stats_begin(a->stats);
-        if (a->ordinal == ordinal && a->arena)
+        if (a->ordinal == ordinal && a->arena && !a->forgotten)
             arena_allow(a);
         stats_end(a->stats);
     }

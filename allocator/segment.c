@@ -99,6 +99,14 @@ struct segment *segment_new(struct allocator *a, enum pool pool, enum stat_pool 
     return segment;
 }
 
+uint64_t segment_reserved(const struct allocator *a)
+{
+    uint64_t bytes = stats_current_all(a->stats, STAT_reserved_bytes);
+    for (const struct allocator *other = a->domain->first; other; other = other->next)
+        bytes += other->stats == a->stats ? other->growing_bytes : 0;
+    return bytes;
+}
+
 /* A new block of at least `size` bytes, in no pool yet and not split. GROW_LEAST: no more than is
  * needed; GROW_NATIVE: exactly that, never to be reused (option cache:off). */
 int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct block **block)
@@ -112,7 +120,7 @@ int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct 
     if (pool == POOL_MAPPED) /* the last resort, or mapping fails: just what is needed */
         pool = POOL_LARGE, growth = GROW_LEAST;
     uint64_t bytes = segment_bytes(a, pool, size, growth == GROW_LEAST), address = 0;
-    uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes) + a->growing_bytes;
+    uint64_t reserved = segment_reserved(a);
     if (a->limit < bytes || reserved > a->limit - bytes) {
         a->pressed = 1;
         a->taken = NULL;

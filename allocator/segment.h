@@ -9,6 +9,9 @@
 struct segment *segment_new(struct allocator *allocator, enum pool pool, enum stat_pool stat,
                             uint64_t address, uint64_t bytes);
 
+/* Bytes that the device's contexts have reserved, and are about to. */
+uint64_t segment_reserved(const struct allocator *allocator);
+
 enum growth { GROW_SEGMENT, GROW_LEAST, GROW_NATIVE };
 int segment_grow(struct allocator *allocator, uint64_t size, enum growth growth,
                  struct block **block);
