@@ -229,7 +229,8 @@ uint64_t arena_release(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
             make_spare(arena, s->chunk);
     }
     for (uint32_t slot = 0; slot < arena->top && over; slot++)
-        arena->slot[slot].changing |= goes(arena, slot, batch);
+        if (goes(arena, slot, batch)) /* a claim reads its own without the lock */
+            arena->slot[slot].changing = 1;
     for (uint32_t number = 1; number <= arena->made && !over; number++)
         if (arena->chunk[number].leaving == batch)
             make_spare(arena, number);
