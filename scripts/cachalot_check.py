@@ -30,8 +30,8 @@ All reports are one run; where they differ, the worst process is named. Gates:
   --format text|github|junit|json|openmetrics (this one also without a gate)
   --output FILE           that format goes there, and text to the terminal
 
-A figure that is unknown fails its gate.
-Exit code: 0 passed, 1 a gate failed, 2 usage, 3 a report is missing or is none.
+A figure that is unknown fails its gate. Exit code: 0 passed, 1 a gate failed,
+2 usage, 3 a report is missing or is none, or FILE cannot be written.
 example: cachalot check cachalot.*.json --max-leaked 0 --max-peak-reserved 8GiB
 example: cachalot check reports/ --require-reports 8 --baseline last/
 """
@@ -42,6 +42,14 @@ FILES_MOST = 100000
 RANKS_SHOWN = 8
 
 
+def parse_value(option, parser, value):
+    """The value; what is wrong with it names its option."""
+    try:
+        return parser(value)
+    except Failure as failure:
+        raise Failure(2, f"{option}: {failure}") from failure
+
+
 def parse_limit(option, value):
     """[sum:]VALUE as (scope, limit)."""
     unit = LIMITS[option][1]
@@ -50,15 +58,13 @@ def parse_limit(option, value):
         scope, rest = "each", value
     elif scope != "sum" or unit == "ratio":
         raise Failure(2, f"{option}: `{printable(value)}` is not a limit")
-    try:
-        return scope, PARSERS[unit](rest)
-    except Failure as failure:
-        raise Failure(2, f"{option}: {failure}") from failure
+    return scope, parse_value(option, PARSERS[unit], rest)
 
 
 def add_gate(gates, option, value):
     if option in LIMITS:
-        gates.setdefault(option, []).append(parse_limit(option, value))
+        limits, limit = gates.setdefault(option, []), parse_limit(option, value)
+        limits += [limit] * (limit not in limits)
     elif option == "--baseline":
         gates.setdefault(option, []).append(value)
     elif option == "--require-coverage":
@@ -66,11 +72,11 @@ def add_gate(gates, option, value):
             raise Failure(2, f"{option} is full, partial or none")
         gates[option] = value
     elif option == "--require-reports":
-        gates[option] = parse_count(value)
+        gates[option] = parse_value(option, parse_count, value)
         if gates[option] == 0:
             raise Failure(2, f"{option}: no report is never a pass")
     else:
-        gates[option] = (parse_increase if option == "--max-increase" else parse_ratio)(value)
+        gates[option] = parse_value(option, parse_increase if option == "--max-increase" else parse_ratio, value)
 
 
 def parse(arguments):
@@ -241,7 +247,12 @@ def write_file(path, text):
             os.unlink(name)
             raise
     except OSError as error:
-        raise Failure(2, f"{path}: {error.strerror}") from error
+        raise Failure(3, f"{path}: {error.strerror}") from error
+
+
+def refuse_overwriting(path, processes):
+    if os.path.realpath(path) in (os.path.realpath(process.path) for process in processes):
+        raise Failure(2, f"--output: {path} is one of the reports, and would be overwritten")
 
 
 def check(paths, gates, options, stream, problems=()):
@@ -254,6 +265,8 @@ def check(paths, gates, options, stream, problems=()):
         results = judge(reports.processes, gates, baseline)
     failed = any(not result.passed for result in results)
     code = 3 if reports.problems or not results else int(failed)
+    if "--output" in options:
+        refuse_overwriting(options["--output"], [*reports.processes, *baseline])
     verdict = cachalot_formats.Verdict(reports, results, code)
     text = cachalot_formats.FORMATS[options["--format"]](verdict)
     if "--output" in options:

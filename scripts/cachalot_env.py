@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import sys
 
 from cachalot_pages import split
 from cachalot_program import preloadable
@@ -148,5 +149,9 @@ def main(arguments):
         check_conf(conf, "--conf")
     # In a container the folder is mounted elsewhere, where its name has no blank.
     mounted = form in (in_docker, in_apptainer, in_kubernetes)
-    print(form(library if mounted else preloadable(library), options.get("--output"), conf), end="")
+    where = library if mounted else preloadable(library)
+    if where != library:
+        print(f"cachalot: LD_PRELOAD takes no path with a blank or a colon, so the lines name {where}, a link beside the pages: "
+              "print them anew after each start of the machine and on each node, or install to a path without", file=sys.stderr)
+    print(form(where, options.get("--output"), conf), end="")
     return 0

@@ -8,7 +8,7 @@ from datetime import timedelta
 import cachalot_html
 import cachalot_perfetto
 import cachalot_viz
-from cachalot_sources import read_source
+from cachalot_sources import missing_map, read_source
 from cachalot_pages import split
 from cachalot_tools import Failure, printable
 from cachalot_traces import device_number
@@ -27,7 +27,8 @@ Writes a report, or a trace that `cachalot run --trace` recorded, as:
 FILE may be - (standard output). Several options may be given at once.
 
 A report has what happened over time if the program ran with CACHALOT_EVENTS=N
-(the last N events); the map then, too, or by `cachalot dump --segments`.
+(the last N events); the map then, too, or by `cachalot dump --segments`. A
+trace has a map only of what was not mapped (`expandable_segments:False`).
 
 Exit code: 0 done, 2 usage, 3 no or broken report, or one without events.
 example: cachalot export cachalot.python3.4711.json --html memory.html
@@ -167,6 +168,20 @@ def pages_of_run(reports, path, pid):
     return problems
 
 
+def refuse_overwriting(source, paths):
+    """Before anything is written: what would be lost."""
+    written = [os.path.realpath(path) for path in paths if path not in ("-", os.devnull)]
+    if os.path.realpath(source) in written:
+        raise Failure(2, f"{source} would be overwritten by what is made of it")
+    if len(set(written)) < len(written):
+        raise Failure(2, "two of them would go to the same file")
+
+
+def say_what_is_missing(source, options):
+    if source.report is None and options.keys() & {"--html", "--memory-viz"} and all(h.segments is None for h in source.histories):
+        print(f"cachalot: {printable(source.path)}: {missing_map(source)}", file=sys.stderr)
+
+
 def main(arguments):
     """cachalot export."""
     words, options = split("export", arguments, (), (*EXPORTS, "--device"))
@@ -175,11 +190,13 @@ def main(arguments):
         raise Failure(2, "give one report and what to make of it; see `cachalot export --help`")
     if list(options.values()).count("-") > 1:
         raise Failure(2, "only one of them can go to standard output")
+    refuse_overwriting(words[0], options.values())
     if "--html" in options:
         cachalot_html.find_chart()
     source, note = read_source(words[0])
     if note:
         print(f"cachalot: {note}", file=sys.stderr)
+    say_what_is_missing(source, options)
     for option, path in options.items():
         if not path:
             raise Failure(2, f"{option} needs a file name")

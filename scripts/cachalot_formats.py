@@ -25,6 +25,10 @@ METRICS = {  # of a process: (metric, unit, what it is)
 }
 
 
+def gates_text(count):
+    return f"{count} gate" + "s" * (count != 1)
+
+
 class Verdict:
     """All that there is to say."""
 
@@ -39,11 +43,11 @@ class Verdict:
     def last_line(self):
         if self.code == 3:
             return "no verdict: a report is missing or damaged" + (
-                f", and {len(self.failed())} gates failed" if self.failed() else "")
+                f", and {gates_text(len(self.failed()))} failed" if self.failed() else "")
         count = len(self.results)
         if self.failed():
-            return f"failed: {len(self.failed())} of {count} gates"
-        return f"passed: {count} gates, {processes_text(self.processes)}"
+            return f"failed: {len(self.failed())} of {gates_text(count)}"
+        return f"passed: {gates_text(count)}, {processes_text(self.processes)}"
 
 
 def safe(value):

@@ -5,9 +5,9 @@ import os
 import re
 from dataclasses import replace
 
-from cachalot_history import CHANGES
+from cachalot_history import CHANGES, Block
 from cachalot_report import count_text, get, number, size_text
-from cachalot_sources import device_of
+from cachalot_sources import device_of, missing_map
 from cachalot_tools import HERE, Failure, installed, printable
 from cachalot_words import doubts, end_text, fragmentation_words, oom_title, oom_words, site_text
 
@@ -95,26 +95,38 @@ def tiles(device, report):
 
     requests, hits = stat("allocation", "allocated"), number(device, "counters", "num_hits")
     ooms = number(device, "counters", "num_ooms")
-    leaked = report.number("totals", "leaked_bytes") if report else None
+    leaked = report.number("totals", "leaked_bytes") if report else sum(row["live_bytes"] for row in device["size_histogram"])
     allocated, reserved = stat("allocated_bytes", "peak"), stat("reserved_bytes", "peak")
     rows = [("Peak allocated", size_text(allocated), "held by the program", False),
             ("Peak reserved", size_text(reserved), "taken from the driver", False),
             ("Used of reserved", percent(allocated, reserved), "at the peaks", False),
             ("From the cache", percent(hits, requests), f"of {count_text(requests).strip()} requests", False),
             ("Out of memory", count_text(ooms).strip(), "times", bool(ooms)),
-            ("Never freed", size_text(leaked), "at the end, all devices", bool(leaked))]
+            ("Never freed", size_text(leaked), "at the end, all devices" if report else "where the trace ends", bool(leaked))]
     return [row for row in rows if row[1] != "-"]
 
 
-def largest_blocks(history, sites):
-    """Of the segments: the largest blocks that the program holds."""
-    blocks = [b for s in history.segments for b in s.blocks if b.state == "active"]
+def largest_blocks(blocks, sites):
+    """The largest of the blocks that the program holds."""
     blocks.sort(key=lambda b: (-b.size, b.address))
     rows = [[size_text(b.size), f"{b.requested}", f"{b.address:#x}", site_text(b.site, sites)][:3 + bool(sites)]
             for b in blocks[:LARGEST]]
     return {"title": f"Largest blocks in use at the end, of {len(blocks)}", "rows": rows,
             "head": ["Block", "Bytes asked for", "Address", "Taken at"][:3 + bool(sites)],
             "kinds": ["number", "number", "place", "place"]}
+
+
+def held_blocks(history):
+    """What the program holds at the end."""
+    if history.segments is not None:
+        return [b for s in history.segments for b in s.blocks if b.state == "active"]
+    held = {}
+    for event in history.events:
+        if event.action == "alloc":
+            held[event.address] = Block(event.address, event.size, event.requested, "active", event.site)
+        elif event.action == "free_requested":
+            held.pop(event.address, None)
+    return list(held.values())
 
 
 def leaked_sizes(report, index, sites):
@@ -153,7 +165,7 @@ def timeline_hint(count, history, source, lost):
 
 def map_hint(history, source):
     if source.report is None and history.segments is None:
-        return ""
+        return missing_map(source)
     if history.segments is None and history.events:
         return "This report has no segments: its program was killed, and not all the events that made them were kept. A larger " \
                "`CACHALOT_EVENTS` keeps more; mapped memory (`expandable_segments`) has none."
@@ -168,12 +180,13 @@ def device_object(history, device, source):
     lost = source.lost + len(history.events) - EVENTS_MOST if len(history.events) > EVENTS_MOST else source.lost
     history = latest(history)
     report, events = source.report, columns(history)
-    largest = largest_blocks(history, source.sites) if history.segments else \
-        leaked_sizes(report, history.device, source.sites) if report else {"title": "", "rows": [], "head": [], "kinds": []}
+    largest = leaked_sizes(report, history.device, source.sites) if report and not history.segments else \
+        largest_blocks(held_blocks(history), source.sites)
+    words = fragmentation_words(device, None if report else os.path.basename(printable(source.path)))
     ooms = oom_words(report, history.device, source.sites) if report else [
         {"time": e.time, "title": oom_title(e.size, e.time), "lines": []} for e in history.events if e.action == "oom"]
     return {"index": history.device, "name": history.name,
-            "tiles": tiles(device, report), "words": fragmentation_words(device), "ooms": ooms,
+            "tiles": tiles(device, report), "words": words, "ooms": ooms,
             "events": events, "levels": history.levels, "segments": segments_of(history),
             "histogram": histogram(device), "largest": largest,
             "timelineHint": timeline_hint(len(events["time"]), history, source, lost), "mapHint": map_hint(history, source)}

@@ -266,6 +266,7 @@ class Watch:
 
     def __init__(self, directory=None):
         self.directory = directory or page_directory()
+        self.is_named = bool(directory or os.environ.get("CACHALOT_PAGE_DIR"))
         self.processes = {}  # by path
         self.problems = {}  # path: what is wrong with it
 
@@ -273,10 +274,9 @@ class Watch:
         try:
             with os.scandir(self.directory) as entries:
                 names = [e.path for e in entries if e.name.endswith(".page")]
-        except FileNotFoundError:
-            return set()
         except OSError as error:
-            self.problems[self.directory] = error.strerror
+            if self.is_named or not isinstance(error, FileNotFoundError):  # the usual one is made by the first program
+                self.problems[self.directory] = error.strerror
             return set()
         return set(sorted(names)[:PAGES_MOST])
 

@@ -6,7 +6,7 @@ import os
 from cachalot_live import BadPage, Page
 from cachalot_pages import split
 from cachalot_report import bytes_text
-from cachalot_tools import Failure, list_pages, printable
+from cachalot_tools import Failure, list_pages, named_directory, printable
 
 HELP = """\
 usage: cachalot ls [DIRECTORY] [--json]
@@ -70,9 +70,7 @@ def main(arguments):
     words, options = split("ls", arguments, ("--json",))
     if len(words) > 1:
         raise Failure(2, "give one directory; see `cachalot ls --help`")
-    if words and not os.path.isdir(words[0]):
-        raise Failure(3, f"{words[0]} is not a directory")
-    pages = sorted(list_pages(words[0] if words else None), key=lambda page: (page.life == "bad", page.pid, page.path))
+    pages = sorted(list_pages(named_directory(words)), key=lambda page: (page.life == "bad", page.pid, page.path))
     entries = [entry_of(page) for page in pages]
     if "--json" in options:
         for entry in entries:

@@ -4,7 +4,7 @@ import os
 import sys
 
 from cachalot_report import Report
-from cachalot_tools import Failure, list_pages, printable, tool
+from cachalot_tools import Failure, list_pages, named_directory, printable, tool
 from cachalot_words import coverage_advice
 
 DUMP_HELP = """\
@@ -166,9 +166,7 @@ def harvest(arguments):
     words, options = split("harvest", arguments, (), ("--output",))
     if len(words) > 1:
         raise Failure(2, "give one directory; see `cachalot harvest --help`")
-    if words and not os.path.isdir(words[0]):
-        raise Failure(3, f"{words[0]} is not a directory")
-    pages = list_pages(words[0] if words else None)
+    pages = list_pages(named_directory(words))
     paths, code = harvest_all(pages, options.get("--output"))
     for path in paths:
         print(printable(path))

@@ -2,31 +2,56 @@
 
 import json
 import os
+import select
 import stat
 
-from cachalot_tools import Failure, printable
+from cachalot_tools import Failure, open_at_once, printable
 
 TRACES = (b"CACHALOT-TRACE", b"op,id,", b"Thread,Time,")
 BYTES_MOST = 256 << 20  # a report that lists a million blocks has half of that
+PIECE = 1 << 20
+WRITER_TRIES, WRITER_TRY_S = 50, 0.1
 
 
 class Stranger(Failure):
     """JSON, or any other file, that does not look like a report at all."""
 
 
+def begin_of_pipe(path, file):
+    """The first bytes of a pipe. One that nobody has open to write is not waited for without an end."""
+    for _ in range(WRITER_TRIES):
+        try:
+            piece = os.read(file, PIECE)
+        except BlockingIOError:  # somebody has
+            os.set_blocking(file, True)
+            return os.read(file, PIECE)
+        if piece or select.select([file], [], [], WRITER_TRY_S)[0]:  # to be read, yet empty: whoever wrote has closed it
+            os.set_blocking(file, True)
+            return piece
+    raise Failure(3, f"{path} is a pipe that nobody writes to")
+
+
+def read_pipe(path, file):
+    """All that comes out of a pipe or a device, or rather more than any report has."""
+    piece = begin_of_pipe(path, file)
+    data = bytearray(piece)
+    while piece and len(data) <= BYTES_MOST:
+        piece = os.read(file, PIECE)
+        data += piece
+    return bytes(data)
+
+
 def read_all(path):
     """The file's bytes; what is larger than any report is not read to its end."""
     try:
-        with open(path, "rb") as file:
+        with open_at_once(path) as file:
             status = os.fstat(file.fileno())
-            if stat.S_ISREG(status.st_mode) and status.st_size <= BYTES_MOST:
+            if not stat.S_ISREG(status.st_mode):
+                data = read_pipe(path, file.fileno())
+                if len(data) <= BYTES_MOST:
+                    return data
+            elif status.st_size <= BYTES_MOST:
                 return file.read(status.st_size)
-            data = bytearray()
-            while not stat.S_ISREG(status.st_mode) and len(data) <= BYTES_MOST:
-                piece = file.read(1 << 20)
-                if not piece:
-                    return bytes(data)
-                data += piece
     except OSError as error:
         raise Failure(3, f"{path}: {error.strerror}") from error
     raise Stranger(3, f"{path} is larger than any report ({BYTES_MOST >> 20} MiB)")
@@ -123,6 +148,10 @@ def count_text(value):
             return f"{value:.0f} {unit}"
         value /= 1000
     return f"{value:.0f} T "
+
+
+def blocks_text(count):
+    return f"{count_text(count).strip()} block" + "s" * (count != 1)
 
 
 def times_text(count):

@@ -4,7 +4,7 @@ import sys
 import textwrap
 
 from cachalot_pages import split
-from cachalot_report import Report, bytes_text, count_text, get, number, ratio_text, times_text
+from cachalot_report import Report, blocks_text, bytes_text, count_text, get, number, ratio_text, times_text
 from cachalot_tools import Failure, printable
 from cachalot_words import coverage_advice, end_text, frames_of, leak_text, native_words, past_the_cache, sites_of
 from cachalot_words import oom_lines as event_lines
@@ -144,7 +144,7 @@ def holder_lines(report):
     every = report.number("sites_every") or 1
     lines = ["Held by call sites" + (f" (one request of {every} was looked at):" if every > 1 else ":")] * bool(order)
     for i in order[:SHOWN_SITES]:
-        lines.append(f"  {bytes_text(number(sites[i], 'live_bytes')).strip()} in {number(sites[i], 'live_blocks')} blocks")
+        lines.append(f"  {bytes_text(number(sites[i], 'live_bytes')).strip()} in {blocks_text(number(sites[i], 'live_blocks'))}")
         lines += site_lines(report, i, "    ")
     return lines
 
@@ -154,7 +154,7 @@ def leak_lines(report):
     if total is None:
         return []
     lines = [f"Leaked: {bytes_text(total).strip()} in "
-             f"{count_text(report.number('totals', 'leaked_blocks')).strip()} blocks"]
+             f"{blocks_text(report.number('totals', 'leaked_blocks'))}"]
     for leak in report.list("leaks")[:10]:
         lines.append(f"  {leak_text(leak)}")
         lines += site_lines(report, get(leak, "site"), "    ")

@@ -1,15 +1,18 @@
 """Histories of reports and of recorded traces, whichever the file is."""
 
 import bisect
+import re
 from datetime import timedelta
 
 from cachalot_history import (CHANGES, EPOCH, LEVELS, NUMBER_MOST, Block, Event, History, Segment, Source, from_report,
                               in_order, read_event, two_frees)
-from cachalot_tools import Failure, printable
+from cachalot_tools import Failure, open_regular, printable
 from cachalot_traces import CHUNK, DAMAGED, PICKLES, odd_header, open_source, recorded_events
 
 OPERATIONS_MOST = 5000000
 LINE_MOST = 4096
+DIGITS_MOST = 19
+POINTER = re.compile(rb"\(nil\)|0x[0-9a-fA-F]{1,16}")
 SMALL_SEGMENT = 2 << 20
 TRACES = (b"op,", b"Thread,", b"a,", b"\x1f\x8b", b"CACHALOT-TRACE", *PICKLES)
 
@@ -135,7 +138,7 @@ def from_recorded(path, header, rows):
 
 
 def read_chunks(path):
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         while chunk := file.read(CHUNK):
             yield chunk
 
@@ -152,12 +155,21 @@ def trace_lines(source):
     yield rest
 
 
+def whole(field):
+    """As cachalot-replay reads a number."""
+    if not field.isdigit() or len(field) > DIGITS_MOST:
+        raise ValueError
+    return int(field)
+
+
 def operation(fields, is_rmm):
     """(`a` or `f` or None, id, bytes) of a line."""
     if is_rmm:
-        kind = {b"allocate": "a", b"free": "f", b"allocate failure": None}[fields[2]]
-        return kind if int(fields[4]) else None, fields[3], int(fields[4])
-    return {b"a": "a", b"f": "f"}[fields[0]], fields[1], int(fields[2]) if fields[0] == b"a" else 0
+        kind, size = {b"allocate": "a", b"free": "f", b"allocate failure": None}[fields[2]], whole(fields[4])
+        if not POINTER.fullmatch(fields[3]):
+            raise ValueError
+        return kind if size else None, int(fields[3], 16) if fields[3] != b"(nil)" else 0, size
+    return {b"a": "a", b"f": "f"}[fields[0]], whole(fields[1]), whole(fields[2]) if fields[0] == b"a" else 0
 
 
 class TraceReader:
@@ -201,10 +213,17 @@ def from_text(path):
     return Source(path, source.name.rsplit("/", 1)[-1], histories=[History(0, "recorded trace", reader.events)], has_time=False)
 
 
+def missing_map(source):
+    """Why what is made of a trace has no map."""
+    why = "a recorded trace does not say where mapped memory (`expandable_segments`) lies" if source.pid else \
+        "this trace says what was asked for, not where that lay"
+    return f"No map of segments and blocks: {why}. `cachalot run --html FILE PROGRAM` makes a page with one."
+
+
 def read_source(path):
     """(history, note on what is missing or None) of the file, a report or a trace."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             begin = file.read(256).lstrip()
         if not begin.startswith(TRACES) and not odd_header(begin):
             return with_segments(from_report(path)), None

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import stat
 import subprocess
 from dataclasses import dataclass
 
@@ -20,6 +21,20 @@ class Failure(Exception):
 def printable(text):
     """`text` without what could move a terminal's cursor or reorder a line."""
     return "".join(c if c.isprintable() else "?" for c in str(text))
+
+
+def open_at_once(path):
+    """The file, open to be read: a pipe's other end is not waited for."""
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY))
+
+
+def open_regular(path):
+    """The same of what is read more than once, which a pipe cannot be."""
+    file = open_at_once(path)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise Failure(3, f"{path} is a pipe or a device: it is read more than once, so copy it to a file first")
+    return file
 
 
 def first_file(candidates):
@@ -80,6 +95,14 @@ class Page:
     state: str
     session: str
     program: str  # or what is bad about the page
+
+
+def named_directory(words):
+    """The directory of pages that the command line or CACHALOT_PAGE_DIR names; None: the usual one, which need not exist."""
+    named = words[0] if words else os.environ.get("CACHALOT_PAGE_DIR")
+    if named and not os.path.isdir(named):
+        raise Failure(3, f"{'' if words else 'CACHALOT_PAGE_DIR='}{named} is not a directory")
+    return named or None
 
 
 def page_directory():

@@ -85,7 +85,7 @@ COLUMNS = {
     "WAITS/S": (7, lambda r: rate_text(r["fence_waits_per_s"])),
     "WAIT%": (6, lambda r: percent(r["fence_wait_ratio"])),
     "OOM": (4, lambda r: rate_text(r["ooms"])),
-    "GROWS/S": (9, lambda r: grows_text(r["growing_bytes_per_s"])),
+    "GROWS/S": (10, lambda r: grows_text(r["growing_bytes_per_s"])),
     "DEVICE": (20, lambda r: r["name"]),
     "HOST": (12, lambda r: r["hostname"]),
 }

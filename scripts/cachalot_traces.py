@@ -12,7 +12,7 @@ import zlib
 from dataclasses import dataclass
 
 import cachalot_recorded
-from cachalot_tools import Failure, printable
+from cachalot_tools import Failure, open_regular, printable
 
 CHUNK = 1 << 20
 PICKLES = (b"\x80", b"(", b"}")  # how one begins: of protocol 2 and later, 0, and 1
@@ -239,7 +239,7 @@ def recorded_events(path):
     """(header, iterator of rows) of a trace that CACHALOT_TRACE recorded, gzipped or not; None if it is another file."""
     name = printable(path)
     try:
-        file = open(path, "rb")  # pylint: disable=consider-using-with
+        file = open_regular(path)
         if file.read(2) == b"\x1f\x8b":
             file.seek(0)
             file = gzip.GzipFile(fileobj=file)
@@ -262,7 +262,7 @@ def open_source(path, device=None):
     """The trace at `path`, whatever it is."""
     name = printable(path)
     try:
-        file = open(path, "rb")  # pylint: disable=consider-using-with
+        file = open_regular(path)
         begin = file.read(2)
         if begin == b"\x1f\x8b":
             file.seek(0)

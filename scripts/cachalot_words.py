@@ -4,7 +4,7 @@ import functools
 import shlex
 import signal
 
-from cachalot_report import get, number, ratio_text, size_text
+from cachalot_report import blocks_text, get, number, ratio_text, size_text
 from cachalot_symbols import resolve
 from cachalot_tools import printable
 
@@ -145,8 +145,8 @@ def native_words(device):
             "natively there was room."] if since else []
 
 
-def fragmentation_words(device):
-    """Sentences on where the device's memory went."""
+def fragmentation_words(device, trace=None):
+    """Sentences on where the device's memory went. `trace`: the file's name, if they are of a recorded one."""
     reserved, used = whole_of(device, "reserved_bytes"), whole_of(device, "allocated_bytes")
     if number(device, "statistics", "reserved_bytes", "all", "peak") is None and not reserved:
         return ["This trace has what the program asked for and gave back. `cachalot replay` says what memory that needs."]
@@ -155,8 +155,9 @@ def fragmentation_words(device):
     words = usage_words(used, reserved) + pending_words(device) + hole_words(device) + split_words(device) \
         + rounding_words(device) + native_words(device)
     if used / reserved < 0.9:
-        words.append("To waste less: `cachalot run --trace FILE` records the program's requests, and `cachalot tune FILE` "
-                     "finds the settings that serve them with the least memory.")
+        record = "" if trace else "`cachalot run --trace FILE` records the program's requests, and "
+        words.append(f"To waste less: {record}`cachalot tune {shlex.quote(trace or 'FILE')}` finds the settings that serve them "
+                     "with the least memory.")
     return words
 
 
@@ -172,8 +173,8 @@ def size_of_leak(leak):
 
 def leak_text(leak):
     """`5 blocks of 4 MiB (4194304 bytes) on device 0`."""
-    count = number(leak, "count")
-    return f"{count} block{'s' * (count != 1)} {size_of_leak(leak)} on device {printable(get(leak, 'device'))}"
+    count = number(leak, "count") or 0
+    return f"{blocks_text(count)} {size_of_leak(leak)} on device {printable(get(leak, 'device'))}"
 
 
 def figures_of(event):

@@ -2,9 +2,13 @@
 
 import copy
 import json
+import os
 import pathlib
 import shlex
+import threading
+import time
 
+import cachalot_report
 import pytest
 from conftest import built
 
@@ -209,7 +213,7 @@ def test_a_bad_baseline_is_no_pass(run):
     ("--min-utilization", "5"), ("--min-utilization", "120%"), ("--max-increase", "5%"),
     ("--require-reports", "0"), ("--require-coverage", "most"), ("--max-spread", "x"),
     ("--max-leaked", "0", "--format", "yaml"), ("--else",), ("--max-leaked", "1" * 400),
-    ("--max-oom", "0", "--output", "no/such/folder/x")])
+    ("--max-oom", "0", "--output", "reports/r1.json")])
 def test_usage(run, arguments):
     path = run.add()
     done = run.check(path, *arguments)
@@ -233,6 +237,38 @@ def test_no_verdict_without_sound_reports(run, content, form):
     done = run.check(run.folder, run.folder / "x", "--max-leaked", "0", "--format", form)
     assert done.returncode == 3, done.stdout
     assert run.check(run.folder / "x", "--max-oom", "0", "--format", form).returncode == 3
+
+
+def test_a_pipe_is_read_but_not_waited_for(run, monkeypatch):
+    report = run.add(leaked_bytes=0).read_bytes()
+    os.mkfifo("pipe")
+    monkeypatch.setattr(cachalot_report, "WRITER_TRIES", 3)
+    begun = time.monotonic()
+    done = run.check("pipe", "--max-leaked", "0")
+    assert done.returncode == 3 and "pipe is a pipe that nobody writes to" in done.stdout and time.monotonic() - begun < 10
+    monkeypatch.undo()
+    os.chdir(run.work)
+    for pieces in ((report,), (report[:5], report[5:]), ()):  # one that comes late, slowly, with nothing at all
+        writer = threading.Thread(target=write_slowly, args=("pipe", pieces))
+        writer.start()
+        assert run.check("pipe", "--max-leaked", "0").returncode == (0 if pieces else 3)
+        writer.join()
+
+
+def write_slowly(path, pieces):
+    time.sleep(0.3)
+    with open(path, "wb", buffering=0) as pipe:
+        for piece in pieces:
+            time.sleep(0.3)
+            pipe.write(piece)
+
+
+def test_what_is_wrong_names_its_option_and_a_gate_counts_once(run):
+    path = run.add()
+    for option, value in (("--max-increase", "5"), ("--require-reports", "x"), ("--max-spread", "2")):
+        assert run.check(path, "--baseline", path, option, value).stderr.startswith(f"cachalot: {option}: `{value}` is ")
+    done = run.check(path, "--max-oom", "0", "--max-oom=0", "--require-coverage", "none")
+    assert done.stdout.count("max-oom") == 1 and done.stdout.splitlines()[-1].startswith("passed: 2 gates, 1 process")
 
 
 @pytest.mark.parametrize("paths", [(), ("none.json",), ("empty",), ("cachalot.*.json",), (".",)])

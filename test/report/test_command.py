@@ -271,11 +271,21 @@ def test_a_report_that_could_not_be_written_is_not_none_at_all(place, mode, said
     assert ("no process of this run" in done.stderr) == (mode != 0o700)
 
 
+def test_no_directory_of_pages(place):
+    """The usual one is made by the first program; one that was named must be there."""
+    place.environment["CACHALOT_PAGE_DIR"] = none = str(place.pages / "none")
+    done = place.cachalot("top", "--once", "--interval", "0.2")
+    assert done.returncode == 3 and f"{none}: No such file or directory" in done.stdout
+    for command in ("ls", "harvest"):
+        done = place.cachalot(command)
+        assert done.returncode == 3 and f"CACHALOT_PAGE_DIR={none} is not a directory" in done.stderr
+
+
 @pytest.mark.parametrize("command", ["ls", "harvest", "dump --all", "empty-cache --all", "top --once"])
 def test_pages_in_what_is_no_directory(place, command):
     place.environment["CACHALOT_PAGE_DIR"] = "/etc/passwd"
     done = place.cachalot(*command.split())
-    assert done.returncode == 3 and "/etc/passwd: Not a directory" in done.stdout + done.stderr
+    assert done.returncode == 3 and re.search("/etc/passwd.* [Nn]ot a directory|/etc/passwd is not a directory", done.stdout + done.stderr)
 
 
 def test_dump_and_empty_cache(place):

@@ -40,12 +40,34 @@ def test_what_is_no_report_and_no_trace(tmp_path, content, option):
     assert code == 3 and said and os.listdir(tmp_path) == [path.name]
 
 
-@pytest.mark.parametrize("line", ["a,2,-4,0", "a,2,99999999999999999999,0", "a,1,512,0", "f,3,,0"])
+@pytest.mark.parametrize("line", ["a,2,-4,0", "a,\x1b[31m1,5,0", "a,+2,5,0", "a,2,1_0,0", "a, 2,5,0", "a,2,99999999999999999999,0", "a,1,512,0", "f,3,,0"])
 def test_a_line_that_cannot_be_is_not_passed_over(tmp_path, line):
     """As in `cachalot replay`: a page that leaves operations out would be wrong."""
     (tmp_path / "x").write_text(f"op,id,bytes,stream\na,1,600,0\n{line}\nf,1,,0\n")
     code, said = run(tmp_path / "x", "--csv", tmp_path / "y")
     assert code == 3 and "line 3: this is no operation" in said
+
+
+@pytest.mark.parametrize("pointer", ["7", "0x", "0x+7", "0x 7", "0x12345678901234567", "nil"])
+def test_a_pointer_is_read_as_replay_reads_it(tmp_path, pointer):
+    (tmp_path / "x").write_text(f"Thread,Time,Action,Pointer,Size,Stream\n1,1,allocate,0x7,5,0x0\n1,1,free,{pointer},5,0x0\n")
+    code, said = run(tmp_path / "x", "--csv", tmp_path / "y")
+    assert code == 3 and "line 3: this is no operation" in said
+
+
+def test_what_is_read_is_not_overwritten(tmp_path):
+    (tmp_path / "x").write_text("op,id,bytes,stream\na,1,600,0\n")
+    (tmp_path / "link").symlink_to("x")
+    for options in (("--csv", tmp_path / "x"), ("--csv", tmp_path / "link"), ("--csv", tmp_path / "y", "--html", tmp_path / "y")):
+        code, said = run(tmp_path / "x", *options)
+        assert code == 2 and ("overwritten" in said or "same file" in said)
+    assert (tmp_path / "x").read_text().startswith("op,") and not (tmp_path / "y").exists()
+
+
+def test_what_is_read_twice_cannot_be_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "x")
+    code, said = run(tmp_path / "x", "--csv", tmp_path / "y")
+    assert code == 3 and "copy it to a file first" in said
 
 
 def test_of_no_bytes_there_is_no_block(tmp_path):
@@ -184,3 +206,14 @@ def test_reserved_of_a_recorded_trace(mapped, noted):
     assert ("Peak reserved" in tiles) == (not mapped or bool(noted))
     assert not noted or tiles["Peak reserved"] == "16 MiB"
     assert (device["segments"] is None) is bool(mapped)
+    assert ("No map of segments" in device["mapHint"]) is bool(mapped)
+    assert tiles["Never freed"] == "8 MiB" if mapped else "512 B"
+    assert device["largest"]["rows"][0][0] == ("8 MiB" if mapped else "512 B")
+    assert not any("run --trace" in word for word in device["words"])
+
+
+def test_a_trace_without_a_map_says_so(tmp_path, capsys):
+    (tmp_path / "x").write_text("op,id,bytes,stream\na,1,600,0\na,2,700,0\nf,1,,0\n")
+    for option, said in (("--html", True), ("--memory-viz", True), ("--csv", False)):
+        assert run(tmp_path / "x", option, tmp_path / "y") == (0, "")
+        assert ("x: No map of segments and blocks: this trace" in capsys.readouterr().err) is said

@@ -163,7 +163,9 @@ def test_env_for_a_shell_can_be_evaluated(place, name):
     if name != "lib":
         shutil.copytree(place.work / "lib", folder)
         place.environment["CACHALOT_LIBRARY"] = str(folder / "libcachalot.so")
-    lines = place.cachalot("env", "--output", "a b.json").stdout
+    done = place.cachalot("env", "--output", "a b.json")
+    lines = done.stdout
+    assert ("on each node" in done.stderr) is (name != "lib")
     shown = place.run("sh", "-c", f'LD_PRELOAD=/none/before.so; {lines}\nexec cat /proc/self/environ').stdout
     got = dict(entry.split("=", 1) for entry in shown.split("\0") if "=" in entry)
     first, last = got["LD_PRELOAD"].split(":")

@@ -157,8 +157,11 @@ def test_exec_is_noticed_while_watching(place):
 def test_no_program(place):
     assert "no running program" in top(place)
     assert top_json(place) == ([], [])
-    place.environment["CACHALOT_PAGE_DIR"] = str(place.pages / "none")
-    assert "no running program" in top(place)
+
+
+def test_a_unit_is_not_cut_off():
+    """Ten columns, with its sign."""
+    assert cachalot_top.COLUMNS["GROWS/S"][0] == len(cachalot_top.grows_text(10239 << 10)) == 10
 
 
 def test_other_containers_are_marked(place):

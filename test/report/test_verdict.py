@@ -40,7 +40,8 @@ def test_what_is_no_file_is_written_to_not_replaced(run):
     assert json.loads(os.read(reader, 100000))["passed"] and stat.S_ISFIFO(os.lstat("pipe").st_mode)
     assert json.loads((run.work / "file").read_text())["passed"] and (run.work / "link").is_symlink()
     os.close(reader)
-    assert run.check(run.folder, "--max-oom", "0", "--output", run.folder).returncode == 2
+    for name in (run.folder, "no/folder/x"):
+        assert run.check(run.folder, "--max-oom", "0", "--output", name).returncode == 3
 
 
 def test_github_annotations_name_file_and_gate(run):
