@@ -1,4 +1,4 @@
-"""screenshots.py BUILD: makes the pictures of `top` and `show` anew, in screenshots/ beside this file, for a person to look at.
+"""screenshots.py BUILD: makes the pictures of `top`, `show` and the README's tour anew, in screenshots/ beside this file, for a person to look at.
 
 The commands run in tmux, in front of programs on the simulated device; Rich (python3-rich, or pip install rich) draws what the
 terminal shows, and Chromium makes a picture of it.
@@ -87,6 +87,9 @@ def main(build):
             for rank in ranks:
                 rank.kill()
                 rank.wait()
+        subprocess.run([COMMAND, "run", "--html", work / "memory.html", build / "test/workloads/seed4a_holes"], check=True,
+                       env={**environment, "CACHALOT_OUTPUT": str(work / "%e.json"), "CACHALOT_SITES": "1"}, stdout=subprocess.DEVNULL)
+        picture(tab, work / "memory.html", (1000, 1500), HERE / "screenshots/tour.png")
     tab.close()
 
 
