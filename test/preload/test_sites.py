@@ -202,7 +202,7 @@ def test_after_a_kill(place):
     (report,) = place.harvest()
     held = [site for site in report["sites"] if site["live_blocks"]]
     assert [(site["live_bytes"], site["live_blocks"]) for site in held] == [(1000, 1)]
-    assert "Held by call sites:\n  1000 B in 1 blocks\n    at wait_for_input!main" in place.cachalot(
+    assert "Held by call sites:\n  1000 B in 1 block\n    at wait_for_input!main" in place.cachalot(
         "show", next(place.work.glob("*.json"))).out
 
 

@@ -264,11 +264,13 @@ def test_without_events_it_says_how_to_get_them(tab, folder, model):
 
 def test_a_trace(tab, folder):
     path, made = folder / "t.csv", folder / "t.html"
-    path.write_text("op,id,bytes,stream\n" + "".join(f"a,{i},{1000 * i + 1},0\n" for i in range(50)) + "f,7,,0\n")
+    path.write_text("op,id,bytes,stream\n" + "".join(f"a,{i},{1000 * i + 1},0\n" for i in range(50)) + "f,48,,0\n")
     assert cachalot_export.main([str(path), "--html", str(made)]) == 0
     tab.open(made)
     assert tab.evaluate("charts.timeline.data.datasets.map(d => d.label)") == ["Allocated"]
-    assert not tab.evaluate("document.getElementById('map-section').checkVisibility()") and tab.errors == []
+    assert text(tab, "map-hint").startswith("No map of segments and blocks: this trace") and tab.errors == []
+    assert not tab.evaluate("document.getElementById('map').checkVisibility()")
+    assert "49001" in text(tab, "largest") and "48001" not in text(tab, "largest")
 
 
 def test_hostile_texts_stay_texts(tab, folder, model):
