@@ -44,16 +44,15 @@ static void note_place(struct block *block, struct block_place *place)
                                   .mapped = segment->arena != NULL};
 }
 
-int domain_find_mapped(struct domain *domain, uint64_t address, struct block_place *place)
+int domain_find(struct domain *domain, uint64_t address, struct block_place *place)
 {
     domain_lock(domain);
     struct segment *segment = segment_holding(domain, address);
-    int known = segment && segment->arena;
-    struct block *block = known ? live_block_holding(domain, segment, address) : NULL;
+    struct block *block = segment ? live_block_holding(domain, segment, address) : NULL;
     if (block)
         note_place(block, place);
     domain_unlock(domain);
-    return block ? 0 : known ? ALLOCATOR_INVALID : ALLOCATOR_UNKNOWN;
+    return block ? 0 : segment ? ALLOCATOR_INVALID : ALLOCATOR_UNKNOWN;
 }
 
 int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,

@@ -27,7 +27,7 @@ struct block_loan {
 int domain_lend(struct domain *domain, uint64_t address, uint64_t name, struct block_loan *loan,
                 int (*take)(void *context, uint64_t handle), void *context);
 
-/* The live block of mapped memory that holds `address`: as domain_mark, and marks nothing. */
-int domain_find_mapped(struct domain *domain, uint64_t address, struct block_place *place);
+/* The live block that holds `address`: as domain_mark, and marks nothing. */
+int domain_find(struct domain *domain, uint64_t address, struct block_place *place);
 
 #endif

@@ -14,10 +14,11 @@ int destination_is_host(CUdeviceptr pointer)
            type != CU_MEMORYTYPE_DEVICE || managed;
 }
 
+/* What is called a device's may be a unified address. */
 static int is_host(CUmemorytype type, CUdeviceptr pointer)
 {
     return type == CU_MEMORYTYPE_HOST ||
-           (type == CU_MEMORYTYPE_UNIFIED && destination_is_host(pointer));
+           (type != CU_MEMORYTYPE_ARRAY && destination_is_host(pointer));
 }
 
 int destination_2d(const CUDA_MEMCPY2D *copy)

@@ -1,30 +1,38 @@
-/* Exported: what the program asks about an address. Of mapped memory the driver knows mappings, of
+/* Exported: what the program asks and sets of an address. Of mapped memory the driver knows mappings, of
  * which a block has several, or a part of one; natively an allocation is what it asks about. A
  * program sends its offset in the range along with an IPC handle, so both speak of the same thing:
  * the block, where the memory is mapped; the segment, in the driver's own handle and answers, where
  * it is not. */
 #include "allocator/share.h"
+#include "interpose/memory.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
 
 /* Numbers of ours are none of the driver's, which count from 1. */
 #define OUR_NAMES ((unsigned long long)1 << 62)
 
-static int find(CUdeviceptr address, struct block_place *place)
+/* What the driver says of it is what it says of freed memory. */
+#define NOWHERE ((CUdeviceptr)1)
+
+/* Is it in mapped memory that the program holds? What is in memory of ours that it does not hold
+ * becomes an address that nobody has. */
+static int find(CUdeviceptr *address, struct block_place *place)
 {
     if (!process_serving())
         return 0;
     process_inside++;
-    int found =
-        domain_find_mapped(process->domain, address, place) == 0 || ipc_find(address, place);
+    int code = domain_find(process->domain, *address, place);
+    int found = code == 0 ? place->mapped : ipc_find(*address, place);
     process_inside--;
+    if (code == ALLOCATOR_INVALID)
+        *address = NOWHERE;
     return found;
 }
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
     struct block_place place;
-    if (!find(address, &place))
+    if (!find(&address, &place))
         return real()->cuMemGetAddressRange_v2(base, bytes, address);
     if (base)
         *base = place.segment_address + place.offset;
@@ -38,9 +46,9 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr a
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
 {
     struct block_place place;
-    return find((CUdeviceptr)address, &place)
-               ? CUDA_ERROR_INVALID_VALUE
-               : real()->cuMemRetainAllocationHandle(handle, address);
+    CUdeviceptr at = (CUdeviceptr)address;
+    return find(&at, &place) ? CUDA_ERROR_INVALID_VALUE
+                             : real()->cuMemRetainAllocationHandle(handle, (void *)at);
 }
 
 static int is_corrected(CUpointer_attribute attribute)
@@ -90,8 +98,9 @@ static void correct(const struct block_place *place, CUpointer_attribute attribu
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct block_place place;
+    int found = find(&address, &place);
     CUresult result = real()->cuPointerGetAttribute(data, attribute, address);
-    if (result == CUDA_SUCCESS && is_corrected(attribute) && find(address, &place))
+    if (result == CUDA_SUCCESS && found && is_corrected(attribute))
         correct(&place, attribute, data);
     return result;
 }
@@ -100,13 +109,38 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
                                 CUdeviceptr address)
 {
     struct block_place place;
+    int found = find(&address, &place);
     CUresult result = real()->cuPointerGetAttributes(count, attributes, data, address);
-    unsigned first = 0;
-    while (result == CUDA_SUCCESS && first < count && !is_corrected(attributes[first]))
-        first++;
-    if (result != CUDA_SUCCESS || first == count || !find(address, &place))
-        return result;
-    for (unsigned i = first; i < count; i++)
+    for (unsigned i = 0; result == CUDA_SUCCESS && found && i < count; i++)
         correct(&place, attributes[i], data[i]);
+    return result;
+}
+
+/* The driver sets one mapping, of which a block has several. */
+static CUresult set_all(const void *value, CUpointer_attribute attribute,
+                        const struct block_place *place)
+{
+    CUdeviceptr at = place->segment_address + place->offset, end = at + place->requested_bytes;
+    CUdeviceptr base = at;
+    size_t bytes = 1;
+    CUresult result = CUDA_SUCCESS;
+    for (; !result && bytes && at < end; at = base + bytes) {
+        result = real()->cuPointerSetAttribute(value, attribute, at);
+        if (!result)
+            result = real()->cuMemGetAddressRange_v2(&base, &bytes, at);
+    }
+    return result;
+}
+
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                               CUdeviceptr pointer)
+{
+    struct block_place place;
+    CUresult result = find(&pointer, &place)
+                          ? set_all(value, attribute, &place)
+                          : real()->cuPointerSetAttribute(value, attribute, pointer);
+    if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
+        *(const unsigned int *)value)
+        memory_pin(pointer);
     return result;
 }

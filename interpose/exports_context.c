@@ -70,6 +70,15 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     return result;
 }
 
+/* An error may be one of work before, and the context gone. While it lives its memory is not taken
+ * away, though it is on nobody's books any more. */
+static int has_ended(CUcontext context, CUresult result)
+{
+    unsigned version;
+    return result == CUDA_SUCCESS || !context ||
+           real()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS;
+}
+
 /* The driver refuses to destroy a primary context, whose blocks then live on. */
 static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
 {
@@ -79,7 +88,9 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
     if (!primary)
         context_close(context);
     CUresult result = call(context);
-    bury(primary && result != CUDA_SUCCESS ? NULL : context_forget(context));
+    struct allocator *lost = primary && result ? NULL : context_forget(context);
+    if (has_ended(context, result))
+        bury(lost);
     return result;
 }
 
@@ -146,7 +157,8 @@ static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
     CUresult result = reset(device);
     struct allocator *lost = context_forget(context);
     context_change_end(device);
-    bury(lost);
+    if (has_ended(context, result))
+        bury(lost);
     return result;
 }
 

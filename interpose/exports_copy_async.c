@@ -5,19 +5,19 @@
 SUBMIT_TWINS_TO_HOST(copies, cuMemcpyAsync, destination_is_host(to),
                      (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream),
                      (to, from, bytes, stream))
-SUBMIT_TWINS(copies, cuMemcpyPeerAsync,
-             (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
-              size_t bytes, CUstream stream),
-             (to, to_context, from, from_context, bytes, stream))
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpyPeerAsync, destination_is_host(to),
+                     (CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                      CUcontext from_context, size_t bytes, CUstream stream),
+                     (to, to_context, from, from_context, bytes, stream))
 SUBMIT_TWINS(copies, cuMemcpyHtoDAsync_v2,
              (CUdeviceptr to, const void *from, size_t bytes, CUstream stream),
              (to, from, bytes, stream))
 SUBMIT_TWINS_TO_HOST(copies, cuMemcpyDtoHAsync_v2, 1,
                      (void *to, CUdeviceptr from, size_t bytes, CUstream stream),
                      (to, from, bytes, stream))
-SUBMIT_TWINS(copies, cuMemcpyDtoDAsync_v2,
-             (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream),
-             (to, from, bytes, stream))
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpyDtoDAsync_v2, destination_is_host(to),
+                     (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream),
+                     (to, from, bytes, stream))
 SUBMIT_TWINS(copies, cuMemcpyHtoAAsync_v2,
              (CUarray to, size_t at, const void *from, size_t bytes, CUstream stream),
              (to, at, from, bytes, stream))

@@ -225,13 +225,3 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr pointer, size_t
     memory_share(pointer); /* names its range itself, so an offset is no danger */
     return real()->cuMemGetHandleForAddressRange(handle, pointer, size, type, flags);
 }
-
-CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
-                               CUdeviceptr pointer)
-{
-    CUresult result = real()->cuPointerSetAttribute(value, attribute, pointer);
-    if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
-        *(const unsigned int *)value)
-        memory_pin(pointer);
-    return result;
-}

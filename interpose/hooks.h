@@ -304,6 +304,7 @@
     X(cuCtxPushCurrent_v2)                                                                         \
     X(cuCtxPopCurrent_v2)                                                                          \
     X(cuCtxGetDevice)                                                                              \
+    X(cuCtxGetApiVersion)                                                                          \
     X(cuCtxSynchronize)                                                                            \
     X(cuCtxRecordEvent)                                                                            \
     X(cuEventQuery)                                                                                \

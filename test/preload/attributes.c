@@ -45,6 +45,23 @@ static void show(CUdeviceptr block, size_t offset)
     together(block, at);
 }
 
+/* What nobody has. */
+static void show_freed(CUdeviceptr at)
+{
+    unsigned long long value = 0;
+    CUmemorytype type = 0;
+    CUpointer_attribute asked = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    void *data = &type;
+    CUdeviceptr base = 0;
+    CUmemGenericAllocationHandle handle;
+    SAY(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at));
+    SAY(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_BUFFER_ID, at));
+    SAY(cuPointerGetAttributes(1, &asked, &data, at));
+    SAY(type);
+    SAY(cuMemGetAddressRange(&base, NULL, at));
+    SAY(cuMemRetainAllocationHandle(&handle, (void *)at));
+}
+
 int main(void)
 {
     begin();
@@ -60,5 +77,12 @@ int main(void)
     OK(cuMemFree(second));
     second = make(21 * MIB + 100);
     SAY(was == number(CU_POINTER_ATTRIBUTE_BUFFER_ID, second));
+    CUdeviceptr small = make(700), held = make(700);
+    OK(cuMemFree(second));
+    OK(cuMemFree(small));
+    show_freed(second);
+    show_freed(second + 20 * MIB);
+    show_freed(small);
+    SAY(number(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, held));
     return 0;
 }

@@ -9,6 +9,9 @@ int main(void)
         unsigned on = 1, is = 0;
         CUdeviceptr pointer = make(sizes[i]);
         SAY(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer));
+        for (size_t at = 0; at < sizes[i]; at += MIB)
+            OK(cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer + at));
+        SAY(is);
         SAY(cuMemFree(pointer));
         for (int again = 0; again < 50; again++) {
             pointer = make(sizes[i]);

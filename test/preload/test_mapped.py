@@ -132,6 +132,11 @@ def test_what_is_free_is_what_would_be_natively(place):
     place.same("memory_info", CACHALOT_CONF=MAPPED, CACHALOT_SIM_CAPACITY=512 * MIB)
 
 
+@pytest.mark.parametrize("end, function", [("destroy", "cuCtxDestroy_v2"), ("reset", "cuDevicePrimaryCtxReset_v2")])
+def test_memory_of_a_context_that_the_driver_would_not_end(place, end, function):
+    place.same("context_lives", end, CACHALOT_CONF=MAPPED, CACHALOT_SIM_FAIL=f"{function}:1:999")
+
+
 def test_what_the_driver_says_of_blocks(place):
     """The allocation, not the mappings below it; nor can it be taken for memory of cuMemCreate."""
     place.same("attributes", CACHALOT_CONF=MAPPED)

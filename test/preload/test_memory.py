@@ -90,6 +90,19 @@ def test_memory_info_under_a_limit(place):
     assert lines[8] == "freed one: 200 of 8192 MiB"
 
 
+@pytest.mark.parametrize("mode", ["async", "fence", "strict"])
+def test_copies_to_the_host_are_done_at_a_free(place, mode):
+    place.same("host_copies", CACHALOT_CONF=f"free_mode:{mode}")
+
+
+def test_what_the_driver_says_of_freed_memory(place):
+    """Also where it knows the segment."""
+    ours, native = place.run("attributes", CACHALOT_CONF="expandable_segments:False"), place.native("attributes")
+    begin = ours.out.index("cuPointerGetAttribute(&type")
+    assert ours.code == 0 and ours.out[begin:] == native.out[native.out.index("cuPointerGetAttribute(&type"):]
+    assert ours.out.count("CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at): 1") == 3
+
+
 def test_sync_memops_is_never_recycled(place):
     report = place.report("sync_memops")
     assert report.counter("num_pinned_blocks") == 3

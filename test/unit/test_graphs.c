@@ -188,7 +188,9 @@ static void destinations(void **state)
     assert_false(destination_2d(&flat));
     flat.dstDevice = 1;
     assert_true(destination_2d(&flat));
-    flat.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    flat.dstMemoryType = CU_MEMORYTYPE_DEVICE; /* it may be called that */
+    assert_true(destination_2d(&flat));
+    flat.dstMemoryType = CU_MEMORYTYPE_ARRAY;
     assert_false(destination_2d(&flat));
     assert_false(destination_2d(NULL));
     assert_false(destination_3d_batch(box, 1));

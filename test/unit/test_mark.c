@@ -139,16 +139,22 @@ static void a_name_is_one_hand_outs_alone(void **state)
     (void)state;
     world_remake("expandable_segments:True,large_segment_size_mb:2", 64 * MIB);
     uint64_t block = take(5 * MIB);
-    assert_int_equal(domain_find_mapped(w.domain, block + MIB, &place), 0);
+    assert_int_equal(domain_find(w.domain, block + MIB, &place), 0);
     assert_int_equal(place.requested_bytes, 5 * MIB);
-    assert_int_equal(domain_find_mapped(w.domain, block, &again), 0);
+    assert_int_equal(domain_find(w.domain, block, &again), 0);
     assert_int_equal(again.name, place.name);
     give(block);
-    assert_int_equal(domain_find_mapped(w.domain, block, &again), ALLOCATOR_INVALID);
+    assert_int_equal(domain_find(w.domain, block, &again), ALLOCATOR_INVALID);
     assert_int_equal(take(5 * MIB), block);
-    assert_int_equal(domain_find_mapped(w.domain, block, &again), 0);
+    assert_int_equal(domain_find(w.domain, block, &again), 0);
     assert_int_not_equal(again.name, place.name);
-    assert_int_equal(domain_find_mapped(w.domain, take(512), &again), ALLOCATOR_UNKNOWN);
+    assert_true(again.mapped);
+    block = take(512);
+    assert_int_equal(domain_find(w.domain, block, &again), 0);
+    assert_false(again.mapped);
+    give(block);
+    assert_int_equal(domain_find(w.domain, block, &again), ALLOCATOR_INVALID);
+    assert_int_equal(domain_find(w.domain, 0x1000, &again), ALLOCATOR_UNKNOWN);
 }
 
 static void the_chunks_of_an_exported_block_are_lent(void **state)
@@ -159,7 +165,7 @@ static void the_chunks_of_an_exported_block_are_lent(void **state)
     w.device.instant = 1;
     give(take(8 * MIB));
     uint64_t first = take(5 * MIB / 2), second = take(5 * MIB);
-    assert_int_equal(domain_find_mapped(w.domain, second, &place), 0);
+    assert_int_equal(domain_find(w.domain, second, &place), 0);
     assert_int_equal(lend(second, place.name, &loan), ALLOCATOR_UNKNOWN); /* not exported */
     assert_int_equal(mark(second, BLOCK_LENT), 0);
     assert_int_equal(lend(second, place.name, &loan), 0);
