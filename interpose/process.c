@@ -188,7 +188,7 @@ static int begin(void)
     if (!process->page)
         return -1;
     if (problem)
-        process_warn("the live page is not in its place: %s", problem);
+        process_warn("the live page: %s", problem);
     config_publish(&process->config, process->page);
     process->domain = domain_create(&process->config.options);
     if (!process->domain) {

@@ -250,9 +250,15 @@ def write_file(path, text):
         raise Failure(3, f"{path}: {error.strerror}") from error
 
 
-def refuse_overwriting(path, processes):
-    if os.path.realpath(path) in (os.path.realpath(process.path) for process in processes):
+def refuse_overwriting(path, reports):
+    if os.path.realpath(path) in map(os.path.realpath, reports) and os.path.isfile(path):
         raise Failure(2, f"--output: {path} is one of the reports, and would be overwritten")
+
+
+def check_output(path):
+    """Refuses before a program is started what could not be written after it."""
+    if os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or "."):
+        raise Failure(125, f"--check: output: {path} is not a file that can be made")
 
 
 def check(paths, gates, options, stream, problems=()):
@@ -265,14 +271,15 @@ def check(paths, gates, options, stream, problems=()):
         results = judge(reports.processes, gates, baseline)
     failed = any(not result.passed for result in results)
     code = 3 if reports.problems or not results else int(failed)
-    if "--output" in options:
-        refuse_overwriting(options["--output"], [*reports.processes, *baseline])
     verdict = cachalot_formats.Verdict(reports, results, code)
     text = cachalot_formats.FORMATS[options["--format"]](verdict)
     if "--output" in options:
+        stream.write(cachalot_formats.text(verdict))  # first: it is not lost with the file
+        stream.flush()
+        refuse_overwriting(options["--output"], [*paths, *(process.path for process in [*reports.processes, *baseline])])
         write_file(options["--output"], text)
-        text = cachalot_formats.text(verdict)
-    stream.write(text)
+    else:
+        stream.write(text)
     return code
 
 

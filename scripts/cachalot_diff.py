@@ -15,7 +15,7 @@ options.
   --json  for programs
 
 Exit code: 0 compared, whatever came out; 2 usage; 3 no or broken report.
-To fail when a run got worse: cachalot check NEW --baseline OLD
+To fail when a run got worse: `cachalot check NEW --baseline OLD`
 
 example: cachalot diff before.json after.json
 """

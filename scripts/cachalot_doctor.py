@@ -1,5 +1,6 @@
 """cachalot doctor: will it work here, and with this program? Each finding says what to do."""
 
+import contextlib
 import difflib
 import json
 import mmap
@@ -42,6 +43,7 @@ VARIABLES = {  # what the man page says of each; nothing of those that only test
     "CACHALOT_TRACE": "a file for a recording of all allocations",
     "CACHALOT_EVENTS": "how many of the last events to keep",
     "CACHALOT_SITES": "1: remember where live memory was taken",
+    "CACHALOT_CHART_JS": "Chart.js 3 or 4 for pages, where it is no package of the distribution",
     "CACHALOT_SESSION": "set by `cachalot run` for all processes of one run",
     "CACHALOT_LIBRARY": "the library that `cachalot run` preloads",
     **dict.fromkeys((f"CACHALOT_SIM_{name}" for name in ("DEVICES", "CAPACITY", "LATENCY_NS", "DRIVER", "FAIL", "CLOCK",
@@ -107,6 +109,15 @@ def check_own(findings):
     return path, header
 
 
+def file_system(path):
+    """The kind that the path is on, as the kernel names it; empty: not found."""
+    device = os.stat(path).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
+        kinds = [line.partition(" - ")[2].split()[0] for line in mounts if line.split()[2] == wanted]
+    return kinds[-1] if kinds else ""
+
+
 def check_pages(findings):
     """The place for pages."""
     path = page_directory()
@@ -120,6 +131,11 @@ def check_pages(findings):
                                       "name another tmpfs with CACHALOT_PAGE_DIR")
         return
     findings.say("ok", "pages", f"{path}, {free >> 20} MiB free")
+    with contextlib.suppress(OSError, IndexError):
+        kind = file_system(path)
+        if kind not in ("", "tmpfs", "ramfs"):
+            findings.say("note", "pages", f"{path} is on a disk ({kind}), whose writes may stall programs; name a directory on tmpfs "
+                                          "with CACHALOT_PAGE_DIR")
     try:
         dead = [page for page in list_pages() if page.life == "dead" and page.state != "reported"]
     except Failure as failure:

@@ -145,11 +145,13 @@ def export(source, option, path, device=None):
         save(path, write)
 
 
-def check_page(path):
-    """Refuses before a program is started what could not be written after it."""
+def check_page(path, others):
+    """Refuses before a program is started what could not be written after it, or would be written over."""
     cachalot_html.find_chart()
     if not path:
         raise Failure(125, "--html needs a file name")
+    if os.path.realpath(path) in map(os.path.realpath, others):
+        raise Failure(125, f"--html: {path} is where the report or the trace goes")
     if os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or "."):
         raise Failure(125, f"--html: {path} is not a file that can be made")
 
@@ -161,6 +163,7 @@ def pages_of_run(reports, path, pid):
     for i, report in enumerate(order):
         name = f"{stem}.{report.text('process', 'pid')}{end}" if i else path
         try:
+            refuse_overwriting(report.path, [name])
             export(read_source(report.path)[0], "--html", name)
             print(f"cachalot: {printable(name)} shows {printable(report.path)}", file=sys.stderr)
         except Failure as failure:

@@ -150,7 +150,7 @@ def histogram(device):
     return bins[used[0]:used[-1] + 1] if used else []
 
 
-def timeline_hint(count, history, source, lost):
+def timeline_hint(count, history, source, cut):
     if not count and source.report and get(source.report.root, "events", "capacity"):
         return "Nothing was allocated or freed on this device while events were kept."
     if not count:
@@ -158,8 +158,10 @@ def timeline_hint(count, history, source, lost):
                "to have the last 100 000 of them here."
     text = f"{count} events. Drag to zoom in" + \
         (". " if history.segments is None else "; click to see that moment in the map below. ")
-    if lost:
-        text += f"{lost} older events were dropped: only the last ones are kept. A larger `CACHALOT_EVENTS` keeps more."
+    if cut:
+        text += f"{cut} older ones are not on this page, which shows the last {EVENTS_MOST}. "
+    if source.lost:
+        text += f"{source.lost} older events were dropped: only the last ones are kept. A larger `CACHALOT_EVENTS` keeps more."
     return text
 
 
@@ -177,11 +179,11 @@ def map_hint(history, source):
 
 
 def device_object(history, device, source):
-    lost = source.lost + len(history.events) - EVENTS_MOST if len(history.events) > EVENTS_MOST else source.lost
+    cut, held = max(0, len(history.events) - EVENTS_MOST), held_blocks(history)
     history = latest(history)
     report, events = source.report, columns(history)
     largest = leaked_sizes(report, history.device, source.sites) if report and not history.segments else \
-        largest_blocks(held_blocks(history), source.sites)
+        largest_blocks(held, source.sites)
     words = fragmentation_words(device, None if report else os.path.basename(printable(source.path)))
     ooms = oom_words(report, history.device, source.sites) if report else [
         {"time": e.time, "title": oom_title(e.size, e.time), "lines": []} for e in history.events if e.action == "oom"]
@@ -189,7 +191,7 @@ def device_object(history, device, source):
             "tiles": tiles(device, report), "words": words, "ooms": ooms,
             "events": events, "levels": history.levels, "segments": segments_of(history),
             "histogram": histogram(device), "largest": largest,
-            "timelineHint": timeline_hint(len(events["time"]), history, source, lost), "mapHint": map_hint(history, source)}
+            "timelineHint": timeline_hint(len(events["time"]), history, source, cut), "mapHint": map_hint(history, source)}
 
 
 def facts(report):

@@ -72,7 +72,7 @@ def pages_of(command, words, options):
     """The live pages that PID or --all means."""
     if ("--all" in options) == bool(words) or len(words) > 1:
         raise Failure(2, f"give one PID or --all; see `cachalot {command} --help`")
-    pages = [page for page in list_pages() if page.life == "alive"]
+    pages = [page for page in list_pages(named_directory([])) if page.life == "alive"]
     if not words:
         return pages
     if not words[0].isdecimal():

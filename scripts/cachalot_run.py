@@ -209,6 +209,8 @@ def gates_of(options):
     for path in gates.get("--baseline", ()):
         if not os.path.exists(path):
             raise Failure(125, f"--check: {path}: no such baseline")
+    if "--output" in more:
+        cachalot_check.check_output(more["--output"])
     return gates, more
 
 
@@ -248,7 +250,7 @@ def main(arguments):
     environment = environment_for(options, preloadable(library), path)
     gates = gates_of(options)
     if "--html" in options:
-        exporter().check_page(options["--html"])
+        exporter().check_page(options["--html"], [options[name] for name in ("--output", "--trace") if name in options])
     if not {"--summary", "--check", "--html"} & options.keys():
         set_signals()
         execute(path, words, environment)

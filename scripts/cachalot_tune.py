@@ -59,8 +59,28 @@ class Tuner:
     """One trace at `path`, and the results so far."""
 
     def __init__(self, path, source, fixed, arguments, file):
-        self.path, self.source, self.fixed, self.arguments, self.file = path, source, fixed, arguments, file
+        self.path, self.source, self.fixed, self.file = path, source, fixed, file
+        at = arguments.index("--capacity") if "--capacity" in arguments else len(arguments)
+        self.capacity, self.arguments = arguments[at:at + 2], arguments[:at] + arguments[at + 2:]
         self.results, self.requested = {}, 0
+
+    def one_replay(self, arguments):
+        """What a replay with these arguments came to."""
+        arguments = [*arguments, *self.source.arguments, "--name", self.source.name, self.path]
+        with start(arguments, stdout=subprocess.PIPE, pass_fds=[self.file.fileno()] if self.file else []) as process:
+            output = process.stdout.read()
+        if process.returncode:
+            if process.returncode < 0:
+                raise Failure(1, f"cachalot-replay was ended by signal {-process.returncode}")
+            raise SystemExit(process.returncode)  # it has said why
+        return json.loads(output)
+
+    def measure(self):
+        """How much is held at once, where there is no end to memory."""
+        got = self.one_replay(self.arguments)
+        self.requested, device = got["totals"]["peak_requested_bytes"], got["trace"]["device"]
+        if device is not None:  # that others are left out is said once
+            self.arguments = [*self.arguments, "--device", str(device)]
 
     def replay(self, conf):
         """Tries one more setting."""
@@ -69,19 +89,8 @@ class Tuner:
         if sys.stderr.isatty():
             print(f"\r\033[Kcachalot: setting {len(self.results) + 1}", end="", file=sys.stderr, flush=True)
         text = ",".join([*self.fixed, *(f"{key}:{value}" for key, value in conf)])
-        arguments = [*self.arguments, *(["--conf", text] if text else []), *self.source.arguments,
-                     "--name", self.source.name, self.path]
-        with start(arguments, stdout=subprocess.PIPE, pass_fds=[self.file.fileno()] if self.file else []) as process:
-            output = process.stdout.read()
-        if process.returncode:
-            if process.returncode < 0:
-                raise Failure(1, f"cachalot-replay was ended by signal {-process.returncode}")
-            raise SystemExit(process.returncode)  # it has said why
-        got = json.loads(output)
-        totals, driver, device = got["totals"], got["driver"], got["trace"]["device"]
-        if not self.results and device is not None:  # that others are left out is said once
-            self.arguments = [*self.arguments, "--device", str(device)]
-        self.requested = max(self.requested, totals["peak_requested_bytes"])
+        got = self.one_replay([*self.arguments, *self.capacity, *(["--conf", text] if text else [])])
+        totals, driver = got["totals"], got["driver"]
         self.results[conf] = Result(conf, totals["ooms"], totals["peak_reserved_bytes"], driver["cost_ns"],
                                     driver["steady_cost_ns"])
 
@@ -106,6 +115,7 @@ class Tuner:
 
     def try_all(self, options):
         """Each option alone, then the best values together."""
+        self.measure()
         self.replay(())
         for key, values in options:
             for value in values:
@@ -124,7 +134,7 @@ class Tuner:
 
 
 def knows(text):
-    return tool("conf", text).returncode == 0
+    return tool("conf", "--", text).returncode == 0
 
 
 def tried_options(fixed):
@@ -166,6 +176,8 @@ def table(tuner, best, fixed):
         lines.append(f"{name:<4}{bytes_text(result.reserved):>14} {'-' if share is None else format(share, '.3f'):>14} "
                      f"{time_text(result.cost):>14} {time_text(result.steady):>12} {result.ooms:>6}")
     lines.append("")
+    if best[0].ooms:
+        lines += [f"None of them serves all: {bytes_text(tuner.requested).strip()} are held at once, rounding not counted.", ""]
     return lines + [line(result, fixed) for result in best]
 
 
@@ -185,7 +197,7 @@ def main(arguments):
     fixed = [options["--conf"]] if options.get("--conf") else []
     if fixed:
         known = known[2:]  # it goes with each setting
-        checked = tool("conf", fixed[0])
+        checked = tool("conf", "--", fixed[0])
         if checked.returncode:
             raise Failure(2, checked.stderr.splitlines()[0].replace("cachalot-page: ", ""))
     tuner = tune(source, fixed, known)

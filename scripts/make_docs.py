@@ -7,6 +7,7 @@ import sys
 from cachalot_doctor import VARIABLES
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+OTHERS = re.compile(r"`[^`]*`|^example: .*", re.M)  # what else is spoken of
 CHOICE = re.compile(r"(--[a-z-]+) ((?:[\w]+\|)+[\w]+)")
 
 MAN_HEAD = """\
@@ -109,7 +110,7 @@ def man(helps, usage, version):
 
 
 def bash(helps):
-    options = {name: sorted(set(OPTION.findall(text)) | {"--help"}) for name, text in helps.items()}
+    options = {name: sorted(set(OPTION.findall(OTHERS.sub("", text))) | {"--help"}) for name, text in helps.items()}
     choices = [f"    {name}:{option}) words=\"{values.replace('|', ' ')}\" ;;"
                for name, text in helps.items() for option, values in CHOICE.findall(text)]
     valued = sorted(set(re.findall(r"^  (--[a-z-]+) [A-Z]", helps["run"], re.M)))

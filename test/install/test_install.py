@@ -132,6 +132,18 @@ def test_bash_completion(place, staged, words, includes, excludes):
     assert includes <= got and not excludes & got, got
 
 
+def test_completion_offers_what_the_commands_take(place, staged):
+    text = (staged / "share/bash-completion/completions/cachalot.bash").read_text()
+    offered = re.findall(r'^    ([a-z-]+):-\*\) words="(.*)" ;;$', text, re.M)
+    assert len(offered) == len(commands(place))
+    for command, words in offered:
+        for word in set(words.split()) - {"--help"}:
+            done = subprocess.run([place.cachalot, command, word], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                  cwd=place.work, timeout=60, env={**os.environ, "CACHALOT_PAGE_DIR": page_directory(place)}) \
+                if (command, word) != ("top", "--json") else None
+            assert done is None or "unknown option" not in done.stderr, (command, word, done.stderr)
+
+
 def test_completion_of_pids(place, staged):
     script = 'PATH=$2:$PATH; source "$1"; COMP_WORDS=(cachalot dump ""); COMP_CWORD=2; _cachalot; echo "${COMPREPLY[@]}"'
     process = subprocess.Popen([place.cachalot, "run", PRELOAD / "wait_for_input"], stdin=subprocess.PIPE, cwd=place.work,

@@ -153,7 +153,7 @@ def test_all_warnings_reach_the_log(place):
     assert [warning for warning in warnings if warning not in log] == []
     assert log.count("\n") == len(warnings)
     assert "CACHALOT_OUTPUT is not usable" in log and "5 more settings" in log
-    assert "took signal" in log and "not in its place" in log
+    assert "took signal" in log and "the live page: " in log
 
 
 def test_redacted_arguments(place):

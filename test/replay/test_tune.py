@@ -52,6 +52,15 @@ def test_a_setting_that_fits_comes_before_one_that_does_not(tmp_path):
     check(path, got, "--capacity", "8GiB")
 
 
+def test_where_nothing_fits_it_is_said(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("".join(f"a,{i},{4 * MIB},0\n" for i in range(14)))
+    done = command("tune", path, "--capacity", "40MiB")
+    assert done.returncode == 0 and "peak requested 56 MiB" in done.stdout
+    assert "None of them serves all: 56 MiB are held at once" in done.stdout
+    assert tuned(path, "--capacity", "40MiB")["peak_requested_bytes"] == 56 * MIB
+
+
 def test_of_equals_the_cheaper_and_plainer_comes_first(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("a,0,1000,0\n")
@@ -89,7 +98,7 @@ def test_the_table_has_lines_to_paste(tmp_path):
 
 
 @pytest.mark.parametrize("arguments, code", [
-    ((), 2), (("a", "b"), 2), (("broken", "--format", "x"), 2), (("broken", "--conf", "no:1"), 2), (("broken",), 3),
+    ((), 2), (("a", "b"), 2), (("broken", "--format", "x"), 2), (("broken", "--conf", "no:1"), 2), (("broken", "--conf", "-x"), 2), (("broken",), 3),
     (("none",), 3), (("damaged.gz",), 3)])
 def test_what_is_refused(tmp_path, arguments, code):
     (tmp_path / "broken").write_text("a,0,1,0\nf,7,,0\n")

@@ -213,11 +213,21 @@ def test_a_bad_baseline_is_no_pass(run):
     ("--min-utilization", "5"), ("--min-utilization", "120%"), ("--max-increase", "5%"),
     ("--require-reports", "0"), ("--require-coverage", "most"), ("--max-spread", "x"),
     ("--max-leaked", "0", "--format", "yaml"), ("--else",), ("--max-leaked", "1" * 400),
-    ("--max-oom", "0", "--output", "reports/r1.json")])
+    ("--max-leaked", "0", "--max-oom=x")])
 def test_usage(run, arguments):
     path = run.add()
     done = run.check(path, *arguments)
     assert done.returncode == 2 and done.stderr.startswith("cachalot: ") and done.stdout == ""
+
+
+def test_a_report_is_not_overwritten_by_its_verdict(run):
+    path = run.add()
+    (run.folder / "cut.json").write_text('{"schema_version": "1.0')
+    for name in (path, run.folder / "cut.json"):
+        was = name.read_bytes()
+        done = run.check(path, run.folder / "cut.json", "--max-oom", "0", "--output", name)
+        assert done.returncode == 2 and "no verdict" in done.stdout and "would be overwritten" in done.stderr
+        assert name.read_bytes() == was
 
 
 def test_an_increase_without_percent_is_refused(run):

@@ -276,8 +276,8 @@ def test_no_directory_of_pages(place):
     place.environment["CACHALOT_PAGE_DIR"] = none = str(place.pages / "none")
     done = place.cachalot("top", "--once", "--interval", "0.2")
     assert done.returncode == 3 and f"{none}: No such file or directory" in done.stdout
-    for command in ("ls", "harvest"):
-        done = place.cachalot(command)
+    for command in ("ls", "harvest", "dump --all", "empty-cache 7"):
+        done = place.cachalot(*command.split())
         assert done.returncode == 3 and f"CACHALOT_PAGE_DIR={none} is not a directory" in done.stderr
 
 

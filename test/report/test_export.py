@@ -312,6 +312,21 @@ def test_run_says_before_it_starts_that_there_can_be_no_page(place):
     assert done.returncode == 125 and "libjs-chart.js" in done.stderr and not (place.work / "started").exists()
 
 
+@pytest.mark.parametrize("options", [
+    ("--output", "same.json", "--html", "same.json"), ("--trace", "t", "--html", "./t"), ("--check", "max-oom=0,output=no/x"),
+    ("--check", "max-oom=0,output=.")])
+def test_run_refuses_before_it_starts_what_would_be_lost(place, options):
+    done = place.cachalot("run", *options, "touch", "started")
+    assert done.returncode == 125 and not (place.work / "started").exists()
+
+
+def test_a_report_is_not_made_into_a_page_of_its_own_name(tmp_path, history):
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(history))
+    assert "overwritten" in cachalot_export.pages_of_run([cachalot_history.Report(str(path))], str(path), 1)[0]
+    assert json.loads(path.read_text()) == history
+
+
 def test_run_asks_for_events_unless_the_user_did(place):
     for given, expected in ((None, "100000"), ("5", "5")):
         place.environment.pop("CACHALOT_EVENTS", None)

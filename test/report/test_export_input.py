@@ -212,6 +212,16 @@ def test_reserved_of_a_recorded_trace(mapped, noted):
     assert not any("run --trace" in word for word in device["words"])
 
 
+def test_what_was_taken_before_the_events_of_a_page_is_on_it(monkeypatch):
+    monkeypatch.setattr(cachalot_html, "EVENTS_MOST", 10)
+    events = [Event(0, "alloc", 1 << 40, 1 << 30, 1 << 30)]
+    events += [Event(i, action, 4096, 512, 512) for i in range(1, 20) for action in ("alloc", "free_requested", "free_completed")]
+    source = cachalot_sources.Source("x", "p", histories=[cachalot_sources.History(0, "recorded trace", events)])
+    (device,) = cachalot_html.page_object(source)["devices"]
+    assert [row[0] for row in device["largest"]["rows"]] == ["1 GiB"] and ["Never freed", "1 GiB"] in [t[:2] for t in map(list, device["tiles"])]
+    assert "48 older ones are not on this page" in device["timelineHint"] and "CACHALOT_EVENTS" not in device["timelineHint"]
+
+
 def test_a_trace_without_a_map_says_so(tmp_path, capsys):
     (tmp_path / "x").write_text("op,id,bytes,stream\na,1,600,0\na,2,700,0\nf,1,,0\n")
     for option, said in (("--html", True), ("--memory-viz", True), ("--csv", False)):

@@ -131,6 +131,15 @@ def test_doctor_names_what_is_odd(real):
         assert any(line.startswith("note") and said in line for line in out.splitlines()), out
 
 
+def test_doctor_knows_a_disk_and_all_variables(real):
+    disk = real.work / "pages"
+    disk.mkdir(mode=0o700)
+    out = real.cachalot("doctor", env={**real.environment, "CACHALOT_PAGE_DIR": str(disk), "CACHALOT_CHART_JS": "/none"}).stdout
+    on_disk = subprocess.run(["stat", "-f", "-c", "%T", disk], capture_output=True, text=True, check=True).stdout.strip() != "tmpfs"
+    assert (f"{disk} is on a disk (" in out) is on_disk and "CACHALOT_CHART_JS" not in out
+    assert "on a disk" not in real.cachalot("doctor").stdout
+
+
 def test_doctor_of_programs(real):
     static = real.work / "static"
     subprocess.run(["cc", "-static", "-xc", "-", "-o", static], text=True, check=True, input="int main(void){return 0;}")
