@@ -1,7 +1,7 @@
 /* Claims: a block of an arena is made where no hole is large enough.
  *
  * A window is a run of reusable and absent blocks. Of all that are long enough the cheapest is
- * taken: the one that needs the least new memory, and then the fewest calls of the driver. A slot
+ * taken: the one that needs the least new memory, then the least idle memory, and then the fewest calls of the driver. A slot
  * of it costs nothing if its memory is present, or if the chunk that was mapped here before is idle
  * where it is now: it is called back. Otherwise some chunk that is idle is mapped here, or a new
  * one. What was mapped here before is taken down first, if work that may use it has passed; as long

@@ -9,6 +9,8 @@
 #define COST_RECALL 1
 #define COST_MAP 34
 #define COST_UNMAP 22
+/* for each chunk's worth of idle memory: so much that calls seldom outweigh it */
+#define COST_IDLE 1000
 
 struct sum {
     uint64_t cost, blocked;
@@ -120,6 +122,19 @@ static uint64_t fresh_for(const struct search *search, const struct window *wind
     return needed > have ? (needed - have) * arena->chunk_bytes : 0;
 }
 
+/* Of the block in a window the bytes that lie in chunks which no other block has a part of. The
+ * rest lies in holes that nothing larger can use, the more the better. */
+static uint64_t idle_bytes_of(const struct search *search, const struct window *window)
+{
+    const struct arena *arena = search->arena;
+    uint64_t begin = window->begin, stop = begin + search->size;
+    if (!is_whole(arena, window->first) && (begin = arena_address(arena, window->first + 1)) > stop)
+        return 0;
+    if (window->end - window->first > 1 && !is_whole(arena, window->end - 1))
+        stop = arena_address(arena, window->end - 1);
+    return stop - begin;
+}
+
 /* The window of slots [first, end) that begins at `begin` in block `from`; `cost`: without tail. */
 static void consider(struct search *search, const struct window *window, uint64_t cost)
 {
@@ -129,7 +144,7 @@ static void consider(struct search *search, const struct window *window, uint64_
     if (tail == NEVER)
         return;
     uint64_t fresh = fresh_for(search, window);
-    cost += tail;
+    cost += tail + idle_bytes_of(search, window) * COST_IDLE / arena->chunk_bytes;
     if (best->from && (fresh > best->fresh || (fresh == best->fresh && cost >= best->cost)))
         return;
     uint64_t more = clashes(arena, window);
