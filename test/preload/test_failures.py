@@ -146,7 +146,7 @@ def test_driver(place, way):
 
 # {called only where another one fails: that one}
 SECOND = {"cuCtxSynchronize": "cuCtxRecordEvent:1+:801", "cuDeviceGetUuid": "cuDeviceGetUuid_v2:1+:500",
-          "cuEventDestroy_v2": "cuCtxRecordEvent:1+:999"}
+          "cuEventDestroy_v2": "cuCtxRecordEvent:1+:999", "cuCtxGetApiVersion": "cuCtxDestroy_v2:1:999"}
 
 
 @pytest.mark.parametrize("second", SECOND)
