@@ -33,6 +33,74 @@ static void ask_too_much(size_t width, size_t rows)
     printf("leaves %llx and %zu\n", (unsigned long long)pointer, pitch);
 }
 
+/* Memory that nobody has any more. */
+static void ask_about_freed(size_t bytes)
+{
+    CUmemorytype type = 0;
+    CUpointer_attribute asked = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    void *data = &type;
+    CUdeviceptr block, base = 0;
+    size_t size = 0;
+    CUmemGenericAllocationHandle handle;
+    say("make", cuMemAlloc(&block, bytes));
+    say("free", cuMemFree(block));
+    say("attribute of freed",
+        cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, block));
+    say("attributes of freed", cuPointerGetAttributes(1, &asked, &data, block));
+    printf("type %d\n", (int)type);
+    say("range of freed", cuMemGetAddressRange(&base, &size, block));
+    say("handle of freed", cuMemRetainAllocationHandle(&handle, (void *)block));
+}
+
+/* Is it set everywhere? */
+static void set_sync_memops(size_t bytes)
+{
+    unsigned on = 1, is = 0, seen = 0;
+    CUdeviceptr block;
+    say("make", cuMemAlloc(&block, bytes));
+    say("set", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block));
+    for (size_t at = 0; at < bytes; at += 1 << 20, seen += is)
+        if (cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block + at))
+            is = 0;
+    printf("set in %u MiB\n", seen);
+    say("free", cuMemFree(block));
+}
+
+#define LARGE ((size_t)256 << 20)
+
+/* Host memory by the names that it has, behind 200 copies of 256 MiB: there when something is freed. */
+static void copy_to_host(CUcontext context, CUstream stream, int way)
+{
+    CUdeviceptr from, to, block, other;
+    unsigned char *host;
+    CUDA_MEMCPY2D flat = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .WidthInBytes = 4096,
+                          .Height = 1};
+    if (cuMemHostAlloc((void **)&host, 4096, 0) || cuMemAlloc(&from, LARGE) ||
+        cuMemAlloc(&to, LARGE) || cuMemAlloc(&block, 4096) || cuMemAlloc(&other, 5 << 20) ||
+        cuMemsetD8(block, 5, 4096) || cuCtxSynchronize())
+        return;
+    host[4095] = 0;
+    for (int i = 0; i < 200; i++)
+        cuMemcpyDtoDAsync(to, from, LARGE, stream);
+    flat.srcDevice = block;
+    flat.dstDevice = (CUdeviceptr)host;
+    say("copy", way == 0   ? cuMemcpyDtoHAsync(host, block, 4096, stream)
+                : way == 1 ? cuMemcpyAsync((CUdeviceptr)host, block, 4096, stream)
+                : way == 2 ? cuMemcpyDtoDAsync((CUdeviceptr)host, block, 4096, stream)
+                : way == 3
+                    ? cuMemcpyPeerAsync((CUdeviceptr)host, context, block, context, 4096, stream)
+                    : cuMemcpy2DAsync(&flat, stream));
+    say("free", cuMemFree(other));
+    printf("way %d: %d\n", way, host[4095]);
+    say("wait", cuCtxSynchronize());
+    cuMemFree(from);
+    cuMemFree(to);
+    cuMemFree(block);
+    cuMemFreeHost(host);
+}
+
 int main(void)
 {
     CUcontext context;
@@ -65,5 +133,11 @@ int main(void)
     say("small again", cuMemFree(small));
     say("small on a stream", cuMemFreeAsync(small, stream));
     say("wait", cuCtxSynchronize());
+    ask_about_freed(700);
+    ask_about_freed(3000000);
+    ask_about_freed(40 << 20);
+    set_sync_memops(50 << 20);
+    for (int way = 0; way < 5; way++)
+        copy_to_host(context, stream, way);
     return 0;
 }
