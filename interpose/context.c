@@ -32,8 +32,7 @@ static void describe(struct page_device *row, CUdevice device, size_t total)
     atomic_store(&row->used, 1);
 }
 
-/* Negative: the driver does not say. */
-static int is_active(CUdevice device)
+int context_primary_is_active(CUdevice device)
 {
     unsigned flags;
     int active = 0;
@@ -47,7 +46,7 @@ static int is_active(CUdevice device)
 static int is_primary(CUcontext handle, CUdevice device)
 {
     CUcontext primary = NULL;
-    int active = is_active(device);
+    int active = context_primary_is_active(device);
     if (active <= 0)
         return active;
     if (real()->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
@@ -301,5 +300,5 @@ int context_suspend_primary(CUdevice device, int suspended)
 struct allocator *context_forget_ended(CUdevice device)
 {
     CUcontext handle = context_primary(device);
-    return handle && is_active(device) == 0 ? context_forget(handle) : NULL;
+    return handle && context_primary_is_active(device) == 0 ? context_forget(handle) : NULL;
 }

@@ -45,5 +45,6 @@ void context_change_end(CUdevice device);
 CUcontext context_primary(CUdevice device); /* NULL: it is not served */
 int context_suspend_primary(CUdevice device, int suspended);
 struct allocator *context_forget_ended(CUdevice device);
+int context_primary_is_active(CUdevice device); /* negative: the driver does not say */
 
 #endif

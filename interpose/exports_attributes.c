@@ -1,8 +1,8 @@
-/* Exported: what the program asks and sets of an address. Of mapped memory the driver knows mappings, of
- * which a block has several, or a part of one; natively an allocation is what it asks about. A
- * program sends its offset in the range along with an IPC handle, so both speak of the same thing:
- * the block, where the memory is mapped; the segment, in the driver's own handle and answers, where
- * it is not. */
+/* Exported: what the program asks and sets of an address. Of mapped memory the driver knows
+ * mappings, of which a block has several, or a part of one; natively an allocation is what it asks
+ * about. A program sends its offset in the range along with an IPC handle, so both speak of the
+ * same thing: the block, where the memory is mapped; the segment, in the driver's own handle and
+ * answers, where it is not. */
 #include "allocator/share.h"
 #include "interpose/memory.h"
 #include "interpose/process.h"

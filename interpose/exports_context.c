@@ -70,16 +70,9 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     return result;
 }
 
-/* An error may be one of work before, and the context gone. While it lives its memory is not taken
- * away, though it is on nobody's books any more. */
-static int has_ended(CUcontext context, CUresult result)
-{
-    unsigned version;
-    return result == CUDA_SUCCESS || !context ||
-           real()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS;
-}
-
-/* The driver refuses to destroy a primary context, whose blocks then live on. */
+/* The driver refuses to destroy a primary context, whose blocks then live on. Any other error may be
+ * one of work before, and the context gone: while it lives its memory is not taken away, though it
+ * is on nobody's books any more. */
 static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
 {
     if (!process_serving())
@@ -88,8 +81,9 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
     if (!primary)
         context_close(context);
     CUresult result = call(context);
+    unsigned version;
     struct allocator *lost = primary && result ? NULL : context_forget(context);
-    if (has_ended(context, result))
+    if (!result || real()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS)
         bury(lost);
     return result;
 }
@@ -157,7 +151,7 @@ static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
     CUresult result = reset(device);
     struct allocator *lost = context_forget(context);
     context_change_end(device);
-    if (has_ended(context, result))
+    if (!result || context_primary_is_active(device) == 0)
         bury(lost);
     return result;
 }
