@@ -116,19 +116,16 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
     return result;
 }
 
+#define GRANULE ((CUdeviceptr)2 << 20) /* mappings begin and end at multiples of it */
+
 /* The driver sets one mapping, of which a block has several. */
 static CUresult set_all(const void *value, CUpointer_attribute attribute,
                         const struct block_place *place)
 {
     CUdeviceptr at = place->segment_address + place->offset, end = at + place->requested_bytes;
-    CUdeviceptr base = at;
-    size_t bytes = 1;
     CUresult result = CUDA_SUCCESS;
-    for (; !result && bytes && at < end; at = base + bytes) {
+    for (; !result && at < end; at = (at / GRANULE + 1) * GRANULE)
         result = real()->cuPointerSetAttribute(value, attribute, at);
-        if (!result)
-            result = real()->cuMemGetAddressRange_v2(&base, &bytes, at);
-    }
     return result;
 }
 

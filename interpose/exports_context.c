@@ -71,8 +71,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 }
 
 /* The driver refuses to destroy a primary context, whose blocks then live on. Any other error may be
- * one of work before, and the context gone: while it lives its memory is not taken away, though it
- * is on nobody's books any more. */
+ * one of work before, and the context gone: while it lives it stays closed, and its memory mapped,
+ * until the driver ends it. */
 static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
 {
     if (!process_serving())
@@ -82,9 +82,8 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
         context_close(context);
     CUresult result = call(context);
     unsigned version;
-    struct allocator *lost = primary && result ? NULL : context_forget(context);
-    if (!result || real()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS)
-        bury(lost);
+    if (!result || (!primary && real()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS))
+        bury(context_forget(context));
     return result;
 }
 
@@ -149,9 +148,10 @@ static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
     CUcontext context = context_primary(device);
     context_close(context);
     CUresult result = reset(device);
-    struct allocator *lost = context_forget(context);
+    int ended = !result || context_primary_is_active(device) == 0;
+    struct allocator *lost = ended ? context_forget(context) : NULL;
     context_change_end(device);
-    if (!result || context_primary_is_active(device) == 0)
+    if (ended)
         bury(lost);
     return result;
 }
