@@ -51,23 +51,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
                              : real()->cuMemRetainAllocationHandle(handle, (void *)at);
 }
 
-static int is_corrected(CUpointer_attribute attribute)
-{
-    switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        return 1;
-    default:
-        return 0;
-    }
-}
-
-/* Puts right what the driver has answered. */
+/* Puts right what the driver has answered, where it is about mappings. */
 static void correct(const struct block_place *place, CUpointer_attribute attribute, void *data)
 {
     switch (attribute) {
@@ -100,7 +84,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     struct block_place place;
     int found = find(&address, &place);
     CUresult result = real()->cuPointerGetAttribute(data, attribute, address);
-    if (result == CUDA_SUCCESS && found && is_corrected(attribute))
+    if (result == CUDA_SUCCESS && found)
         correct(&place, attribute, data);
     return result;
 }

@@ -5,9 +5,9 @@ import os
 import re
 from dataclasses import replace
 
-from cachalot_history import CHANGES, Block
+from cachalot_history import CHANGES
 from cachalot_report import count_text, get, number, size_text
-from cachalot_sources import device_of, missing_map
+from cachalot_sources import blocks_after, device_of, missing_map
 from cachalot_tools import HERE, Failure, installed, printable
 from cachalot_words import doubts, end_text, fragmentation_words, oom_title, oom_words, site_text
 
@@ -118,15 +118,8 @@ def largest_blocks(blocks, sites):
 
 def held_blocks(history):
     """What the program holds at the end."""
-    if history.segments is not None:
-        return [b for s in history.segments for b in s.blocks if b.state == "active"]
-    held = {}
-    for event in history.events:
-        if event.action == "alloc":
-            held[event.address] = Block(event.address, event.size, event.requested, "active", event.site)
-        elif event.action == "free_requested":
-            held.pop(event.address, None)
-    return list(held.values())
+    blocks = blocks_after(history.events) if history.segments is None else [b for s in history.segments for b in s.blocks]
+    return [block for block in blocks if block.state == "active"]
 
 
 def leaked_sizes(report, index, sites):

@@ -17,9 +17,9 @@ SMALL_SEGMENT = 2 << 20
 TRACES = (b"op,", b"Thread,", b"a,", b"\x1f\x8b", b"CACHALOT-TRACE", *PICKLES)
 
 
-def segments_after(events):
-    """What is left of segments and blocks after events that begin with none."""
-    segments, blocks = {}, {}
+def blocks_after(events):
+    """The blocks that are left after events that begin with none."""
+    blocks = {}
     for event in events:
         if event.action == "alloc":
             blocks[event.address] = Block(event.address, event.size, event.requested, "active", event.site)
@@ -27,11 +27,18 @@ def segments_after(events):
             blocks[event.address] = blocks[event.address]._replace(state="pending")
         elif event.action == "free_completed":
             blocks.pop(event.address, None)
-        elif event.action == "segment_alloc":
+    return list(blocks.values())
+
+
+def segments_after(events):
+    """What is left of segments, with their blocks."""
+    segments = {}
+    for event in events:
+        if event.action == "segment_alloc":
             segments[event.address] = event.size
         elif event.action == "segment_free":
             segments.pop(event.address, None)
-    left = sorted(blocks.values(), reverse=True)
+    left = sorted(blocks_after(events), reverse=True)
     return [fill(Segment(address, size, "small" if size <= SMALL_SEGMENT else "large", []), left)
             for address, size in sorted(segments.items())]
 
