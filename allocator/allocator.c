@@ -214,6 +214,7 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
         arena_note_idle(block->segment->arena);
     block->state = BLOCK_ALLOCATED;
     block->shared = 0;
+    block->sync_memops = 0;
     block->noted_by = 0;
     block->name = 0;
     block_request(block, bytes);

@@ -23,12 +23,13 @@ struct block {
     _Alignas(32) struct segment *segment;
     struct block *previous, *next; /* neighbours in the segment, by address */
     uint32_t requested_high;
-    uint32_t name;     /* in answers of ours to whoever asked; 0: nobody has */
-    uint16_t site;     /* where it was asked for (stats/sites.h); only while that is recorded */
-    uint16_t noted_by; /* the thread that noted alone that it was handed out (thread_cache.h) */
-    uint8_t state;     /* enum block_state */
-    uint8_t shared;    /* other processes may use it: only a fence makes it reusable */
-    uint8_t pinned;    /* in POOL_PINNED when reusable, whatever the segment's other blocks do */
+    uint32_t name;       /* in answers of ours to whoever asked; 0: nobody has */
+    uint16_t site;       /* where it was asked for (stats/sites.h); only while that is recorded */
+    uint16_t noted_by;   /* the thread that noted alone that it was handed out (thread_cache.h) */
+    uint8_t state;       /* enum block_state */
+    uint8_t shared;      /* other processes may use it: only a fence makes it reusable */
+    uint8_t pinned;      /* in POOL_PINNED when reusable, whatever the segment's other blocks do */
+    uint8_t sync_memops; /* has been set since it was handed out; mapped memory only */
     union {
         struct tree_node node; /* in its pool while reusable; major: size, minor: address */
         struct {

@@ -41,7 +41,8 @@ static void note_place(struct block *block, struct block_place *place)
                                   .name = block->name,
                                   .context = segment->allocator->context,
                                   .device = segment->allocator->ordinal,
-                                  .mapped = segment->arena != NULL};
+                                  .mapped = segment->arena != NULL,
+                                  .sync_memops = block->sync_memops};
 }
 
 int domain_find(struct domain *domain, uint64_t address, struct block_place *place)
@@ -70,10 +71,13 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
             a->taken = NULL; /* requests are served otherwise from here on */
         note_place(block, place);
         stats_begin(stats);
-        if (mark == BLOCK_PINNED && segment->pool != POOL_PINNED && !block->pinned) {
+        if (mark == BLOCK_UNPINNED) {
+            block->sync_memops = 0;
+        } else if (mark == BLOCK_PINNED && segment->pool != POOL_PINNED && !block->sync_memops) {
             stats_count(stats, COUNTER_num_pinned_blocks, 1);
             thread_caches_pool(segment->allocator); /* of this segment nothing is taken any more */
             segment_pin(segment, block);
+            block->sync_memops = segment->arena != NULL;
         } else if (mark != BLOCK_PINNED) {
             stats_count(stats, COUNTER_num_exports, 1);
             stats_count(stats, COUNTER_num_offset_exports, place->offset && !place->mapped);

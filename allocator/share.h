@@ -4,14 +4,16 @@
 
 #include "allocator/allocator.h"
 
-enum block_mark { BLOCK_PINNED, BLOCK_EXPORTED, BLOCK_LENT };
+enum block_mark { BLOCK_PINNED, BLOCK_UNPINNED, BLOCK_EXPORTED, BLOCK_LENT };
 struct block_place {
     uint64_t segment_address, offset, size_bytes, requested_bytes;
     uint64_t context, name; /* name: never another block's, nor this one's another time */
     unsigned device;
-    int mapped; /* mapped memory: the driver's answers about it are those of its mappings */
+    int mapped;      /* mapped memory: the driver's answers about it are those of its mappings */
+    int sync_memops; /* of mapped memory: the attribute, which the driver does not keep for it */
 };
-/* Marks the live block that holds `address`: pinned: never recycled; exported: from now on blocks
+/* Marks the live block that holds `address`: pinned: SYNC_MEMOPS is set, so it is never
+ * recycled; unpinned: not any more, but that stays; exported: from now on blocks
  * >= 2 MiB get segments of their own; lent: exported, where those of mapped memory can be lent.
  * Fills *place. Returns 0, ALLOCATOR_UNKNOWN or ALLOCATOR_INVALID. */
 int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,

@@ -287,6 +287,30 @@ static uint64_t thread_id(void)
     return id;
 }
 
+#define SYNC_MEMOPS_WAIT_NS UINT64_C(2000000000)
+
+CUresult driver_sync_memops(struct context *context)
+{
+    struct visit visit;
+    unsigned flags = 0;
+    void *event = NULL;
+    CUresult result = enter(context, &visit);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = real()->cuCtxGetFlags(&flags);
+    int set = !(flags & CU_CTX_SYNC_MEMOPS);
+    if (result == CUDA_SUCCESS && set)
+        result = real()->cuCtxSetFlags(flags | CU_CTX_SYNC_MEMOPS);
+    leave(&visit);
+    if (result != CUDA_SUCCESS || !set)
+        return unsupported(result) ? CUDA_ERROR_NOT_FOUND : result;
+    if (fence_record(context, &event) == 0)
+        fence_wait(context, event, SYNC_MEMOPS_WAIT_NS);
+    if (event)
+        fence_destroy(context, event);
+    return CUDA_SUCCESS;
+}
+
 const struct device_ops driver_ops = {
     .out_of_memory = CUDA_ERROR_OUT_OF_MEMORY,
     .segment_alloc = segment_alloc,

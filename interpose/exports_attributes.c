@@ -4,6 +4,8 @@
  * same thing: the block, where the memory is mapped; the segment, in the driver's own handle and
  * answers, where it is not. */
 #include "allocator/share.h"
+#include "interpose/context.h"
+#include "interpose/driver.h"
 #include "interpose/memory.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
@@ -74,6 +76,9 @@ static void correct(const struct block_place *place, CUpointer_attribute attribu
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* a boolean, however wide: by us */
         *(unsigned char *)data = place->mapped && driver_lends((CUdevice)place->device);
         break;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        *(unsigned int *)data = (unsigned)place->sync_memops;
+        break;
     default:
         break;
     }
@@ -100,16 +105,19 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
     return result;
 }
 
-#define GRANULE ((CUdeviceptr)2 << 20) /* mappings begin and end at multiples of it */
-
-/* The driver sets one mapping, of which a block has several. */
-static CUresult set_all(const void *value, CUpointer_attribute attribute,
-                        const struct block_place *place)
+/* The driver refuses it for mapped memory, of which the program knows nothing: there it is set for
+ * the whole context, and known of the block. CUDA_ERROR_NOT_FOUND: this driver cannot. */
+static CUresult set_sync_memops(const struct block_place *place, int on)
 {
-    CUdeviceptr at = place->segment_address + place->offset, end = at + place->requested_bytes;
-    CUresult result = CUDA_SUCCESS;
-    for (; !result && at < end; at = (at / GRANULE + 1) * GRANULE)
-        result = real()->cuPointerSetAttribute(value, attribute, at);
+    struct context *context = context_with((CUcontext)(uintptr_t)place->context);
+    process_inside++;
+    CUresult result = !context ? CUDA_ERROR_NOT_FOUND
+                      : on     ? driver_sync_memops(context)
+                               : CUDA_SUCCESS;
+    process_inside--;
+    if (context && result == CUDA_ERROR_NOT_FOUND)
+        process_warn("SYNC_MEMOPS of mapped memory: this driver cannot have it (12.1 can). Use "
+                     "CACHALOT_CONF=expandable_segments:False");
     return result;
 }
 
@@ -117,11 +125,17 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                CUdeviceptr pointer)
 {
     struct block_place place;
-    CUresult result = find(&pointer, &place)
-                          ? set_all(value, attribute, &place)
-                          : real()->cuPointerSetAttribute(value, attribute, pointer);
-    if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
-        *(const unsigned int *)value)
-        memory_pin(pointer);
+    CUresult result = CUDA_ERROR_NOT_FOUND;
+    int found = find(&pointer, &place);
+    int syncs = attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && value;
+    int on = syncs && *(const unsigned int *)value;
+    if (found && syncs)
+        result = set_sync_memops(&place, on);
+    else if (found)
+        pointer = NOWHERE; /* natively as wrong for all memory, for mappings another error */
+    if (result == CUDA_ERROR_NOT_FOUND)
+        result = real()->cuPointerSetAttribute(value, attribute, pointer);
+    if (result == CUDA_SUCCESS && syncs)
+        memory_pin(pointer, on);
     return result;
 }

@@ -304,6 +304,8 @@
     X(cuCtxPushCurrent_v2)                                                                         \
     X(cuCtxPopCurrent_v2)                                                                          \
     X(cuCtxGetDevice)                                                                              \
+    X(cuCtxGetFlags)                                                                               \
+    X(cuCtxSetFlags)                                                                               \
     X(cuCtxGetApiVersion)                                                                          \
     X(cuCtxSynchronize)                                                                            \
     X(cuCtxRecordEvent)                                                                            \

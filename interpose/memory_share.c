@@ -14,7 +14,10 @@ static int mark_exported(CUdeviceptr pointer, struct block_place *place)
         return ALLOCATOR_UNKNOWN;
     int lends = process->config.options.expandable == EXPANDABLE_TRUE &&
                 real()->cuCtxGetDevice(&device) == CUDA_SUCCESS && driver_lends(device);
-    return domain_mark(process->domain, pointer, lends ? BLOCK_LENT : BLOCK_EXPORTED, place);
+    process_inside++;
+    int code = domain_mark(process->domain, pointer, lends ? BLOCK_LENT : BLOCK_EXPORTED, place);
+    process_inside--;
+    return code;
 }
 
 void memory_share(CUdeviceptr pointer)
@@ -49,9 +52,12 @@ CUresult memory_export(CUipcMemHandle *handle, CUdeviceptr pointer)
     return real()->cuIpcGetMemHandle(handle, pointer);
 }
 
-void memory_pin(CUdeviceptr pointer)
+void memory_pin(CUdeviceptr pointer, int pinned)
 {
     struct block_place place;
-    if (process_serving())
-        domain_mark(process->domain, pointer, BLOCK_PINNED, &place);
+    if (!process_serving())
+        return;
+    process_inside++;
+    domain_mark(process->domain, pointer, pinned ? BLOCK_PINNED : BLOCK_UNPINNED, &place);
+    process_inside--;
 }

@@ -52,10 +52,10 @@ static void ask_about_freed(size_t bytes)
     say("handle of freed", cuMemRetainAllocationHandle(&handle, (void *)block));
 }
 
-/* Is it set everywhere? */
+/* Is it set everywhere, and not any more? */
 static void set_sync_memops(size_t bytes)
 {
-    unsigned on = 1, is = 0, seen = 0;
+    unsigned on = 1, off = 0, is = 0, seen = 0;
     CUdeviceptr block;
     say("make", cuMemAlloc(&block, bytes));
     say("set", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block));
@@ -63,6 +63,18 @@ static void set_sync_memops(size_t bytes)
         if (cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block + at))
             is = 0;
     printf("set in %u MiB\n", seen);
+    say("unset", cuPointerSetAttribute(&off, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block));
+    say("is it", cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block));
+    printf("set %u\n", is);
+    say("set inside", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block + 77));
+    say("is it", cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block));
+    printf("set %u\n", is);
+    say("set another", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, block));
+    say("free", cuMemFree(block));
+    say("set freed", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block));
+    say("make", cuMemAlloc(&block, bytes));
+    say("is it", cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block));
+    printf("set %u\n", is);
     say("free", cuMemFree(block));
 }
 

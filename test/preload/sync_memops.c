@@ -1,10 +1,40 @@
-/* SYNC_MEMOPS sticks to an allocation: no later one may have it. */
+/* SYNC_MEMOPS sticks to an allocation: no later one may have it, nor its neighbour. */
 #include "driver_case.h"
 
-int main(void)
+#include <string.h>
+
+/* Set: what was under way is done. Not set any more: that is said. In ordinary segments it is the
+ * segment's, so not asked of a neighbour. */
+static void set_on_and_off(int alone)
+{
+    unsigned on = 1, off = 0, is = 0;
+    CUdeviceptr first = make(5 * MIB), second = make(5 * MIB);
+    SAY(cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, first));
+    SAY(is);
+    OK(cachalot_sim_launch(NULL, 20 * 1000 * 1000, NULL, 0)); /* what the set waits for */
+    OK(cuMemsetD8(first, 1, 5 * MIB));
+    int code = cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, first + 77);
+    SAY(code);
+    CHECK(code || !cachalot_sim_is_busy(first, 5 * MIB));
+    SAY(cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, first));
+    SAY(is);
+    SAY(cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, second));
+    SAY(is && alone);
+    SAY(cuPointerSetAttribute(&off, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, first));
+    SAY(cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, first));
+    SAY(is);
+    SAY(cuMemFree(first));
+    SAY(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, first));
+    SAY(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, second));
+    SAY(cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, second));
+    OK(cuMemFree(second));
+}
+
+int main(int argc, char **argv)
 {
     static const size_t sizes[] = {1000, 4 * MIB, 40 * MIB};
     begin();
+    set_on_and_off(argc > 1 && !strcmp(argv[1], "alone"));
     for (int i = 0; i < 3; i++) {
         unsigned on = 1, is = 0;
         CUdeviceptr pointer = make(sizes[i]);

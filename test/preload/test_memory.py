@@ -105,7 +105,7 @@ def test_what_the_driver_says_of_freed_memory(place):
 
 def test_sync_memops_is_never_recycled(place):
     report = place.report("sync_memops")
-    assert report.counter("num_pinned_blocks") == 3
+    assert report.counter("num_pinned_blocks") == 4
 
 
 def test_ipc_of_small_blocks_warns(place):

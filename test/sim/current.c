@@ -107,6 +107,16 @@ CUresult do_cuCtxGetFlags(unsigned *flags)
     return CUDA_SUCCESS;
 }
 
+CUresult do_cuCtxSetFlags(unsigned flags)
+{
+    CUresult why;
+    struct sim_context *context = context_current(&why);
+    if (!context || flags & ~(unsigned)CU_CTX_FLAGS_MASK)
+        return context ? CUDA_ERROR_INVALID_VALUE : why;
+    context->flags = flags;
+    return CUDA_SUCCESS;
+}
+
 CUresult do_cuCtxGetId(CUcontext handle, unsigned long long *id)
 {
     CUresult why;

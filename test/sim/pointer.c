@@ -113,10 +113,11 @@ CUresult do_cuPointerSetAttribute(const void *value, CUpointer_attribute attribu
                                   CUdeviceptr address)
 {
     struct sim_memory *memory = memory_find(address, 1);
-    if (!value || !memory)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+    if (memory && memory->kind == MEMORY_MAPPED)
         return CUDA_ERROR_NOT_SUPPORTED;
+    if (!value || !memory || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        return CUDA_ERROR_INVALID_VALUE;
+    context_wait(memory->context); /* what has returned is done, and here all else */
     memory->sync_memops = *(const unsigned *)value != 0;
     return CUDA_SUCCESS;
 }

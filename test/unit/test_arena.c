@@ -115,6 +115,10 @@ static void pinned_memory_is_the_drivers_again(void **state)
     (void)state;
     uint64_t first = take(3 * MIB), pinned = take(3 * MIB), third = take(3 * MIB);
     assert_int_equal(domain_mark(w.domain, pinned, BLOCK_PINNED, &place), 0);
+    assert_int_equal(domain_find(w.domain, pinned, &place) + !place.sync_memops, 0);
+    assert_int_equal(domain_find(w.domain, first, &place) + place.sync_memops, 0);
+    assert_int_equal(domain_mark(w.domain, pinned, BLOCK_UNPINNED, &place), 0);
+    assert_int_equal(domain_find(w.domain, pinned, &place) + place.sync_memops, 0);
     assert_int_equal(CURRENT(reserved_bytes), 10 * MIB);
     give(pinned);
     give(first);
