@@ -42,7 +42,7 @@ static void note_place(struct block *block, struct block_place *place)
                                   .context = segment->allocator->context,
                                   .device = segment->allocator->ordinal,
                                   .mapped = segment->arena != NULL,
-                                  .sync_memops = block->sync_memops};
+                                  .sync_memops = block->sync_memops == 1};
 }
 
 int domain_find(struct domain *domain, uint64_t address, struct block_place *place)
@@ -54,6 +54,17 @@ int domain_find(struct domain *domain, uint64_t address, struct block_place *pla
         note_place(block, place);
     domain_unlock(domain);
     return block ? 0 : segment ? ALLOCATOR_INVALID : ALLOCATOR_UNKNOWN;
+}
+
+/* Of its segment nothing is taken any more: once. */
+static void pin(struct segment *segment, struct block *block)
+{
+    if (segment->pool != POOL_PINNED && !block->sync_memops) {
+        stats_count(segment->allocator->stats, COUNTER_num_pinned_blocks, 1);
+        thread_caches_pool(segment->allocator);
+        segment_pin(segment, block);
+    }
+    block->sync_memops = segment->arena != NULL;
 }
 
 int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
@@ -71,14 +82,11 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
             a->taken = NULL; /* requests are served otherwise from here on */
         note_place(block, place);
         stats_begin(stats);
-        if (mark == BLOCK_UNPINNED) {
-            block->sync_memops = 0;
-        } else if (mark == BLOCK_PINNED && segment->pool != POOL_PINNED && !block->sync_memops) {
-            stats_count(stats, COUNTER_num_pinned_blocks, 1);
-            thread_caches_pool(segment->allocator); /* of this segment nothing is taken any more */
-            segment_pin(segment, block);
-            block->sync_memops = segment->arena != NULL;
-        } else if (mark != BLOCK_PINNED) {
+        if (mark == BLOCK_PINNED) {
+            pin(segment, block);
+        } else if (mark == BLOCK_UNPINNED) {
+            block->sync_memops = block->sync_memops ? 2 : 0;
+        } else {
             stats_count(stats, COUNTER_num_exports, 1);
             stats_count(stats, COUNTER_num_offset_exports, place->offset && !place->mapped);
             domain->dedicated |= mark == BLOCK_EXPORTED;

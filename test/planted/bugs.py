@@ -196,7 +196,7 @@ BUGS = (
     Bug("cached_peak", "a thread passes peaks alone", CACHE, "unit",
         (("return cache->bytes - (int64_t)size >= cache->least_bytes &&\n           cache->count > cache->least_count &&", "return"),)),
     Bug("cached_pinned", "what lies in a cache is handed out though its segment is pinned", SHARE, "unit",
-        (("            thread_caches_pool(segment->allocator);", "            (void)0;"),)),
+        (("        thread_caches_pool(segment->allocator);", "        (void)0;"),)),
     Bug("ended_thread", "what an ending thread has cached is lost", CACHES, "unit",
         (("    thread_cache_own = NULL;\n    unbind(cache, NULL);", "    thread_cache_own = NULL;"),)),
 )
