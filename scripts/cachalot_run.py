@@ -13,8 +13,9 @@ import time
 
 import cachalot_check
 import cachalot_summary
+from cachalot_summary import DEFAULT_OUTPUT
 from cachalot_program import check_library, check_program, find_program, needed, preloadable
-from cachalot_tools import Failure, find_library, printable, tool
+from cachalot_tools import INHERITED_SIGCHLD, Failure, find_library, printable, tool
 
 HELP = """\
 usage: cachalot run [OPTIONS] [--] PROGRAM ARG…
@@ -41,9 +42,11 @@ example: cachalot run --conf max_split_size_mb:128 --summary python3 train.py
 example: cachalot run --check max-leaked=0,max-oom=0 python3 test.py
 """
 
-FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCONT")
+NOT_FORWARDED = {getattr(signal, "SIG" + name) for name in (  # of the process itself, or of its terminal
+    "KILL", "STOP", "TSTP", "TTIN", "TTOU", "SEGV", "BUS", "FPE", "ILL", "TRAP", "SYS", "PIPE", "XCPU", "XFSZ", "CHLD")}
 VALUES = ("--output", "--conf", "--check", "--trace", "--html")
 EVENTS_FOR_PAGE = "100000"
+SESSION_MOST = 63  # bytes, in a page
 SIGNALS = ("USR1", "USR2", "HUP", "PROF", "WINCH", "URG", "IO")
 SANITIZER = re.compile(r"lib(clang_rt\.)?(a|t|m|hwa|l)san")
 
@@ -114,6 +117,36 @@ def check_conf(conf, where):
         raise Failure(125, f"{where}: {'; '.join(lines)}")
 
 
+def check_pattern(pattern, where):
+    """Refuses a pattern of which the library would only warn, and write elsewhere."""
+    if not re.fullmatch(r"(%([phertn%]|q\{[^}]+\})|[^%])*", pattern, re.DOTALL):
+        raise Failure(125, f"{where}={pattern}: unknown %; there are %p %h %e %r %t %n %q{{VAR}} %%")
+    if pattern.endswith("/") or os.path.isdir(pattern):
+        raise Failure(125, f"{where}={pattern} is a directory: name the files in it, as {os.path.join(pattern, 'cachalot.%e.%p.json')}")
+
+
+def session_within(existing):
+    """A session of this run, part of the one that it runs in: gates judge what this run started."""
+    if not existing:
+        return f"{os.getpid()}-{int(time.time())}-{secrets.token_hex(8)}"
+    within = f"{existing}/{secrets.token_hex(4)}"
+    return within if len(within) <= SESSION_MOST else existing
+
+
+def waits(options):
+    """Is there something to be done when the program has ended?"""
+    return bool({"--summary", "--check", "--html"} & options.keys())
+
+
+def places(environment):
+    """Paths that mean the same wherever in the tree a child of the run stands."""
+    output, pages = (os.fsdecode(environment.get(name, b"")) for name in (b"CACHALOT_OUTPUT", b"CACHALOT_PAGE_DIR"))
+    found = {"CACHALOT_OUTPUT": os.path.join(os.getcwd().replace("%", "%%"), output or DEFAULT_OUTPUT)}
+    if pages:
+        found["CACHALOT_PAGE_DIR"] = os.path.abspath(pages)
+    return found
+
+
 def environment_for(options, library, program):
     """The program's environment."""
     environment = original_environment()
@@ -130,9 +163,15 @@ def environment_for(options, library, program):
         check_conf(os.fsdecode(conf), "CACHALOT_CONF")
     if "--html" in options and not environment.get(b"CACHALOT_EVENTS"):
         ours["CACHALOT_EVENTS"] = EVENTS_FOR_PAGE
-    if not environment.get(b"CACHALOT_SESSION"):
-        ours["CACHALOT_SESSION"] = f"{os.getpid()}-{int(time.time())}-{secrets.token_hex(8)}"
+    session = os.fsdecode(environment.get(b"CACHALOT_SESSION", b""))
+    if not session or waits(options):
+        ours["CACHALOT_SESSION"] = session_within(session)
     environment.update({os.fsencode(k): os.fsencode(v) for k, v in ours.items()})
+    for name in ("--output", "--trace"):
+        variable = f"CACHALOT_{name[2:].upper()}"
+        check_pattern(os.fsdecode(environment.get(os.fsencode(variable), b"")), name if name in options else variable)
+    if waits(options):
+        environment.update({os.fsencode(k): os.fsencode(v) for k, v in places(environment).items()})
     return environment
 
 
@@ -143,6 +182,8 @@ def set_signals():
     asked = report_signal()
     if asked:
         signal.signal(asked, signal.SIG_IGN)
+    if INHERITED_SIGCHLD is not None:
+        signal.signal(signal.SIGCHLD, INHERITED_SIGCHLD)
 
 
 def execute(path, words, environment):
@@ -166,8 +207,8 @@ def wait_forwarding(child, waited):
 
 
 def run_and_wait(path, words, environment):
-    """Runs the program as a child; returns it, ended."""
-    waited = [getattr(signal, name) for name in FORWARDED] + [signal.SIGCHLD]
+    """Runs the program as a child; returns it, ended, and the signal mask that we were started with."""
+    waited = (signal.valid_signals() - NOT_FORWARDED) | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
 
     def prepare():
@@ -182,7 +223,7 @@ def run_and_wait(path, words, environment):
     except OSError as error:
         raise Failure(126, f"{path}: {error.strerror}") from error
     wait_forwarding(child, waited)
-    return child
+    return child, before
 
 
 def end_like(code):
@@ -191,9 +232,9 @@ def end_like(code):
         return code
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     sys.stderr.flush()
-    if -code not in (signal.SIGKILL, signal.SIGSTOP):
+    if -code in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(-code, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [-code])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [-code])
     os.kill(os.getpid(), -code)
     return 128 - code
 
@@ -251,13 +292,16 @@ def main(arguments):
     gates = gates_of(options)
     if "--html" in options:
         exporter().check_page(options["--html"], [options[name] for name in ("--output", "--trace") if name in options])
-    if not {"--summary", "--check", "--html"} & options.keys():
+    if not waits(options):
         set_signals()
         execute(path, words, environment)
     started = time.time()
-    child = run_and_wait(path, words, environment)
+    child, mask = run_and_wait(path, words, environment)
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # what comes from here on is for us
         code = after(child, environment, started, options, gates)
+    except KeyboardInterrupt:
+        code = 130
     except (Failure, OSError) as failure:
         code = 3 if gates else 0
         with contextlib.suppress(OSError):  # where stderr itself is full

@@ -10,12 +10,25 @@ from cachalot_report import Report, bytes_text
 from cachalot_tools import Failure, list_pages, page_directory, printable
 from cachalot_words import doubts, end_text, oom_lines, signal_text
 
+DEFAULT_OUTPUT = "cachalot.%e.%p.json"
+CLOCKS_APART = 3600  # seconds by which a file server's clock may differ from ours
 ROW = "{}{:>9}  {:<20}  {:>11}  {:>11}  {:>6}  {:>10}  {}"
 
 
-def end_of(page, child):
-    """Options that tell `cachalot-page report` what we saw of a process's end."""
-    if page.pid != child.pid:
+def is_of_run(session, run):
+    """A run within a run has its session, and more behind a slash."""
+    return session == run or session.startswith(run + "/")
+
+
+def generation(page):
+    """How often its process had called exec: PID.START.GENERATION.page."""
+    digits = os.path.basename(page.path).split(".")[2:3]
+    return int(digits[0]) if digits and digits[0].isdecimal() else 0
+
+
+def end_of(page, child, pages):
+    """Options that tell `cachalot-page report` what we saw of a process's end: not of one that went on by exec."""
+    if page.pid != child.pid or any(other.pid == page.pid and generation(other) > generation(page) for other in pages):
         return []
     if child.returncode >= 0:
         return ["--code", str(child.returncode)]
@@ -27,14 +40,16 @@ def harvest_session(child, session):
     """Reports of the run's processes that could not write one, and what was in the way of others.
     Live processes are left alone."""
     paths, problems = [], []
-    for page in list_pages():
-        if page.session != session:
-            continue
+    try:
+        pages = [page for page in list_pages() if is_of_run(page.session, session)]
+    except Failure as failure:
+        return [], [str(failure)]
+    for page in pages:
         if page.life != "dead":
             problems.append(f"process {page.pid} of this run still runs")
             continue
         try:
-            paths.append(harvest_page(page, *end_of(page, child)))
+            paths.append(harvest_page(page, *end_of(page, child, pages)))
         except Failure as failure:
             problems.append(str(failure))
     return [path for path in paths if path], problems
@@ -53,9 +68,9 @@ def reports_of(session, paths, started):
     reports = []
     for path in sorted(set(map(os.path.abspath, paths))):
         try:
-            if os.path.isfile(path) and os.path.getmtime(path) >= started - 2:
+            if os.path.isfile(path) and os.path.getmtime(path) >= started - CLOCKS_APART:
                 report = Report(path)
-                if report.text("process", "session") == session:
+                if is_of_run(report.text("process", "session"), session):
                     reports.append(report)
         except (OSError, Failure):
             continue  # someone else's file
@@ -65,7 +80,7 @@ def reports_of(session, paths, started):
 def reports_of_run(started, environment=os.environb, paths=()):
     """The reports of the run that `environment` names, and what of `paths` belongs to it."""
     session = os.fsdecode(environment[b"CACHALOT_SESSION"])
-    pattern = os.fsdecode(environment.get(b"CACHALOT_OUTPUT", b"")) or "cachalot.%e.%p.json"
+    pattern = os.fsdecode(environment.get(b"CACHALOT_OUTPUT", b"")) or DEFAULT_OUTPUT
     return reports_of(session, [*paths, *written_reports(pattern)], started)
 
 

@@ -2,12 +2,15 @@
 
 import glob
 import os
+import signal
 import stat
 import subprocess
 from dataclasses import dataclass
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 ROOT = os.path.dirname(HERE)
+
+INHERITED_SIGCHLD = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, nobody would be told how a command ended
 
 
 class Failure(Exception):

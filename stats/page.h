@@ -45,6 +45,9 @@ int page_is_alive(const struct page *page, const char *path);
  * lives. */
 int page_is_here(const struct page *page);
 
+/* Are they of one run? A run within a run has its session, and more behind a slash. */
+int page_is_of_run(const struct page *page, const char *session);
+
 /* /dev/shm/cachalot-UID, into `buffer`. */
 #define PAGE_DIRECTORY_SIZE 40
 const char *page_directory(char *buffer, size_t size);

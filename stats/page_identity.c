@@ -1,6 +1,7 @@
 /* Who the process of a page is: pid, program, arguments, place, host. */
 #include "stats/page_identity.h"
 
+#include "stats/page.h"
 #include "stats/proc.h"
 
 #include <stdio.h>
@@ -57,4 +58,11 @@ void page_identity_write(struct page *page)
     if (getcwd(page->cwd, sizeof page->cwd) == NULL)
         page->cwd[0] = '\0';
     copy_hostname(page);
+}
+
+int page_is_of_run(const struct page *page, const char *session)
+{
+    size_t length = strcspn(session, "/");
+    return length != 0 && length == strcspn(page->session, "/") &&
+           memcmp(session, page->session, length) == 0;
 }

@@ -1,6 +1,7 @@
 /* Which name a report gets, and whose file it may replace. */
 #include "stats/report_file.h"
 
+#include "stats/page.h"
 #include "stats/proc.h"
 
 #include <errno.h>
@@ -125,9 +126,8 @@ static int is_replaceable(const char *text, const struct page *page)
          * before it counts too. */
         replaceable = number_of(writer, "generation") == page->generation;
     } else if (number_of(writer, "pid") != 0) {
-        const char *session = text_of(writer, "session");
-        int same_run = session[0] != '\0' && strcmp(session, page->session) == 0;
-        replaceable = !same_run && !writer_lives(report, writer, page);
+        replaceable = !page_is_of_run(page, text_of(writer, "session")) &&
+                      !writer_lives(report, writer, page);
     }
     json_decref(report);
     return replaceable;

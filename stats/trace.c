@@ -84,14 +84,15 @@ static int may_replace(int directory, const char *name, const struct page *page)
     if (fd < 0)
         return errno == ENOENT ? 1 : errno == ELOOP || errno == EACCES ? 0 : -errno;
     int may = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-    if (may && status.st_size > 0)
-        may = pread(fd, &begin.header, sizeof begin.header, 0) == sizeof begin.header &&
-              memcmp(old->magic, TRACE_MAGIC, sizeof TRACE_MAGIC) == 0 &&
-              (page->session[0] == '\0' ||
-               memcmp(old->session, page->session, sizeof old->session)) &&
+    if (may && status.st_size > 0) {
+        may = pread(fd, &begin.header, sizeof begin.header, 0) == sizeof begin.header;
+        begin.header.session[sizeof begin.header.session - 1] = '\0';
+        may = may && memcmp(old->magic, TRACE_MAGIC, sizeof TRACE_MAGIC) == 0 &&
+              !page_is_of_run(page, old->session) &&
               (old->pid_namespace != page->pid_namespace
                    ? old->state != TRACE_ON
                    : old->pid == page->pid || !proc_is_alive(old->pid, old->start_ticks));
+    }
     close(fd);
     return may;
 }

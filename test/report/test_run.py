@@ -1,0 +1,106 @@
+"""cachalot run, when it waits for the program: whose reports it judges, signals, what is refused before the start."""
+
+import fcntl
+import os
+import shlex
+import signal
+import subprocess
+import time
+import types
+
+import pytest
+from conftest import COMMAND, built
+
+import cachalot_summary
+
+CACHALOT = shlex.join(COMMAND)
+
+
+def leak(place):
+    """A program that leaks 3 MiB, and says so in a report."""
+    return shlex.join([built("make_page"), str(place.pages), "report"])
+
+
+def judged(place, *words, gates="max-leaked=0"):
+    return place.cachalot("run", "--check", gates, *words)
+
+
+def test_reports_of_children_that_stand_elsewhere(place):
+    """Also where the output and the directory of pages are relative."""
+    (place.work / "sub").mkdir()
+    for more in ({}, {"CACHALOT_OUTPUT": "r.%p.json", "CACHALOT_PAGE_DIR": os.path.relpath(place.pages, place.work)}):
+        place.environment.update(more)
+        done = judged(place, "sh", "-c", f"cd sub; {leak(place)}")
+        assert done.returncode == 1 and "FAIL max-leaked" in done.stderr, done.stderr
+    assert not list((place.work / "sub").iterdir())
+
+
+def test_a_run_within_a_run(place):
+    """It judges what it started; the outer one judges that, too, and no report is lost for a name."""
+    within = f"{leak(place)}; {CACHALOT} run --check max-oom=0 true; echo inner $?"
+    for options in ((), ("--summary",)):
+        assert "inner 3" in place.cachalot("run", *options, "sh", "-c", within).stdout
+    done = judged(place, "--output", "r.json", "sh", "-c", f"{leak(place)}; {CACHALOT} run --summary {leak(place)}; {leak(place)}")
+    assert done.returncode == 1 and "3 processes" in done.stderr
+    assert len(list(place.work.glob("r*.json"))) == 3
+
+
+def test_children_ignored(place):
+    """As some daemons leave it to whom they start: the end is noticed, and the program is left what it had."""
+    def ignoring(*words):
+        return place.cachalot(*words, preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+
+    assert ignoring("run", "--summary", "sh", "-c", "exit 7").returncode == 7
+    assert ignoring("run", "--conf", "bad:1", "true").returncode == 125
+    for option in ((), ("--summary",)):
+        ignored = int(ignoring("run", *option, "grep", "SigIgn", "/proc/self/status").stdout.split()[1], 16)
+        assert ignored >> signal.SIGCHLD - 1 & 1
+
+
+@pytest.mark.parametrize("pattern", ["reports/", "%", "a%", "%q{HOME", "%q{}", ".", "%x.json"])
+@pytest.mark.parametrize("name", ["output", "trace"])
+def test_patterns_that_name_no_file_are_refused(place, name, pattern):
+    for words, more in ((("--" + name, pattern), {}), ((), {"CACHALOT_" + name.upper(): pattern})):
+        done = place.run(*COMMAND, "run", *words, "echo", "started", env={**place.environment, **more})
+        assert done.returncode == 125 and done.stdout == "" and pattern in done.stderr
+    assert place.cachalot("run", "--" + name, "a%%b.%q{HOME}.%p%h%e%r%t%n", "true").returncode == 0
+
+
+@pytest.mark.parametrize("number", ["PROF", "WINCH", "URG", "IO", "ABRT", "RTMIN+1"])
+def test_signals_are_forwarded(place, number):
+    script = f"import signal, os; signal.signal(signal.SIG{number}, lambda *_: os._exit(5)); print('ready', flush=True)\nwhile True: signal.pause()"
+    with subprocess.Popen([*COMMAND, "run", "--summary", "python3", "-c", script], text=True, env=place.environment,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGRTMIN + 1 if "+" in number else signal.Signals["SIG" + number])
+        assert process.wait(10) == 5
+
+
+def test_interrupted_when_the_program_has_ended(place):
+    """What is still to be said then can be done without."""
+    end, start = os.pipe()
+    os.write(start, b"x" * (fcntl.fcntl(start, fcntl.F_SETPIPE_SZ, 4096)))
+    with subprocess.Popen([*COMMAND, "run", "--summary", "sh", "-c", "echo ended"], env=place.environment, text=True,
+                          stdout=subprocess.PIPE, stderr=start) as process:
+        assert process.stdout.readline() == "ended\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        os.read(end, 4096)
+        assert process.wait(10) == 130
+    os.close(end)
+    os.close(start)
+
+
+def test_no_directory_of_pages_to_look_into(place):
+    """What was reported is shown and judged; what was killed there nobody knows."""
+    place.environment["CACHALOT_PAGE_DIR"] = "/dev/null"
+    done = judged(place, "sh", "-c", leak(place), gates="max-oom=0")
+    assert done.returncode == 3 and "/dev/null: Not a directory" in done.stderr and "ok   max-oom" in done.stderr
+
+
+def test_only_the_last_of_an_exec_chain_ended_so():
+    child = types.SimpleNamespace(pid=7, returncode=-9)
+    pages = [types.SimpleNamespace(pid=7, path=f"/x/7.100.{n}.page") for n in (0, 2, 1)]
+    ends = [cachalot_summary.end_of(page, child, pages) for page in pages]
+    assert ends == [[], ["--reason", "killed", "--signal", "9"], []]
