@@ -8,6 +8,7 @@ import stat
 from cachalot_tools import Failure, open_at_once, printable
 
 TRACES = (b"CACHALOT-TRACE", b"op,id,", b"Thread,Time,")
+BEGIN = b'{"schema_version"'  # of a report, blanks left out
 BYTES_MOST = 256 << 20  # a report that lists a million blocks has half of that
 PIECE = 1 << 20
 WRITER_TRIES, WRITER_TRY_S = 50, 0.1
@@ -67,8 +68,9 @@ def parse(path):
     try:
         return json.loads(data.decode("utf-8"), parse_int=whole_number)
     except (ValueError, RecursionError) as error:
-        # A report that was cut off is not a stranger's file.
-        kind = Failure if b'"schema_version"' in data[:4096] else Stranger
+        # A report that was cut off is not a stranger's file, even if only what each begins with is left of it, or nothing.
+        begin = data[:4096]
+        kind = Failure if b'"schema_version"' in begin or BEGIN.startswith(b"".join(begin.split())) else Stranger
         what = "is cut off, or is not JSON" if kind is Failure else "is not JSON"
         if data.startswith(TRACES):
             what = "is a recorded trace, not a report: `cachalot replay` and `cachalot export` read it"

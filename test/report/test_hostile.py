@@ -83,3 +83,18 @@ def test_list_shows_no_control_characters(place, page):
     path.touch(mode=0o600)
     path.write_bytes(data + bytes(len(page) - len(data)))
     assert "\x1b" not in place.tool("list", place.pages).stdout
+
+
+@pytest.mark.parametrize("left", [0, 2, 12, 40])
+def test_a_report_of_which_hardly_anything_is_left_is_no_stranger(run, left):
+    """In a folder: what it said of its process might have failed the gate."""
+    good = run.add(ooms=0)
+    torn = run.folder / "torn.json"
+    torn.write_bytes(json.dumps(run.model, indent=2).encode()[:left])
+    done = run.check(run.folder, "--max-oom", "0")
+    assert done.returncode == 3 and f"{torn} {'is cut off' if left else 'is empty'}" in done.stdout
+    for stranger in ('{"name": "x', "[", "<html>", '{"schema": 1'):
+        torn.write_text(stranger)
+        done = run.check(run.folder, "--max-oom", "0")
+        assert done.returncode == 0 and str(torn) not in done.stdout
+    assert run.check(torn, good, "--max-oom", "0").returncode == 3
