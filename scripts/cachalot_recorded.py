@@ -19,9 +19,9 @@ def text_of(data):
 
 
 class Header:
-    """The header of a recorded trace."""
+    """The header of a recorded trace, and how many events there are behind it in a file of `size` bytes."""
 
-    def __init__(self, data, name):
+    def __init__(self, data, size, name):
         if len(data) < HEADER_BYTES:
             raise Failure(3, f"{name}: this trace is cut off in its header")
         (_, version, event_bytes, self.state, self.events, self.pid, self.start_ticks, _, self.start_realtime_ns,
@@ -29,6 +29,7 @@ class Header:
          *texts) = HEADER.unpack_from(data)
         if version != FORMAT or event_bytes != EVENT.size:
             raise Failure(3, f"{name}: this trace is of another version of cachalot")
+        self.there = (size - HEADER_BYTES) // EVENT.size
         self.session, self.hostname, self.exe, self.page, self.reason = map(text_of, texts)
         ticks = last_ticks - self.first_ticks
         self.ns_per_tick = (last_ns - self.first_ns) / ticks if ticks > 0 else 0.0
@@ -39,6 +40,8 @@ class Header:
 
     def note(self):
         """What is to be said of a trace that is not whole, or None."""
+        if self.there < self.events:
+            return f"the trace is cut short: it has {self.there} of its {self.events} events"
         if self.state == STOPPED:
             return f"the recording ended early, after {self.events} events: {self.reason or 'its thread could not be made'}"
         if self.state != ON:

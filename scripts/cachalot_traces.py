@@ -7,6 +7,7 @@ is a pickle: read without ever making an object or calling a function, and told 
 import csv
 import gzip
 import itertools
+import os
 import pickle
 import zlib
 from dataclasses import dataclass
@@ -225,7 +226,13 @@ def read_header(begin, file, name):
     begin += file.read(cachalot_recorded.HEADER_BYTES - len(begin))
     if not begin.startswith(cachalot_recorded.MAGIC):
         return begin, None
-    return begin, cachalot_recorded.Header(begin, name)
+    size = file.seek(0, os.SEEK_END)
+    file.seek(len(begin))
+    return begin, cachalot_recorded.Header(begin, size, name)
+
+
+def unreadable(error, name):
+    return Failure(3, f"{name}: {getattr(error, 'strerror', None) or f'line 1: the gzip file is damaged: {error}'}")
 
 
 def open_recorded(begin, header, file, path, name, device):
@@ -247,7 +254,7 @@ def recorded_events(path):
             file.seek(0)
         _, header = read_header(b"", file, name)
     except DAMAGED as error:
-        raise Failure(3, f"{name}: {getattr(error, 'strerror', None) or error}") from error
+        raise unreadable(error, name) from error
     return None if header is None else (header, cachalot_recorded.rows(header, unpack(file, name)))
 
 
@@ -283,8 +290,7 @@ def open_source(path, device=None):
             file.close()
             return Source(name, path=path)
     except DAMAGED as error:
-        reason = getattr(error, "strerror", None) or f"line 1: the gzip file is damaged: {error}"
-        raise Failure(3, f"{name}: {reason}") from error
+        raise unreadable(error, name) from error
     if begin[:1] in PICKLES:
         return open_snapshot(file, name, device)
     try:

@@ -4,12 +4,16 @@ import gzip
 import json
 import os
 import subprocess
+import sys
 
 import pytest
-from conftest import TOOL, command, matches, peaks, replay, trace_of
+from conftest import ROOT, TOOL, command, matches, peaks, replay, trace_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import MIB, Model
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import cachalot_recorded  # noqa: E402
 
 EXAMPLES = int(os.environ.get("CACHALOT_TEST_EXAMPLES", "150"))
 CERTIFIED = {  # mallocs, peak requested, peak allocated, peak reserved, segments
@@ -157,6 +161,24 @@ def test_no_trace(tmp_path):
         done = command("replay", name, cwd=tmp_path)
         assert done.returncode == 3 and done.stderr.startswith(f"cachalot: {name}: "), done.stderr
     assert command("replay", tmp_path).returncode == 3
+
+
+@pytest.mark.parametrize("state, said", [(cachalot_recorded.ENDED, None), (cachalot_recorded.STOPPED, "the recording ended early")])
+def test_of_a_recorded_trace_that_is_cut_short_it_is_said(tmp_path, state, said):
+    header = cachalot_recorded.HEADER.pack(cachalot_recorded.MAGIC, cachalot_recorded.FORMAT, cachalot_recorded.EVENT.size,
+                                           state, 20, *[0] * 7, 100, 100, b"", b"", b"program", b"", b"").ljust(4096, b"\0")
+    whole = header + b"".join(cachalot_recorded.EVENT.pack(i, i, i * 4096, 512, 512, 0) for i in range(1, 21))
+    for data, note in ((whole[:4500], "the trace is cut short: it has 8 of its 20 events"), (whole, said)):
+        for content in (data, gzip.compress(data)):
+            path = write(tmp_path / "t", content)
+            for words in (("replay", path), ("tune", path), ("export", path, "--csv", "-")):
+                done = command(*words)
+                assert done.returncode == 0 and done.stdout and done.stderr.startswith(f"cachalot: {note}" if note else "")
+                assert done.stderr.count("\n") == bool(note), done.stderr
+    path = write(tmp_path / "t", gzip.compress(whole)[:-20])
+    for words in (("replay", path), ("export", path, "--csv", "-")):
+        done = command(*words)
+        assert done.returncode == 3 and f"{path}: line " in done.stderr and "the gzip file is damaged" in done.stderr
 
 
 def test_help_fits_a_screen():
