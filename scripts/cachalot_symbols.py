@@ -8,12 +8,11 @@ import bisect
 import mmap
 import os
 import shutil
-import stat
 import struct
 import subprocess
 
 from cachalot_report import get
-from cachalot_tools import printable
+from cachalot_tools import Failure, open_regular, printable
 
 SECTION = struct.Struct("<2I4Q2I2Q")
 SYMBOL = struct.Struct("<I2BH2Q")
@@ -27,11 +26,11 @@ class Symbols:
     def __init__(self, path):
         self.begins, self.functions = [], []
         try:
-            with open(path, "rb") as file:
-                if stat.S_ISREG(os.fstat(file.fileno()).st_mode) and os.fstat(file.fileno()).st_size < FILE_MOST:
+            with open_regular(path) as file:
+                if os.fstat(file.fileno()).st_size < FILE_MOST:
                     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                         self.read(data)
-        except (OSError, ValueError, struct.error, IndexError):
+        except (Failure, OSError, ValueError, struct.error, IndexError):
             pass  # not there, or no ELF file: then there are no names
 
     def read(self, data):
@@ -88,7 +87,8 @@ def wanted(root):
     for site in get(root, "sites") or ():
         for place in get(site, "native") or ():
             module, offset = get(place, "module"), get(place, "offset")
-            if isinstance(module, int) and isinstance(offset, str) and module < len(modules):
+            known = isinstance(module, int) and isinstance(offset, str) and module < len(modules)
+            if known and isinstance(modules[module], str):
                 found.setdefault(modules[module], set()).add(int(offset, 16))
     return found
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import struct
 import tempfile
 
@@ -98,3 +99,13 @@ def test_a_report_of_which_hardly_anything_is_left_is_no_stranger(run, left):
         done = run.check(run.folder, "--max-oom", "0")
         assert done.returncode == 0 and str(torn) not in done.stdout
     assert run.check(torn, good, "--max-oom", "0").returncode == 3
+
+
+@pytest.mark.parametrize("module", ["fifo", 1, True, [], None, "\0", "/dev/zero"])
+def test_a_module_that_is_no_file_is_not_opened(place, model, module):
+    os.mkfifo(place.work / "fifo")
+    site = {"frames": ["a.so+0x10"], "native": [{"module": 0, "offset": "0x10"}], "live_bytes": 512, "live_blocks": 1}
+    (place.work / "r.json").write_text(json.dumps({**model, "modules": [module], "sites": [site]}))
+    done = place.cachalot("show", "r.json")
+    assert done.returncode == 0 and not done.stderr and "Held by call sites:" in done.stdout
+    assert re.search(r"at (a\.so|fifo|zero|\?)\+0x10", done.stdout), done.stdout[-300:]
