@@ -171,10 +171,11 @@ def check_environment(findings):
 def trial(path):
     """What the trial said, and its report or None. Its report and page lie apart."""
     with tempfile.TemporaryDirectory(prefix="cachalot-doctor-") as folder:
+        python = sys.executable or os.path.realpath("/proc/self/exe")  # without PATH Python does not know
         environment = {k: v for k, v in os.environ.items() if k not in ("CACHALOT_ONLY", "CACHALOT_LOG")}
-        environment.update(LD_PRELOAD=preload(path, os.environ.get("LD_PRELOAD", ""), sys.executable),
+        environment.update(LD_PRELOAD=preload(path, os.environ.get("LD_PRELOAD", ""), python),
                            CACHALOT_OUTPUT=os.path.join(folder, "trial.json").replace("%", "%%"))
-        done = subprocess.run([sys.executable, "-c", TRIAL], env=environment, stdin=subprocess.DEVNULL, cwd=folder,
+        done = subprocess.run([python, "-c", TRIAL], env=environment, stdin=subprocess.DEVNULL, cwd=folder,
                               capture_output=True, text=True, errors="replace", timeout=120, check=False)
         try:
             found = json.loads(done.stdout.strip().rpartition("\n")[2])

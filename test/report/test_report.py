@@ -5,8 +5,10 @@ import os
 import pathlib
 import resource
 import signal
+import sys
 import time
 
+import cachalot_doctor
 import jsonschema
 import pytest
 from conftest import VALIDATOR, load
@@ -192,3 +194,9 @@ def test_pages_of_others_and_no_pages(place, tmp_path):
     ("report", "a", "--code", "x"), ("report", "a", "--else")])
 def test_usage(place, arguments):
     assert place.tool(*arguments).returncode == 2
+
+
+def test_doctor_tries_where_python_does_not_know_its_own_path(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "")
+    found, _ = cachalot_doctor.trial("")
+    assert "problem" in found or "driver" in found
