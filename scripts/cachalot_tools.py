@@ -78,12 +78,12 @@ def find_tool(name="cachalot-page"):
 
 
 def tool(*arguments):
-    """Runs cachalot-page; returns the finished process with its texts."""
+    """Runs cachalot-page; returns the finished process with its texts, of which names can be used again."""
     # Not under the cache, whatever started us.
     environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
     try:
         return subprocess.run([find_tool(), *arguments], stdin=subprocess.DEVNULL, env=environment,
-                              capture_output=True, text=True, errors="replace", check=False)
+                              capture_output=True, text=True, errors="surrogateescape", check=False)
     except OSError as error:
         raise Failure(125, f"cachalot-page cannot be run: {error}") from error
 

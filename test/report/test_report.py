@@ -5,13 +5,14 @@ import os
 import pathlib
 import resource
 import signal
+import subprocess
 import sys
 import time
 
 import cachalot_doctor
 import jsonschema
 import pytest
-from conftest import VALIDATOR, load
+from conftest import VALIDATOR, built, load
 
 
 def end(process, number=signal.SIGKILL):
@@ -62,6 +63,28 @@ def test_killed_process_is_harvested(place):
     assert report["kind"] == "harvest" and report["time"]["uptime_ns"] is None
     assert report["exit"] == {"reason": "killed", "code": None, "signal": 9, "clean": False}
     assert [leak["up_to_bytes"] for leak in report["leaks"]] == [4 << 20, 1024]
+
+
+def test_names_that_are_no_text(place):
+    """Of the page directory, and of where the report goes."""
+    odd = os.fsdecode(b"\xe9")
+    pages = place.pages / odd
+    pages.mkdir(mode=0o700)
+    place.environment.update(CACHALOT_PAGE_DIR=str(pages), CACHALOT_OUTPUT=f"{odd}.json")
+    for what in ("hang", "serve"):
+        place.started.append(subprocess.Popen([built("make_page"), pages, what], cwd=place.work, env=place.environment,
+                                              stdout=subprocess.PIPE))
+        assert place.started[-1].stdout.readline()
+    assert place.cachalot("dump", place.started[1].pid).stdout == f"{place.work}/?.1.json\n"
+    for process in place.started:
+        end(process)
+    (pages / "bad.page").touch(mode=0o644)
+    listed = place.cachalot("ls")
+    assert listed.returncode == 3 and "killed" in listed.stdout and "/?/bad.page: " in listed.stdout
+    done = place.cachalot("harvest")
+    assert done.returncode == 3 and done.stdout.count(f"{place.work}/?.") == 2 and "/?/bad.page: " in done.stderr
+    assert load(place.work / f"{odd}.json")["kind"] == "harvest"
+    assert os.listdir(pages) == ["bad.page"]
 
 
 def test_zombie_and_exec_count_as_dead(place):
