@@ -14,7 +14,7 @@ from cachalot_pages import split
 from cachalot_program import check_library, check_program, find_program, preloadable, safe_directory
 from cachalot_report import Report
 from cachalot_run import preload, report_signal
-from cachalot_tools import Failure, find_library, list_pages, page_directory, printable, tool
+from cachalot_tools import Failure, check_counts, find_library, list_pages, page_directory, printable, tool
 
 HELP = """\
 usage: cachalot doctor [PROGRAM]
@@ -159,10 +159,11 @@ def check_environment(findings):
     checked = tool("conf", "--", conf) if conf else None
     if checked and checked.returncode:
         findings.say("FAIL", "environment", f"CACHALOT_CONF: {'; '.join(checked.stderr.replace('cachalot-page: ', '').splitlines())}")
-    try:
-        report_signal()
-    except Failure as failure:
-        findings.say("FAIL", "environment", failure)
+    for check in (report_signal, check_counts):
+        try:
+            check()
+        except Failure as failure:
+            findings.say("FAIL", "environment", failure)
     for path in os.environ.get("LD_PRELOAD", "").replace(":", " ").split():
         if "/" in path and not os.path.isfile(path):
             findings.say("note", "environment", f"LD_PRELOAD names {path}, which is no file")

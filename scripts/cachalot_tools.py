@@ -9,6 +9,10 @@ from dataclasses import dataclass
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 ROOT = os.path.dirname(HERE)
+COUNTS = {  # in the environment: the most that the library takes, and what they are
+    "CACHALOT_EVENTS": (1 << 19, f"a number of events up to {1 << 19}"),
+    "CACHALOT_SITES": (10**9 - 1, "1, or N for one request of N"),
+}
 
 INHERITED_SIGCHLD = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, nobody would be told how a command ended
 
@@ -98,6 +102,17 @@ class Page:
     state: str
     session: str
     program: str  # or what is bad about the page
+
+
+def check_counts():
+    """Refuses in the environment what the library would only warn of, and then not record."""
+    wrong = []
+    for name, (most, what) in COUNTS.items():
+        text = os.environ.get(name) or "0"
+        if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) <= most):
+            wrong.append(f"{name}={text}: give {what}")
+    if wrong:
+        raise Failure(125, "; ".join(wrong))
 
 
 def named_directory(words):
