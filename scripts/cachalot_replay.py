@@ -98,19 +98,21 @@ def start(arguments, **options):
         raise Failure(125, f"cachalot-replay cannot be run: {error}") from error
 
 
-def run(source, arguments, capture):
-    """(exit code, JSON text if captured) of one replay; errors and progress are on stderr."""
+def output_of(arguments, chunks=None):
+    """(exit code, output) of cachalot-replay; errors and progress are on stderr."""
+    with start(arguments, stdin=subprocess.PIPE if chunks else subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        if chunks:
+            feed(process, chunks)
+        output = process.stdout.read()
+    return process.returncode, output
+
+
+def run(source, arguments):
+    """(exit code, JSON) of one replay."""
     arguments = [*arguments, *source.arguments, "--name", source.name]
     if sys.stderr.isatty():
         arguments.append("--progress")
-    sys.stdout.flush()
-    where = os.path.abspath(source.path) if source.path else "-"
-    with start([*arguments, where], stdin=subprocess.PIPE if source.chunks else subprocess.DEVNULL,
-               stdout=subprocess.PIPE if capture else None) as process:
-        if source.chunks:
-            feed(process, source.chunks)
-        text = process.stdout.read() if capture else None
-    return process.returncode, text
+    return output_of([*arguments, os.path.abspath(source.path) if source.path else "-"], source.chunks)
 
 
 def time_text(ns):
@@ -175,10 +177,12 @@ def main(arguments):
     """cachalot replay."""
     words, options = split("replay", arguments, (), VALUES)
     if not words and options == {"--costs": "default"}:
-        with start(["--print-costs"]) as process:
-            return process.wait()
-    source, form, known = one_trace("replay", words, options)
-    code, text = run(source, known, form == "table")
-    if code == 0 and text is not None:
-        print("\n".join(table(json.loads(text))))
+        form, (code, output) = "text", output_of(["--print-costs"])
+    else:
+        source, form, known = one_trace("replay", words, options)
+        code, output = run(source, known)
+    if code == 0 and form == "table":
+        print("\n".join(table(json.loads(output))))
+    elif code == 0:
+        sys.stdout.buffer.write(output)
     return code if code >= 0 else 1

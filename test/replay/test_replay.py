@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, TOOL, command, matches, peaks, replay, trace_of
+from conftest import BUILD, ROOT, TOOL, command, matches, peaks, replay, trace_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import MIB, Model
@@ -216,6 +216,19 @@ def test_broken_costs(tmp_path, text):
     write(tmp_path / "x.csv", "a,0,1,0\n")
     done = command("replay", tmp_path / "x.csv", "--costs", write(tmp_path / "c", "call,bytes,ns\n" + text))
     assert done.returncode == 2 and "line " in done.stderr
+
+
+@pytest.mark.parametrize("words", [("--costs", "default"), ("x.csv",), ("x.csv", "--format", "json")])
+def test_output_that_is_lost_is_no_success(tmp_path, words):
+    write(tmp_path / "x.csv", "a,0,1,0\n")
+    words = [sys.executable, ROOT / "scripts/cachalot", "replay", *words]
+    reader, closed = os.pipe()
+    os.close(reader)
+    for output, code, said in ((os.open("/dev/full", os.O_WRONLY), 3, "cachalot: No space left on device\n"), (closed, 1, "")):
+        done = subprocess.run(words, cwd=tmp_path, env={**os.environ, "CACHALOT_LIBRARY": str(BUILD / "libcachalot.so")},
+                              stdout=output, stderr=subprocess.PIPE, text=True, check=False)
+        os.close(output)
+        assert (done.returncode, done.stderr) == (code, said)
 
 
 def test_the_costs_in_use_can_be_printed_and_given_back(tmp_path):
