@@ -30,7 +30,8 @@ A report has what happened over time if the program ran with CACHALOT_EVENTS=N
 (the last N events); the map then, too, or by `cachalot dump --segments`. A
 trace has a map only of what was not mapped (`expandable_segments:False`).
 
-Exit code: 0 done, 2 usage, 3 no or broken report, or one without events.
+Exit code: 0 done, 2 usage, 3 no or broken report, or one without events,
+125 there is no Chart.js for --html.
 example: cachalot export cachalot.python3.4711.json --html memory.html
 example: cachalot export run.trace --csv run.csv --perfetto run.perfetto
 """
@@ -112,37 +113,37 @@ def write_export(option, source, file, device=None):
 
 
 def save(path, write):
-    """Has `write` fill a file that then takes the name in one step; - is standard output."""
-    try:
-        with tempfile.NamedTemporaryFile(prefix=".cachalot-", dir=os.path.dirname(path) or ".",
-                                         delete=False) as file:
-            try:
-                write(file)
-                mask = os.umask(0)
-                os.umask(mask)
-                os.fchmod(file.fileno(), 0o666 & ~mask)
-                file.flush()
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
-    except OSError as error:
-        raise Failure(2, f"{path}: {error.strerror}") from error
+    """Has `write` fill a file that then takes the name in one step."""
+    with tempfile.NamedTemporaryFile(prefix=".cachalot-", dir=os.path.dirname(path), delete=False) as file:
+        try:
+            write(file)
+            mask = os.umask(0)
+            os.umask(mask)
+            os.fchmod(file.fileno(), 0o666 & ~mask)
+            file.flush()
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
 
 
 def export(source, option, path, device=None):
-    """Writes `source` to `path`, in the form that the option asks for."""
+    """Writes `source` to `path`, in the form that the option asks for; - is standard output, a link is followed."""
     def write(file):
         write_export(option, source, file, device)
 
     if path == "-":
         with os.fdopen(os.dup(1), "wb") as file:
             write(file)
-    elif os.path.exists(path) and not os.path.isfile(path):
-        with open(path, "wb") as file:  # a pipe, or /dev/null
-            write(file)
-    else:
-        save(path, write)
+        return
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "wb") as file:  # a pipe, or /dev/null
+                write(file)
+        else:
+            save(os.path.realpath(path), write)
+    except OSError as error:
+        raise Failure(2, f"{path}: {error.strerror}") from error
 
 
 def check_page(path, others):
@@ -203,8 +204,5 @@ def main(arguments):
     for option, path in options.items():
         if not path:
             raise Failure(2, f"{option} needs a file name")
-        try:
-            export(source, option, path, device)
-        except OSError as error:
-            raise Failure(2, f"{printable(path)}: {error.strerror}") from error
+        export(source, option, path, device)
     return 0

@@ -288,6 +288,28 @@ def test_several_at_once_and_to_standard_output(tmp_path, history):
     assert (tmp_path / "p.html").stat().st_mode == plain.stat().st_mode
 
 
+def test_standard_output_that_is_lost(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(TRACE)
+    reader, closed = os.pipe()
+    os.close(reader)
+    for output, code, said in ((os.open("/dev/full", os.O_WRONLY), 3, "cachalot: No space left on device\n"), (closed, 1, "")):
+        done = subprocess.run([sys.executable, ROOT / "scripts/cachalot", "export", path, "--csv", "-"], stdout=output,
+                              stderr=subprocess.PIPE, text=True, check=False)
+        os.close(output)
+        assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_a_link_is_followed(tmp_path):
+    path, link = tmp_path / "t.csv", tmp_path / "link"
+    path.write_bytes(TRACE)
+    (tmp_path / "folder").mkdir()
+    link.symlink_to("folder/made")
+    for _ in range(2):
+        assert run(path, "--csv", link) == (0, "") and link.is_symlink()
+    assert (tmp_path / "folder/made").read_bytes().startswith(b"Thread,") and os.listdir(tmp_path / "folder") == ["made"]
+
+
 def test_csv_of_several_devices_needs_a_choice(tmp_path, model):
     path = tmp_path / "r.json"
     path.write_text(json.dumps(report_with_history(model, 500, devices=2)))

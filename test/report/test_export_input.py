@@ -106,7 +106,7 @@ def test_without_the_chart_library_it_says_what_to_install(tmp_path, model, monk
     path.write_text(json.dumps(model))
     monkeypatch.setenv("CACHALOT_CHART_JS", str(tmp_path / "none.js"))
     code, said = run(path, "--html", tmp_path / "x")
-    assert code == 125 and "apt-get install libjs-chart.js" in said
+    assert code == 125 and "apt-get install libjs-chart.js" in said and "125 there is no Chart.js" in cachalot_export.HELP
     monkeypatch.setenv("CACHALOT_CHART_JS", str(path))
     assert run(path, "--html", tmp_path / "x")[0] == 125
 
