@@ -3,7 +3,7 @@
 import json
 
 from cachalot_pages import split
-from cachalot_report import Report, get, number, ratio_text, size_text
+from cachalot_report import Report, get, number, ratio_text, size_text, times_text
 from cachalot_tools import Failure, printable
 
 HELP = """\
@@ -172,7 +172,7 @@ def notes_of(old, new):
 def oom_summary(figures):
     ooms = next(f for f in figures if f.name == "totals.ooms")
     if not ooms.old and ooms.new:
-        return f" It ran out of memory {ooms.text(ooms.new)} times, the old one did not."
+        return f" It ran out of memory {times_text(ooms.new)}, the old one did not."
     return " It did not run out of memory any more." if ooms.old and ooms.new == 0 else ""
 
 

@@ -83,8 +83,8 @@ def test_notes_on_what_is_hard_to_compare(pair):
     assert "different programs" in out and "coverage of the new run is partial" in out and "new run had not ended" in out
 
 
-@pytest.mark.parametrize("was, now, said", [(2, 0, "It did not run out of memory any more."), (0, 3, "It ran out of memory 3 times"),
-                                            (1, 1, "Peak reserved memory is the same.")])
+@pytest.mark.parametrize("was, now, said", [(2, 0, "It did not run out of memory any more."), (0, 3, "It ran out of memory 3 times, the old"),
+                                            (0, 1, "It ran out of memory once, the old"), (1, 1, "Peak reserved memory is the same.")])
 def test_out_of_memory_is_in_the_last_line(pair, was, now, said):
     old, new, write = pair
     old["totals"]["ooms"], new["totals"]["ooms"] = was, now
