@@ -158,11 +158,18 @@ def check_page(path, others):
 
 
 def pages_of_run(reports, path, pid):
-    """A page for each report: `path` for the program that was started, with .PID for others. Returns problems."""
+    """A page for each report: `path` for what the program that was started became in the end, with .PID for others, and the
+    generation for those that went on by exec. Returns problems."""
     problems, stem, end = [], *os.path.splitext(path)
-    order = sorted(reports, key=lambda report: (report.number("process", "pid") != pid, report.path))
+
+    def place(report):
+        return report.number("process", "pid") != pid, report.text("process", "pid"), -(report.number("process", "generation") or 0)
+
+    order, before = sorted(reports, key=place), None
     for i, report in enumerate(order):
-        name = f"{stem}.{report.text('process', 'pid')}{end}" if i else path
+        number = report.text("process", "pid")
+        more = f".{report.text('process', 'generation')}" if number == before else ""
+        name, before = f"{stem}.{number}{more}{end}" if i else path, number
         try:
             refuse_overwriting(report.path, [name])
             export(read_source(report.path)[0], "--html", name)

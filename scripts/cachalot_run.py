@@ -15,7 +15,7 @@ import cachalot_check
 import cachalot_summary
 from cachalot_summary import DEFAULT_OUTPUT
 from cachalot_program import check_library, check_program, find_program, needed, preloadable
-from cachalot_tools import INHERITED_SIGCHLD, Failure, find_library, printable, tool
+from cachalot_tools import INHERITED_SIGCHLD, Failure, check_counts, find_library, printable, tool
 
 HELP = """\
 usage: cachalot run [OPTIONS] [--] PROGRAM ARG…
@@ -288,6 +288,7 @@ def main(arguments):
     path = find_program(words[0])
     check_program(path, header)
     report_signal()
+    check_counts()
     environment = environment_for(options, preloadable(library), path)
     gates = gates_of(options)
     if "--html" in options:

@@ -172,11 +172,16 @@ def whole(field):
 def operation(fields, is_rmm):
     """(`a` or `f` or None, id, bytes) of a line."""
     if is_rmm:
-        kind, size = {b"allocate": "a", b"free": "f", b"allocate failure": None}[fields[2]], whole(fields[4])
-        if not POINTER.fullmatch(fields[3]):
+        _, _, action, pointer, size, stream = fields
+        kind, size = {b"allocate": "a", b"free": "f", b"allocate failure": None}[action], whole(size)
+        if not POINTER.fullmatch(pointer) or not stream:
             raise ValueError
-        return kind if size else None, int(fields[3], 16) if fields[3] != b"(nil)" else 0, size
-    return {b"a": "a", b"f": "f"}[fields[0]], whole(fields[1]), whole(fields[2]) if fields[0] == b"a" else 0
+        return kind if size else None, int(pointer, 16) if pointer != b"(nil)" else 0, size
+    if fields[0] == b"a":
+        _, key, size, stream = fields
+        whole(stream)
+        return "a", whole(key), whole(size)
+    return {b"f": "f"}[fields[0]], whole(fields[1]), 0
 
 
 class TraceReader:

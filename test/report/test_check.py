@@ -300,7 +300,7 @@ def test_a_figure_that_cannot_be_is_damage(run, key, value):
 def test_strangers_in_a_folder_are_left_out_but_cut_reports_are_not(run):
     path = run.add(leaked_bytes=0)
     (run.folder / "package.json").write_text('{"name": "x"}')
-    (run.folder / "torn.json").write_text("{")
+    (run.folder / "torn.json").write_text('{"name": "x')
     (run.folder / "folder.json").mkdir()
     done = run.check(run.folder, "--max-leaked", "0")
     assert done.returncode == 0 and "2 files that are no reports" in done.stdout

@@ -1,7 +1,9 @@
 """cachalot export: what other tools read, and where it goes."""
 
+import contextlib
 import copy
 import importlib.util
+import io
 import json
 import os
 import pathlib
@@ -13,6 +15,7 @@ import sys
 import cachalot_export
 import cachalot_history
 import cachalot_recorded
+import cachalot_report
 import pytest
 from conftest import ROOT, SCHEMA, built, command_help_fits, in_process, jsonschema
 from history_of import report_with_history
@@ -370,3 +373,18 @@ def test_pages_of_several_processes(tmp_path, history, capsys):
     assert (tmp_path / "p.7.html").is_file()
     assert "p.html shows" in capsys.readouterr().err
     assert "pid 9 on" in pathlib.Path(tmp_path / "p.html").read_text()
+
+
+def test_pages_of_an_exec_chain(place, model):
+    """One for each program that the process was, the last one's under the name that was asked for."""
+    reports = []
+    for n, (pid, generation) in enumerate(((9, 0), (7, 0), (7, 2), (7, 1))):
+        model["process"].update(pid=pid, generation=generation)
+        path = place.work / f"{n}.json"
+        path.write_text(json.dumps(model))
+        reports.append(cachalot_report.Report(str(path)))
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        assert cachalot_export.pages_of_run(reports, str(place.work / "a.html"), 7) == []
+    shown = [[os.path.basename(word) for word in line.split()[1::2]] for line in said.getvalue().splitlines()]
+    assert shown == [["a.html", "2.json"], ["a.7.1.html", "3.json"], ["a.7.0.html", "1.json"], ["a.9.html", "0.json"]]

@@ -40,10 +40,18 @@ def test_what_is_no_report_and_no_trace(tmp_path, content, option):
     assert code == 3 and said and os.listdir(tmp_path) == [path.name]
 
 
-@pytest.mark.parametrize("line", ["a,2,-4,0", "a,\x1b[31m1,5,0", "a,+2,5,0", "a,2,1_0,0", "a, 2,5,0", "a,2,99999999999999999999,0", "a,1,512,0", "f,3,,0"])
+@pytest.mark.parametrize("line", ["a,2,-4,0", "a,\x1b[31m1,5,0", "a,+2,5,0", "a,2,1_0,0", "a, 2,5,0", "a,2,99999999999999999999,0", "a,1,512,0", "f,3,,0",
+                                  "a,2,5", "a,2,5,", "a,2,5,0,0"])
 def test_a_line_that_cannot_be_is_not_passed_over(tmp_path, line):
     """As in `cachalot replay`: a page that leaves operations out would be wrong."""
     (tmp_path / "x").write_text(f"op,id,bytes,stream\na,1,600,0\n{line}\nf,1,,0\n")
+    code, said = run(tmp_path / "x", "--csv", tmp_path / "y")
+    assert code == 3 and "line 3: this is no operation" in said
+
+
+@pytest.mark.parametrize("line", ["1,1,allocate,0x8,5", "1,1,allocate,0x8,5,", "1,1,allocate,0x8,5,0x0,0"])
+def test_a_log_that_is_cut_off_is_refused_as_replay_refuses_it(tmp_path, line):
+    (tmp_path / "x").write_text(f"Thread,Time,Action,Pointer,Size,Stream\n1,1,allocate,0x7,5,0x0\n{line}")
     code, said = run(tmp_path / "x", "--csv", tmp_path / "y")
     assert code == 3 and "line 3: this is no operation" in said
 
