@@ -7,8 +7,7 @@ import sys
 import tempfile
 
 import cachalot_formats
-from cachalot_gates import (LEVELS, LIMITS, PARSERS, Process, judge, parse_count, parse_increase,
-                            parse_ratio)
+from cachalot_gates import LIMITS, OTHERS, PARSERS, Process, judge
 from cachalot_report import Report, Stranger
 from cachalot_tools import Failure, printable
 from cachalot_words import signal_text
@@ -36,8 +35,6 @@ example: cachalot check cachalot.*.json --max-leaked 0 --max-peak-reserved 8GiB
 example: cachalot check reports/ --require-reports 8 --baseline last/
 """
 
-VALUES = (*LIMITS, "--max-spread", "--baseline", "--max-increase", "--require-reports",
-          "--require-coverage")
 FILES_MOST = 100000
 RANKS_SHOWN = 8
 
@@ -62,21 +59,10 @@ def parse_limit(option, value):
 
 
 def add_gate(gates, option, value):
-    if option in LIMITS:
-        limits, limit = gates.setdefault(option, []), parse_limit(option, value)
-        limits += [limit] * (limit not in limits)
-    elif option == "--baseline":
-        gates.setdefault(option, []).append(value)
-    elif option == "--require-coverage":
-        if value not in LEVELS:
-            raise Failure(2, f"{option} is full, partial or none")
-        gates[option] = value
-    elif option == "--require-reports":
-        gates[option] = parse_value(option, parse_count, value)
-        if gates[option] == 0:
-            raise Failure(2, f"{option}: no report is never a pass")
-    else:
-        gates[option] = parse_value(option, parse_increase if option == "--max-increase" else parse_ratio, value)
+    """All that are given apply; what is given twice counts once."""
+    limits = gates.setdefault(option, [])
+    limit = parse_limit(option, value) if option in LIMITS else parse_value(option, OTHERS[option], value)
+    limits += [limit] * (limit not in limits)
 
 
 def parse(arguments):
@@ -87,14 +73,14 @@ def parse(arguments):
         name, equals, value = argument.partition("=")
         if argument == "--":
             words += rest
-        elif name in (*VALUES, "--format", "--output"):
+        elif name in (*LIMITS, *OTHERS, "--format", "--output"):
             value = value if equals else next(rest, None)
             if value is None:
                 raise Failure(2, f"{name} needs a value; see `cachalot check --help`")
-            if name in VALUES:
-                add_gate(gates, name, value)
-            else:
+            if name in ("--format", "--output"):
                 options[name] = value
+            else:
+                add_gate(gates, name, value)
         elif argument.startswith("-") and argument != "-":
             raise Failure(2, f"unknown option {argument}; see `cachalot check --help`")
         else:
@@ -110,7 +96,7 @@ def check_options(gates, options):
         raise Failure(2, "no gate given, so nothing could fail; see `cachalot check --help`")
     if "--max-increase" in gates and "--baseline" not in gates:
         raise Failure(2, "--max-increase needs a --baseline")
-    gates.setdefault("--max-increase", 0.05)
+    gates.setdefault("--max-increase", [0.05])
 
 
 def parse_words(text):

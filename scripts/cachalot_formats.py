@@ -130,7 +130,7 @@ def process_object(process):
 
 def result_object(result):
     name = result.process.name() if result.process else None
-    return {"gate": result.name, "limit": result.limit, "passed": result.passed,
+    return {"gate": result.name, "limit": str(result.limit), "passed": result.passed,
             "value": result.value, "unit": result.unit, "process": name, "failed": result.failed,
             "text": printable(result.text), "hints": list(map(printable, result.hints))}
 
@@ -215,10 +215,10 @@ def openmetrics(verdict):
     lines = family("cachalot_check_exit_code", "",
                    "Verdict: 0 passed, 1 a gate failed, 3 a report is missing or damaged.",
                    [("", verdict.code)])
-    gates = {f'{label("gate", r.name)},{label("limit", r.limit)}': int(r.passed)
-             for r in verdict.results}
+    gates = [(f'{label("gate", r.name)},{label("limit", r.limit.exact())}', int(r.passed))
+             for r in verdict.results]
     lines += family("cachalot_gate_passed", "", "1 where a gate passed, 0 where it failed.",
-                    list(gates.items()))
+                    gates)
     for key in (*COUNTS, *UNKNOWNS):
         name, unit, meaning = METRICS[key]
         samples = [(own, p.totals[key]) for own, p in zip(labels, verdict.processes)

@@ -5,7 +5,7 @@ import re
 import statistics
 from dataclasses import dataclass, field
 
-from cachalot_report import bytes_text, get, number
+from cachalot_report import bytes_text, get, number, scaled
 from cachalot_tools import Failure, printable
 from cachalot_words import coverage_advice, frames_of, leak_text, oom_lines, past_the_cache, signal_text
 
@@ -66,7 +66,22 @@ def parse_ratio(text):
     return value
 
 
+def parse_least(text):
+    count = parse_count(text)
+    if count == 0:
+        raise Failure(2, "no report is never a pass")
+    return count
+
+
+def parse_level(text):
+    if text not in LEVELS:
+        raise Failure(2, f"`{text}` is not full, partial or none")
+    return text
+
+
 PARSERS = {"bytes": parse_size, "count": parse_count, "ratio": parse_ratio}
+OTHERS = {"--max-spread": parse_ratio, "--baseline": str, "--max-increase": parse_increase,
+          "--require-reports": parse_least, "--require-coverage": parse_level}
 
 
 def value_text(value, unit):
@@ -76,6 +91,26 @@ def value_text(value, unit):
     if unit == "bytes":
         return bytes_text(value).strip()
     return f"{100 * value:.2f} %" if unit == "ratio" else str(value)
+
+
+class Limit:
+    """What a figure is held against."""
+
+    def __init__(self, value, unit, scope="each"):
+        self.value, self.unit, self.scope = value, unit, scope
+
+    def exact(self):
+        """For programs."""
+        return "sum:" * (self.scope == "sum") + str(self.value)
+
+    def __str__(self):
+        """For people, and never rounded."""
+        shown = value_text(self.value, self.unit)
+        if self.unit == "bytes" and scaled(self.value, 10240)[0] % 1:
+            shown = f"{self.value} bytes"
+        elif self.unit == "ratio" and round(100 * self.value, 2) != round(100 * self.value, 9):
+            shown = f"{round(100 * self.value, 9)} %"
+        return shown + " in sum" * (self.scope == "sum")
 
 
 def processes_text(processes):
@@ -137,7 +172,7 @@ class Result:
     """What became of one gate."""
 
     name: str
-    limit: str
+    limit: Limit
     passed: bool
     text: str
     value: object = None
@@ -189,7 +224,7 @@ def judge_unknown(name, limit, key, unit, process):
 
 def judge_sum(name, key, unit, limit, processes):
     unknown = next((p for p in processes if p.totals[key] is None), None)
-    shown = f"{value_text(limit, unit)} in sum"
+    shown = Limit(limit, unit, "sum")
     if unknown is not None:
         return judge_unknown(name, shown, key, unit, unknown)
     value = sum(p.totals[key] for p in processes)
@@ -199,7 +234,7 @@ def judge_sum(name, key, unit, limit, processes):
 
 
 def judge_each(name, key, unit, limit, processes):
-    shown = value_text(limit, unit)
+    shown = Limit(limit, unit)
     if unit == "ratio":  # a process that only looked at the GPU has no share of anything
         processes = [p for p in processes if p.totals[key] is not None] or processes
     unknown = next((p for p in processes if p.totals[key] is None), None)
@@ -249,7 +284,7 @@ def judge_coverage(required, processes):
                  "Next: switch off the cache of the framework itself (README); --require-coverage none where no memory is asked for"]
     if len(failed) > 1:
         text += f"; {len(failed)} of {len(processes)} processes fail"
-    return Result("coverage", required, not failed, text, worst.coverage, "text", worst,
+    return Result("coverage", Limit(required, "text"), not failed, text, worst.coverage, "text", worst,
                   len(failed), hints if failed else [])
 
 
@@ -277,7 +312,7 @@ def odd_text(summary):
 
 def judge_spread(limit, processes):
     summary = summary_of(processes)
-    shown = value_text(limit, "ratio")
+    shown = Limit(limit, "ratio")
     if summary["processes"] < 2:
         return Result("max-spread", shown, False, "needs the reports of at least two processes",
                       unit="ratio", failed=1)
@@ -308,7 +343,7 @@ def most_of(processes, key):
 def judge_increase(key, limit, processes, baseline):
     """The worst growth of one figure over the baseline's."""
     unit = "bytes" if key.endswith("_bytes") else "count"
-    name, shown = f"increase of {key}", value_text(limit, "ratio")
+    name, shown = f"increase of {key}", Limit(limit, "ratio")
     results = []
     for new_side, old_side in pairs_of(processes, baseline):
         new, old = most_of(new_side, key), most_of(old_side, key)
@@ -333,28 +368,26 @@ def judge_increase(key, limit, processes, baseline):
 
 def judge_baseline(limit, processes, baseline):
     if all(p.is_idle() for p in baseline):
-        return [Result("increase", value_text(limit, "ratio"), False,
+        return [Result("increase", Limit(limit, "ratio"), False,
                        "no cudaMalloc of the baseline came through the cache", failed=1)]
     return [judge_increase(key, limit, processes, baseline) for key in COMPARED]
 
 
 def judge_reports(least, processes):
     count = len(processes)
-    return Result("require-reports", str(least), count >= least,
+    return Result("require-reports", Limit(least, "count"), count >= least,
                   f"reports of {processes_text(processes)}", count, "count", None, int(count < least))
 
 
 def judge(processes, gates, baseline):
-    """Results of all gates. `gates`: option to parsed value; `processes` is not empty."""
-    results = [judge_coverage(gates.get("--require-coverage", "partial"), processes)]
-    if "--require-reports" in gates:
-        results.append(judge_reports(gates["--require-reports"], processes))
+    """Results of all gates. `gates`: option to parsed values; `processes` is not empty."""
+    results = [judge_coverage(level, processes) for level in gates.get("--require-coverage", ["partial"])]
+    results += [judge_reports(least, processes) for least in gates.get("--require-reports", ())]
     for option, (key, unit) in LIMITS.items():
         for scope, limit in gates.get(option, ()):
             judged = judge_sum if scope == "sum" else judge_each
             results.append(judged(option[2:], key, unit, limit, processes))
-    if "--max-spread" in gates:
-        results.append(judge_spread(gates["--max-spread"], processes))
-    if baseline:
-        results += judge_baseline(gates["--max-increase"], processes, baseline)
+    results += [judge_spread(limit, processes) for limit in gates.get("--max-spread", ())]
+    for limit in gates["--max-increase"] if baseline else ():
+        results += judge_baseline(limit, processes, baseline)
     return results

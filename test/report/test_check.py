@@ -124,6 +124,18 @@ def test_a_rank_that_is_missing_is_named(run, ranks, said):
     assert (said is None and not notes) or said in notes[0]
 
 
+@pytest.mark.parametrize("gates", [
+    ("--require-coverage full", "--require-coverage none"), ("--require-reports 3", "--require-reports 1"),
+    ("--max-spread 10%", "--max-spread 90%"), ("--baseline old.json --max-increase 5%", "--max-increase 900%")])
+def test_of_conflicting_gates_all_apply(run, gates):
+    run.add(coverage="partial", peak_reserved_bytes=100)
+    run.add(peak_reserved_bytes=150)
+    run.add("old.json", run.work, peak_reserved_bytes=100)
+    for one, other in (gates, gates[::-1]):
+        done = run.check(run.folder, *one.split(), *other.split())
+        assert done.returncode == 1 and done.stdout.count("FAIL") == 1, done.stdout
+
+
 def test_spread_of_one_process_is_no_spread(run):
     run.add()
     assert run.check(run.folder, "--max-spread", "50%").returncode == 1

@@ -128,6 +128,19 @@ def test_openmetrics(run):
     assert done.returncode == 0 and parse_metrics(done.stdout)["cachalot_peak_reserved_bytes"] == values
 
 
+@pytest.mark.parametrize("gates, failed", [
+    ("--max-leaked 88080383 --max-leaked 88080384", ["88080383"]), ("--max-leaked 88080384 --max-leaked 88080383", ["88080383"]),
+    ("--max-leaked sum:88080384 --max-leaked 88080383", ["88080383"]), ("--min-hits 0.5 --min-hits 0.500001", ["0.500001"])])
+def test_no_gate_hides_another(run, gates, failed):
+    run.add(leaked_bytes=88080384, hit_ratio=0.5)
+    done = run.check(run.folder, *gates.split(), "--format", "openmetrics")
+    metrics = parse_metrics(done.stdout)
+    assert metrics["cachalot_check_exit_code"] == {(): 1} and len(metrics["cachalot_gate_passed"]) == 3
+    assert [dict(labels)["limit"] for labels, passed in metrics["cachalot_gate_passed"].items() if not passed] == failed
+    suite = ElementTree.fromstring(run.check(run.folder, *gates.split(), "--format", "junit").stdout)
+    assert len({case.get("name") for case in suite.iter("testcase")}) == 4
+
+
 @given(st.lists(st.tuples(st.integers(0, 2**53 - 1), st.integers(0, 2**53 - 1)), min_size=1,
                 max_size=8), st.integers(0, 2**53 - 1))
 def test_verdict_is_that_of_every_process(values, limit):
