@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import sys
 
@@ -24,13 +25,16 @@ inherits the environment; what does not use CUDA notices nothing.
         apptainer   Apptainer and Singularity
         kubernetes  a pod: environment, and room in /dev/shm
         jupyter     a kernel.json: a running kernel cannot be changed any more
-  --output, --conf  as for `cachalot run`
+  --output, --conf  as for `cachalot run`; docker, kubernetes: a relative FILE
+                    lies in /reports, another's folder is mounted in its stead
 
 Exit code: 0, 2 usage, 125 the library was not found, or --conf is wrong.
 example: cachalot env --for slurm --conf max_split_size_mb:128 >>job.sh
 """
 
-INSIDE = "/opt/cachalot"  # where a container has the library's folder
+INSIDE, REPORTS = "/opt/cachalot", "/reports"  # where a container has the library's folder, and reports
+SEQUENCE = re.compile(r"(%q\{[^}]*\}|%.)")
+JOB_WIDE = re.compile(r"%q\{(SLURM_(?:JOB|ARRAY)\w*ID)\}")  # the same in the batch script and in its tasks
 
 SHELL = """\
 export LD_PRELOAD={library}${{LD_PRELOAD:+:$LD_PRELOAD}}
@@ -41,8 +45,8 @@ SLURM = """\
 # In the batch script. LD_PRELOAD is given to the tasks alone; one report per task.
 export CACHALOT_OUTPUT={output}
 {conf}srun --export=ALL,LD_PRELOAD={library} python3 train.py
-{cachalot} check "cachalot-$SLURM_JOB_ID" --require-reports "$SLURM_NTASKS" --max-oom 0
-"""
+{check}"""
+CHECK = '{cachalot} check {reports} --require-reports "$SLURM_NTASKS" --max-oom 0\n'
 
 MPIRUN = """\
 # Open MPI:
@@ -57,12 +61,12 @@ COPY cachalot {inside}
 ENV LD_PRELOAD={inside}/{name} CACHALOT_OUTPUT={output}{more_env}
 
 # Or an image as it is (the library needs glibc, and nothing else):
-docker run --gpus all -v {folder}:{inside}:ro -v "$PWD/reports:/reports" \\
+docker run --gpus all -v {folder}:{inside}:ro -v "$PWD/reports":{reports} \\
     -e LD_PRELOAD={inside}/{name} -e CACHALOT_OUTPUT={output}{more_e} IMAGE python3 train.py
 """
 
 APPTAINER = """\
-apptainer exec --nv --bind {folder}:{inside} --env LD_PRELOAD={inside}/{name} \\
+apptainer exec --nv --bind {folder}:{inside}{reports} --env LD_PRELOAD={inside}/{name} \\
     --env CACHALOT_OUTPUT={output}{more} IMAGE.sif python3 train.py
 """
 
@@ -77,7 +81,7 @@ spec:
     - {{name: CACHALOT_OUTPUT, value: {output}}}
 {conf}    volumeMounts:
     - {{name: shm, mountPath: /dev/shm}}
-    - {{name: reports, mountPath: /reports}}
+    - {{name: reports, mountPath: {reports}}}
   volumes:
   - {{name: shm, emptyDir: {{medium: Memory, sizeLimit: 8Gi}}}}
   - {{name: reports, emptyDir: {{}}}}
@@ -89,9 +93,26 @@ def in_shell(library, output, conf):
                         conf=f"export CACHALOT_CONF={shlex.quote(conf)}\n" if conf else "")
 
 
+def in_glob(part):
+    """A piece of an output pattern, as the batch script's shell finds what it became."""
+    if job_wide := JOB_WIDE.fullmatch(part):
+        return f'"${{{job_wide[1]}:-none}}"'
+    if part != "%%" and SEQUENCE.fullmatch(part):
+        return "*"
+    return part and shlex.quote(part.replace("%%", "%"))
+
+
+def glob_of(output):
+    """What finds all reports: a name that is taken gets more, before `.json` if that is its end."""
+    name, end = (output[:-len(".json")], ".json") if output.endswith(".json") else (output, "")
+    found = "".join(map(in_glob, SEQUENCE.split(name)))
+    return found + (end if found.endswith("*") else f".*{end[1:]}" if end else "*")
+
+
 def in_slurm(library, output, conf):
-    return SLURM.format(library=shlex.quote(library), cachalot=shlex.quote(own_path()),
-                        output=shlex.quote(output or "cachalot-%q{SLURM_JOB_ID}/%h.%r.%p.json"),
+    output = output or "cachalot-%q{SLURM_JOB_ID}/%h.%r.%p.json"
+    check = CHECK.format(cachalot=shlex.quote(own_path()), reports=glob_of(output))
+    return SLURM.format(library=shlex.quote(library), output=shlex.quote(output), check=check if output != os.devnull else "",
                         conf=f"export CACHALOT_CONF={shlex.quote(conf)}\n" if conf else "")
 
 
@@ -101,22 +122,34 @@ def in_mpirun(library, output, conf):
                          more_x=conf and f" -x CACHALOT_CONF={conf}", more_genv=conf and f" -genv CACHALOT_CONF {conf}")
 
 
+def folder_of(output):
+    """The folder to mount for an absolute pattern: what comes before the first part that is not the same for all."""
+    folder = REPORTS if output == os.devnull else os.path.dirname(output.partition("%")[0])
+    if folder == "/":
+        raise Failure(2, f"--output {output}: no folder can be mounted there; name one, as {REPORTS}/%h.%p.json")
+    return folder
+
+
 def in_docker(library, output, conf):
-    conf = shlex.quote(conf) if conf else ""
+    conf, output = shlex.quote(conf) if conf else "", os.path.join(REPORTS, output or "%h.%p.json")
     return DOCKER.format(folder=shlex.quote(os.path.dirname(library)), name=os.path.basename(library), inside=INSIDE,
-                         output=shlex.quote(output or "/reports/%h.%p.json"),
+                         output=shlex.quote(output), reports=shlex.quote(folder_of(output)),
                          more_env=conf and f" CACHALOT_CONF={conf}", more_e=conf and f" -e CACHALOT_CONF={conf}")
 
 
 def in_apptainer(library, output, conf):
+    output = output or "cachalot.%e.%p.json"
+    is_elsewhere = os.path.isabs(output) and output != os.devnull  # the current folder is there by itself
     return APPTAINER.format(folder=shlex.quote(os.path.dirname(library)), name=os.path.basename(library),
-                            inside=INSIDE, output=shlex.quote(output or "cachalot.%e.%p.json"),
+                            inside=INSIDE, output=shlex.quote(output),
+                            reports=f" --bind {shlex.quote(folder_of(output))}" if is_elsewhere else "",
                             more=f" --env CACHALOT_CONF={shlex.quote(conf)}" if conf else "")
 
 
 def in_kubernetes(library, output, conf):
+    output = os.path.join(REPORTS, output or "%h.%p.json")
     return KUBERNETES.format(name=os.path.basename(library), inside=INSIDE,
-                             output=json.dumps(output or "/reports/%h.%p.json"),
+                             output=json.dumps(output), reports=json.dumps(folder_of(output)),
                              conf=f"    - {{name: CACHALOT_CONF, value: {json.dumps(conf)}}}\n" if conf else "")
 
 

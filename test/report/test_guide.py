@@ -3,13 +3,14 @@
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import stat
 import subprocess
 
 import pytest
-from conftest import BUILD, built
+from conftest import BUILD, COMMAND, built
 
 SIM = BUILD / "test/sim"
 FORMS = ("shell", "slurm", "mpirun", "docker", "apptainer", "kubernetes", "jupyter")
@@ -182,20 +183,52 @@ def test_env_for_a_shell_can_be_evaluated(place, name):
     assert got["CACHALOT_OUTPUT"] == "a b.json"
 
 
-def test_env_for_slurm_runs(place):
-    """With a `srun` that is this machine's shell: tasks have the library, the job script itself has not."""
+def in_a_job(place, task):
+    """An environment with a `srun` that is this machine's shell, and with that for `python3`."""
     for name, text in (("srun", 'shift_to="${1#--export=ALL,}"; shift; for r in 0 1; do SLURM_PROCID=$r env "$shift_to" "$@"; done'),
-                       ("python3", "echo preloaded:$LD_PRELOAD rank:$SLURM_PROCID"), ("jobs.sh", "")):
+                       ("python3", task)):
         (place.work / name).write_text(f"#!/bin/sh\n{text}\n")
         (place.work / name).chmod(0o755)
+    return {**place.environment, "PATH": f"{place.work}:{os.environ['PATH']}", "SLURM_JOB_ID": "5", "SLURM_NTASKS": "2"}
+
+
+def test_env_for_slurm_runs(place):
+    """Tasks have the library, the job script itself has not."""
+    environment = in_a_job(place, "echo preloaded:$LD_PRELOAD rank:$SLURM_PROCID")
     lines = place.cachalot("env", "--for", "slurm").stdout
     commands = [line for line in lines.splitlines() if "check" not in line]
-    environment = {**place.environment, "PATH": f"{place.work}:{os.environ['PATH']}", "SLURM_JOB_ID": "5"}
     out = place.run("sh", "-c", "\n".join([*commands, 'echo "after:$LD_PRELOAD"']), env=environment).stdout
     library = place.environment["CACHALOT_LIBRARY"]
     assert out == f"preloaded:{library} rank:0\npreloaded:{library} rank:1\nafter:\n"
     check = shlex.split(next(line for line in lines.splitlines() if " check " in line))
     assert os.path.isfile(check[0]) and os.stat(check[0]).st_mode & stat.S_IXUSR
+
+
+@pytest.mark.parametrize("output", [None, "reports/%h.%r.json", "%r/out.json", "out.%p.%n.json", "a b/%%[x]/%q{SLURM_JOB_ID}%q{SLURM_PROCID}",
+                                    "%q{SLURM_ARRAY_TASK_ID}/x.%p.json"])
+def test_env_for_slurm_judges_the_reports_that_it_asks_for(real, output):
+    environment = in_a_job(real, f"exec {BUILD}/test/preload/allocate_130")
+    (real.work / "cachalot").write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n')
+    (real.work / "cachalot").chmod(0o755)
+    done = real.cachalot("env", "--for", "slurm", *(("--output", output) if output else ()))
+    script = re.sub(r"^\S+cachalot check", "cachalot check", done.stdout, flags=re.M)
+    judged = real.run("sh", "-c", script, env=environment)
+    assert "ok   require-reports (at least 2): reports of 2 processes" in judged.stdout, (script, judged.stdout)
+
+
+@pytest.mark.parametrize("output, folder", [
+    (None, "/reports"), ("o.%p.json", "/reports"), ("/out/%h/%p.json", "/out"), ("/a b/c.json", "/a b"), ("/dev/null", "/reports")])
+def test_env_for_containers_mounts_where_the_reports_go(place, output, folder):
+    more = ("--output", output) if output else ()
+    words = shlex.split(place.cachalot("env", "--for", "docker", *more).stdout.partition("docker run")[2])
+    mounts = [words[i + 1].partition(":")[2] for i, word in enumerate(words) if word == "-v"]
+    (asked,) = (word for word in words if word.startswith("CACHALOT_OUTPUT="))
+    assert folder in mounts and (asked.startswith(f"CACHALOT_OUTPUT={folder}/") or output == "/dev/null")
+    pod = place.cachalot("env", "--for", "kubernetes", *more).stdout
+    assert f'mountPath: "{folder}"' in pod and asked.partition("=")[2] in pod
+    bound = f"--bind {shlex.quote(folder)} " in place.cachalot("env", "--for", "apptainer", *more).stdout
+    assert bound is (folder != "/reports")
+    assert place.cachalot("env", "--for", "docker", "--output", "/%p.json").returncode == 2
 
 
 def test_env_for_jupyter_and_kubernetes_can_be_parsed(place):
