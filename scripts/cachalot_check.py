@@ -15,8 +15,10 @@ from cachalot_words import signal_text
 HELP = """\
 usage: cachalot check REPORT… GATES…     REPORT: a file, or a folder of reports
 
-All reports are one run; where they differ, the worst process is named. Gates:
+All reports are one run; where they differ, the worst process is named. Gates,
+of which all that are given apply, also several of one kind:
   --max-peak-reserved, --max-peak-allocated, --max-leaked SIZE   8GiB, 512MiB, 0
+                  a peak is, on several GPUs, the sum of the devices' peaks
   --max-oom, --max-retries, --max-double-frees, --max-warnings N
                   each process; sum:N or sum:SIZE: all together
   --min-utilization (allocated of reserved, at the peaks), --min-hits SHARE  90%

@@ -10,9 +10,10 @@ from cachalot_tools import printable
 METRICS = {  # of a process: (metric, unit, what it is)
     "requests": ("requests", "", "Allocations that the program asked for."),
     "hits": ("hits", "", "Requests served without a driver allocation."),
-    "peak_allocated_bytes": ("peak_allocated_bytes", "bytes", "Most memory allocated at once."),
+    "peak_allocated_bytes": ("peak_allocated_bytes", "bytes",
+                             "Most memory allocated at once; on several GPUs the sum of the devices' peaks."),
     "peak_reserved_bytes": ("peak_reserved_bytes", "bytes",
-                            "Most memory obtained from the driver at once."),
+                            "Most memory obtained from the driver at once; on several GPUs the sum of the devices' peaks."),
     "ooms": ("out_of_memory", "", "Requests answered with out of memory."),
     "alloc_retries": ("alloc_retries", "", "Requests for which the cache was emptied first."),
     "double_frees": ("double_frees", "", "Frees of a block that was free already."),

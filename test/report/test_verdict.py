@@ -7,7 +7,7 @@ import stat
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from conftest import Failure, cachalot_check
+from conftest import ROOT, SCHEMA, Failure, cachalot_check
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -139,6 +139,14 @@ def test_no_gate_hides_another(run, gates, failed):
     assert [dict(labels)["limit"] for labels, passed in metrics["cachalot_gate_passed"].items() if not passed] == failed
     suite = ElementTree.fromstring(run.check(run.folder, *gates.split(), "--format", "junit").stdout)
     assert len({case.get("name") for case in suite.iter("testcase")}) == 4
+
+
+def test_what_a_peak_of_several_devices_is_is_said(run):
+    run.add()
+    metrics = run.check(run.folder, "--format", "openmetrics").stdout
+    for text in (metrics, cachalot_check.HELP, SCHEMA["properties"]["totals"]["description"], (ROOT / "README.md").read_text()):
+        assert "on several GPUs" in text and "the sum of the devices' peaks" in text
+    assert metrics.count("the sum of the devices' peaks") == 2
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**53 - 1), st.integers(0, 2**53 - 1)), min_size=1,
