@@ -25,8 +25,8 @@ and GPU. It reads their pages: they notice nothing.
   --once      one table, of what happened within one interval
   --json      one line of JSON each time, for programs
   --interval  seconds between two looks (1; from 0.1)
-  --sort      allocated, reserved (default), waste, hits, waits, grows or pid;
-              keys: a r w h f g p, and q to end
+  --sort allocated|reserved|waste|hits|waits|grows|pid
+              by reserved, unless told; keys: a r w h f g p, and q to end
 
   WASTE    reserved, but not allocated
   HITS/S   requests served from the cache

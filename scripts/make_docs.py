@@ -64,11 +64,13 @@ _cachalot()
         # Behind the options: a program, and what it takes.
         for ((at = 2; at < COMP_CWORD; at++)); do
             case ${{COMP_WORDS[at]}} in
-            {valued}) ((at++)) ;;
+            {valued}) ((at++)); [ "${{COMP_WORDS[at]}}" != = ] || ((at++)) ;;
             -*) ;;
             *) break ;;
             esac
         done
+        # Of an option's value bash makes file names.
+        [ "$at" -le "$COMP_CWORD" ] || return
         if [ "$at" -lt "$COMP_CWORD" ]; then
             ! declare -F _command_offset >/dev/null || _command_offset "$at"
             return

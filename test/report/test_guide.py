@@ -8,9 +8,10 @@ import shlex
 import shutil
 import stat
 import subprocess
+import sys
 
 import pytest
-from conftest import BUILD, COMMAND, built
+from conftest import BUILD, COMMAND, ROOT, built
 
 SIM = BUILD / "test/sim"
 FORMS = ("shell", "slurm", "mpirun", "docker", "apptainer", "kubernetes", "jupyter")
@@ -240,6 +241,23 @@ def test_env_for_jupyter_and_kubernetes_can_be_parsed(place):
     values = {e["name"]: e["value"] for e in pod["containers"][0]["env"]}
     assert values["LD_PRELOAD"] == "/opt/cachalot/libcachalot.so" and values["CACHALOT_CONF"] == "cache:off"
     assert {m["name"] for m in pod["containers"][0]["volumeMounts"]} == {v["name"] for v in pod["volumes"]}
+
+
+def docs(what):
+    return subprocess.run([sys.executable, "-B", ROOT / "scripts/make_docs.py", what, ROOT / "scripts/cachalot", "1.0"],
+                          capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("words, offered", [
+    *((f"run {option} pyf", "") for option in ("--html", "--output", "--trace", "--conf", "--check", "--summary --html", "--html =")),
+    ("run pyf", "pyfound"), ("run --html --trace pyf", "pyfound"), ("run --html = x pyf", "pyfound"), ("run --summary pyf", "pyfound"),
+    ("top --sort re", "reserved"), ("top --sort ", "allocated reserved waste hits waits grows pid"), ("check --format gi", "github")])
+def test_completion(place, words, offered):
+    (place.work / "completion").write_text(docs("bash"))
+    (place.work / "pyfound").touch(0o755)
+    script = '. ./completion; PATH=$PWD; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _cachalot; echo "${COMPREPLY[@]}"'
+    done = place.run("bash", "-c", script, "bash", "cachalot", *words.split(" "))
+    assert (done.stdout, done.stderr) == (f"{offered}\n", "")
 
 
 def test_the_example_for_github_actions(place):
