@@ -25,9 +25,7 @@ preloads a library that serves cudaMalloc and cudaFree of an unmodified program 
 program writes what it allocated, reserved and wasted as a JSON report; the other commands show reports, hold them
 against limits, look at running programs, and replay recorded runs.
 .PP
-.nf
 {usage}
-.fi
 .SH COMMANDS
 """
 
@@ -103,10 +101,15 @@ def roff(text):
     return "\n".join("\\&" + line if line[:1] in (".", "'") else line for line in text.rstrip("\n").split("\n"))
 
 
+def verbatim(text):
+    """Lines as they are; a help has up to 80 columns, so nothing is before them."""
+    return f".in 0\n.nf\n{roff(text)}\n.fi\n.in\n"
+
+
 def man(helps, usage, version):
-    parts = [MAN_HEAD.format(version=version, usage=roff(usage.partition("\n\n")[2]))]
+    parts = [MAN_HEAD.format(version=version, usage=verbatim(usage.partition("\n\n")[2]))]
     for name, text in helps.items():
-        parts.append(f".SS {roff(name)}\n.nf\n{roff(text)}\n.fi\n")
+        parts.append(f".SS {roff(name)}\n{verbatim(text)}")
     variables = "\n".join(f".TP\n.B {name}\n{roff(text)}" for name, text in VARIABLES.items() if text)
     return "".join(parts) + MAN_TAIL.format(variables=variables)
 

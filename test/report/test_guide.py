@@ -248,6 +248,14 @@ def docs(what):
                           capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.skipif(not shutil.which("man"), reason="no man")
+def test_the_man_page_fits_a_terminal(place):
+    (place.work / "cachalot.1").write_text(docs("man"))
+    done = place.run("man", "--warnings", "-l", "cachalot.1",
+                     env={**place.environment, "MANWIDTH": "80", "LC_ALL": "C.UTF-8", "MANPAGER": "cat"})
+    assert done.stderr == "" and max(map(len, done.stdout.splitlines())) <= 80 and "usage: cachalot top" in done.stdout
+
+
 @pytest.mark.parametrize("words, offered", [
     *((f"run {option} pyf", "") for option in ("--html", "--output", "--trace", "--conf", "--check", "--summary --html", "--html =")),
     ("run pyf", "pyfound"), ("run --html --trace pyf", "pyfound"), ("run --html = x pyf", "pyfound"), ("run --summary pyf", "pyfound"),
