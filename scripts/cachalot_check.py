@@ -137,6 +137,9 @@ class Reports:
             self.problems.append(str(failure))
 
     def read_folder(self, path):
+        if not os.access(path, os.R_OK | os.X_OK):
+            self.problems.append(f"{path} may not be read")
+            return
         names = sorted(glob.glob(os.path.join(glob.escape(path), "*.json")))
         for name in names[:FILES_MOST]:
             if os.path.isfile(name):

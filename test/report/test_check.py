@@ -299,6 +299,20 @@ def test_no_report_is_never_a_pass(run, paths):
     assert run.check(*paths, "--max-oom", "0", "--require-coverage", "none").returncode == 3
 
 
+@pytest.mark.parametrize("mode", [0, 0o100, 0o400])
+def test_a_folder_that_may_not_be_read_is_no_empty_one(run, mode):
+    path = run.add("r.json", run.work, leaked_bytes=0)
+    run.work.chmod(0o755)
+    os.chmod("reports", mode)
+    was = os.getresuid()
+    os.setresuid(*((65534, 65534, 0) if was[0] == 0 else was))  # root may read all
+    try:
+        done = run.check(path.name, "reports", "--max-leaked", "0")
+    finally:
+        os.setresuid(*was)
+    assert done.returncode == 3 and "error: reports may not be read\n" in done.stdout
+
+
 @pytest.mark.parametrize("key, value", [
     ("leaked_bytes", -1), ("leaked_bytes", "0"), ("leaked_bytes", 2**53), ("ooms", None),
     ("ooms", 0.5), ("ooms", True), ("ooms", float("nan")), ("hit_ratio", 2),
