@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 import cachalot_formats
-from cachalot_gates import LIMITS, OTHERS, PARSERS, Process, judge
+from cachalot_gates import LIMITS, OTHERS, PARSERS, Process, counted, judge
 from cachalot_report import Report, Stranger
 from cachalot_tools import Failure, printable
 from cachalot_words import signal_text
@@ -160,7 +160,7 @@ class Reports:
                 last[key] = (rank, process)
         dropped = len(self.processes) - len(last)
         if dropped:
-            self.notes.append(f"{dropped} earlier reports of the same processes were left out")
+            self.notes.append(f"left out: {counted(dropped, 'earlier report')} of the same processes")
         self.processes = [process for _, process in last.values()]
 
     def note_gaps(self):
@@ -174,7 +174,7 @@ class Reports:
     def look_around(self):
         """Notes on what a reader of the result should know."""
         if self.strangers:
-            self.notes.append(f"{self.strangers} files that are no reports were left out")
+            self.notes.append(f"left out: {counted(self.strangers, 'file')}, being no report of cachalot")
         sessions = {p.report.text("process", "session") for p in self.processes}
         if len(sessions - {"-"}) > 1:
             self.notes.append(f"the reports are of {len(sessions)} different runs")

@@ -3,7 +3,7 @@
 import json
 from html import escape
 
-from cachalot_gates import COUNTS, UNKNOWNS, odd_text, processes_text, summary_of
+from cachalot_gates import COUNTS, UNKNOWNS, counted, odd_text, processes_text, summary_of
 from cachalot_report import bytes_text, number
 from cachalot_tools import printable
 
@@ -26,10 +26,6 @@ METRICS = {  # of a process: (metric, unit, what it is)
 }
 
 
-def gates_text(count):
-    return f"{count} gate" + "s" * (count != 1)
-
-
 class Verdict:
     """All that there is to say."""
 
@@ -44,11 +40,11 @@ class Verdict:
     def last_line(self):
         if self.code == 3:
             return "no verdict: a report is missing or damaged" + (
-                f", and {gates_text(len(self.failed()))} failed" if self.failed() else "")
+                f", and {counted(len(self.failed()), 'gate')} failed" if self.failed() else "")
         count = len(self.results)
         if self.failed():
-            return f"failed: {len(self.failed())} of {gates_text(count)}"
-        return f"passed: {gates_text(count)}, {processes_text(self.processes)}"
+            return f"failed: {len(self.failed())} of {counted(count, 'gate')}"
+        return f"passed: {counted(count, 'gate')}, {processes_text(self.processes)}"
 
 
 def safe(value):

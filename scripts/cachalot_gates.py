@@ -113,6 +113,10 @@ class Limit:
         return shown + " in sum" * (self.scope == "sum")
 
 
+def counted(count, what):
+    return f"{count} {what}" + "s" * (count != 1)
+
+
 def processes_text(processes):
     return f"{len(processes)} process" + "es" * (len(processes) != 1)
 
@@ -255,7 +259,7 @@ def finish(name, shown, key, unit, value, limit, worst, failed, text):
     passed = value >= limit if name.startswith("min-") else value <= limit
     hints = [] if passed else HINTS.get(key, lambda process: [])(worst)
     if not passed and unit == "bytes":
-        text += f"; {value - limit} bytes too many"
+        text += f"; {counted(value - limit, 'byte')} too many"
     return Result(name, shown, passed, text, value, unit, worst, 0 if passed else len(failed),
                   hints)
 

@@ -52,7 +52,7 @@ def test_a_failed_gate_says_by_how_much_and_what_leaked(run):
     done = run.check(run.folder, "--max-leaked", "0", "--max-peak-reserved", "8MiB")
     assert "FAIL max-peak-reserved (at most 8192 KiB): 8192 KiB (rank 3, make_page pid 1001" \
         in done.stdout
-    assert "; 1 bytes too many" in done.stdout and "on device 0 still allocated" in done.stdout
+    assert "; 1 byte too many" in done.stdout and "on device 0 still allocated" in done.stdout
     assert done.stdout.endswith("failed: 2 of 3 gates\n") and done.stderr == ""
 
 
@@ -329,7 +329,7 @@ def test_strangers_in_a_folder_are_left_out_but_cut_reports_are_not(run):
     (run.folder / "torn.json").write_text('{"name": "x')
     (run.folder / "folder.json").mkdir()
     done = run.check(run.folder, "--max-leaked", "0")
-    assert done.returncode == 0 and "2 files that are no reports" in done.stdout
+    assert done.returncode == 0 and "note: left out: 2 files, being no report of cachalot\n" in done.stdout
     (run.folder / "cut.json").write_text(path.read_text()[:-300])
     done = run.check(run.folder, "--max-leaked", "0")
     assert done.returncode == 3 and "cut.json is cut off" in done.stdout
@@ -350,7 +350,7 @@ def test_of_each_process_the_last_report_counts(run):
     code, verdict = run.gates(run.folder, "--max-leaked", "0", "--max-oom", "0",
                               "--max-peak-reserved", "sum:22MiB")
     assert code == 0 and len(verdict["processes"]) == 1
-    assert verdict["notes"] == ["1 earlier reports of the same processes were left out"]
+    assert verdict["notes"] == ["left out: 1 earlier report of the same processes"]
 
 
 def test_of_whom_a_report_was_made_afterwards(run):
