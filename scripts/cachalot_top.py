@@ -200,7 +200,7 @@ def json_line(watch, objects, interval):
 
 
 def plain(watch, options, last):
-    """A table or a line of JSON on a stdout that is no terminal, or for --once."""
+    """A table or a line of JSON where escape sequences mean nothing, or for --once."""
     objects = [process_object(process) for process in watch.look()]
     if options["json"]:
         print(json_line(watch, objects, options["interval"]), flush=True)
@@ -319,7 +319,8 @@ def main(arguments):
     """cachalot top."""
     options = parse(arguments)
     watch = Watch()
-    if not options["once"] and not options["json"] and sys.stdout.isatty():
+    knows_escapes = sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+    if knows_escapes and not options["once"] and not options["json"]:
         live(watch, options)
         return 0
     if watch.look() or not options["once"]:

@@ -1,5 +1,7 @@
 """cachalot top and show as a person sees them: in tmux, in terminals of three sizes."""
 
+import os
+import pty
 import shutil
 import subprocess
 import time
@@ -7,7 +9,6 @@ import time
 import pytest
 from conftest import COMMAND
 
-pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="no tmux")
 SIZES = [(60, 12), (80, 24), (200, 50)]
 
 
@@ -41,6 +42,8 @@ class Terminal:
 
 @pytest.fixture
 def terminal(place):
+    if not shutil.which("tmux"):
+        pytest.skip("no tmux")
     opened = []
 
     def make(size, *command):
@@ -79,6 +82,21 @@ def test_the_terminal_is_as_before(place, terminal):
         shown.call("send-keys", "stty -a | grep -q ' icanon .* echo ' && echo back-$((40+2))", "Enter")
         shown.screen("back-42")
         assert shown.call("display-message", "-p", "#{alternate_on} #{cursor_flag}").split() == ["0", "1"]
+
+
+@pytest.mark.parametrize("term", ["dumb", "", None])
+def test_a_terminal_that_knows_no_escapes_gets_tables(place, term):
+    place.start("busy")
+    master, slave = pty.openpty()
+    environment = {name: value for name, value in {**place.environment, "TERM": term}.items() if value is not None}
+    text = ""
+    with subprocess.Popen([*COMMAND, "top", "--interval", "0.1"], env=environment, stdin=slave, stdout=slave) as process:
+        os.close(slave)
+        while text.count("make_page") < 3:
+            text += os.read(master, 65536).decode()
+        process.terminate()
+    os.close(master)
+    assert "\x1b" not in text and text.count("RESERVED") >= 3
 
 
 @pytest.mark.parametrize("size", SIZES[1:], ids=str)
