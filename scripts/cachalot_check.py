@@ -175,7 +175,7 @@ class Reports:
         """Notes on what a reader of the result should know."""
         if self.strangers:
             self.notes.append(f"left out: {counted(self.strangers, 'file')}, being no report of cachalot")
-        sessions = {p.report.text("process", "session") for p in self.processes}
+        sessions = {p.report.text("process", "session").partition("/")[0] for p in self.processes}  # runs within it
         if len(sessions - {"-"}) > 1:
             self.notes.append(f"the reports are of {len(sessions)} different runs")
         self.note_gaps()
