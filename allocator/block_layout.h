@@ -29,7 +29,7 @@ struct block {
     uint8_t state;       /* enum block_state */
     uint8_t shared;      /* other processes may use it: only a fence makes it reusable */
     uint8_t pinned;      /* in POOL_PINNED when reusable, whatever the segment's other blocks do */
-    uint8_t sync_memops; /* 1: is set; 2: was, since it was handed out; mapped memory only */
+    uint8_t sync_memops; /* 1: is set; 2: was, since it was handed out */
     union {
         struct tree_node node; /* in its pool while reusable; major: size, minor: address */
         struct {

@@ -34,10 +34,24 @@ static uint64_t segment_bytes(const struct allocator *a, enum pool pool, uint64_
     return large;
 }
 
+/* What is pinned serves nobody: as if it were idle since ever. */
+static void pinned_becomes_idle(struct idle_list *list, struct segment *segment)
+{
+    segment->idle_since = 0;
+    segment->idle_older = NULL;
+    segment->idle_newer = list->oldest;
+    *(list->oldest ? &list->oldest->idle_older : &list->newest) = segment;
+    list->oldest = segment;
+}
+
 void segment_becomes_idle(struct segment *segment)
 {
     struct idle_list *list = &segment->allocator->idle[segment->stat];
     segment->idle = 1;
+    if (segment->pool == POOL_PINNED) {
+        pinned_becomes_idle(list, segment);
+        return;
+    }
     segment->idle_since = ++segment->allocator->idle_clock;
     segment->idle_newer = NULL;
     segment->idle_older = list->newest;
@@ -275,6 +289,28 @@ uint64_t segment_release_unused(struct allocator *a)
     return released;
 }
 
+static struct segment *pinned_idle(const struct allocator *a)
+{
+    for (int stat = 0; stat < STAT_POOLS; stat++) {
+        struct segment *oldest = a->idle[stat].oldest;
+        if (oldest && oldest->pool == POOL_PINNED)
+            return oldest;
+    }
+    return NULL;
+}
+
+/* Before anything grows: what serves nobody. */
+static void release_pinned(struct allocator *a)
+{
+    struct segment *segment;
+    if (a->arena && a->arena->retired)
+        arena_release(a, a->arena->retired, RELIEF_WAIT_NS);
+    if (a->forgotten || !pinned_idle(a) || !fence_is_idle(a, RELIEF_WAIT_NS))
+        return;
+    while (!a->forgotten && (segment = pinned_idle(a)) && !segment_release(segment))
+        ;
+}
+
 /* PyTorch's rule (garbage_collect_cached_blocks): as long as more than the threshold is reserved,
  * give back whole large segments that have been idle for longer than the average idle one. The
  * oldest always has been. Idle chunks go too, unless the request is about to be made of them. */
@@ -282,6 +318,9 @@ void segment_collect_garbage(struct allocator *a, uint64_t size)
 {
     double threshold = a->domain->options.garbage_collection_threshold;
     const struct idle_list *large = &a->idle[LARGE_POOL];
+    release_pinned(a);
+    if (a->forgotten)
+        return;
     if (threshold <= 0 || a->limit == UINT64_MAX)
         return;
     uint64_t keep = (uint64_t)((double)a->limit * threshold);

@@ -64,7 +64,7 @@ static void pin(struct segment *segment, struct block *block)
         thread_caches_pool(segment->allocator);
         segment_pin(segment, block);
     }
-    block->sync_memops = segment->arena != NULL;
+    block->sync_memops = 1;
 }
 
 int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
@@ -98,6 +98,36 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
     thread_caches_go_on(domain, NULL);
     domain_unlock(domain);
     return condition;
+}
+
+/* Is it set for another block of the same driver's allocation? */
+static int is_set_beside(const struct segment *segment, const struct block *block)
+{
+    const struct block *other = segment->arena ? NULL : segment->first;
+    while (other && (other == block || other->state != BLOCK_ALLOCATED || other->sync_memops != 1))
+        other = other->next;
+    return other != NULL;
+}
+
+int domain_sync_memops(struct domain *domain, uint64_t address, int on,
+                       int (*set)(void *device, uint64_t address, int mapped, int on))
+{
+    struct block_place place;
+    int code = 0;
+    domain_lock(domain);
+    struct segment *segment = segment_holding(domain, address);
+    struct block *block = segment ? live_block_holding(domain, segment, address) : NULL;
+    if (block && (on || !is_set_beside(segment, block))) {
+        struct allocator *a = segment->allocator;
+        int mapped = segment->arena != NULL;
+        stats_begin(a->stats);
+        allocator_call(a);
+        code = set(a->device, address, mapped, on);
+        allocator_return(a);
+        stats_end(a->stats);
+    }
+    domain_unlock(domain);
+    return code ? code : domain_mark(domain, address, on ? BLOCK_PINNED : BLOCK_UNPINNED, &place);
 }
 
 static struct block *lent_block(const struct domain *domain, uint64_t address, uint64_t name)

@@ -10,7 +10,7 @@ struct block_place {
     uint64_t context, name; /* name: never another block's, nor this one's another time */
     unsigned device;
     int mapped;      /* mapped memory: the driver's answers about it are those of its mappings */
-    int sync_memops; /* of mapped memory: the attribute, which the driver does not keep for it */
+    int sync_memops; /* the attribute, which the driver keeps for allocations of its own only */
 };
 /* Marks the live block that holds `address`: pinned: SYNC_MEMOPS is set, so it is never
  * recycled; unpinned: not any more, but that stays; exported: from now on blocks
@@ -18,6 +18,13 @@ struct block_place {
  * Fills *place. Returns 0, ALLOCATOR_UNKNOWN or ALLOCATOR_INVALID. */
 int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
                 struct block_place *place);
+
+/* SYNC_MEMOPS of the live block that holds `address`: `set` has the driver do it, without the lock,
+ * and the context does not end meanwhile. It is not called for one that is not set any more in a
+ * segment where another one is. Returns 0, what `set` returned, ALLOCATOR_UNKNOWN or
+ * ALLOCATOR_INVALID. */
+int domain_sync_memops(struct domain *domain, uint64_t address, int on,
+                       int (*set)(void *device, uint64_t address, int mapped, int on));
 
 /* Lends the chunks below the exported block that begins at `address` and has that name: `take` is
  * called for the handle of each, without the lock, and none is given back meanwhile. Fills *loan

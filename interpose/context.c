@@ -131,6 +131,8 @@ static struct context *make(CUcontext handle)
         return NULL;
     struct allocator *allocator = begin(context, handle, total);
     publish(context, handle, allocator, primary);
+    if (allocator && atomic_load(&process->unnoted_work))
+        allocator_note_host_work(allocator);
     if (allocator && real()->cuCtxGetDevice(&device) == CUDA_SUCCESS)
         return context;
     /* It ended while nobody could find it: another thread's, or this one's, called back. */
@@ -192,16 +194,17 @@ struct context *context_current(void)
                : NULL;
 }
 
-struct context *context_with(CUcontext handle)
+enum { SUSPENDED = 1, CLOSED };
+
+struct context *context_noted(CUcontext handle)
 {
     struct context *context = context_current();
     if (!handle || (context && context->handle == handle))
         return handle ? context : NULL;
     context = seek(handle);
-    return context && !atomic_load(&context->suspended) ? context : NULL;
+    return context && context->allocator && atomic_load(&context->suspended) != CLOSED ? context
+                                                                                       : NULL;
 }
-
-enum { SUSPENDED = 1, CLOSED };
 
 /* Caller holds the context lock, and then, without it, ends the captures of what was open: that
  * calls the driver. Returns the handle, or NULL: it was closed. */

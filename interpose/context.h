@@ -19,8 +19,9 @@ static inline struct context *context_bound(void)
     return sole;
 }
 
-/* The context of this handle; NULL also if nothing was ever asked for in it. */
-struct context *context_with(CUcontext handle);
+/* The context of this handle, also while a release of it is under way, which may not be the last;
+ * NULL also if nothing was ever asked for in it. */
+struct context *context_noted(CUcontext handle);
 
 /* Never serve this context: an event of a green context covers only its own work, but its memory is
  * reachable from the primary context it belongs to. */

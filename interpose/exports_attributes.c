@@ -6,7 +6,7 @@
 #include "allocator/share.h"
 #include "interpose/context.h"
 #include "interpose/driver.h"
-#include "interpose/memory.h"
+#include "interpose/ipc.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
 
@@ -16,15 +16,19 @@
 /* What the driver says of it is what it says of freed memory. */
 #define NOWHERE ((CUdeviceptr)1)
 
-/* Is it in mapped memory that the program holds? What is in memory of ours that it does not hold
- * becomes an address that nobody has. */
-static int find(CUdeviceptr *address, struct block_place *place)
+enum found { NOTHING, ORDINARY, MAPPED };
+
+/* Is it in memory of ours that the program holds, or in mapped memory of another process? What it
+ * does not hold of ours becomes an address that nobody has. */
+static enum found find(CUdeviceptr *address, struct block_place *place)
 {
     if (!process_serving())
-        return 0;
+        return NOTHING;
     process_inside++;
     int code = domain_find(process->domain, *address, place);
-    int found = code == 0 ? place->mapped : ipc_find(*address, place);
+    enum found found = code == 0                   ? (place->mapped ? MAPPED : ORDINARY)
+                       : ipc_find(*address, place) ? MAPPED
+                                                   : NOTHING;
     process_inside--;
     if (code == ALLOCATOR_INVALID)
         *address = NOWHERE;
@@ -34,7 +38,7 @@ static int find(CUdeviceptr *address, struct block_place *place)
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
     struct block_place place;
-    if (!find(&address, &place))
+    if (find(&address, &place) != MAPPED)
         return real()->cuMemGetAddressRange_v2(base, bytes, address);
     if (base)
         *base = place.segment_address + place.offset;
@@ -49,13 +53,31 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 {
     struct block_place place;
     CUdeviceptr at = (CUdeviceptr)address;
-    return find(&at, &place) ? CUDA_ERROR_INVALID_VALUE
-                             : real()->cuMemRetainAllocationHandle(handle, (void *)at);
+    return find(&at, &place) == MAPPED ? CUDA_ERROR_INVALID_VALUE
+                                       : real()->cuMemRetainAllocationHandle(handle, (void *)at);
 }
 
-/* Puts right what the driver has answered, where it is about mappings. */
-static void correct(const struct block_place *place, CUpointer_attribute attribute, void *data)
+static int context_syncs(void)
 {
+    unsigned flags = 0;
+    real()->cuCtxGetFlags(&flags);
+    return (flags & CU_CTX_SYNC_MEMOPS) != 0;
+}
+
+/* Puts right what the driver has answered: of blocks what it knows of allocations only, of mapped
+ * ones what it knows of mappings, and of nothing the address that was asked about. */
+static void correct(enum found found, const struct block_place *place,
+                    CUpointer_attribute attribute, void *data, CUdeviceptr asked)
+{
+    if (found == NOTHING &&
+        (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ||
+         attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER) &&
+        *(CUdeviceptr *)data == NOWHERE)
+        *(CUdeviceptr *)data = asked;
+    if (found == ORDINARY && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        *(unsigned int *)data = (unsigned)place->sync_memops;
+    if (found != MAPPED)
+        return;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT: /* the driver: none */
         *(CUcontext *)data = (CUcontext)(uintptr_t)place->context;
@@ -77,7 +99,7 @@ static void correct(const struct block_place *place, CUpointer_attribute attribu
         *(unsigned char *)data = place->mapped && driver_lends((CUdevice)place->device);
         break;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        *(unsigned int *)data = (unsigned)place->sync_memops;
+        *(unsigned int *)data = (unsigned)(place->mapped ? place->sync_memops : context_syncs());
         break;
     default:
         break;
@@ -87,10 +109,11 @@ static void correct(const struct block_place *place, CUpointer_attribute attribu
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct block_place place;
-    int found = find(&address, &place);
+    CUdeviceptr asked = address;
+    enum found found = find(&address, &place);
     CUresult result = real()->cuPointerGetAttribute(data, attribute, address);
-    if (result == CUDA_SUCCESS && found)
-        correct(&place, attribute, data);
+    if (result == CUDA_SUCCESS)
+        correct(found, &place, attribute, data, asked);
     return result;
 }
 
@@ -98,27 +121,46 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
                                 CUdeviceptr address)
 {
     struct block_place place;
-    int found = find(&address, &place);
+    CUdeviceptr asked = address;
+    enum found found = find(&address, &place);
     CUresult result = real()->cuPointerGetAttributes(count, attributes, data, address);
-    for (unsigned i = 0; result == CUDA_SUCCESS && found && i < count; i++)
-        correct(&place, attributes[i], data[i]);
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
+        correct(found, &place, attributes[i], data[i], asked);
     return result;
 }
 
 /* The driver refuses it for mapped memory, of which the program knows nothing: there it is set for
- * the whole context, and known of the block. CUDA_ERROR_NOT_FOUND: this driver cannot. */
-static CUresult set_sync_memops(const struct block_place *place, int on)
+ * the whole context. */
+static int set_sync_memops(void *device, uint64_t address, int mapped, int on)
 {
-    struct context *context = context_with((CUcontext)(uintptr_t)place->context);
+    unsigned int value = (unsigned)on;
+    if (!mapped)
+        return (int)real()->cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                                  address);
+    return on ? (int)driver_sync_memops(device) : 0;
+}
+
+/* Of what another process has, nothing is kept: the context's flag says it. CUDA_ERROR_NOT_FOUND: it
+ * is for the driver. */
+static CUresult sync_imported(CUdeviceptr pointer, int on)
+{
+    struct block_place place;
+    struct context *context =
+        ipc_find(pointer, &place) ? context_noted((CUcontext)(uintptr_t)place.context) : NULL;
+    return !context ? CUDA_ERROR_NOT_FOUND : on ? driver_sync_memops(context) : CUDA_SUCCESS;
+}
+
+static CUresult sync_memops(CUdeviceptr pointer, int on)
+{
     process_inside++;
-    CUresult result = !context ? CUDA_ERROR_NOT_FOUND
-                      : on     ? driver_sync_memops(context)
-                               : CUDA_SUCCESS;
-    process_inside--;
-    if (context && result == CUDA_ERROR_NOT_FOUND)
+    int code = domain_sync_memops(process->domain, pointer, on, set_sync_memops);
+    if (code == ALLOCATOR_UNKNOWN)
+        code = (int)sync_imported(pointer, on);
+    else if (code == CUDA_ERROR_NOT_FOUND)
         process_warn("SYNC_MEMOPS of mapped memory: this driver cannot have it (12.1 can). Use "
                      "CACHALOT_CONF=expandable_segments:False");
-    return result;
+    process_inside--;
+    return code == ALLOCATOR_INVALID ? CUDA_ERROR_INVALID_VALUE : (CUresult)code;
 }
 
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
@@ -126,16 +168,12 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 {
     struct block_place place;
     CUresult result = CUDA_ERROR_NOT_FOUND;
-    int found = find(&pointer, &place);
-    int syncs = attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && value;
-    int on = syncs && *(const unsigned int *)value;
-    if (found && syncs)
-        result = set_sync_memops(&place, on);
-    else if (found)
-        pointer = NOWHERE; /* natively as wrong for all memory, for mappings another error */
-    if (result == CUDA_ERROR_NOT_FOUND)
-        result = real()->cuPointerSetAttribute(value, attribute, pointer);
-    if (result == CUDA_SUCCESS && syncs)
-        memory_pin(pointer, on);
-    return result;
+    if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !value) {
+        if (find(&pointer, &place) == MAPPED)
+            pointer = NOWHERE; /* natively as wrong for all memory, for mappings another error */
+    } else if (process_serving()) {
+        result = sync_memops(pointer, *(const unsigned int *)value != 0);
+    }
+    return result == CUDA_ERROR_NOT_FOUND ? real()->cuPointerSetAttribute(value, attribute, pointer)
+                                          : result;
 }

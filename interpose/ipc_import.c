@@ -280,7 +280,7 @@ static struct import **link_to(CUdeviceptr pointer)
 /* As natively: its context's work may still use it. */
 static int wait_for_work(CUcontext handle)
 {
-    struct context *context = context_with(handle);
+    struct context *context = context_noted(handle);
     return context ? driver_ops.synchronize(context) : (int)real()->cuCtxSynchronize();
 }
 

@@ -334,9 +334,10 @@ CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
 CUresult memory_info(size_t *available, size_t *total)
 {
     CUresult result = real()->cuMemGetInfo_v2(available, total);
-    struct context *context;
+    CUcontext handle = NULL;
+    const struct context *context;
     if (result != CUDA_SUCCESS || !process_serving() || !available ||
-        !(context = context_current()))
+        real()->cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !(context = context_noted(handle)))
         return result;
     const struct device_stats now = numbers_of(context);
     uint64_t native = natively_free(&now, *available);

@@ -27,10 +27,9 @@ void memory_free_answered(void);            /* cudart has returned */
  * whether to try once more. */
 __attribute__((cold)) int memory_retry(void);
 
-/* cuIpcGetMemHandle; before any other handle is made; after SYNC_MEMOPS was set, or taken back. */
+/* cuIpcGetMemHandle; before any other handle is made. */
 CUresult memory_export(CUipcMemHandle *handle, CUdeviceptr pointer);
 void memory_share(CUdeviceptr pointer);
-void memory_pin(CUdeviceptr pointer, int pinned);
 
 void memory_thread_ends(void); /* what the calling thread has cached is everybody's */
 

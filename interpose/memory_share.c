@@ -1,4 +1,4 @@
-/* Blocks that leave the process, or are pinned. */
+/* Blocks that leave the process. */
 #include "allocator/share.h"
 #include "interpose/driver_map.h"
 #include "interpose/ipc.h"
@@ -50,14 +50,4 @@ CUresult memory_export(CUipcMemHandle *handle, CUdeviceptr pointer)
             return CUDA_ERROR_NOT_SUPPORTED;
     }
     return real()->cuIpcGetMemHandle(handle, pointer);
-}
-
-void memory_pin(CUdeviceptr pointer, int pinned)
-{
-    struct block_place place;
-    if (!process_serving())
-        return;
-    process_inside++;
-    domain_mark(process->domain, pointer, pinned ? BLOCK_PINNED : BLOCK_UNPINNED, &place);
-    process_inside--;
 }

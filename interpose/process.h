@@ -53,7 +53,7 @@ struct process {
     struct peers peers;
     _Atomic int state; /* enum process_state */
     int pid, traced;   /* traced: the trace is whole */
-    _Atomic int several_contexts, captures, recordings, unnoted_captures, own_threads;
+    _Atomic int several_contexts, captures, recordings, unnoted_captures, own_threads, unnoted_work;
 };
 
 /* How deep this thread is in the allocator: a signal handler that calls exit interrupts it there,

@@ -161,8 +161,15 @@ void submit_was_in_order(CUstream stream, int per_thread)
 
 static void note_host_work(const struct lane_stream *stream)
 {
-    struct context *context = context_with((CUcontext)(uintptr_t)context_of(stream));
-    if (!context || (capture_active() && is_capturing(stream)))
+    CUcontext handle = (CUcontext)(uintptr_t)context_of(stream);
+    struct context *context = context_noted(handle);
+    if (capture_active() && is_capturing(stream))
+        return;
+    if (!context) { /* its first request is still to come */
+        atomic_store(&process->unnoted_work, 1);
+        context = context_noted(handle); /* or came meanwhile */
+    }
+    if (!context)
         return;
     process_inside++;
     allocator_note_host_work(context->allocator);

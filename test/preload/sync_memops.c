@@ -3,9 +3,8 @@
 
 #include <string.h>
 
-/* Set: what was under way is done. Not set any more: that is said. In ordinary segments it is the
- * segment's, so not asked of a neighbour. */
-static void set_on_and_off(int alone)
+/* Set: what was under way is done. Not set any more: that is said. */
+static void set_on_and_off(void)
 {
     unsigned on = 1, off = 0, is = 0;
     CUdeviceptr first = make(5 * MIB), second = make(5 * MIB);
@@ -19,7 +18,7 @@ static void set_on_and_off(int alone)
     SAY(cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, first));
     SAY(is);
     SAY(cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, second));
-    SAY(is && alone);
+    SAY(is);
     SAY(cuPointerSetAttribute(&off, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, first));
     SAY(cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, first));
     SAY(is);
@@ -30,11 +29,42 @@ static void set_on_and_off(int alone)
     OK(cuMemFree(second));
 }
 
+/* Of two in one segment of ours, each has its own. */
+static void set_beside(size_t bytes)
+{
+    unsigned on = 1, off = 0, is = 0;
+    CUdeviceptr first = make(bytes), second = make(bytes);
+    SAY(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, first));
+    SAY(cuPointerSetAttribute(&off, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, second));
+    SAY(cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, first));
+    SAY(is);
+    SAY(cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, second));
+    SAY(is);
+    OK(cuMemFree(first));
+    OK(cuMemFree(second));
+}
+
+static int set_again_and_again(size_t bytes)
+{
+    unsigned on = 1;
+    for (int i = 0; i < 300; i++) {
+        CUdeviceptr pointer = make(bytes);
+        OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer));
+        OK(cuMemFree(pointer));
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const size_t sizes[] = {1000, 4 * MIB, 40 * MIB};
     begin();
-    set_on_and_off(argc > 1 && !strcmp(argv[1], "alone"));
+    if (argc > 2)
+        return set_again_and_again((size_t)atoi(argv[2]) << 10);
+    set_on_and_off();
+    set_beside(1000);
+    set_beside(300000);
+    set_beside(4 * MIB);
     for (int i = 0; i < 3; i++) {
         unsigned on = 1, is = 0;
         CUdeviceptr pointer = make(sizes[i]);

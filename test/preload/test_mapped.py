@@ -73,12 +73,12 @@ def test_several_contexts(place):
 
 def test_sync_memops_sticks_to_its_memory(place):
     """The driver refuses it for mappings; the whole context's flag stands for it, since 12.1."""
-    place.same("sync_memops", "alone", CACHALOT_CONF=MAPPED)
+    place.same("sync_memops", CACHALOT_CONF=MAPPED)
 
 
 def test_sync_memops_that_the_driver_does_not_have(place):
     """A driver before 12.1 says so, and we say what to do."""
-    place.run("sync_memops", "alone", CACHALOT_CONF=MAPPED, CACHALOT_SIM_DRIVER="12000")
+    place.run("sync_memops", CACHALOT_CONF=MAPPED, CACHALOT_SIM_DRIVER="12000")
     assert place.reports()[0].warned("SYNC_MEMOPS of mapped memory")
 
 

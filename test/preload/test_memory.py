@@ -95,6 +95,20 @@ def test_copies_to_the_host_are_done_at_a_free(place, mode):
     place.same("host_copies", CACHALOT_CONF=f"free_mode:{mode}")
 
 
+@pytest.mark.parametrize("mode", ["async", "fence", "strict"])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_copies_to_the_host_while_the_context_is_released(place, mode, mapped):
+    place.same("host_meanwhile", CACHALOT_CONF=f"free_mode:{mode},expandable_segments:{mapped}")
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("kib", [1, 3000])
+def test_what_is_pinned_and_freed_goes_back(place, kib, mapped):
+    """It serves nobody: not one more for each block."""
+    report = place.report("sync_memops", "again", kib, CACHALOT_CONF=f"expandable_segments:{mapped}")
+    assert report.totals["peak_reserved_bytes"] <= 32 << 20 and report.counter("num_pinned_blocks") == 300
+
+
 def test_what_the_driver_says_of_freed_memory(place):
     """Also where it knows the segment."""
     ours, native = place.run("attributes", CACHALOT_CONF="expandable_segments:False"), place.native("attributes")
@@ -105,7 +119,7 @@ def test_what_the_driver_says_of_freed_memory(place):
 
 def test_sync_memops_is_never_recycled(place):
     report = place.report("sync_memops")
-    assert report.counter("num_pinned_blocks") == 4
+    assert report.counter("num_pinned_blocks") == 7
 
 
 def test_ipc_of_small_blocks_warns(place):
