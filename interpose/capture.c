@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include "interpose/context.h"
 #include "interpose/driver.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
@@ -10,7 +11,8 @@
 
 struct capture {
     struct map_node node; /* key: the stream, and the thread for a per-thread stream */
-    CUcontext context;
+    CUcontext context;    /* the stream's; NULL: the driver does not say */
+    int ending;           /* its stream's end was begun, or its context's */
 };
 
 #define THREAD_KEYS ((uint64_t)1 << 62) /* beyond any address */
@@ -47,15 +49,17 @@ void capture_record_end(void)
 /* The count goes up first, so no new recording begins; those under way are waited for. They are
  * short, but for a free on a driver without context events, which waits for the device, and the
  * device perhaps for us: then go on. */
-void capture_before_begin(void)
+CUcontext capture_before_begin(CUstream stream)
 {
-    lane_capture_begins(process->domain); /* its mark is recorded while that is allowed */
+    CUcontext context = context_of_stream(stream); /* asked while the stream does not capture */
+    lane_capture_begins(process->domain);          /* its mark is recorded while that is allowed */
     atomic_fetch_add(&process->captures, 1);
     for (int i = 0; atomic_load(&process->recordings) && i < MOST_WAITS; i++) {
         sched_yield();
         if (i > MOST_WAITS / 2)
             pause_ns(1000000);
     }
+    return context;
 }
 
 static void captures_less_one(void)
@@ -76,16 +80,15 @@ static int remove_capture(uint64_t key)
 }
 
 /* Returns 0 without memory of the host. */
-static int add_capture(uint64_t key)
+static int add_capture(uint64_t key, CUcontext context)
 {
-    CUcontext context = NULL;
-    real()->cuCtxGetCurrent(&context);
     pthread_mutex_lock(&process->capture_lock);
     process->capture_nodes.item_bytes = sizeof(struct capture);
     struct capture *capture = slab_take(&process->capture_nodes);
     if (capture) {
         capture->node.key = key;
         capture->context = context;
+        capture->ending = 0;
         if (map_insert(&process->capturing, &capture->node)) {
             slab_give(&process->capture_nodes, capture);
             capture = NULL;
@@ -105,7 +108,7 @@ void capture_thread_ends(void)
     atomic_fetch_sub(&process->captures, 1);
 }
 
-void capture_after_begin(CUstream stream, int per_thread, CUresult result)
+void capture_after_begin(CUstream stream, int per_thread, CUcontext context, CUresult result)
 {
     uint64_t key = key_of(stream, per_thread);
     int began = result == CUDA_SUCCESS;
@@ -113,7 +116,7 @@ void capture_after_begin(CUstream stream, int per_thread, CUresult result)
         captures_less_one();
     if (!began)
         captures_less_one();
-    else if (!add_capture(key))
+    else if (!add_capture(key, context))
         atomic_fetch_add(&process->unnoted_captures, 1); /* counted until some capture ends */
     else if (key != (uint64_t)(uintptr_t)stream)
         thread_watch();
@@ -174,30 +177,60 @@ void capture_after_end(CUstream stream, int per_thread)
         captures_less_one();
 }
 
-/* Off the list before: the handle may be another thread's stream, and capturing, before the
- * driver's call has come back. It counts until then. */
-int capture_before_destroy(CUstream stream)
+/* What the driver's call will end is marked before it, and after it, unless it failed, taken off the
+ * list: what came on the list meanwhile is another thread's, whose stream or context was given the
+ * same handle. */
+void capture_before_destroy(CUstream stream)
 {
-    return capture_active() && remove_capture(key_of(stream, 0));
+    if (!capture_active())
+        return;
+    pthread_mutex_lock(&process->capture_lock);
+    struct map_node *node = map_find(&process->capturing, key_of(stream, 0));
+    if (node)
+        ((struct capture *)node)->ending = 1;
+    pthread_mutex_unlock(&process->capture_lock);
 }
 
-void capture_after_destroy(CUstream stream, int was, CUresult result)
+void capture_after_destroy(CUstream stream, CUresult result)
 {
-    if (was && (result == CUDA_SUCCESS || !add_capture(key_of(stream, 0))))
+    uint64_t key = key_of(stream, 0);
+    if (!capture_active() || result != CUDA_SUCCESS)
+        return;
+    pthread_mutex_lock(&process->capture_lock);
+    struct map_node *node = map_find(&process->capturing, key);
+    int ended = node && ((struct capture *)node)->ending;
+    if (ended)
+        slab_give(&process->capture_nodes, map_remove(&process->capturing, key));
+    pthread_mutex_unlock(&process->capture_lock);
+    if (ended)
         captures_less_one();
 }
 
-static int is_of_context(const struct map_node *node, const void *context)
+static int stays_in(const struct map_node *node, const void *context)
 {
-    return ((const struct capture *)node)->context == context;
+    const struct capture *capture = (const struct capture *)node;
+    return capture->context == context && !capture->ending;
 }
 
-void capture_forget_context(CUcontext context)
+static int ends_in(const struct map_node *node, const void *context)
+{
+    const struct capture *capture = (const struct capture *)node;
+    return capture->context == context && capture->ending;
+}
+
+void capture_before_context_ends(CUcontext context)
+{
+    pthread_mutex_lock(&process->capture_lock);
+    for (struct map_node *node; (node = map_any(&process->capturing, stays_in, context));)
+        ((struct capture *)node)->ending = 1;
+    pthread_mutex_unlock(&process->capture_lock);
+}
+
+void capture_after_context_ended(CUcontext context)
 {
     unsigned ended = 0;
     pthread_mutex_lock(&process->capture_lock);
-    for (struct map_node *node; (node = map_any(&process->capturing, is_of_context, context));
-         ended++) {
+    for (struct map_node *node; (node = map_any(&process->capturing, ends_in, context)); ended++) {
         map_remove(&process->capturing, node->key);
         slab_give(&process->capture_nodes, node);
     }

@@ -6,20 +6,20 @@
 #include "interpose/cuda_api.h"
 
 /* Around the driver's call that begins a capture on `stream`: counted before the driver begins it.
- */
-void capture_before_begin(void);
-void capture_after_begin(CUstream stream, int per_thread, CUresult result);
+ * `context` is what the first returned: the stream's, which need not be the current one. */
+CUcontext capture_before_begin(CUstream stream);
+void capture_after_begin(CUstream stream, int per_thread, CUcontext context, CUresult result);
 
 /* After the driver's call that may have ended the capture that began on `stream`. */
 void capture_after_end(CUstream stream, int per_thread);
 
-/* Around the driver's call that destroys `stream`, and with it a capture that began there: `was` is
- * what the first returned. */
-int capture_before_destroy(CUstream stream);
-void capture_after_destroy(CUstream stream, int was, CUresult result);
+/* Around the driver's call that destroys `stream`, and with it a capture that began there. */
+void capture_before_destroy(CUstream stream);
+void capture_after_destroy(CUstream stream, CUresult result);
 
-/* The captures of a context that is gone ended with it. */
-void capture_forget_context(CUcontext context);
+/* Around the one that ends a context, if it does, and with it the captures on its streams. */
+void capture_before_context_ends(CUcontext context);
+void capture_after_context_ended(CUcontext context);
 
 /* May a context event be recorded now? Then no capture begins before capture_record_end. */
 int capture_record_begin(void);

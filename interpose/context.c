@@ -40,19 +40,26 @@ int context_primary_is_active(CUdevice device)
     return result == CUDA_SUCCESS ? active != 0 : -1;
 }
 
-/* The current context is the device's primary one if that is active and has this handle. Retaining
- * it costs a reference for a moment only, and does not make it, since it is active. Negative: the
- * driver does not say. */
-static int is_primary(CUcontext handle, CUdevice device)
+/* Retaining it costs a reference for a moment only, and does not make it, since it is active. NULL:
+ * the driver does not say. */
+static CUcontext active_primary(CUdevice device)
 {
     CUcontext primary = NULL;
+    if (real()->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
+        return NULL;
+    real()->cuDevicePrimaryCtxRelease_v2(device);
+    return primary;
+}
+
+/* The current context is the device's primary one if that is active and has this handle. Negative:
+ * the driver does not say. */
+static int is_primary(CUcontext handle, CUdevice device)
+{
     int active = context_primary_is_active(device);
     if (active <= 0)
         return active;
-    if (real()->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
-        return -1;
-    real()->cuDevicePrimaryCtxRelease_v2(device);
-    return primary == handle;
+    CUcontext primary = active_primary(device);
+    return primary ? primary == handle : -1;
 }
 
 static struct context *slot_of(CUcontext handle)
@@ -206,23 +213,15 @@ struct context *context_noted(CUcontext handle)
                                                                                        : NULL;
 }
 
-/* Caller holds the context lock, and then, without it, ends the captures of what was open: that
- * calls the driver. Returns the handle, or NULL: it was closed. */
-static CUcontext shut(struct context *context)
+/* Caller holds the context lock. */
+static void shut(struct context *context)
 {
     if (!context || atomic_exchange(&context->suspended, CLOSED) == CLOSED)
-        return NULL;
+        return;
     ipc_forget(context->handle);
     atomic_store(&process->sole, NULL);
     if (context->allocator && allocator_forget(context->allocator))
         process_count(COVERAGE_context_losses);
-    return context->handle;
-}
-
-static void end_captures(CUcontext shut)
-{
-    if (shut)
-        capture_forget_context(shut);
 }
 
 void context_refuse(CUcontext handle)
@@ -240,25 +239,39 @@ void context_refuse(CUcontext handle)
 
 struct allocator *context_forget(CUcontext handle)
 {
+    if (!handle)
+        return NULL;
     pthread_mutex_lock(&process->context_lock);
-    struct context *context = handle ? slot_of(handle) : NULL;
+    struct context *context = slot_of(handle);
     struct allocator *allocator = context ? context->allocator : NULL;
-    CUcontext was_open = shut(context);
+    shut(context);
     if (context) {
         atomic_fetch_add(&process->generation, 1);
         context->handle = NULL;
     }
     pthread_mutex_unlock(&process->context_lock);
-    end_captures(was_open);
+    capture_after_context_ended(handle); /* calls the driver */
     return allocator;
 }
 
 void context_close(CUcontext handle)
 {
+    if (!handle)
+        return;
     pthread_mutex_lock(&process->context_lock);
-    CUcontext was_open = shut(handle ? slot_of(handle) : NULL);
+    shut(slot_of(handle));
     pthread_mutex_unlock(&process->context_lock);
-    end_captures(was_open);
+    capture_before_context_ends(handle);
+}
+
+/* A default stream is the current one's, and the driver says no more. */
+CUcontext context_of_stream(CUstream stream)
+{
+    CUcontext context = NULL;
+    CUresult result = (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD
+                          ? real()->cuCtxGetCurrent(&context)
+                          : real()->cuStreamGetCtx(stream, &context);
+    return result == CUDA_SUCCESS ? context : NULL;
 }
 
 int context_is_primary(CUcontext handle)
@@ -286,7 +299,9 @@ CUcontext context_primary(CUdevice device)
     const struct context *context = primary_of(device);
     CUcontext handle = context ? context->handle : NULL;
     pthread_mutex_unlock(&process->context_lock);
-    return handle;
+    if (handle || !capture_active() || changes > 1 || context_primary_is_active(device) <= 0)
+        return handle;
+    return active_primary(device); /* not on our books, but captures of it may be */
 }
 
 int context_suspend_primary(CUdevice device, int suspended)
@@ -300,8 +315,10 @@ int context_suspend_primary(CUdevice device, int suspended)
     return before;
 }
 
-struct allocator *context_forget_ended(CUdevice device)
+struct allocator *context_forget_ended(CUdevice device, CUcontext handle)
 {
-    CUcontext handle = context_primary(device);
-    return handle && context_primary_is_active(device) == 0 ? context_forget(handle) : NULL;
+    if (!handle || context_primary_is_active(device) != 0)
+        return NULL;
+    context_close(handle);
+    return context_forget(handle);
 }

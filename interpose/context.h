@@ -36,16 +36,20 @@ struct allocator *context_forget(CUcontext handle);
 
 int context_is_primary(CUcontext handle);
 
+/* Whose stream this is for the calling thread; NULL: none's, or the driver does not say. */
+CUcontext context_of_stream(CUstream stream);
+
 /* Primary contexts of a device: a reset ends them; a release only if it was the last. A change is
  * whatever retains, releases or resets one: no other thread's comes between the driver's release
  * and our look whether it was the last, since the next one has the same handle. They nest: the
- * driver may call a tool's function within each. suspend: returns what it was. forget_ended: as
- * forget, if the driver has ended it. */
+ * driver may call a tool's function within each. primary: NULL if it is not served and nothing is
+ * captured. suspend: returns what it was. forget_ended: as close and forget, if the driver has ended
+ * the primary one, whose handle was this. */
 void context_change_begin(CUdevice device);
 void context_change_end(CUdevice device);
-CUcontext context_primary(CUdevice device); /* NULL: it is not served */
+CUcontext context_primary(CUdevice device);
 int context_suspend_primary(CUdevice device, int suspended);
-struct allocator *context_forget_ended(CUdevice device);
+struct allocator *context_forget_ended(CUdevice device, CUcontext handle);
 int context_primary_is_active(CUdevice device); /* negative: the driver does not say */
 
 #endif

@@ -52,7 +52,8 @@ static CUresult retain_primary(CUcontext *context, CUdevice device)
     if (!process_serving())
         return real()->cuDevicePrimaryCtxRetain(context, device);
     context_change_begin(device);
-    struct allocator *lost = context_forget_ended(device); /* by the release we are called within */
+    /* By the release that we are called within: */
+    struct allocator *lost = context_forget_ended(device, context_primary(device));
     CUresult result = real()->cuDevicePrimaryCtxRetain(context, device);
     context_change_end(device);
     if (lost)
@@ -111,8 +112,11 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
 {
     CUcontext context = NULL;
     if (process_serving() && real()->cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS)
+        context_close(context);
+    CUresult result = real()->cuGreenCtxDestroy(green);
+    if (context && result == CUDA_SUCCESS)
         context_forget(context);
-    return real()->cuGreenCtxDestroy(green);
+    return result;
 }
 
 /* Counted by the driver: only the last release ends the context. */
@@ -121,9 +125,10 @@ static CUresult release_primary(CUresult (*release)(CUdevice), CUdevice device)
     if (!process_serving())
         return release(device);
     context_change_begin(device);
+    CUcontext context = context_primary(device);
     int before = context_suspend_primary(device, 1);
     CUresult result = release(device);
-    struct allocator *lost = result == CUDA_SUCCESS ? context_forget_ended(device) : NULL;
+    struct allocator *lost = result == CUDA_SUCCESS ? context_forget_ended(device, context) : NULL;
     context_suspend_primary(device, before);
     context_change_end(device);
     bury(lost);
@@ -172,9 +177,9 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
     {                                                                                              \
         if (!process_serving())                                                                    \
             return real()->name arguments;                                                         \
-        capture_before_begin();                                                                    \
+        CUcontext context = capture_before_begin(stream);                                          \
         CUresult result = real()->name arguments;                                                  \
-        capture_after_begin(stream, per_thread, result);                                           \
+        capture_after_begin(stream, per_thread, context, result);                                  \
         return result;                                                                             \
     }
 #define TO_GRAPH                                                                                   \
@@ -214,9 +219,9 @@ static CUresult destroy_stream(CUresult (*call)(CUstream), CUstream stream)
     if (!process_serving())
         return call(stream);
     submit_stream_ends(stream);
-    int capturing = capture_before_destroy(stream);
+    capture_before_destroy(stream);
     CUresult result = call(stream);
-    capture_after_destroy(stream, capturing, result);
+    capture_after_destroy(stream, result);
     return result;
 }
 

@@ -51,10 +51,7 @@ static struct lane_stream name_of(CUstream stream, int per_thread)
 
 static uint64_t context_of(const struct lane_stream *stream)
 {
-    CUcontext context = NULL;
-    CUresult result = is_default(stream->handle) ? real()->cuCtxGetCurrent(&context)
-                                                 : real()->cuStreamGetCtx(stream->handle, &context);
-    return result == CUDA_SUCCESS ? (uint64_t)(uintptr_t)context : 0;
+    return (uint64_t)(uintptr_t)context_of_stream(stream->handle);
 }
 
 static int is_capturing(const struct lane_stream *stream)
@@ -161,7 +158,7 @@ void submit_was_in_order(CUstream stream, int per_thread)
 
 static void note_host_work(const struct lane_stream *stream)
 {
-    CUcontext handle = (CUcontext)(uintptr_t)context_of(stream);
+    CUcontext handle = context_of_stream(stream->handle);
     struct context *context = context_noted(handle);
     if (capture_active() && is_capturing(stream))
         return;
