@@ -5,6 +5,7 @@ import time
 import pytest
 
 MODES = ["global", "local", "relaxed"]
+WAYS = [f"free_mode:{mode},expandable_segments:{mapped}" for mode in ("async", "fence", "strict") for mapped in (False, True)]
 
 
 @pytest.mark.parametrize("end", ["end", "destroy", "invalidate", "thread"])
@@ -36,6 +37,18 @@ def test_capture_with_strict_frees(place, mode):
 @pytest.mark.parametrize("mode", MODES)
 def test_capture_with_an_old_driver(place, mode):
     place.report("capture", mode, "v2", "end", CACHALOT_SIM_DRIVER=12040)
+
+
+@pytest.mark.parametrize("used", [0, 1])
+@pytest.mark.parametrize("stream", ["its", "another", "its_thread", "another_thread"])
+@pytest.mark.parametrize("end", ["destroy", "refused", "release", "reset"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_context_ends_while_a_stream_captures(place, way, end, stream, used):
+    """It may be current when the capture begins, and not the stream's, or the stream's, and not current."""
+    report = place.report("capture_context", end, stream, used, CACHALOT_CONF=way)
+    assert report["coverage"]["status"] == "full" and report.warnings == {}
+    if "fence" in way:  # no capture counts any more: each of the last frees has one
+        assert report.counter("num_fences") >= 6
 
 
 @pytest.mark.parametrize("local", [0, 1])
