@@ -101,16 +101,16 @@ BUGS = (
         (("    if (process_serving())\n        lane_stream_ends(process->domain, (uint64_t)(uintptr_t)stream);",
           "    (void)stream;"),)),
     Bug("destroy_late", "it is noticed after the driver has destroyed it", CONTEXT, "stream_race",
-        (("    submit_stream_ends(stream);\n    int capturing", "    int capturing"),
+        (("    submit_stream_ends(stream);\n    capture_before", "    capture_before"),
          ("    CUresult result = call(stream);\n    capture_after_destroy", "    CUresult result = call(stream);\n    submit_stream_ends(stream);\n    capture_after_destroy"))),
     Bug("capture_of_another", "a destroyed stream's capture is looked for when its handle may be another's", CONTEXT, "stream_race",
-        (("    int capturing = capture_before_destroy(stream);\n    CUresult result = call(stream);",
-          "    CUresult result = call(stream);\n    int capturing = capture_before_destroy(stream);"),)),
+        (("    capture_before_destroy(stream);\n    CUresult result = call(stream);",
+          "    CUresult result = call(stream);\n    capture_before_destroy(stream);"),)),
     Bug("capture_uncounted", "a capture has begun before it is counted", CONTEXT, "stress",
-        (("        capture_before_begin();                                                                    \\\n"
+        (("        CUcontext context = capture_before_begin(stream);                                          \\\n"
           "        CUresult result = real()->name arguments;                                                  \\\n",
           "        CUresult result = real()->name arguments;                                                  \\\n"
-          "        capture_before_begin();                                                                    \\\n"),)),
+          "        CUcontext context = capture_before_begin(stream);                                          \\\n"),)),
     Bug("capture_joined", "a stream that captures joins like any other", LANE, "stress",
         (("lane->ops->is_capturing(stream)", "0"),)),
     Bug("graph_uncounted", "launching a graph is no submission", LAUNCH, "stress",
