@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <stddef.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "allocator/arena_parts.h"
@@ -14,7 +13,6 @@
 #include "allocator/record.h"
 #include "allocator/segment.h"
 #include "allocator/thread_caches.h"
-#include "stats/pause.h"
 
 void allocator_enter(struct allocator *a)
 {
@@ -58,37 +56,6 @@ void allocator_leave(struct allocator *a)
     domain_unlock(a->domain);
 }
 
-#define MOST_WAITS 2000 /* of 1 ms */
-
-uint64_t allocator_forget(struct allocator *a)
-{
-    struct domain *domain = a->domain;
-    uint64_t held = 0;
-    allocator_enter(a);
-    thread_caches_stop(domain, a->stats);
-    thread_caches_pool(a);
-    thread_caches_leave(a);
-    a->forgotten = 1;
-    lane_forget(a);
-    fence_forget_all(a);
-    while (a->segments)
-        segment_forget(a->segments, &held);
-    thread_caches_go_on(domain, a->stats);
-    for (struct allocator **link = &domain->first; *link; link = &(*link)->next)
-        if (*link == a) {
-            *link = a->next;
-            break;
-        }
-    /* Calls of other threads into the dying context: no new one begins. */
-    for (int i = 0; a->calls && i < MOST_WAITS; i++) {
-        allocator_leave(a);
-        pause_ns(1000000);
-        allocator_enter(a);
-    }
-    allocator_leave(a);
-    return held;
-}
-
 /* Driver's cost of making and giving back `bytes`, in ns: design/measured.md, cudaMalloc + cudaFree
  * on an H200 (about 80 us, and 0.9 us for each MiB). Waiting for a fence up to this long costs no
  * more than growing does. */
@@ -117,9 +84,7 @@ static struct block *look(struct allocator *a, uint64_t size)
     return block;
 }
 
-/* Gives back what all contexts of this device have idle, at least `bytes` if there is so much.
- * Natively what another one has freed is there when its free returns: so its frees are waited for,
- * too. */
+/* Gives back what all contexts of this device have idle, at least `bytes` if there is so much. */
 static uint64_t release(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
 {
     uint64_t released = 0;
@@ -127,14 +92,8 @@ static uint64_t release(struct allocator *a, uint64_t bytes, uint64_t timeout_ns
          other = other->next) {
         if (other->stats != a->stats || other->forgotten)
             continue;
-        if (other != a) {
-            fence_flush_deferred(other, timeout_ns != 0);
-            thread_caches_empty(other);
-            if (timeout_ns)
-                fence_wait_for(other, UINT64_MAX / 4, DEVICE_FOREVER);
-            fence_poll(other, 1);
-        }
-        released += segment_release_idle(other, bytes - released, timeout_ns);
+        released += other == a ? segment_release_idle(a, bytes - released, timeout_ns)
+                               : allocator_give_back(other, bytes - released, timeout_ns);
     }
     return released;
 }
@@ -156,12 +115,12 @@ static int make_room(struct allocator *a, uint64_t size, struct block **taken)
         return code;
     release(a, UINT64_MAX, PRESSURE_WAIT_NS);
     stats_count(a->stats, COUNTER_num_alloc_retries, 1);
-    code = segment_grow(a, size, GROW_LEAST, taken);
-    return code == a->ops->out_of_memory ? native_last_try(a, size, taken) : code;
+    return segment_grow(a, size, GROW_LEAST, taken);
 }
 
-/* One thread at a time, else what one gives back another takes; and again while others free. A
- * thread that waits here too long goes on alone: it may be the one that the others wait for. */
+/* One thread at a time, else what one gives back another takes; and again while others free, and
+ * when a context has ended. A thread that waits here too long goes on alone: it may be the one that
+ * the others wait for. */
 static int under_pressure(struct allocator *a, uint64_t size, struct block **taken)
 {
     struct timespec limit;
@@ -172,12 +131,18 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
     allocator_leave(a);
     int alone = pthread_mutex_timedlock(&a->domain->pressure, &limit) == 0;
     allocator_enter(a);
+    uint64_t begin = a->ops->now_ns();
     for (int round = 0;; round++) {
-        uint64_t frees = a->frees;
+        uint64_t frees = a->frees, ended = a->domain->ended;
         code = a->forgotten ? ALLOCATOR_PASS : make_room(a, size, taken);
-        if (code != a->ops->out_of_memory || frees == a->frees || round == 3)
+        if (code != a->ops->out_of_memory || round == 3)
+            break;
+        allocator_wait_for_ends(a, begin);
+        if (frees == a->frees && ended == a->domain->ended)
             break;
     }
+    if (code == a->ops->out_of_memory)
+        code = native_last_try(a, size, taken);
     a->domain->pressing--;
     if (alone)
         pthread_mutex_unlock(&a->domain->pressure);

@@ -44,6 +44,15 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
                                    void *device, uint64_t context, unsigned ordinal,
                                    struct device_stats *stats, uint64_t limit);
 
+/* Around the end of a context, from before it is emptied until it is buried: a request that finds no
+ * memory meanwhile waits, and looks once more. */
+void domain_end_begins(struct domain *domain);
+void domain_end_over(struct domain *domain);
+
+/* Gives back what is idle in a context that is going, for others to have it: as natively before the
+ * driver begins to end it, which may take long. */
+void allocator_empty(struct allocator *allocator);
+
 /* Forgets all blocks of a context that is going; calls no driver. Returns how many the program
  * still held. */
 uint64_t allocator_forget(struct allocator *allocator);

@@ -122,13 +122,6 @@ int allocator_maps(const struct allocator *a)
     return a->arena != NULL;
 }
 
-void allocator_bury(struct allocator *a)
-{
-    if (a->arena)
-        arena_bury(a);
-    a->arena = NULL;
-}
-
 static void for_each(struct domain *domain, void (*act)(struct allocator *))
 {
     domain_lock(domain);

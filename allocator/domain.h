@@ -26,6 +26,8 @@ struct domain {
     struct lock lock;
     pthread_mutex_t pressure; /* who makes room; taken without the lock */
     unsigned pressing;        /* threads that make room, or wait for their turn */
+    unsigned ending;          /* contexts, right now */
+    uint64_t ended;           /* so far */
     struct options options;
     struct thread_cache *caches;
     struct tree segments;
@@ -62,6 +64,14 @@ void allocator_leave(struct allocator *allocator);
 /* The same around a call into the device, which the end of a context waits for. */
 void allocator_call(struct allocator *allocator);
 void allocator_return(struct allocator *allocator);
+
+/* Gives back what this context has idle, at least `bytes` if there is so much. With a limit on the
+ * wait its frees are waited for, too: natively what they freed is there when they return. */
+uint64_t allocator_give_back(struct allocator *allocator, uint64_t bytes, uint64_t timeout_ns);
+
+/* Waits until no context is ending in another thread, not for ever: until PRESSURE_WAIT_NS after
+ * `since_ns`. The lock is dropped meanwhile. */
+void allocator_wait_for_ends(struct allocator *allocator, uint64_t since_ns);
 
 /* Is everything true that its books say? Walks all blocks. */
 int allocator_is_valid(const struct allocator *allocator);

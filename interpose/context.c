@@ -258,6 +258,9 @@ void context_close(CUcontext handle)
 {
     if (!handle)
         return;
+    const struct context *context = seek(handle);
+    if (context && context->allocator)
+        allocator_empty(context->allocator); /* calls the driver, so without our lock */
     pthread_mutex_lock(&process->context_lock);
     shut(slot_of(handle));
     pthread_mutex_unlock(&process->context_lock);

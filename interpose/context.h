@@ -27,10 +27,10 @@ struct context *context_noted(CUcontext handle);
  * reachable from the primary context it belongs to. */
 void context_refuse(CUcontext handle);
 
-/* The context is going, by whatever call: drops its blocks. close: before the driver is told, and
- * nothing of it is served until it is forgotten; else a thread that still has it current would make
- * its allocator anew. forget: returns what is to be buried (allocator_bury) when the driver has
- * ended it, or NULL. */
+/* The context is going, by whatever call: drops its blocks. close: before the driver is told. What
+ * is idle is given back first; nothing of it is served until it is forgotten, else a thread that
+ * still has it current would make its allocator anew. forget: returns what is to be buried
+ * (allocator_bury) when the driver has ended it, or NULL. */
 void context_close(CUcontext handle);
 struct allocator *context_forget(CUcontext handle);
 

@@ -79,12 +79,14 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
     if (!process_serving())
         return call(context);
     int primary = context_is_primary(context);
+    domain_end_begins(process->domain);
     if (!primary)
         context_close(context);
     CUresult result = call(context);
     unsigned version;
     if (!result || (!primary && real()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS))
         bury(context_forget(context));
+    domain_end_over(process->domain);
     return result;
 }
 
@@ -126,12 +128,14 @@ static CUresult release_primary(CUresult (*release)(CUdevice), CUdevice device)
         return release(device);
     context_change_begin(device);
     CUcontext context = context_primary(device);
+    domain_end_begins(process->domain);
     int before = context_suspend_primary(device, 1);
     CUresult result = release(device);
     struct allocator *lost = result == CUDA_SUCCESS ? context_forget_ended(device, context) : NULL;
     context_suspend_primary(device, before);
     context_change_end(device);
     bury(lost);
+    domain_end_over(process->domain);
     return result;
 }
 
@@ -150,6 +154,7 @@ static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
     if (!process_serving())
         return reset(device);
     context_change_begin(device);
+    domain_end_begins(process->domain);
     CUcontext context = context_primary(device);
     context_close(context);
     CUresult result = reset(device);
@@ -158,6 +163,7 @@ static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
     context_change_end(device);
     if (ended)
         bury(lost);
+    domain_end_over(process->domain);
     return result;
 }
 
