@@ -204,6 +204,16 @@ def test_a_context_ends_while_threads_allocate(place, how, conf):
     place.same("context_race", how, 12, CACHALOT_CONF=conf)
 
 
+@pytest.mark.parametrize("more", [[2, "held"], [40]])
+@pytest.mark.parametrize("how", ["destroy", "reset", "release"])
+@pytest.mark.parametrize("conf", [f"expandable_segments:{mapped},free_mode:{mode}" for mapped in ("True", "False")
+                                  for mode in ("async", "fence", "strict")])
+def test_memory_of_a_context_that_ends_is_there_for_another(place, conf, how, more):
+    """What was freed before is, as natively, before the driver is told and until all has ended."""
+    place.same("context_beside", how, *more, CACHALOT_CONF=conf, CACHALOT_SIM_CAPACITY="1200M",
+               CACHALOT_SIM_DELAY="cuCtxDestroy_v2:1,cuMemUnmap:9")
+
+
 @pytest.mark.parametrize("conf", ["expandable_segments:False", "expandable_segments:True", "free_mode:fence"])
 def test_threads_with_contexts_of_their_own(place, conf):
     """Also of a primary one that another thread retains anew as the last release ends it."""
