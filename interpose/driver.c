@@ -251,7 +251,7 @@ static int failed(void *device, int code)
 {
     static _Atomic int last; /* said once, not at each query */
     const struct context *context = device;
-    if (last == code)
+    if (last == code || atomic_load(&context->suspended)) /* asked while it ended: no news */
         return is_lasting(code);
     last = code;
     if (is_lasting(code))

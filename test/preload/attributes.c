@@ -48,6 +48,7 @@ static void show(CUdeviceptr block, size_t offset)
 /* What nobody has. */
 static void show_freed(CUdeviceptr at)
 {
+    void *host = NULL;
     unsigned long long value = 0;
     CUmemorytype type = 0;
     CUpointer_attribute asked = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
@@ -57,6 +58,10 @@ static void show_freed(CUdeviceptr at)
     SAY(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at));
     SAY(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_BUFFER_ID, at));
     SAY(cuPointerGetAttributes(1, &asked, &data, at));
+    asked = CU_POINTER_ATTRIBUTE_HOST_POINTER;
+    data = &host;
+    OK(cuPointerGetAttributes(1, &asked, &data, at));
+    SAY(host == (void *)at);
     SAY(type);
     SAY(cuMemGetAddressRange(&base, NULL, at));
     SAY(cuMemRetainAllocationHandle(&handle, (void *)at));
