@@ -49,8 +49,8 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
 void domain_end_begins(struct domain *domain);
 void domain_end_over(struct domain *domain);
 
-/* Gives back what is idle in a context that is going, for others to have it: as natively before the
- * driver begins to end it, which may take long. */
+/* Gives back what is idle at once in a context that is going, for others to have it: as natively
+ * before the driver begins to end it, which may take long. */
 void allocator_empty(struct allocator *allocator);
 
 /* Forgets all blocks of a context that is going; calls no driver. Returns how many the program

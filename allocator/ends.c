@@ -59,9 +59,14 @@ uint64_t allocator_give_back(struct allocator *a, uint64_t bytes, uint64_t timeo
 
 void allocator_empty(struct allocator *a)
 {
+    domain_lock(a->domain);
+    int has_lane = a->domain->lane.context == a->context;
+    domain_unlock(a->domain);
+    if (has_lane)
+        lane_finish(a->domain); /* what a native free would have waited for */
     allocator_enter(a);
     if (!a->error && !a->forgotten)
-        allocator_give_back(a, UINT64_MAX, PRESSURE_WAIT_NS);
+        allocator_give_back(a, UINT64_MAX, LOOK_AGAIN_NS); /* for the rest others wait */
     allocator_leave(a);
 }
 

@@ -248,7 +248,7 @@ def refuse_overwriting(path, reports):
 
 def check_output(path):
     """Refuses before a program is started what could not be written after it."""
-    if os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or "."):
+    if not path or os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or "."):
         raise Failure(125, f"--check: output: {path} is not a file that can be made")
 
 

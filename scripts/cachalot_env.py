@@ -8,7 +8,7 @@ import sys
 
 from cachalot_pages import split
 from cachalot_program import preloadable
-from cachalot_run import check_conf
+from cachalot_run import check_conf, check_pattern
 from cachalot_tools import Failure, find_library
 
 HELP = """\
@@ -105,12 +105,14 @@ def in_glob(part):
 def glob_of(output):
     """What finds all reports: a name that is taken gets more, before `.json` if that is its end."""
     name, end = (output[:-len(".json")], ".json") if output.endswith(".json") else (output, "")
-    found = "".join(map(in_glob, SEQUENCE.split(name)))
+    found = ("./" if name.startswith("-") else "") + "".join(map(in_glob, SEQUENCE.split(name)))
     return found + (end if found.endswith("*") else f".*{end[1:]}" if end else "*")
 
 
 def in_slurm(library, output, conf):
     output = output or "cachalot-%q{SLURM_JOB_ID}/%h.%r.%p.json"
+    if output != os.devnull and not any(map(JOB_WIDE.fullmatch, SEQUENCE.split(output))):
+        raise Failure(2, f"--output {output}: name the job in it (%q{{SLURM_JOB_ID}}), else reports of earlier jobs are judged, too")
     check = CHECK.format(cachalot=shlex.quote(own_path()), reports=glob_of(output))
     return SLURM.format(library=shlex.quote(library), output=shlex.quote(output), check=check if output != os.devnull else "",
                         conf=f"export CACHALOT_CONF={shlex.quote(conf)}\n" if conf else "")
@@ -124,8 +126,8 @@ def in_mpirun(library, output, conf):
 
 def folder_of(output):
     """The folder to mount for an absolute pattern: what comes before the first part that is not the same for all."""
-    folder = REPORTS if output == os.devnull else os.path.dirname(output.partition("%")[0])
-    if folder == "/":
+    folder = REPORTS if output == os.devnull else os.path.normpath(os.path.dirname(output.partition("%")[0]))
+    if folder in ("/", "//"):
         raise Failure(2, f"--output {output}: no folder can be mounted there; name one, as {REPORTS}/%h.%p.json")
     return folder
 
@@ -182,6 +184,8 @@ def main(arguments):
         check_conf(conf, "--conf")
     # In a container the folder is mounted elsewhere, where its name has no blank.
     mounted = form in (in_docker, in_apptainer, in_kubernetes)
+    if "--output" in options and not mounted:
+        check_pattern(options["--output"], "--output")
     where = library if mounted else preloadable(library)
     if where != library:
         print(f"cachalot: LD_PRELOAD takes no path with a blank or a colon, so the lines name {where}, a link beside the pages: "

@@ -157,10 +157,19 @@ def check_page(path, others):
         raise Failure(125, f"--html: {path} is not a file that can be made")
 
 
+ENDS = ("exit", "harvest")  # kinds of reports that are a process's last
+
+
 def pages_of_run(reports, path, pid):
     """A page for each report: `path` for what the program that was started became in the end, with .PID for others, and the
     generation for those that went on by exec. Returns problems."""
     problems, stem, end = [], *os.path.splitext(path)
+
+    def process(report):
+        return report.number("process", "pid"), report.number("process", "generation"), report.text("process", "hostname")
+
+    ended = {process(report) for report in reports if report.get("kind") in ENDS}
+    reports = [report for report in reports if report.get("kind") in ENDS or process(report) not in ended]
 
     def place(report):
         return report.number("process", "pid") != pid, report.text("process", "pid"), -(report.number("process", "generation") or 0)

@@ -45,8 +45,11 @@ example: cachalot run --check max-leaked=0,max-oom=0 python3 test.py
 NOT_FORWARDED = {getattr(signal, "SIG" + name) for name in (  # of the process itself, or of its terminal
     "KILL", "STOP", "TSTP", "TTIN", "TTOU", "SEGV", "BUS", "FPE", "ILL", "TRAP", "SYS", "PIPE", "XCPU", "XFSZ", "CHLD")}
 VALUES = ("--output", "--conf", "--check", "--trace", "--html")
+TIMERS = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF}  # kept by exec, and not by a child
 EVENTS_FOR_PAGE = "100000"
 SESSION_MOST = 63  # bytes, in a page
+NAME_MOST = 200  # bytes of a report's name (stats/report_expand.c)
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 SIGNALS = ("USR1", "USR2", "HUP", "PROF", "WINCH", "URG", "IO")
 SANITIZER = re.compile(r"lib(clang_rt\.)?(a|t|m|hwa|l)san")
 
@@ -119,7 +122,10 @@ def check_conf(conf, where):
 
 def check_pattern(pattern, where):
     """Refuses a pattern of which the library would only warn, and write elsewhere."""
-    if not re.fullmatch(r"(%([phertn%]|q\{[^}]+\})|[^%])*", pattern, re.DOTALL):
+    literal = re.sub(r"%q\{[^}]*\}|%.", "", pattern)
+    if CONTROL.search(pattern) or any(len(os.fsencode(part)) > NAME_MOST for part in literal.split("/")):
+        raise Failure(125, f"{where}={pattern}: a name in it is too long, or has a control character")
+    if not re.fullmatch(r"(%([phertn%]|q\{[^}]{1,63}\})|[^%])*", pattern):
         raise Failure(125, f"{where}={pattern}: unknown %; there are %p %h %e %r %t %n %q{{VAR}} %%")
     if pattern.endswith("/") or os.path.isdir(pattern):
         raise Failure(125, f"{where}={pattern} is a directory: name the files in it, as {os.path.join(pattern, 'cachalot.%e.%p.json')}")
@@ -130,7 +136,7 @@ def session_within(existing):
     if not existing:
         return f"{os.getpid()}-{int(time.time())}-{secrets.token_hex(8)}"
     within = f"{existing}/{secrets.token_hex(4)}"
-    return within if len(within) <= SESSION_MOST else existing
+    return within if len(os.fsencode(within)) <= SESSION_MOST else existing
 
 
 def waits(options):
@@ -141,9 +147,13 @@ def waits(options):
 def places(environment):
     """Paths that mean the same wherever in the tree a child of the run stands."""
     output, pages = (os.fsdecode(environment.get(name, b"")) for name in (b"CACHALOT_OUTPUT", b"CACHALOT_PAGE_DIR"))
-    found = {"CACHALOT_OUTPUT": os.path.join(os.getcwd().replace("%", "%%"), output or DEFAULT_OUTPUT)}
-    if pages:
-        found["CACHALOT_PAGE_DIR"] = os.path.abspath(pages)
+    found = {}
+    with contextlib.suppress(OSError):  # the folder was removed
+        here = os.getcwd()
+        if not CONTROL.search(here):  # the library keeps these in its directory, not in a pattern
+            found["CACHALOT_OUTPUT"] = os.path.join(here.replace("%", "%%"), output or DEFAULT_OUTPUT)
+        if pages:
+            found["CACHALOT_PAGE_DIR"] = os.path.abspath(pages)
     return found
 
 
@@ -163,7 +173,10 @@ def environment_for(options, library, program):
         check_conf(os.fsdecode(conf), "CACHALOT_CONF")
     if "--html" in options and not environment.get(b"CACHALOT_EVENTS"):
         ours["CACHALOT_EVENTS"] = EVENTS_FOR_PAGE
-    session = os.fsdecode(environment.get(b"CACHALOT_SESSION", b""))
+    given = environment.get(b"CACHALOT_SESSION", b"")
+    session = os.fsdecode(given[:SESSION_MOST])
+    if len(given) > SESSION_MOST:
+        ours["CACHALOT_SESSION"] = session
     if not session or waits(options):
         ours["CACHALOT_SESSION"] = session_within(session)
     environment.update({os.fsencode(k): os.fsencode(v) for k, v in ours.items()})
@@ -196,18 +209,22 @@ def execute(path, words, environment):
 
 
 def wait_forwarding(child, waited):
-    """Waits for the child; what others send us goes to it. The terminal reaches it by itself."""
+    """Waits for the child; what others send us goes to it, and our timers' signals. The terminal reaches it by itself.
+    Returns what it was sent."""
+    sent = set()
     while True:
         info = signal.sigwaitinfo(waited)
         if info.si_signo == signal.SIGCHLD:
             if child.poll() is not None:
-                return child.returncode
-        elif info.si_code <= 0:
+                return sent
+        elif info.si_code <= 0 or info.si_signo in TIMERS:
+            sent.add(info.si_signo)
             child.send_signal(info.si_signo)
 
 
 def run_and_wait(path, words, environment):
-    """Runs the program as a child; returns it, ended, and the signal mask that we were started with."""
+    """Runs the program as a child; returns it, ended, and the signal mask from then on: as we were started, but what it was sent
+    may come once more (`timeout` sends it to us, and then to the whole group)."""
     waited = (signal.valid_signals() - NOT_FORWARDED) | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
 
@@ -222,8 +239,7 @@ def run_and_wait(path, words, environment):
         raise Failure(127, f"{path}: {error.strerror}, or what interprets it is missing") from error
     except OSError as error:
         raise Failure(126, f"{path}: {error.strerror}") from error
-    wait_forwarding(child, waited)
-    return child, before
+    return child, before | wait_forwarding(child, waited)
 
 
 def end_like(code):
@@ -252,6 +268,9 @@ def gates_of(options):
             raise Failure(125, f"--check: {path}: no such baseline")
     if "--output" in more:
         cachalot_check.check_output(more["--output"])
+        taken = [os.path.realpath(options[name]) for name in ("--html", "--trace", "--output") if name in options]
+        if os.path.realpath(more["--output"]) in taken:
+            raise Failure(125, f"--check: output: {more['--output']} is where the page, the trace or the report goes")
     return gates, more
 
 

@@ -99,7 +99,7 @@ def test_after_a_kill(place):
     process.wait()
     before = replay(place, path, said="cut short")
     (place.work / "head").write_bytes(path.read_bytes()[:4096 + 48 * 1000])  # tune replays it some hundred times
-    assert "cachalot harvest" in place.cachalot("tune", "head").err
+    assert "cut short: it has 1000 of its" in place.cachalot("tune", "head").err
     (report,) = place.harvest()
     after = replay(place, path)
     same_peaks(report, after, under_way=1)
@@ -120,7 +120,7 @@ def test_a_trace_that_is_cut_off(place):
     whole = (place.work / "t").read_bytes()
     for length in (4096 + 48 * 1000 + 17, 4096 + 48 * 1000 + 47):
         (place.work / "cut").write_bytes(whole[:length])
-        assert replay(place, "cut")["trace"]["lines"] == 1000
+        assert replay(place, "cut", said="cut short")["trace"]["lines"] == 1000
     (place.work / "t.gz").write_bytes(gzip.compress(whole))
     assert replay(place, "t.gz")["trace"] == {**replay(place, "t")["trace"], "name": "t.gz"}
     for length, said in ((4096, "no operation in it"), (3000, "cut off in its header"), (15, "line 1")):

@@ -378,8 +378,9 @@ def test_pages_of_several_processes(tmp_path, history, capsys):
 def test_pages_of_an_exec_chain(place, model):
     """One for each program that the process was, the last one's under the name that was asked for."""
     reports = []
-    for n, (pid, generation) in enumerate(((9, 0), (7, 0), (7, 2), (7, 1))):
+    for n, (pid, generation) in enumerate(((9, 0), (7, 0), (7, 2), (7, 1), (7, 2), (9, 0))):
         model["process"].update(pid=pid, generation=generation)
+        model["kind"] = "exit" if n < 4 else "request"  # on the way
         path = place.work / f"{n}.json"
         path.write_text(json.dumps(model))
         reports.append(cachalot_report.Report(str(path)))

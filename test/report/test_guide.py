@@ -154,11 +154,11 @@ def test_doctor_of_programs(real):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_env_holds_what_was_asked(place, form):
-    done = place.cachalot("env", "--for", form, "--conf", "max_split_size_mb:128", "--output", "o.%p.json")
+    done = place.cachalot("env", "--for", form, "--conf", "max_split_size_mb:128", "--output", "o.%q{SLURM_JOB_ID}.json")
     assert done.returncode == 0 and done.stderr == ""
     folder = os.path.dirname(place.environment["CACHALOT_LIBRARY"])
     assert folder in done.stdout or form == "kubernetes"
-    for text in ("LD_PRELOAD", "libcachalot.so", "o.%p.json", "CACHALOT_CONF", "max_split_size_mb:128"):
+    for text in ("LD_PRELOAD", "libcachalot.so", "o.%q{SLURM_JOB_ID}.json", "CACHALOT_CONF", "max_split_size_mb:128"):
         assert text in done.stdout, text
 
 
@@ -166,6 +166,9 @@ def test_env_that_cannot_be(place):
     assert place.cachalot("env", "--for", "else").returncode == 2
     assert place.cachalot("env", "x").returncode == 2
     assert place.cachalot("env", "--conf", "x:y").returncode == 125
+    assert place.cachalot("env", "--output", "reports/").returncode == 125
+    done = place.cachalot("env", "--for", "slurm", "--output", "reports/%h.%r.json")
+    assert done.returncode == 2 and "reports of earlier jobs are judged" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["lib", "a 'b' $c"])
@@ -205,10 +208,11 @@ def test_env_for_slurm_runs(place):
     assert os.path.isfile(check[0]) and os.stat(check[0]).st_mode & stat.S_IXUSR
 
 
-@pytest.mark.parametrize("output", [None, "reports/%h.%r.json", "%r/out.json", "out.%p.%n.json", "a b/%%[x]/%q{SLURM_JOB_ID}%q{SLURM_PROCID}",
+@pytest.mark.parametrize("output", [None, "%q{SLURM_JOB_ID}/%h.%r.json", "%r/%q{SLURM_JOB_ID}.json", "-%q{SLURM_JOBID}.%p.%n.json",
+                                    "a b/%%[x]/%q{SLURM_JOB_ID}%q{SLURM_PROCID}",
                                     "%q{SLURM_ARRAY_TASK_ID}/x.%p.json"])
 def test_env_for_slurm_judges_the_reports_that_it_asks_for(real, output):
-    environment = in_a_job(real, f"exec {BUILD}/test/preload/allocate_130")
+    environment = {**in_a_job(real, f"exec {BUILD}/test/preload/allocate_130"), "SLURM_JOBID": "5", "SLURM_ARRAY_TASK_ID": "1"}
     (real.work / "cachalot").write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n')
     (real.work / "cachalot").chmod(0o755)
     done = real.cachalot("env", "--for", "slurm", *(("--output", output) if output else ()))
@@ -224,6 +228,7 @@ def test_env_for_containers_mounts_where_the_reports_go(place, output, folder):
     words = shlex.split(place.cachalot("env", "--for", "docker", *more).stdout.partition("docker run")[2])
     mounts = [words[i + 1].partition(":")[2] for i, word in enumerate(words) if word == "-v"]
     (asked,) = (word for word in words if word.startswith("CACHALOT_OUTPUT="))
+    assert place.cachalot("env", "--for", "docker", "--output", "../%p.json").returncode == 2
     assert folder in mounts and (asked.startswith(f"CACHALOT_OUTPUT={folder}/") or output == "/dev/null")
     pod = place.cachalot("env", "--for", "kubernetes", *more).stdout
     assert f'mountPath: "{folder}"' in pod and asked.partition("=")[2] in pod

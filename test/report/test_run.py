@@ -57,7 +57,7 @@ def test_children_ignored(place):
         assert ignored >> signal.SIGCHLD - 1 & 1
 
 
-@pytest.mark.parametrize("pattern", ["reports/", "%", "a%", "%q{HOME", "%q{}", ".", "%x.json"])
+@pytest.mark.parametrize("pattern", ["reports/", "%", "a%", "%q{HOME", "%q{}", ".", "%x.json", "a" * 220, f"%q{{{'A' * 70}}}"])
 @pytest.mark.parametrize("name", ["output", "trace"])
 def test_patterns_that_name_no_file_are_refused(place, name, pattern):
     for words, more in ((("--" + name, pattern), {}), ((), {"CACHALOT_" + name.upper(): pattern})):
@@ -104,3 +104,35 @@ def test_only_the_last_of_an_exec_chain_ended_so():
     pages = [types.SimpleNamespace(pid=7, path=f"/x/7.100.{n}.page") for n in (0, 2, 1)]
     ends = [cachalot_summary.end_of(page, child, pages) for page in pages]
     assert ends == [[], ["--reason", "killed", "--signal", "9"], []]
+
+
+def test_what_ended_the_program_comes_once_more(place):
+    """`timeout` sends it to us, and then to the whole group: there is a verdict all the same."""
+    for _ in range(5):
+        done = place.run("timeout", "0.7", *COMMAND, "run", "--check", "max-leaked=0", "sleep", "9")
+        assert done.returncode == 124 and "no verdict" in done.stderr
+
+
+def test_a_timer_that_was_inherited(place):
+    done = place.run("perl", "-e", "alarm 1; exec @ARGV", *COMMAND, "run", "--summary", "sleep", "9")
+    assert done.returncode == -signal.SIGALRM
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\tb"])
+def test_where_the_directory_has_control_characters(place, name):
+    (place.work / name).mkdir()
+    script = f"cd {shlex.quote(name)} && exec {CACHALOT} run --check max-leaked=9MiB {leak(place)}"
+    assert place.run("sh", "-c", script).returncode == 0 and len(list((place.work / name).glob("*.json"))) == 1
+
+
+def test_where_the_directory_is_gone(place):
+    (place.work / "gone").mkdir()
+    done = place.run("sh", "-c", f"cd gone; rmdir ../gone; exec {CACHALOT} run --summary echo started")
+    assert done.returncode == 0 and done.stdout == "started\n"
+
+
+def test_the_verdict_has_a_file_of_its_own(place):
+    for more in (("--html", "same"), ("--trace", "same"), ("--output", "same")):
+        done = place.cachalot("run", "--check", "max-oom=0,output=same", *more, "echo", "started")
+        assert done.returncode == 125 and done.stdout == ""
+    assert place.cachalot("run", "--check", "max-oom=0,output=", "true").returncode == 125
