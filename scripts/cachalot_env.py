@@ -66,8 +66,8 @@ docker run --gpus all -v {folder}:{inside}:ro -v "$PWD/reports":{reports} \\
 """
 
 APPTAINER = """\
-apptainer exec --nv --bind {folder}:{inside}{reports} --env LD_PRELOAD={inside}/{name} \\
-    --env CACHALOT_OUTPUT={output}{more} IMAGE.sif python3 train.py
+APPTAINERENV_CACHALOT_OUTPUT={output}{more} \\
+    apptainer exec --nv --bind {folder}:{inside}{reports} --env LD_PRELOAD={inside}/{name} IMAGE.sif python3 train.py
 """
 
 KUBERNETES = """\
@@ -140,12 +140,13 @@ def in_docker(library, output, conf):
 
 
 def in_apptainer(library, output, conf):
+    """Options and patterns may have commas, at which --env is split."""
     output = output or "cachalot.%e.%p.json"
     is_elsewhere = os.path.isabs(output) and output != os.devnull  # the current folder is there by itself
     return APPTAINER.format(folder=shlex.quote(os.path.dirname(library)), name=os.path.basename(library),
                             inside=INSIDE, output=shlex.quote(output),
                             reports=f" --bind {shlex.quote(folder_of(output))}" if is_elsewhere else "",
-                            more=f" --env CACHALOT_CONF={shlex.quote(conf)}" if conf else "")
+                            more=f" APPTAINERENV_CACHALOT_CONF={shlex.quote(conf)}" if conf else "")
 
 
 def in_kubernetes(library, output, conf):

@@ -162,6 +162,13 @@ def test_env_holds_what_was_asked(place, form):
         assert text in done.stdout, text
 
 
+def test_env_for_apptainer_has_no_comma_where_it_would_split(place):
+    line = place.cachalot("env", "--for", "apptainer", "--conf", "max_split_size_mb:128,free_mode:fence", "--output", "a,b.%p.json").stdout
+    words = shlex.split(line)
+    assert "APPTAINERENV_CACHALOT_OUTPUT=a,b.%p.json" in words and "APPTAINERENV_CACHALOT_CONF=max_split_size_mb:128,free_mode:fence" in words
+    assert not any("," in words[i + 1] for i, word in enumerate(words) if word == "--env")
+
+
 def test_env_that_cannot_be(place):
     assert place.cachalot("env", "--for", "else").returncode == 2
     assert place.cachalot("env", "x").returncode == 2
