@@ -41,16 +41,6 @@ static void *ask(void *failures)
     return NULL;
 }
 
-static void end(const char *how, CUcontext context)
-{
-    if (!strcmp(how, "destroy"))
-        OK(cuCtxDestroy(context));
-    else if (!strcmp(how, "reset"))
-        OK(cuDevicePrimaryCtxReset(0));
-    else
-        OK(cuDevicePrimaryCtxRelease(0));
-}
-
 static void one_round(const char *how, int held, int *failures)
 {
     pthread_t other;
@@ -73,7 +63,7 @@ static void one_round(const char *how, int held, int *failures)
         usleep(50);
     cachalot_sim_subscribe(held ? hold : NULL);
     asks |= !held;
-    end(how, context);
+    end_context(how, context);
     cachalot_sim_subscribe(NULL);
     asks = 1;
     while (!has)

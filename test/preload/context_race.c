@@ -39,16 +39,6 @@ static void *work(void *number)
     return NULL;
 }
 
-static void end(const char *how)
-{
-    if (!strcmp(how, "destroy"))
-        OK(cuCtxDestroy(context));
-    else if (!strcmp(how, "reset"))
-        OK(cuDevicePrimaryCtxReset(0));
-    else
-        OK(cuDevicePrimaryCtxRelease(0));
-}
-
 static CUcontext make_anew(const char *how)
 {
     CUcontext made;
@@ -84,7 +74,7 @@ int main(int count, char **argument)
         while (parked)
             usleep(10);
         usleep(300);
-        end(argument[1]);
+        end_context(argument[1], context);
         running = 0;
         while (parked < THREADS)
             usleep(10);

@@ -5,6 +5,8 @@
 #include "case.h"
 #include "sim.h"
 
+#include <string.h>
+
 /* The primary context of device 0, current. */
 static inline CUcontext begin(void)
 {
@@ -30,6 +32,17 @@ static inline CUcontext new_context(CUdevice device)
     CUcontext context;
     OK(create_context(&context, device));
     return context;
+}
+
+/* destroy, or of the primary context of device 0: reset, release. */
+static inline void end_context(const char *how, CUcontext context)
+{
+    if (!strcmp(how, "destroy"))
+        OK(cuCtxDestroy(context));
+    else if (!strcmp(how, "reset"))
+        OK(cuDevicePrimaryCtxReset(0));
+    else
+        OK(cuDevicePrimaryCtxRelease(0));
 }
 
 static inline CUdeviceptr make(size_t bytes)
