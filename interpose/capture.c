@@ -12,7 +12,7 @@
 struct capture {
     struct map_node node; /* key: the stream, and the thread for a per-thread stream */
     CUcontext context;    /* the stream's; NULL: the driver does not say */
-    int ending;           /* its stream's end was begun, or its context's */
+    uint64_t ender;       /* thread in the driver's call that ends its stream or context */
 };
 
 #define THREAD_KEYS ((uint64_t)1 << 62) /* beyond any address */
@@ -88,7 +88,7 @@ static int add_capture(uint64_t key, CUcontext context)
     if (capture) {
         capture->node.key = key;
         capture->context = context;
-        capture->ending = 0;
+        capture->ender = 0;
         if (map_insert(&process->capturing, &capture->node)) {
             slab_give(&process->capture_nodes, capture);
             capture = NULL;
@@ -177,9 +177,9 @@ void capture_after_end(CUstream stream, int per_thread)
         captures_less_one();
 }
 
-/* What the driver's call will end is marked before it, and after it, unless it failed, taken off the
- * list: what came on the list meanwhile is another thread's, whose stream or context was given the
- * same handle. */
+/* What the driver's call will end gets this thread's mark before it, and after it, unless it failed,
+ * is taken off the list: what came on the list meanwhile is another thread's, whose stream or
+ * context was given the same handle, and which may be ending it in turn. */
 void capture_before_destroy(CUstream stream)
 {
     if (!capture_active())
@@ -187,7 +187,7 @@ void capture_before_destroy(CUstream stream)
     pthread_mutex_lock(&process->capture_lock);
     struct map_node *node = map_find(&process->capturing, key_of(stream, 0));
     if (node)
-        ((struct capture *)node)->ending = 1;
+        ((struct capture *)node)->ender = driver_ops.thread_id();
     pthread_mutex_unlock(&process->capture_lock);
 }
 
@@ -198,7 +198,7 @@ void capture_after_destroy(CUstream stream, CUresult result)
         return;
     pthread_mutex_lock(&process->capture_lock);
     struct map_node *node = map_find(&process->capturing, key);
-    int ended = node && ((struct capture *)node)->ending;
+    int ended = node && ((struct capture *)node)->ender == driver_ops.thread_id();
     if (ended)
         slab_give(&process->capture_nodes, map_remove(&process->capturing, key));
     pthread_mutex_unlock(&process->capture_lock);
@@ -209,20 +209,20 @@ void capture_after_destroy(CUstream stream, CUresult result)
 static int stays_in(const struct map_node *node, const void *context)
 {
     const struct capture *capture = (const struct capture *)node;
-    return capture->context == context && !capture->ending;
+    return capture->context == context && capture->ender != driver_ops.thread_id();
 }
 
 static int ends_in(const struct map_node *node, const void *context)
 {
     const struct capture *capture = (const struct capture *)node;
-    return capture->context == context && capture->ending;
+    return capture->context == context && capture->ender == driver_ops.thread_id();
 }
 
 void capture_before_context_ends(CUcontext context)
 {
     pthread_mutex_lock(&process->capture_lock);
     for (struct map_node *node; (node = map_any(&process->capturing, stays_in, context));)
-        ((struct capture *)node)->ending = 1;
+        ((struct capture *)node)->ender = driver_ops.thread_id();
     pthread_mutex_unlock(&process->capture_lock);
 }
 
