@@ -38,6 +38,10 @@ struct lane {
 int lane_free(struct allocator *allocator);
 int lane_free_alone(struct allocator *allocator);
 
+/* While a capture is under way there is no lane: is the work done that used what was freed on one
+ * and is reusable? The domain's lock is held, and dropped meanwhile. */
+int lane_is_over(struct allocator *allocator, uint64_t timeout_ns);
+
 /* A fence was sealed: its frees are done, its event not recorded yet. And its end. */
 void lane_sealed(struct allocator *allocator, const struct fence *fence);
 void lane_fence_ended(struct allocator *allocator, const struct fence *fence, int passed);

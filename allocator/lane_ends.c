@@ -106,6 +106,18 @@ void lane_capture_ended(struct domain *domain)
     domain_unlock(domain);
 }
 
+int lane_is_over(struct allocator *a, uint64_t timeout_ns)
+{
+    const struct lane *lane = &a->domain->lane;
+    struct fence *owed = lane->owed;
+    if (!owed || lane->marked != a)
+        return 1;
+    int over = fence_has_passed(a, owed, timeout_ns);
+    if (owed->state == FENCE_GONE)
+        fence_drop(a, owed);
+    return over;
+}
+
 /* What is outstanding counts as work of several streams until a fence sealed from here on passes.
  */
 static void count_as_many(struct lane *lane)

@@ -240,7 +240,7 @@ static int synchronize(void *device)
         code = wait_for_ever(device, event);
     else if (code != DEVICE_DEFERRED)
         code = wait_for_context(device);
-    if (code == DEVICE_DEFERRED)
+    if (code && !is_lasting(code)) /* a capture, or one that we do not know of */
         code = wait_as_free(device);
     if (event)
         fence_destroy(device, event);

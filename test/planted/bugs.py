@@ -1,6 +1,6 @@
 """Bugs to plant, one line or so each, and what must find them. `changes`: texts of the file and what stands there instead; each
 must be there exactly once. `found` by: "mapped" (random work on memory that moves), "stress" (random work: an abort, or an error that the program does not expect), "hang" and
-"spin_in_stream" (an order of calls that ends natively does not), "stream_of_each", "stream_race", "model" (test_model's of mapped memory), or "unit" (test_lane): what random work cannot
+"spin_in_stream" (an order of calls that ends natively does not), "stream_of_each", "stream_race", "capture_full", "model" (test_model's of mapped memory), or "unit" (test_lane): what random work cannot
 see, or meets too rarely."""
 
 import dataclasses
@@ -97,6 +97,8 @@ BUGS = (
         (("        fence_recorded(a, fence);\n", "        fence_recorded(a, fence);\n        retire(a, fence);\n"),)),
     Bug("shared_on_lane", "what another process may touch is reusable at once", FENCE, "unit",
         (("!block->shared && !async && !a->no_events && lane_free(a)", "!async && !a->no_events && lane_free(a)"),)),
+    Bug("owed_is_over", "beside a capture what a lane's reuse has overtaken counts as done", ENDS, "capture_full",
+        (("    int over = fence_has_passed(a, owed, timeout_ns);", "    int over = 1;\n    (void)timeout_ns;"),)),
     Bug("destroy_unseen", "a stream's end is not noticed: its handle comes back", SUBMIT, "stress",
         (("    if (process_serving())\n        lane_stream_ends(process->domain, (uint64_t)(uintptr_t)stream);",
           "    (void)stream;"),)),

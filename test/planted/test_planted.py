@@ -67,6 +67,9 @@ def test_it_is_found(place, orders, bug):  # noqa: F811
         assert is_found(place, bug, "spin_in_stream")
     elif bug.found == "stream_of_each":
         assert end_code(place, bug, bug.found, CACHALOT_SIM_CLOCK="manual") == -signal.SIGABRT
+    elif bug.found == "capture_full":
+        full = {"CACHALOT_SIM_CAPACITY": "64M", "CACHALOT_CONF": "expandable_segments:True"}
+        assert end_code(place, bug, bug.found, 1, **full) == -signal.SIGABRT
     elif bug.found == "stream_race":
         # A block that a thread's cache keeps is not met by the other. Slow rounds are no finding.
         race = {"CACHALOT_CONF": "thread_cache:off", "CACHALOT_SIM_CLOCK": "manual", "CACHALOT_SIM_DELAY": "cuStreamDestroy_v2:1"}

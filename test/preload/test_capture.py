@@ -51,6 +51,20 @@ def test_a_context_ends_while_a_stream_captures(place, way, end, stream, used):
         assert report.counter("num_fences") >= 6
 
 
+@pytest.mark.parametrize("ended", ["stream", "context"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_handle_comes_back_before_its_last_owner_is_done(place, way, ended):
+    report = place.report("capture_handle", ended, CACHALOT_CONF=way)
+    assert report["coverage"]["status"] == "full" and report.warnings == {}
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+@pytest.mark.parametrize("way", WAYS)
+def test_the_device_is_full_of_cache_while_a_stream_captures(place, way, streams):
+    report = place.report("capture_full", streams, CACHALOT_CONF=way, CACHALOT_SIM_CAPACITY="64M")
+    assert report["coverage"]["status"] == "full" and report.warnings == {}
+
+
 @pytest.mark.parametrize("local", [0, 1])
 @pytest.mark.parametrize("way", [{}, {"CACHALOT_CONF": "free_mode:strict"},
                                  {"CACHALOT_SIM_DRIVER": "12040"}])
