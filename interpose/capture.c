@@ -165,44 +165,47 @@ static int end_unnoted(void)
     return count > 0;
 }
 
-void capture_after_end(CUstream stream, int per_thread)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!capture_active())
-        return;
-    is_capturing(stream, per_thread, &status);
-    if (status != CU_STREAM_CAPTURE_STATUS_NONE)
-        return; /* called on the wrong stream or thread: it goes on */
-    if (remove_capture(key_of(stream, per_thread)) || end_unnoted())
-        captures_less_one();
-}
-
-/* What the driver's call will end gets this thread's mark before it, and after it, unless it failed,
- * is taken off the list: what came on the list meanwhile is another thread's, whose stream or
- * context was given the same handle, and which may be ending it in turn. */
-void capture_before_destroy(CUstream stream)
+/* What the driver's call will end gets this thread's mark before it, and after it, if it did, is
+ * taken off the list: what came on the list meanwhile is another thread's, which went on with the
+ * stream, or whose stream or context was given the same handle; it may be ending it in turn. */
+void capture_before_end(CUstream stream, int per_thread)
 {
     if (!capture_active())
         return;
     pthread_mutex_lock(&process->capture_lock);
-    struct map_node *node = map_find(&process->capturing, key_of(stream, 0));
+    struct map_node *node = map_find(&process->capturing, key_of(stream, per_thread));
     if (node)
         ((struct capture *)node)->ender = driver_ops.thread_id();
     pthread_mutex_unlock(&process->capture_lock);
 }
 
-void capture_after_destroy(CUstream stream, CUresult result)
+static int remove_ended(uint64_t key)
 {
-    uint64_t key = key_of(stream, 0);
-    if (!capture_active() || result != CUDA_SUCCESS)
-        return;
     pthread_mutex_lock(&process->capture_lock);
     struct map_node *node = map_find(&process->capturing, key);
     int ended = node && ((struct capture *)node)->ender == driver_ops.thread_id();
     if (ended)
         slab_give(&process->capture_nodes, map_remove(&process->capturing, key));
     pthread_mutex_unlock(&process->capture_lock);
-    if (ended)
+    return ended;
+}
+
+void capture_after_end(CUstream stream, int per_thread)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    uint64_t key = key_of(stream, per_thread);
+    if (!capture_active())
+        return;
+    is_capturing(stream, per_thread, &status);
+    if (status != CU_STREAM_CAPTURE_STATUS_NONE)
+        return; /* called on the wrong stream or thread: it goes on */
+    if (remove_ended(key) || (!is_noted(key) && end_unnoted()))
+        captures_less_one();
+}
+
+void capture_after_destroy(CUstream stream, CUresult result)
+{
+    if (capture_active() && result == CUDA_SUCCESS && remove_ended(key_of(stream, 0)))
         captures_less_one();
 }
 

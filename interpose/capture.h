@@ -10,11 +10,10 @@
 CUcontext capture_before_begin(CUstream stream);
 void capture_after_begin(CUstream stream, int per_thread, CUcontext context, CUresult result);
 
-/* After the driver's call that may have ended the capture that began on `stream`. */
+/* Around the driver's call that may end the capture that began on `stream`, or that destroys the
+ * stream, and the capture with it. */
+void capture_before_end(CUstream stream, int per_thread);
 void capture_after_end(CUstream stream, int per_thread);
-
-/* Around the driver's call that destroys `stream`, and with it a capture that began there. */
-void capture_before_destroy(CUstream stream);
 void capture_after_destroy(CUstream stream, CUresult result);
 
 /* Around the one that ends a context, if it does, and with it the captures on its streams. */

@@ -86,6 +86,7 @@ static struct context *reserve_slot(CUdevice device)
     struct context *context = slot_of(NULL);
     if (context) {
         context->primary = 0;
+        context->ender = 0;
         context->device = device; /* the allocator asks the driver about it */
         context->handle = UNMADE;
     }
@@ -121,6 +122,8 @@ static void publish(struct context *context, CUcontext handle, struct allocator 
     pthread_mutex_unlock(&process->context_lock);
 }
 
+static void shut_noted(CUcontext handle);
+
 /* Caller holds the lock of the device's primary context: one that still answers is not ended
  * meanwhile by another thread. */
 static struct context *make(CUcontext handle)
@@ -143,6 +146,8 @@ static struct context *make(CUcontext handle)
     if (allocator && real()->cuCtxGetDevice(&device) == CUDA_SUCCESS)
         return context;
     /* It ended while nobody could find it: another thread's, or this one's, called back. */
+    if (allocator)
+        shut_noted(handle);
     struct allocator *lost = allocator ? context_forget(handle) : NULL;
     if (lost)
         allocator_bury(lost);
@@ -216,12 +221,22 @@ struct context *context_noted(CUcontext handle)
 /* Caller holds the context lock. */
 static void shut(struct context *context)
 {
-    if (!context || atomic_exchange(&context->suspended, CLOSED) == CLOSED)
-        return;
+    context->ender = driver_ops.thread_id();
     ipc_forget(context->handle);
+    if (atomic_exchange(&context->suspended, CLOSED) == CLOSED)
+        return;
     atomic_store(&process->sole, NULL);
     if (context->allocator && allocator_forget(context->allocator))
         process_count(COVERAGE_context_losses);
+}
+
+static void shut_noted(CUcontext handle)
+{
+    pthread_mutex_lock(&process->context_lock);
+    struct context *context = slot_of(handle);
+    if (context)
+        shut(context);
+    pthread_mutex_unlock(&process->context_lock);
 }
 
 void context_refuse(CUcontext handle)
@@ -231,6 +246,7 @@ void context_refuse(CUcontext handle)
     if (context) {
         context->allocator = NULL;
         context->primary = 0;
+        context->ender = 0;
         atomic_store(&context->suspended, SUSPENDED);
         context->handle = handle;
     }
@@ -239,13 +255,13 @@ void context_refuse(CUcontext handle)
 
 struct allocator *context_forget(CUcontext handle)
 {
+    struct allocator *allocator = NULL;
     if (!handle)
         return NULL;
     pthread_mutex_lock(&process->context_lock);
     struct context *context = slot_of(handle);
-    struct allocator *allocator = context ? context->allocator : NULL;
-    shut(context);
-    if (context) {
+    if (context && context->ender == driver_ops.thread_id()) { /* else the handle's next owner's */
+        allocator = context->allocator;
         atomic_fetch_add(&process->generation, 1);
         context->handle = NULL;
     }
@@ -261,9 +277,7 @@ void context_close(CUcontext handle)
     const struct context *context = seek(handle);
     if (context && context->allocator)
         allocator_empty(context->allocator); /* calls the driver, so without our lock */
-    pthread_mutex_lock(&process->context_lock);
-    shut(slot_of(handle));
-    pthread_mutex_unlock(&process->context_lock);
+    shut_noted(handle);
     capture_before_context_ends(handle);
 }
 

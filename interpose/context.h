@@ -29,8 +29,8 @@ void context_refuse(CUcontext handle);
 
 /* The context is going, by whatever call: drops its blocks. close: before the driver is told. What
  * is idle is given back first; nothing of it is served until it is forgotten, else a thread that
- * still has it current would make its allocator anew. forget: returns what is to be buried
- * (allocator_bury) when the driver has ended it, or NULL. */
+ * still has it current would make its allocator anew. forget, by the thread that closed it: returns
+ * what is to be buried (allocator_bury) when the driver has ended it, or NULL. */
 void context_close(CUcontext handle);
 struct allocator *context_forget(CUcontext handle);
 

@@ -39,12 +39,12 @@ MAKES_CONTEXT(cuCtxCreate_v4,
               (context, parameters, flags, device))
 
 /* After the driver ended a context: what of its mappings is left. */
-static void bury(struct allocator *lost)
+static void bury(CUcontext context, struct allocator *lost)
 {
     if (lost)
         allocator_bury(lost);
     if (process_serving())
-        ipc_bury();
+        ipc_bury(context);
 }
 
 static CUresult retain_primary(CUcontext *context, CUdevice device)
@@ -53,11 +53,12 @@ static CUresult retain_primary(CUcontext *context, CUdevice device)
         return real()->cuDevicePrimaryCtxRetain(context, device);
     context_change_begin(device);
     /* By the release that we are called within: */
-    struct allocator *lost = context_forget_ended(device, context_primary(device));
+    CUcontext before = context_primary(device);
+    struct allocator *lost = context_forget_ended(device, before);
     CUresult result = real()->cuDevicePrimaryCtxRetain(context, device);
     context_change_end(device);
     if (lost)
-        bury(lost);
+        bury(before, lost);
     return result;
 }
 
@@ -85,7 +86,7 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
     CUresult result = call(context);
     unsigned version;
     if (!result || (!primary && real()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS))
-        bury(context_forget(context));
+        bury(context, context_forget(context));
     domain_end_over(process->domain);
     return result;
 }
@@ -134,7 +135,7 @@ static CUresult release_primary(CUresult (*release)(CUdevice), CUdevice device)
     struct allocator *lost = result == CUDA_SUCCESS ? context_forget_ended(device, context) : NULL;
     context_suspend_primary(device, before);
     context_change_end(device);
-    bury(lost);
+    bury(context, lost);
     domain_end_over(process->domain);
     return result;
 }
@@ -162,7 +163,7 @@ static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
     struct allocator *lost = ended ? context_forget(context) : NULL;
     context_change_end(device);
     if (ended)
-        bury(lost);
+        bury(context, lost);
     domain_end_over(process->domain);
     return result;
 }
@@ -204,20 +205,25 @@ BEGIN(cuStreamBeginCaptureToGraph_ptsz, 1, TO_GRAPH, (stream, graph, nodes, edge
 BEGIN(cuStreamBeginRecaptureToGraph, 0, TO_GRAPH_AGAIN, (stream, mode, graph, changed, data))
 BEGIN(cuStreamBeginRecaptureToGraph_ptsz, 1, TO_GRAPH_AGAIN, (stream, mode, graph, changed, data))
 
+static CUresult end_capture(CUresult (*call)(CUstream, CUgraph *), CUstream stream, int per_thread,
+                            CUgraph *graph)
+{
+    if (!process_serving())
+        return call(stream, graph);
+    capture_before_end(stream, per_thread);
+    CUresult result = call(stream, graph);
+    capture_after_end(stream, per_thread);
+    return result;
+}
+
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
-    CUresult result = real()->cuStreamEndCapture(stream, graph);
-    if (process_serving())
-        capture_after_end(stream, 0);
-    return result;
+    return end_capture(real()->cuStreamEndCapture, stream, 0, graph);
 }
 
 CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 {
-    CUresult result = real()->cuStreamEndCapture_ptsz(stream, graph);
-    if (process_serving())
-        capture_after_end(stream, 1);
-    return result;
+    return end_capture(real()->cuStreamEndCapture_ptsz, stream, 1, graph);
 }
 
 static CUresult destroy_stream(CUresult (*call)(CUstream), CUstream stream)
@@ -225,7 +231,7 @@ static CUresult destroy_stream(CUresult (*call)(CUstream), CUstream stream)
     if (!process_serving())
         return call(stream);
     submit_stream_ends(stream);
-    capture_before_destroy(stream);
+    capture_before_end(stream, 0);
     CUresult result = call(stream);
     capture_after_destroy(stream, result);
     return result;

@@ -56,6 +56,6 @@ void ipc_allow_peer(CUdevice owner, CUdevice peer);
 
 /* A context is about to end, and has ended: what was opened in it goes. */
 void ipc_forget(CUcontext context);
-void ipc_bury(void);
+void ipc_bury(CUcontext context);
 
 #endif

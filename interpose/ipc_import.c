@@ -28,7 +28,7 @@ struct import {
     size_t range_bytes;
     uint64_t name;
     unsigned opened;
-    int ended; /* its context is no more */
+    uint64_t ender; /* thread in the driver's call that ends its context */
 };
 
 int ipc_is_ours(const CUipcMemHandle *handle)
@@ -200,7 +200,7 @@ static void take_down(struct import *import)
 static struct import *find_open(const struct import *wanted)
 {
     struct import *import = process->ipc.imports.first;
-    while (import && (import->context != wanted->context || import->ended ||
+    while (import && (import->context != wanted->context || import->ender ||
                       memcmp(&import->handle, &wanted->handle, sizeof wanted->handle)))
         import = import->next;
     return import;
@@ -272,7 +272,7 @@ CUresult ipc_open(CUdeviceptr *pointer, const CUipcMemHandle *handle)
 static struct import **link_to(CUdeviceptr pointer)
 {
     struct import **link = &process->ipc.imports.first;
-    while (*link && ((*link)->ended || (*link)->pointer != pointer))
+    while (*link && (*link)->pointer != pointer)
         link = &(*link)->next;
     return link;
 }
@@ -320,7 +320,7 @@ int ipc_find(CUdeviceptr address, struct block_place *place)
 {
     pthread_mutex_lock(&process->ipc.imports.lock);
     const struct import *import = process->ipc.imports.first;
-    while (import && (import->ended || address - import->pointer >= import->handle.bytes))
+    while (import && address - import->pointer >= import->handle.bytes)
         import = import->next;
     if (import)
         *place = (struct block_place){.segment_address = import->pointer,
@@ -339,7 +339,7 @@ static int hold_below(uint64_t name, CUdevice device, struct import *held)
     struct import *highest = NULL;
     pthread_mutex_lock(&process->ipc.imports.lock);
     for (struct import *import = process->ipc.imports.first; import; import = import->next)
-        if (import->device == device && !import->ended && import->name < name &&
+        if (import->device == device && !import->ender && import->name < name &&
             (!highest || import->name > highest->name))
             highest = import;
     if (highest) {
@@ -364,18 +364,20 @@ void ipc_forget(CUcontext context)
 {
     pthread_mutex_lock(&process->ipc.imports.lock);
     for (struct import *import = process->ipc.imports.first; import; import = import->next)
-        import->ended |= import->context == context;
+        if (import->context == context)
+            import->ender = driver_ops.thread_id();
     pthread_mutex_unlock(&process->ipc.imports.lock);
 }
 
 /* Of one after the other: the lock is not held while the driver is called. */
-void ipc_bury(void)
+void ipc_bury(CUcontext context)
 {
+    uint64_t self = driver_ops.thread_id();
     struct import *import;
     pthread_mutex_lock(&process->ipc.imports.lock);
     do {
         struct import **link = &process->ipc.imports.first;
-        while ((import = *link) && !import->ended)
+        while ((import = *link) && (import->context != context || import->ender != self))
             link = &import->next;
         if (import) {
             *link = import->next;

@@ -14,23 +14,13 @@
 #include "allocator/map.h"
 #include "allocator/slab.h"
 #include "interpose/config.h"
+#include "interpose/context_slot.h"
 #include "interpose/cuda_api.h"
 #include "interpose/driver_map.h"
 #include "interpose/ipc.h"
 #include "stats/page.h"
 
 enum process_state { PROCESS_IDLE, PROCESS_SERVING, PROCESS_EXITING };
-
-#define MOST_CONTEXTS 256
-
-struct context {
-    CUcontext handle; /* NULL: slot free */
-    CUdevice device;
-    int primary;
-    _Atomic int suspended; /* its release is under way, or its end: serve nothing */
-    struct allocator *allocator;
-    struct page_device *row;
-};
 
 struct process {
     struct map capturing, others, graphs;

@@ -106,8 +106,8 @@ BUGS = (
         (("    submit_stream_ends(stream);\n    capture_before", "    capture_before"),
          ("    CUresult result = call(stream);\n    capture_after_destroy", "    CUresult result = call(stream);\n    submit_stream_ends(stream);\n    capture_after_destroy"))),
     Bug("capture_of_another", "a destroyed stream's capture is looked for when its handle may be another's", CONTEXT, "stream_race",
-        (("    capture_before_destroy(stream);\n    CUresult result = call(stream);",
-          "    CUresult result = call(stream);\n    capture_before_destroy(stream);"),)),
+        (("    capture_before_end(stream, 0);\n    CUresult result = call(stream);",
+          "    CUresult result = call(stream);\n    capture_before_end(stream, 0);"),)),
     Bug("capture_uncounted", "a capture has begun before it is counted", CONTEXT, "stress",
         (("        CUcontext context = capture_before_begin(stream);                                          \\\n"
           "        CUresult result = real()->name arguments;                                                  \\\n",

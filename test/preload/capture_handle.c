@@ -1,7 +1,8 @@
-/* A stream's or context's handle comes back while the thread that ended it is on its way out of the
- * driver's call: the next owner captures, and is ending it in turn when that thread goes on. Until
- * the second end is done its capture is under way: nothing spoils it, and a free waits for a copy to
- * the host. Argument: what is ended (stream, context). */
+/* A stream's or context's handle comes back, or its next capture begins, while the thread that ended
+ * the last one is on its way out of the driver's call: the next owner captures, and is ending it in
+ * turn when that thread goes on. Until the second end is done its capture is under way: nothing
+ * spoils it, and a free waits for a copy to the host. Argument: what is ended (stream, context,
+ * capture). */
 #include "driver_case.h"
 
 #include <pthread.h>
@@ -11,7 +12,7 @@ enum moment { NOTHING, FIRST_GOES, SECOND_COMES, FIRST_GONE };
 
 static _Atomic enum moment moment;
 static _Thread_local enum moment ends; /* FIRST_GOES or SECOND_COMES: whose end this thread's is */
-static int contexts;
+static int contexts, only_captures;
 static CUcontext primary;
 static CUstream first, second;
 
@@ -25,28 +26,46 @@ static void reach(enum moment now)
 /* The first thread is held behind the driver's call, the second one before it. */
 static void hold(const char *function, int returning)
 {
-    const char *name = contexts ? "cuCtxDestroy" : "cuStreamDestroy";
-    if (ends && !strncmp(function, name, strlen(name)) && returning == (ends == FIRST_GOES))
-        reach(ends);
+    const char *name = contexts        ? "cuCtxDestroy"
+                       : only_captures ? "cuStreamIsCapturing" /* asked by us, behind the end */
+                                       : "cuStreamDestroy";
+    enum moment now = ends;
+    if (now && !strncmp(function, name, strlen(name)) && returning == (now == FIRST_GOES)) {
+        ends = NOTHING;
+        reach(now);
+    }
 }
 
 static CUcontext capture_on(CUstream *stream)
 {
     CUcontext context = contexts ? new_context(0) : primary;
     OK(cuCtxSetCurrent(context));
-    OK(cuStreamCreate(stream, CU_STREAM_NON_BLOCKING));
+    if (only_captures && first)
+        *stream = first;
+    else
+        OK(cuStreamCreate(stream, CU_STREAM_NON_BLOCKING));
     OK(cuStreamBeginCapture(*stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     return context;
 }
 
 static void end(CUcontext context, CUstream stream, enum moment which)
 {
-    ends = which;
+    CUgraph graph = NULL;
+    if (only_captures && which == SECOND_COMES)
+        reach(which);
+    else
+        ends = which;
     if (contexts)
         OK(cuCtxDestroy(context));
+    else if (only_captures)
+        OK(cuStreamEndCapture(stream, &graph));
     else
         OK(cuStreamDestroy(stream));
+    if (ends) /* natively nothing was asked */
+        reach(ends);
     ends = NOTHING;
+    if (graph)
+        OK(cuGraphDestroy(graph));
 }
 
 static void *next_owner(void *before)
@@ -67,6 +86,7 @@ int main(int count, char **argument)
     unsigned char *host;
     CHECK(count == 2);
     contexts = strcmp(argument[1], "context") == 0;
+    only_captures = strcmp(argument[1], "capture") == 0;
     primary = begin();
     OK(cuStreamCreate(&work, CU_STREAM_NON_BLOCKING));
     OK(cuMemAllocHost((void **)&host, MIB));

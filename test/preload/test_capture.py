@@ -51,7 +51,7 @@ def test_a_context_ends_while_a_stream_captures(place, way, end, stream, used):
         assert report.counter("num_fences") >= 6
 
 
-@pytest.mark.parametrize("ended", ["stream", "context"])
+@pytest.mark.parametrize("ended", ["stream", "context", "capture"])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_handle_comes_back_before_its_last_owner_is_done(place, way, ended):
     report = place.report("capture_handle", ended, CACHALOT_CONF=way)

@@ -28,6 +28,12 @@ def test_a_fork_while_somebody_is_served(pair):
     a.end(), b.end()
 
 
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("end, failing", [("closing", None), ("refused", "cuCtxDestroy_v2:1:999")])
+def test_another_context_ends(place, end, failing, mapped):
+    place.same("ipc_context", end, CACHALOT_CONF=f"expandable_segments:{mapped}", CACHALOT_SIM_FAIL=failing)
+
+
 def test_a_descriptor_that_became_the_programs(pair):
     """A forked child keeps it."""
     a, b = pair

@@ -214,6 +214,17 @@ def test_memory_of_a_context_that_ends_is_there_for_another(place, conf, how, mo
                CACHALOT_SIM_DELAY="cuCtxDestroy_v2:1,cuMemUnmap:9")
 
 
+@pytest.mark.parametrize("threads, rounds", [(0, 0), (0, 1), (8, 40)])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_contexts_handle_comes_back(place, mapped, threads, rounds):
+    """Its first owner is still on its way out of the driver's call."""
+    place.same("context_handle", threads, rounds, CACHALOT_CONF=f"expandable_segments:{mapped}",
+               CACHALOT_SIM_DELAY="cuCtxDestroy_v2:2")
+    for report in place.reports():
+        assert report["coverage"]["status"] == "full"
+        assert report.totals["requests"] == report.totals["frees"]
+
+
 @pytest.mark.parametrize("conf", ["expandable_segments:False", "expandable_segments:True", "free_mode:fence"])
 def test_threads_with_contexts_of_their_own(place, conf):
     """Also of a primary one that another thread retains anew as the last release ends it."""

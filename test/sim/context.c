@@ -125,6 +125,15 @@ static void context_close(struct sim_context *context)
     context->references = 0;
 }
 
+/* A destroyed handle is the next one handed out, as programs may meet it. */
+static struct sim_context *context_dead(void)
+{
+    struct sim_context *context = every;
+    while (context && (context->alive || context->primary))
+        context = context->next;
+    return context;
+}
+
 static CUresult context_create(CUcontext *out, unsigned flags, CUdevice device)
 {
     if (!out)
@@ -132,11 +141,11 @@ static CUresult context_create(CUcontext *out, unsigned flags, CUdevice device)
     if (!device_is_valid(device))
         return CUDA_ERROR_INVALID_DEVICE;
     struct sim_thread *thread = thread_self();
-    struct sim_context *context = calloc(1, sizeof(*context));
-    if (!context || thread->depth == SIM_CONTEXT_DEPTH) {
-        free(context);
+    struct sim_context *context = context_dead();
+    if (thread->depth == SIM_CONTEXT_DEPTH)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    if (!context && !(context = calloc(1, sizeof(*context))))
+        abort();
     context->device = device;
     context->flags = flags;
     context_open(context);
