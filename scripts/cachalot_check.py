@@ -4,9 +4,9 @@ import glob
 import os
 import shlex
 import sys
-import tempfile
 
 import cachalot_formats
+import cachalot_output
 from cachalot_gates import LIMITS, OTHERS, PARSERS, Process, counted, judge
 from cachalot_report import Report, Stranger
 from cachalot_tools import Failure, printable
@@ -92,6 +92,8 @@ def parse(arguments):
 
 
 def check_options(gates, options):
+    if options.get("--output") == "":
+        raise Failure(2, "--output needs a file name")
     if options["--format"] not in cachalot_formats.FORMATS:
         raise Failure(2, f"--format is one of {', '.join(cachalot_formats.FORMATS)}")
     if not gates and options["--format"] != "openmetrics":  # figures are of use without one
@@ -218,25 +220,8 @@ def read_baseline(paths, reports):
 
 
 def write_file(path, text):
-    """Replaces the file in one step: collectors read it at any time. A pipe or a device is written to."""
-    path = os.path.realpath(path)
-    folder = os.path.dirname(path)
     try:
-        if os.path.exists(path) and not os.path.isfile(path):
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
-            return
-        fd, name = tempfile.mkstemp(prefix=".cachalot-", dir=folder)
-        try:
-            with os.fdopen(fd, "w", encoding="utf-8") as file:
-                file.write(text)
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(name, 0o666 & ~mask)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        cachalot_output.write(path, lambda file: file.write(text.encode()))
     except OSError as error:
         raise Failure(3, f"{path}: {error.strerror}") from error
 
@@ -279,4 +264,6 @@ def main(arguments):
     paths, gates, options = parse(arguments)
     if not paths:
         raise Failure(3, "no report given; a check without reports is never a pass")
+    if options.get("--output") == "-":  # where the text would go
+        del options["--output"]
     return check(paths, gates, options, sys.stdout)

@@ -2,10 +2,10 @@
 
 import os
 import sys
-import tempfile
 from datetime import timedelta
 
 import cachalot_html
+import cachalot_output
 import cachalot_perfetto
 import cachalot_viz
 from cachalot_sources import missing_map, read_source
@@ -112,37 +112,13 @@ def write_export(option, source, file, device=None):
         write_csv(source, file, device)
 
 
-def save(path, write):
-    """Has `write` fill a file that then takes the name in one step."""
-    with tempfile.NamedTemporaryFile(prefix=".cachalot-", dir=os.path.dirname(path), delete=False) as file:
-        try:
-            write(file)
-            mask = os.umask(0)
-            os.umask(mask)
-            os.fchmod(file.fileno(), 0o666 & ~mask)
-            file.flush()
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
-
-
 def export(source, option, path, device=None):
-    """Writes `source` to `path`, in the form that the option asks for; - is standard output, a link is followed."""
-    def write(file):
-        write_export(option, source, file, device)
-
-    if path == "-":
-        with os.fdopen(os.dup(1), "wb") as file:
-            write(file)
-        return
+    """Writes `source` to `path`, in the form that the option asks for."""
     try:
-        if os.path.exists(path) and not os.path.isfile(path):
-            with open(path, "wb") as file:  # a pipe, or /dev/null
-                write(file)
-        else:
-            save(os.path.realpath(path), write)
+        cachalot_output.write(path, lambda file: write_export(option, source, file, device))
     except OSError as error:
+        if path == "-":
+            raise  # as of all that is printed
         raise Failure(2, f"{path}: {error.strerror}") from error
 
 
