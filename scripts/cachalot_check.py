@@ -7,7 +7,8 @@ import sys
 
 import cachalot_formats
 import cachalot_output
-from cachalot_gates import LIMITS, OTHERS, PARSERS, Process, counted, judge
+from cachalot_gates import LIMITS, Process, counted, judge
+from cachalot_limits import OTHERS, PARSERS
 from cachalot_report import Report, Stranger
 from cachalot_tools import Failure, printable
 from cachalot_words import signal_text
@@ -25,7 +26,7 @@ of which all that are given apply, also several of one kind:
   --max-spread SHARE      how far the processes' peaks may lie apart
   --baseline OLD          peaks, leaks, out-of-memory: at most --max-increase
                           SHARE (5%) over OLD's
-  --require-reports N     from at least N processes
+  --require-reports N     from at least N processes that asked for memory
   --require-coverage full|partial|none    how much of CUDA must have come
                           through the cache (partial, and something was served)
   --format text|github|junit|json|openmetrics (this one also without a gate)

@@ -44,7 +44,7 @@ class Verdict:
         count = len(self.results)
         if self.failed():
             return f"failed: {len(self.failed())} of {counted(count, 'gate')}"
-        return f"passed: {counted(count, 'gate')}, {processes_text(self.processes)}"
+        return f"passed: {counted(count, 'gate')}, {processes_text(len(self.processes))}"
 
 
 def safe(value):

@@ -1,17 +1,16 @@
 """Gates: limits that reports of one run are held against, all processes of it together."""
 
 import os
-import re
 import statistics
 from dataclasses import dataclass, field
 
-from cachalot_report import bytes_text, get, number, scaled
+from cachalot_limits import LEVELS, Limit, share_text, value_text
+from cachalot_report import bytes_text, get, number
 from cachalot_tools import Failure, printable
 from cachalot_words import coverage_advice, frames_of, leak_text, oom_lines, past_the_cache, signal_text
 
 COUNT_MOST = 2**53 - 1
 LEAKS_SHOWN, CALLERS_SHOWN = 3, 3
-LEVELS = ("none", "partial", "full")
 COUNTS = ("requests", "hits", "peak_allocated_bytes", "peak_reserved_bytes", "ooms",
           "alloc_retries", "double_frees", "warnings")
 # What may be unknown: of a process that still ran, or that reserved nothing.
@@ -32,93 +31,12 @@ LIMITS = {
 COMPARED = ("peak_reserved_bytes", "peak_allocated_bytes", "leaked_bytes", "ooms")
 
 
-def parse_size(text):
-    """8GiB, 8G (the same), 8GB (decimal), 512MiB, 1000."""
-    found = re.fullmatch(r"(\d{1,16}(?:\.\d{1,9})?) ?(?:([kKmMgGtT])(iB|i|B)?|B)?", text)
-    if found is None:
-        raise Failure(2, f"`{text}` is not a size; write 8GiB, 512MiB or a number of bytes")
-    amount, unit, suffix = found.groups()
-    base = 1000 if suffix == "B" else 1024
-    power = base ** (1 + "kmgt".index(unit.lower())) if unit else 1
-    return round(float(amount) * power) if "." in amount else int(amount) * power
-
-
-def parse_count(text):
-    if not re.fullmatch(r"\d{1,15}", text):
-        raise Failure(2, f"`{text}` is not a count")
-    return int(text)
-
-
-def parse_increase(text):
-    """5%, 200% or 0.05. A bare 5 could be meant as either: refused."""
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?(%?)", text)
-    value = float(found[1]) / (100 if found[2] else 1) if found else 2
-    if value > 1 and not (found and found[2]):
-        raise Failure(2, f"`{text}` is not a share; write 90% or 0.9")
-    return value
-
-
-def parse_ratio(text):
-    """90% or 0.9."""
-    value = parse_increase(text)
-    if value > 1:
-        raise Failure(2, f"`{text}` is more than all; write 90% or 0.9")
-    return value
-
-
-def parse_least(text):
-    count = parse_count(text)
-    if count == 0:
-        raise Failure(2, "no report is never a pass")
-    return count
-
-
-def parse_level(text):
-    if text not in LEVELS:
-        raise Failure(2, f"`{text}` is not full, partial or none")
-    return text
-
-
-PARSERS = {"bytes": parse_size, "count": parse_count, "ratio": parse_ratio}
-OTHERS = {"--max-spread": parse_ratio, "--baseline": str, "--max-increase": parse_increase,
-          "--require-reports": parse_least, "--require-coverage": parse_level}
-
-
-def value_text(value, unit):
-    """A value with its unit, for people."""
-    if value is None:
-        return "unknown"
-    if unit == "bytes":
-        return bytes_text(value).strip()
-    return f"{100 * value:.2f} %" if unit == "ratio" else str(value)
-
-
-class Limit:
-    """What a figure is held against."""
-
-    def __init__(self, value, unit, scope="each"):
-        self.value, self.unit, self.scope = value, unit, scope
-
-    def exact(self):
-        """For programs."""
-        return "sum:" * (self.scope == "sum") + str(self.value)
-
-    def __str__(self):
-        """For people, and never rounded."""
-        shown = value_text(self.value, self.unit)
-        if self.unit == "bytes" and scaled(self.value, 10240)[0] % 1:
-            shown = f"{self.value} bytes"
-        elif self.unit == "ratio" and round(100 * self.value, 2) != round(100 * self.value, 9):
-            shown = f"{round(100 * self.value, 9)} %"
-        return shown + " in sum" * (self.scope == "sum")
-
-
 def counted(count, what):
     return f"{count} {what}" + "s" * (count != 1)
 
 
-def processes_text(processes):
-    return f"{len(processes)} process" + "es" * (len(processes) != 1)
+def processes_text(count):
+    return f"{count} process" + "es" * (count != 1)
 
 
 class Process:
@@ -136,6 +54,10 @@ class Process:
             raise Failure(3, f"{self.path} is damaged: `kind` is {self.kind!r:.40}")
         if self.coverage not in LEVELS:
             raise Failure(3, f"{self.path} is damaged: `coverage.status` is {self.coverage!r:.40}")
+        for part in ("leaks", "oom_events"):
+            for i, site in enumerate(get(entry, "site") for entry in report.list(part)):
+                if site is not None and type(site) is not int:
+                    raise Failure(3, f"{self.path} is damaged: `{part}[{i}].site` is {site!r:.40}")
         rank = report.get("process", "rank")
         self.rank = rank if isinstance(rank, (int, str)) else None
         self.program = os.path.basename(report.text("process", "exe")) or "-"
@@ -233,7 +155,7 @@ def judge_sum(name, key, unit, limit, processes):
         return judge_unknown(name, shown, key, unit, unknown)
     value = sum(p.totals[key] for p in processes)
     worst = max(processes, key=lambda p: p.totals[key])
-    text = f"{value_text(value, unit)} in {processes_text(processes)}, most in {worst.name()}"
+    text = f"{value_text(value, unit)} in {processes_text(len(processes))}, most in {worst.name()}"
     return finish(name, shown, key, unit, value, limit, worst, [worst], text)
 
 
@@ -249,7 +171,7 @@ def judge_each(name, key, unit, limit, processes):
     value = worst.totals[key]
     failed = [p for p in processes
               if (p.totals[key] < limit if least else p.totals[key] > limit)]
-    text = f"{value_text(value, unit)} ({worst.name()})"
+    text = f"{value_text(value, unit, limit)} ({worst.name()})"
     if len(failed) > 1:
         text += f"; {len(failed)} of {len(processes)} processes fail"
     return finish(name, shown, key, unit, value, limit, worst, failed, text)
@@ -321,7 +243,7 @@ def judge_spread(limit, processes):
         return Result("max-spread", shown, False, "needs the reports of at least two processes",
                       unit="ratio", failed=1)
     value = summary["spread"]
-    text = (f"{value_text(value, 'ratio')}: peak reserved from "
+    text = (f"{share_text(value, limit)}: peak reserved from "
             f"{bytes_text(summary['min']).strip()} to {bytes_text(summary['max']).strip()}")
     passed = value <= limit
     worst = summary["odd"] or summary["worst"]
@@ -361,7 +283,7 @@ def judge_increase(key, limit, processes, baseline):
         growth = (now - before) / before if before else (float("inf") if now else 0)
         results.append((growth, before, now, new))
     growth, before, now, process = max(results, key=lambda r: r[0])
-    change = f"{100 * growth:+.1f} %" if before else "was 0"
+    change = share_text(growth, limit, 1, "+") if before else "was 0"
     text = f"{value_text(before, unit)} to {value_text(now, unit)}, {change} ({process.name()})"
     passed = growth <= limit
     failed = sum(1 for r in results if r[0] > limit)
@@ -378,9 +300,11 @@ def judge_baseline(limit, processes, baseline):
 
 
 def judge_reports(least, processes):
-    count = len(processes)
-    return Result("require-reports", Limit(least, "count"), count >= least,
-                  f"reports of {processes_text(processes)}", count, "count", None, int(count < least))
+    """Of who asked for memory: what only starts others does so in any number."""
+    count = summary_of(processes)["processes"]
+    idle = len(processes) - count
+    text = f"reports of {processes_text(count)}" + f", and of {idle} that asked for no memory" * bool(idle)
+    return Result("require-reports", Limit(least, "count"), count >= least, text, count, "count", None, int(count < least))
 
 
 def judge(processes, gates, baseline):

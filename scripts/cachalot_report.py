@@ -82,7 +82,10 @@ class Report:
 
     def __init__(self, path):
         self.path = path
-        self.root = parse(path)
+        try:
+            self.root = parse(path)
+        except MemoryError as error:
+            raise Failure(3, f"{path} is too large for the memory at hand") from error
         if not isinstance(self.root, dict) or "schema_version" not in self.root:
             raise Stranger(3, f"{path} is not a report of cachalot")
         if not str(self.root["schema_version"]).startswith("1."):

@@ -4,11 +4,13 @@ import json
 import os
 import pathlib
 import re
+import resource
 import struct
+import subprocess
 import tempfile
 
 import pytest
-from conftest import VALIDATOR, built
+from conftest import COMMAND, VALIDATOR, built
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -99,6 +101,24 @@ def test_a_report_of_which_hardly_anything_is_left_is_no_stranger(run, left):
         done = run.check(run.folder, "--max-oom", "0")
         assert done.returncode == 0 and str(torn) not in done.stdout
     assert run.check(torn, good, "--max-oom", "0").returncode == 3
+
+
+@pytest.mark.parametrize("site", [[], [0], {}, "0", 0.5, True])
+@pytest.mark.parametrize("part", ["leaks", "oom_events"])
+def test_a_call_site_that_is_no_number_is_damage(run, site, part):
+    run.model = {**run.model, "sites": [{"frames": ["train.py:31 step"]}], part: [{"device": 0, "site": None}, {"device": 0, "site": site}]}
+    done = run.check(run.add(ooms=1, leaked_bytes=5), "--max-leaked", "0", "--max-oom", "0")
+    assert done.returncode == 3 and f"r1.json is damaged: `{part}[1].site` is {site!r}\n" in done.stdout
+
+
+@pytest.mark.parametrize("content", [b"[%s[]]", b'{"schema_version": "1.0.0", "leaks": [%s[]]}'])
+def test_more_than_there_is_memory_for(run, content):
+    (run.work / "r.json").write_bytes(content % (b"[]," * (10 << 20)))
+    for words in (["show", "r.json"], ["check", "r.json", "--max-oom", "0"], ["export", "r.json", "--perfetto", "x"]):
+        done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=False,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20)))
+        assert done.returncode == 3 and "r.json is too large for the memory at hand\n" in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("module", ["fifo", 1, True, [], None, "\0", "/dev/zero"])

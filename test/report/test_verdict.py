@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import cachalot_gates
+import cachalot_limits
 
 FORMATS = ("text", "github", "junit", "json", "openmetrics")
 MIB = 1 << 20
@@ -141,6 +142,40 @@ def test_no_gate_hides_another(run, gates, failed):
     assert len({case.get("name") for case in suite.iter("testcase")}) == 4
 
 
+@pytest.mark.parametrize("gate, old, new, said", [
+    ("--min-hits 100%", {}, {"hit_ratio": 0.99999}, "min-hits (at least 100.00 %): 99.999 % ("),
+    ("--min-hits 90.001%", {}, {"hit_ratio": 0.90000999}, "min-hits (at least 90.001 %): 90.000999 % ("),
+    ("--min-utilization 99%", {}, {"peak_utilization_ratio": 0.98}, "min-utilization (at least 99.00 %): 98.00 % ("),
+    ("--baseline old", {"peak_reserved_bytes": 1000 * MIB}, {"peak_reserved_bytes": 10504 * MIB // 10},
+     "increase of peak_reserved_bytes (at most 5.00 %): 1000 MiB to 1050 MiB, +5.04 % ("),
+    ("--baseline old", {"peak_reserved_bytes": 1000 * MIB}, {"peak_reserved_bytes": 1050 * MIB + 1}, "+5.0000001 % ("),
+    ("--baseline old --max-increase 0", {"leaked_bytes": 1 << 40}, {"leaked_bytes": (1 << 40) + 1}, ", +0.0000000001 % (")])
+def test_a_figure_that_fails_is_not_rounded_to_its_limit(run, gate, old, new, said):
+    run.add("old", run.work, **old)
+    done = run.check(run.add(**new), *gate.split())
+    assert done.returncode == 1 and said in done.stdout, done.stdout
+
+
+def test_spread_is_not_rounded_to_its_limit(run):
+    for size in (100000, 94999):
+        run.add(peak_reserved_bytes=size)
+    assert "FAIL max-spread (at most 5.00 %): 5.001 %: " in run.check(run.folder, "--max-spread", "5%").stdout
+
+
+def test_only_who_asked_for_memory_counts_as_a_report(run):
+    """As in the line of their peaks: not what only starts others."""
+    for requests in (0, 5, 5):
+        run.add(requests=requests, leaked_bytes=0)
+    for least, mark in ((2, "ok  "), (3, "FAIL")):
+        done = run.check(run.folder, "--require-reports", least)
+        assert done.returncode == (least == 3)
+        assert f"{mark} require-reports (at least {least}): reports of 2 processes, and of 1 that asked for no memory\n" in done.stdout
+    assert "peak reserved of 2 processes" in done.stdout
+    idle = [run.add(f"i{i}", run.work, requests=0) for i in range(2)]
+    done = run.check(*idle, "--require-reports", "2", "--require-coverage", "none")
+    assert done.returncode == 0 and "(at least 2): reports of 2 processes\n" in done.stdout
+
+
 def test_what_a_peak_of_several_devices_is_is_said(run):
     run.add()
     metrics = run.check(run.folder, "--format", "openmetrics").stdout
@@ -180,12 +215,12 @@ def test_verdict_is_that_of_every_process(values, limit):
 def test_sizes(amount, unit):
     scale = {"": 1, "B": 1, "K": 2**10, "KiB": 2**10, "MiB": 2**20, "G": 2**30, "GB": 10**9,
              "TB": 10**12}
-    assert cachalot_gates.parse_size(f"{amount}{unit}") == amount * scale[unit]
+    assert cachalot_limits.parse_size(f"{amount}{unit}") == amount * scale[unit]
 
 
 @given(st.text(max_size=12))
 def test_no_limit_text_is_a_crash(text):
-    for parser in (*cachalot_gates.PARSERS.values(), cachalot_gates.parse_increase,
+    for parser in (*cachalot_limits.PARSERS.values(), cachalot_limits.parse_increase,
                    cachalot_check.parse_words):
         try:
             parser(text)
