@@ -1,6 +1,7 @@
 """cachalot diff: two runs side by side."""
 
 import json
+import math
 
 from cachalot_pages import split
 from cachalot_report import Report, get, number, ratio_text, size_text, times_text
@@ -59,6 +60,11 @@ class Figure:
             return ratio_text(value)
         return f"{value / 1e6:.1f} ms" if self.unit == "ns" else f"{value:,.0f}".replace(",", " ")
 
+    def share(self):
+        """The change, as a share of the old value; None where that is no number."""
+        share = (self.new - self.old) / self.old if self.old else float("inf")
+        return share if math.isfinite(share) else None
+
     def change(self):
         """What has changed, in the figure's unit, and by what share."""
         if self.old is None or self.new is None or self.is_same():
@@ -67,9 +73,9 @@ class Figure:
         sign = "+" if delta > 0 else "-"
         if self.unit == "ratio":
             return f"{f'{sign}{100 * abs(delta):.1f} points':>13}"
-        ratio = self.new / self.old if self.old else 0
-        share = f"x{ratio:.3g}" if ratio >= 10 else f"{sign}{100 * abs(delta) / self.old:.1f} %" if self.old else ""
-        return f"{sign + self.text(abs(delta)):>13}{share:>11}"
+        share = self.share()
+        shown = "" if share is None else f"x{share + 1:.3g}" if share >= 9 else f"{sign}{100 * abs(share):.1f} %"
+        return f"{sign + self.text(abs(delta)):>13}{shown:>11}"
 
     def line(self):
         return f"{self.title:<{WIDTH}} {self.text(self.old):>13} {self.text(self.new):>13} {self.change()}".rstrip()
@@ -78,7 +84,7 @@ class Figure:
         known = self.old is not None and self.new is not None
         return {"name": self.name, "unit": self.unit, "old": self.old, "new": self.new,
                 "change": self.new - self.old if known else None,
-                "change_ratio": (self.new - self.old) / self.old if known and self.old else None}
+                "change_ratio": self.share() if known else None}
 
 
 def devices_of(report):
@@ -184,7 +190,7 @@ def summary(figures):
     if peak.is_same():
         return f"Peak reserved memory is the same.{oom_summary(figures)}"
     word = "more" if peak.new > peak.old else "less"
-    share = f" ({100 * abs(peak.new - peak.old) / peak.old:.1f} %)" if peak.old else ""
+    share = "" if peak.share() is None else f" ({100 * abs(peak.share()):.1f} %)"
     return f"The new run reserved {size_text(abs(peak.new - peak.old))}{share} {word} at its peak.{oom_summary(figures)}"
 
 

@@ -104,6 +104,18 @@ def test_json(pair, model):
     assert document["config"] == [] and document["leaks"] == []
 
 
+def test_next_to_nothing_is_no_share(pair):
+    """A ratio that no number can be."""
+    old, new, write = pair
+    old["totals"].update(hit_ratio=5e-324, peak_reserved_bytes=5e-324, requests=5e-324)
+    new["totals"].update(hit_ratio=1, peak_reserved_bytes=1, requests=1)
+    code, out = run(*write(), "--json")
+    figures = {f["name"]: f for f in json.loads(out)["figures"]}
+    assert code == 0 and figures["totals.hit_ratio"]["change_ratio"] is None and figures["totals.hit_ratio"]["change"] == 1
+    code, out = run(*write())
+    assert code == 0 and "inf" not in out and "+1 B" in out
+
+
 def test_several_devices(tmp_path, model):
     for name, devices in (("old", 1), ("new", 2)):
         (tmp_path / name).write_text(json.dumps(report_with_history(model, 300, devices=devices)))
