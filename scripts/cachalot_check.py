@@ -9,7 +9,7 @@ import cachalot_formats
 import cachalot_output
 from cachalot_gates import LIMITS, Process, counted, judge
 from cachalot_limits import OTHERS, PARSERS
-from cachalot_report import Report, Stranger
+from cachalot_report import Report, Stranger, begins_as_report
 from cachalot_tools import Failure, printable
 from cachalot_words import signal_text
 
@@ -121,12 +121,20 @@ def parse_words(text):
     return gates, options
 
 
+def is_unasked(path):
+    """Is it a report in a folder, by another name than *.json?"""
+    try:
+        return not path.endswith(".json") and os.path.isfile(path) and begins_as_report(path)
+    except OSError:
+        return False
+
+
 class Reports:
     """The processes that files tell of, and what was wrong with files."""
 
     def __init__(self):
         self.processes, self.problems, self.notes = [], [], []
-        self.strangers = 0
+        self.strangers = self.unasked = 0
 
     def read(self, path, may_be_strange):
         try:
@@ -149,6 +157,7 @@ class Reports:
                 self.read(name, may_be_strange=True)
         if len(names) > FILES_MOST:
             self.problems.append(f"{path} has more than {FILES_MOST} files")
+        self.unasked += sum(map(is_unasked, glob.iglob(os.path.join(glob.escape(path), "*"))))
         if not self.processes and not self.problems:
             self.problems.append(f"{path} has no report in it")
 
@@ -178,6 +187,8 @@ class Reports:
         """Notes on what a reader of the result should know."""
         if self.strangers:
             self.notes.append(f"left out: {counted(self.strangers, 'file')}, being no report of cachalot")
+        if self.unasked:
+            self.notes.append(f"left out: {counted(self.unasked, 'file')} with the look of a report, not being named *.json")
         sessions = {p.report.text("process", "session").partition("/")[0] for p in self.processes}  # runs within it
         if len(sessions - {"-"}) > 1:
             self.notes.append(f"the reports are of {len(sessions)} different runs")

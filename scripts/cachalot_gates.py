@@ -5,11 +5,10 @@ import statistics
 from dataclasses import dataclass, field
 
 from cachalot_limits import LEVELS, Limit, share_text, value_text
-from cachalot_report import bytes_text, get, number
+from cachalot_report import COUNT_MOST, bytes_text, get, number
 from cachalot_tools import Failure, printable
 from cachalot_words import coverage_advice, frames_of, leak_text, oom_lines, past_the_cache, signal_text
 
-COUNT_MOST = 2**53 - 1
 LEAKS_SHOWN, CALLERS_SHOWN = 3, 3
 COUNTS = ("requests", "hits", "peak_allocated_bytes", "peak_reserved_bytes", "ooms",
           "alloc_retries", "double_frees", "warnings")
@@ -64,8 +63,10 @@ class Process:
 
     def figure(self, key, most, may_be_null=False):
         totals = self.report.get("totals")
+        if isinstance(totals, dict) and key not in totals:
+            raise Failure(3, f"{self.path} is of an older version, or damaged: it has no `totals.{key}`")
         value = number(totals, key)
-        if may_be_null and isinstance(totals, dict) and key in totals and totals[key] is None:
+        if may_be_null and isinstance(totals, dict) and totals[key] is None:
             return None
         is_whole = most == 1 or isinstance(value, int)
         if value is None or not is_whole or not 0 <= value <= most:

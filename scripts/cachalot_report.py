@@ -10,6 +10,7 @@ from cachalot_tools import Failure, open_at_once, printable
 TRACES = (b"CACHALOT-TRACE", b"op,id,", b"Thread,Time,")
 BEGIN = b'{"schema_version"'  # of a report, blanks left out
 BYTES_MOST = 256 << 20  # a report that lists a million blocks has half of that
+COUNT_MOST = 2**53 - 1  # what is more is written as this
 PIECE = 1 << 20
 WRITER_TRIES, WRITER_TRY_S = 50, 0.1
 
@@ -77,6 +78,11 @@ def parse(path):
         raise kind(3, f"{path} {what if data else 'is empty'}") from error
 
 
+def begins_as_report(path):
+    with open_at_once(path) as file:
+        return b"".join(file.read(64).split()).startswith(BEGIN)
+
+
 class Report:
     """A report that was read from a file, and careful ways to look into it."""
 
@@ -88,8 +94,11 @@ class Report:
             raise Failure(3, f"{path} is too large for the memory at hand") from error
         if not isinstance(self.root, dict) or "schema_version" not in self.root:
             raise Stranger(3, f"{path} is not a report of cachalot")
-        if not str(self.root["schema_version"]).startswith("1."):
-            raise Failure(3, f"{path} is a report of version {str(self.root['schema_version'])[:20]}; this cachalot reads version 1")
+        version = self.root["schema_version"]
+        if not isinstance(version, str):
+            raise Failure(3, f"{path} is damaged: `schema_version` is {version!r:.40}")
+        if not version.startswith("1."):
+            raise Failure(3, f"{path} is a report of version {version[:20]}; this cachalot reads version 1")
 
     def get(self, *keys):
         """The value at that place, or None."""

@@ -103,6 +103,21 @@ def test_a_report_of_which_hardly_anything_is_left_is_no_stranger(run, left):
     assert run.check(torn, good, "--max-oom", "0").returncode == 3
 
 
+def test_reports_of_other_names_in_a_folder_are_told_of(run):
+    """`run --output` takes any name; a folder is asked for *.json only."""
+    for name in ("r0", "r1.txt", ".r2.tmp"):
+        run.add(name)
+    (run.folder / "log").write_text('what is it? {"schema_version": "1.0.0"}')
+    (run.folder / "folder").mkdir()
+    os.mkfifo(run.folder / "pipe")
+    said = "left out: 2 files with the look of a report, not being named *.json"
+    done = run.check(run.folder, "--max-oom", "0")
+    assert done.returncode == 3 and f"  note: {said}\n" in done.stdout and "reports has no report in it" in done.stdout
+    run.add()
+    code, verdict = run.gates(run.folder, "--max-oom", "0")
+    assert code == 0 and verdict["notes"] == [said]
+
+
 @pytest.mark.parametrize("site", [[], [0], {}, "0", 0.5, True])
 @pytest.mark.parametrize("part", ["leaks", "oom_events"])
 def test_a_call_site_that_is_no_number_is_damage(run, site, part):
@@ -119,6 +134,20 @@ def test_more_than_there_is_memory_for(run, content):
                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20)))
         assert done.returncode == 3 and "r.json is too large for the memory at hand\n" in done.stdout + done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("version", [1, 1.0, 1.5, None, True, ["1.0.0"]])
+def test_a_version_that_is_no_text_is_damage(run, version):
+    run.model = {**run.model, "schema_version": version}
+    done = run.check(run.add(), "--max-oom", "0")
+    assert done.returncode == 3 and f"r1.json is damaged: `schema_version` is {version!r}\n" in done.stdout
+
+
+def test_a_figure_that_older_versions_do_not_have(run):
+    run.model = {**run.model, "totals": {k: v for k, v in run.model["totals"].items() if k != "double_frees"}}
+    base = run.add("old.json", run.work)
+    done = run.check(base, "--max-oom", "0")
+    assert done.returncode == 3 and "old.json is of an older version, or damaged: it has no `totals.double_frees`\n" in done.stdout
 
 
 @pytest.mark.parametrize("module", ["fifo", 1, True, [], None, "\0", "/dev/zero"])
