@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from cachalot_pages import split
-from cachalot_report import bytes_text, count_text, times_text
+from cachalot_report import COUNT_MOST, bytes_text, count_text, times_text
 from cachalot_show import device_table, pairs, rule
 from cachalot_tools import Failure, find_tool, printable
 from cachalot_traces import device_number, open_source
@@ -26,7 +26,7 @@ the calls to the driver would have cost.
   --capacity  memory of the device (8GiB; default: no end)
   --costs     other prices of driver calls: lines call,bytes,ns
               (`--costs default` alone prints those in use, measured on an H200)
-  --device    which device of a snapshot or of a recorded trace
+  --device    which device of a snapshot or of a recorded trace (text has none)
 
 Exit code: 0 done, 2 usage, 3 no or broken trace.
 example: cachalot replay run.csv.gz --conf max_split_size_mb:128
@@ -135,7 +135,8 @@ def oom_lines(replay):
     lines = []
     for event in replay["oom_events"]:
         fits = ", natively it would have fitted" if event["native_would_fit"] else ""
-        lines.append(f"Out of memory: operation {event['operation']} asked for {event['requested_bytes']} bytes "
+        more = " or more" * (event["requested_bytes"] == COUNT_MOST)
+        lines.append(f"Out of memory: operation {event['operation']} asked for {event['requested_bytes']} bytes{more} "
                      f"with {event['allocated_bytes']} of {event['reserved_bytes']} reserved in use{fits}")
     more = replay["totals"]["ooms"] - len(lines)
     return lines + ([f"and {times_text(more)} before"] if more > 0 else [])

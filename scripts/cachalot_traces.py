@@ -16,6 +16,7 @@ import cachalot_recorded
 from cachalot_tools import Failure, open_regular, printable
 
 CHUNK = 1 << 20
+ADDRESS_MOST, SIZE_MOST = 1 << 64, 1 << 63
 PICKLES = (b"\x80", b"(", b"}")  # how one begins: of protocol 2 and later, 0, and 1
 DAMAGED = (OSError, EOFError, zlib.error)
 # What an unpickler may run into when its text is not what it should be.
@@ -70,6 +71,11 @@ def in_order(chunks, columns, every):
         if lines and is_first:
             lines[0], is_first = ",".join(every), False
         yield ("\n".join(lines) + "\n").encode() if lines else b""
+
+
+def is_below(most, value):
+    """Snapshots have numbers of any length."""
+    return type(value) is int and 0 <= value < most
 
 
 class PlainUnpickler(pickle.Unpickler):
@@ -128,7 +134,7 @@ class Snapshot:
         if action != "alloc" and action not in FREES and action not in GROWTH:
             raise self.broken(number, f"the action `{printable(action)}` is unknown")
         address, size = event.get("addr"), event.get("size")
-        if not (type(address) is int and type(size) is int and 0 <= address < 1 << 64 and 0 <= size < 1 << 63):
+        if not is_below(ADDRESS_MOST, address) or not is_below(SIZE_MOST, size):
             raise self.broken(number, "its address or size is no number")
         return action, address, size
 
@@ -164,7 +170,7 @@ class Snapshot:
             for block in blocks if isinstance(blocks, list) else []:
                 size = block.get("size") if isinstance(block, dict) else None
                 address = block.get("address", place) if isinstance(block, dict) else None
-                if type(size) is not int or type(address) is not int or size < 0 or address < 0:
+                if not is_below(ADDRESS_MOST, address) or not is_below(SIZE_MOST, size):
                     raise Failure(3, f"{self.name}: a block of device {self.device} has no address or size")
                 place = address + size
                 if block.get("state") in LIVE:
@@ -172,16 +178,15 @@ class Snapshot:
                     yield address, requested if type(requested) is int and 0 < requested <= size else size
 
     def recorded_reserved(self):
-        """The most that PyTorch itself had reserved; 0 if the snapshot does not say."""
+        """The most that PyTorch itself had reserved; 0 if the snapshot does not say, or its events and segments do not agree."""
         sizes = [s.get("total_size") for s in self.segments]
-        if not all(type(size) is int for size in sizes):
+        if None in sizes:
             return 0
+        if not all(is_below(SIZE_MOST, size) for size in sizes):
+            raise Failure(3, f"{self.name}: a segment of device {self.device} has a total_size that is no size")
         steps = [GROWTH[e["action"]] * e["size"] for e in self.events if e["action"] in GROWTH]
-        now = most = sum(sizes) - sum(steps)
-        for step in steps:
-            now += step
-            most = max(most, now)
-        return most
+        levels = list(itertools.accumulate(steps, initial=sum(sizes) - sum(steps)))
+        return max(levels) if all(is_below(SIZE_MOST, level) for level in levels) else 0
 
     def chunks(self):
         """The events as our CSV. A block is free when PyTorch has it back (free_completed)."""
@@ -265,6 +270,16 @@ def device_number(text):
     return None if text is None else int(text)
 
 
+def open_text(begin, chunks, path, name, device):
+    """`path`: where cachalot-replay reads it by itself; None if it is to be unpacked."""
+    if device is not None:
+        raise Failure(2, f"{name}: a trace of text has no devices: leave out --device")
+    odd = odd_header(begin)
+    if odd:
+        return Source(name, chunks=in_order(chunks, *odd))
+    return Source(name, path=path, chunks=None if path else chunks)
+
+
 def open_source(path, device=None):
     """The trace at `path`, whatever it is."""
     name = printable(path)
@@ -284,11 +299,7 @@ def open_source(path, device=None):
             if header:
                 file.close()
                 return open_recorded(read, header, None, path, name, device)
-            odd = odd_header(read)
-            if odd:
-                return Source(name, chunks=in_order(itertools.chain([read], unpack(file, name)), *odd))
-            file.close()
-            return Source(name, path=path)
+            return open_text(read, itertools.chain([read], unpack(file, name)), path, name, device)
     except DAMAGED as error:
         raise unreadable(error, name) from error
     if begin[:1] in PICKLES:
@@ -300,5 +311,4 @@ def open_source(path, device=None):
     if header:
         return open_recorded(read, header, file, None, name, device)
     file.seek(0)
-    odd, chunks = odd_header(read), unpack(file, name)
-    return Source(name, chunks=in_order(chunks, *odd) if odd else chunks)
+    return open_text(read, unpack(file, name), None, name, device)

@@ -154,6 +154,20 @@ def test_wrong_use(tmp_path, arguments):
     assert done.returncode == 2 and not done.stdout and done.stderr.startswith("cachalot: "), done
 
 
+@pytest.mark.parametrize("name", ["x", "x.gz", "rmm", "odd", "odd.gz"])
+@pytest.mark.parametrize("command_name", ["replay", "tune"])
+def test_text_has_no_devices(tmp_path, name, command_name):
+    text = {"x": "a,0,1,0\n", "rmm": RMM + "1,t,allocate,0x1,5,0\n", "odd": "id,op,bytes\n0,a,1\n"}[name.removesuffix(".gz")].encode()
+    write(tmp_path / name, gzip.compress(text) if name.endswith(".gz") else text)
+    done = command(command_name, name, "--device", "1", cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr == f"cachalot: {name}: a trace of text has no devices: leave out --device\n"
+
+
+def test_a_request_of_more_than_json_has_numbers_for(tmp_path):
+    done = command("replay", write(tmp_path / "x", f"a,0,{2**63 - 1},0\na,1,{2**53 - 2},0\n"))
+    assert "asked for 9007199254740991 bytes or more with" in done.stdout and "asked for 9007199254740990 bytes with" in done.stdout
+
+
 def test_no_trace(tmp_path):
     for name, content in (("none", None), ("empty", b""), ("header", OWN.encode()), ("gz", gzip.compress(b""))):
         if content is not None:

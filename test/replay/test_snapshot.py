@@ -114,3 +114,26 @@ def test_broken_blocks(tmp_path, bad):
     ends = [{"device": 0, "address": 4096, "total_size": 5, "blocks": [bad]}]
     done = command("replay", write(tmp_path / "s.pickle", snapshot(WHOLE, segments=ends)))
     assert done.returncode == 3 and "has no address or size" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command_name", ["replay", "tune"])
+@pytest.mark.parametrize("size", [10**5000, 10**30, 1 << 63, -5, "5", 0.5, True], ids=range(7))
+def test_a_segment_of_a_size_that_cannot_be(tmp_path, size, command_name):
+    path = write(tmp_path / "s.pickle", snapshot(WHOLE, segments=[{**segment(4096, [block(512)]), "total_size": size}]))
+    done = command(command_name, path)
+    assert done.returncode == 3 and done.stderr == f"cachalot: {path}: a segment of device 0 has a total_size that is no size\n"
+    assert not done.stdout
+
+
+@pytest.mark.parametrize("bad", [{"size": 10**5000}, {"size": 1 << 63}, {"address": 10**5000, "size": 1}, {"address": 1 << 64, "size": 1}], ids=range(4))
+def test_blocks_beyond_all_memory(tmp_path, bad):
+    ends = [{"device": 0, "address": 4096, "total_size": 5, "blocks": [block(**{"state": "active_allocated", **bad})]}]
+    done = command("replay", write(tmp_path / "s.pickle", snapshot(WHOLE, segments=ends)))
+    assert done.returncode == 3 and "has no address or size" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_what_segments_and_events_do_not_add_up_to_is_not_known(tmp_path):
+    for ends, events in (([segment(4096, [block(512)])], [event("segment_alloc", 4096, 1 << 30)]),
+                         ([{"device": 0, "address": 4096, "total_size": (1 << 63) - 1}] * 3, [])):
+        got = replay(write(tmp_path / "s.pickle", snapshot([event("alloc", 1 << 31, 512), *events], segments=ends)))
+        assert got["trace"]["recorded_peak_reserved_bytes"] is None
