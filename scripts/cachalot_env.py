@@ -7,8 +7,9 @@ import shlex
 import sys
 
 from cachalot_pages import split
+from cachalot_pattern import check_pattern
 from cachalot_program import preloadable
-from cachalot_run import check_conf, check_pattern
+from cachalot_run import check_conf
 from cachalot_tools import Failure, find_library
 
 HELP = """\

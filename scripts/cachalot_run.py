@@ -13,7 +13,7 @@ import time
 
 import cachalot_check
 import cachalot_summary
-from cachalot_summary import DEFAULT_OUTPUT
+from cachalot_pattern import CONTROL, DEFAULT_OUTPUT, Places, check_pattern
 from cachalot_program import check_library, check_program, find_program, needed, preloadable
 from cachalot_tools import INHERITED_SIGCHLD, Failure, check_counts, find_library, printable, tool
 
@@ -48,8 +48,6 @@ VALUES = ("--output", "--conf", "--check", "--trace", "--html")
 TIMERS = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF}  # kept by exec, and not by a child
 EVENTS_FOR_PAGE = "100000"
 SESSION_MOST = 63  # bytes, in a page
-NAME_MOST = 200  # bytes of a report's name (stats/report_expand.c)
-CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 SIGNALS = ("USR1", "USR2", "HUP", "PROF", "WINCH", "URG", "IO")
 SANITIZER = re.compile(r"lib(clang_rt\.)?(a|t|m|hwa|l)san")
 
@@ -118,17 +116,6 @@ def check_conf(conf, where):
     if checked.returncode:
         lines = checked.stderr.replace("cachalot-page: ", "").splitlines()
         raise Failure(125, f"{where}: {'; '.join(lines)}")
-
-
-def check_pattern(pattern, where):
-    """Refuses a pattern of which the library would only warn, and write elsewhere."""
-    literal = re.sub(r"%q\{[^}]*\}|%.", "", pattern)
-    if CONTROL.search(pattern) or any(len(os.fsencode(part)) > NAME_MOST for part in literal.split("/")):
-        raise Failure(125, f"{where}={pattern}: a name in it is too long, or has a control character")
-    if not re.fullmatch(r"(%([phertn%]|q\{[^}]{1,63}\})|[^%])*", pattern):
-        raise Failure(125, f"{where}={pattern}: unknown %; there are %p %h %e %r %t %n %q{{VAR}} %%")
-    if pattern.endswith("/") or os.path.isdir(pattern):
-        raise Failure(125, f"{where}={pattern} is a directory: name the files in it, as {os.path.join(pattern, 'cachalot.%e.%p.json')}")
 
 
 def session_within(existing):
@@ -255,7 +242,7 @@ def end_like(code):
     return 128 - code
 
 
-def gates_of(options):
+def gates_of(options, places):
     """The gates and the options of --check, or None. Wrong ones are refused before the start."""
     if "--check" not in options:
         return None
@@ -263,13 +250,11 @@ def gates_of(options):
         gates, more = cachalot_check.parse_words(options["--check"])
     except Failure as failure:
         raise Failure(125, f"--check: {failure}") from failure
-    for path in gates.get("--baseline", ()):
-        if not os.path.exists(path):
-            raise Failure(125, f"--check: {path}: no such baseline")
+    places.check_baselines(gates.get("--baseline", ()))
     if "--output" in more:
         cachalot_check.check_output(more["--output"])
-        taken = [os.path.realpath(options[name]) for name in ("--html", "--trace", "--output") if name in options]
-        if os.path.realpath(more["--output"]) in taken:
+        taken = [*places.taken(), *(options[name] for name in ("--html",) if name in options)]
+        if os.path.realpath(more["--output"]) in map(os.path.realpath, taken):
             raise Failure(125, f"--check: output: {more['--output']} is where the page, the trace or the report goes")
     return gates, more
 
@@ -294,6 +279,24 @@ def after(child, environment, started, options, gates):
     return cachalot_check.check(paths, *gates, sys.stderr, problems)
 
 
+def prepare(options, words):
+    """(the program's path, its environment, the gates); what cannot be is refused."""
+    library = find_library()
+    header = check_library(library)
+    path = find_program(words[0])
+    check_program(path, header)
+    report_signal()
+    check_counts()
+    environment = environment_for(options, preloadable(library), path)
+    places = Places(environment, path)
+    places.check_report()
+    places.check_trace()
+    gates = gates_of(options, places)
+    if "--html" in options:
+        exporter().check_page(options["--html"], places.taken())
+    return path, environment, gates
+
+
 def main(arguments):
     """cachalot run."""
     options, words = parse(arguments)
@@ -302,16 +305,10 @@ def main(arguments):
         return 0
     if not words:
         raise Failure(125, "no program given; see `cachalot run --help`")
-    library = find_library()
-    header = check_library(library)
-    path = find_program(words[0])
-    check_program(path, header)
-    report_signal()
-    check_counts()
-    environment = environment_for(options, preloadable(library), path)
-    gates = gates_of(options)
-    if "--html" in options:
-        exporter().check_page(options["--html"], [options[name] for name in ("--output", "--trace") if name in options])
+    try:
+        path, environment, gates = prepare(options, words)
+    except OSError as error:  # without a file name it is the folder that we are in
+        raise Failure(125, f"{error.filename or 'the current directory'}: {error.strerror}") from error
     if not waits(options):
         set_signals()
         execute(path, words, environment)

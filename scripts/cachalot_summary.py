@@ -2,15 +2,14 @@
 
 import glob
 import os
-import re
 import sys
 
 from cachalot_pages import harvest_page
+from cachalot_pattern import DEFAULT_OUTPUT, SEQUENCE
 from cachalot_report import Report, bytes_text
 from cachalot_tools import Failure, list_pages, page_directory, printable
 from cachalot_words import doubts, end_text, oom_lines, signal_text
 
-DEFAULT_OUTPUT = "cachalot.%e.%p.json"
 CLOCKS_APART = 3600  # seconds by which a file server's clock may differ from ours
 ROW = "{}{:>9}  {:<20}  {:>11}  {:>11}  {:>6}  {:>10}  {}"
 
@@ -57,8 +56,7 @@ def harvest_session(child, session):
 
 def written_reports(pattern):
     """Files that the processes of the run may have written."""
-    parts = re.split(r"%q\{[^}]*\}|%.", pattern)
-    wanted = "*".join(glob.escape(part) for part in parts)
+    wanted = SEQUENCE.sub("*", glob.escape(pattern))
     stem = wanted[:-5] if wanted.endswith(".json") else wanted
     return glob.glob(stem + "*")
 

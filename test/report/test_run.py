@@ -137,3 +137,57 @@ def test_the_verdict_has_a_file_of_its_own(place):
         done = place.cachalot("run", "--check", "max-oom=0,output=same", *more, "echo", "started")
         assert done.returncode == 125 and done.stdout == ""
     assert place.cachalot("run", "--check", "max-oom=0,output=", "true").returncode == 125
+
+
+@pytest.mark.parametrize("output, baseline, kept", [
+    ("--output=x.json", "x.json", "x.json"), ("--output=base/%p.json", "base", "base/old.json"), ("--summary", ".", "old.json"),
+    ("--output=%q{IN}.json", "a_b.json", "a_b.json"), ("--output=%e.json", "make_page.json", "make_page.json")])
+def test_the_baseline_is_kept(place, output, baseline, kept):
+    """Neither replaced by this run's report, nor read with it."""
+    place.run("sh", "-c", f"CACHALOT_OUTPUT={kept} {leak(place)}")
+    before = (place.work / kept).read_bytes()
+    place.environment["IN"] = "a/b"
+    done = place.cachalot("run", output, "--check", f"baseline={baseline},max-increase=5%", *shlex.split(leak(place)))
+    assert done.returncode == 125 and done.stdout == "" and f"baseline={baseline}" in done.stderr
+    assert (place.work / kept).read_bytes() == before and len(list(place.work.rglob("*.json"))) == 1
+
+
+def test_a_baseline_of_other_reports_beside(place):
+    """A name that is only like it is no reason to refuse."""
+    place.run("sh", "-c", f"CACHALOT_OUTPUT=cachalot.make_page.1.json {leak(place)}")
+    done = judged(place, "sh", "-c", leak(place), gates="baseline=cachalot.make_page.1.json,max-increase=5%")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("words, more", [
+    (("--output", "F", "--trace", "F"), {}), (("--output", "./F"), {"CACHALOT_TRACE": "F"}), (("--trace", "F"), {"CACHALOT_OUTPUT": "F"}),
+    (("--trace", "f.%p"), {"CACHALOT_OUTPUT": "f.%p"}), (("--output", "%e.json", "--trace", "echo.json"), {}),
+    (("--trace", "cachalot.%e.%p.json"), {}), (("--trace", "/proc/x"), {}), (("--trace", "/dev/null"), {}), (("--trace", "/dev/full"), {}),
+    (("--trace", "file/in/it"), {}), ((), {"CACHALOT_TRACE": "/proc/none/x"})])
+def test_a_trace_that_would_be_lost_is_refused(place, words, more):
+    (place.work / "file").touch()
+    for option in ((), ("--summary",)):
+        done = place.run(*COMMAND, "run", *option, *words, "/bin/echo", "started", env={**place.environment, **more})
+        assert done.returncode == 125 and done.stdout == "" and "--trace: " in done.stderr
+    assert place.cachalot("run", "--trace", "made/by/it", "/bin/echo", "started").stdout == "started\n"
+
+
+def test_the_page_is_not_where_the_environment_puts_the_trace(place):
+    place.environment["CACHALOT_TRACE"] = "F"
+    for words in (("--html", "F"), ("--check", "max-oom=0,output=F")):
+        done = place.cachalot("run", *words, "echo", "started")
+        assert done.returncode == 125 and done.stdout == "" and "F is where" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("--html", "x.html"), ("--trace", "x"), ("--check", "max-oom=0,output=x")])
+def test_a_file_of_a_directory_that_is_gone(place, words):
+    """It is said what is missing, before the start."""
+    (place.work / "gone").mkdir()
+    done = place.run("sh", "-c", f"cd gone; rmdir ../gone; exec {CACHALOT} run {shlex.join(words)} echo started")
+    assert done.returncode == 125 and done.stdout == "" and "the current directory: No such file" in done.stderr
+
+
+def test_a_directory_whose_name_is_too_long(place):
+    script = "for i in 1 2 3 4 5 6; do mkdir $NAME; cd $NAME; done; " + shlex.join([*COMMAND, "run", "--check", "max-oom=0", "echo", "started"])
+    done = place.run("bash", "-c", script, env={**place.environment, "NAME": "a" * 190})
+    assert done.returncode == 125 and done.stdout == "" and "path is too long" in done.stderr

@@ -1,0 +1,80 @@
+"""Where the files of a run go: their patterns, looked at before the start."""
+
+import os
+import re
+import tempfile
+
+from cachalot_tools import Failure
+
+DEFAULT_OUTPUT = "cachalot.%e.%p.json"
+NAME_MOST, PATH_MOST = 200, 1023  # bytes of a report's name (stats/report_expand.c), and of its path (stats/page_layout.h)
+VALUE_MOST = 64  # bytes that one %q{VAR} adds
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+SEQUENCE = re.compile(r"%q\{([^}]*)\}|%.")
+
+
+def check_pattern(pattern, where):
+    """Refuses a pattern of which the library would only warn, and write elsewhere."""
+    literal = SEQUENCE.sub("", pattern)
+    if CONTROL.search(pattern) or any(len(os.fsencode(part)) > NAME_MOST for part in literal.split("/")):
+        raise Failure(125, f"{where}={pattern}: a name in it is too long, or has a control character")
+    if not re.fullmatch(r"(%([phertn%]|q\{[^}]{1,63}\})|[^%])*", pattern):
+        raise Failure(125, f"{where}={pattern}: unknown %; there are %p %h %e %r %t %n %q{{VAR}} %%")
+    if pattern.endswith("/") or os.path.isdir(pattern):
+        raise Failure(125, f"{where}={pattern} is a directory: name the files in it, as {os.path.join(pattern, 'cachalot.%e.%p.json')}")
+
+
+def expanded(pattern, environment, program):
+    """What the pattern becomes for the program that is started. What nobody knows yet stays: %p %t %n, and %r."""
+    values = {"%%": "%", "%h": os.uname().nodename, "%e": os.path.basename(os.path.realpath(program))}
+
+    def value(found):
+        if found[1] is None:
+            return values.get(found[0], found[0])
+        given = environment.get(os.fsencode(found[1]), b"")[:VALUE_MOST] or b"none"
+        return re.sub(r"/|^\.", "_", CONTROL.sub("_", os.fsdecode(given)))
+
+    return SEQUENCE.sub(value, pattern)
+
+
+class Places:
+    """Where the report of the program that is started goes, and its trace (None: there is none)."""
+
+    def __init__(self, environment, program):
+        output, trace = (os.fsdecode(environment.get(name, b"")) for name in (b"CACHALOT_OUTPUT", b"CACHALOT_TRACE"))
+        self.report = expanded(output or DEFAULT_OUTPUT, environment, program)
+        self.trace = expanded(trace, environment, program) if trace else None
+
+    def taken(self):
+        return [path for path in (self.report, self.trace) if path and path != os.devnull]
+
+    def check_report(self):
+        """Refuses a path that is longer than the library takes."""
+        if len(os.fsencode(self.report)) > PATH_MOST:
+            raise Failure(125, f"the report's path is too long; name a shorter one with --output: {self.report}")
+
+    def check_trace(self):
+        """Refuses a trace that would be lost, of which the library would only warn."""
+        if not self.trace:
+            return
+        path = os.path.realpath(self.trace)
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise Failure(125, f"--trace: {self.trace} is a device, or something else that is no file")
+        if path == os.path.realpath(self.report):
+            raise Failure(125, f"--trace: {self.trace} is where the report goes")
+        folder = os.path.dirname(path)
+        while not os.path.exists(folder):  # the library makes it
+            folder = os.path.dirname(folder)
+        try:
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise Failure(125, f"--trace: {self.trace} cannot be made in {folder}: {error.strerror}") from error
+
+    def check_baselines(self, paths):
+        """Refuses a baseline that a report of this run would replace, or be read with."""
+        for path in paths:
+            if not os.path.exists(path):
+                raise Failure(125, f"--check: {path}: no such baseline")
+            place = os.path.dirname(os.path.abspath(self.report)) if os.path.isdir(path) else self.report
+            if os.path.realpath(path) == os.path.realpath(place):
+                raise Failure(125, f"--check: baseline={path}: the report of this run goes there, too; give it another place with --output")
