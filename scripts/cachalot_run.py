@@ -31,6 +31,7 @@ it changes. Its children have the cache too, and reports of their own.
   --summary       at the end, a table of all its processes on stderr
   --check GATES   then hold their reports against gates (`cachalot check`):
                   max-leaked=0,max-oom=0,format=junit,output=gate.xml
+                  (a child that has another CACHALOT_OUTPUT is not judged)
   --html FILE     and make a page of what happened (`cachalot export`), of more
                   processes FILE with .PID; keeps the last 100000 events, or
                   CACHALOT_EVENTS
@@ -123,7 +124,7 @@ def session_within(existing):
     if not existing:
         return f"{os.getpid()}-{int(time.time())}-{secrets.token_hex(8)}"
     within = f"{existing}/{secrets.token_hex(4)}"
-    return within if len(os.fsencode(within)) <= SESSION_MOST else existing
+    return within if len(within) <= SESSION_MOST else existing
 
 
 def waits(options):
@@ -139,6 +140,9 @@ def places(environment):
         here = os.getcwd()
         if not CONTROL.search(here):  # the library keeps these in its directory, not in a pattern
             found["CACHALOT_OUTPUT"] = os.path.join(here.replace("%", "%%"), output or DEFAULT_OUTPUT)
+        elif not os.path.isabs(output):
+            print("cachalot: this directory's name has a control character: reports of children that stand in another are not found; "
+                  "give all of them a place with --output", file=sys.stderr)
         if pages:
             found["CACHALOT_PAGE_DIR"] = os.path.abspath(pages)
     return found
@@ -160,12 +164,9 @@ def environment_for(options, library, program):
         check_conf(os.fsdecode(conf), "CACHALOT_CONF")
     if "--html" in options and not environment.get(b"CACHALOT_EVENTS"):
         ours["CACHALOT_EVENTS"] = EVENTS_FOR_PAGE
-    given = environment.get(b"CACHALOT_SESSION", b"")
-    session = os.fsdecode(given[:SESSION_MOST])
-    if len(given) > SESSION_MOST:
-        ours["CACHALOT_SESSION"] = session
-    if not session or waits(options):
-        ours["CACHALOT_SESSION"] = session_within(session)
+    # Such characters that an environment, a page, a report and we have it alike.
+    session = re.sub(rb"[^A-Za-z0-9_.:/@+-]", b"_", environment.get(b"CACHALOT_SESSION", b""))[:SESSION_MOST].decode()
+    ours["CACHALOT_SESSION"] = session_within(session) if not session or waits(options) else session
     environment.update({os.fsencode(k): os.fsencode(v) for k, v in ours.items()})
     for name in ("--output", "--trace"):
         variable = f"CACHALOT_{name[2:].upper()}"
@@ -264,9 +265,11 @@ def exporter():
     return importlib.import_module("cachalot_export")
 
 
-def after(child, environment, started, options, gates):
+def after(child, environment, options, gates):
     """What is asked for when the run has ended. Returns the exit code of its gates."""
-    reports, problems = cachalot_summary.collect(child, environment, started)
+    reports, problems, notes = cachalot_summary.collect(child, environment)
+    for note in notes:
+        print(f"cachalot: {printable(note)}", file=sys.stderr)
     if "--summary" in options:
         cachalot_summary.print_summary(reports)
     if "--html" in options:
@@ -312,11 +315,10 @@ def main(arguments):
     if not waits(options):
         set_signals()
         execute(path, words, environment)
-    started = time.time()
     child, mask = run_and_wait(path, words, environment)
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # what comes from here on is for us
-        code = after(child, environment, started, options, gates)
+        code = after(child, environment, options, gates)
     except KeyboardInterrupt:
         code = 130
     except (Failure, OSError) as failure:

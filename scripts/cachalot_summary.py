@@ -1,5 +1,6 @@
 """The table that `cachalot run --summary` prints when the program has ended."""
 
+import contextlib
 import glob
 import os
 import sys
@@ -7,10 +8,11 @@ import sys
 from cachalot_pages import harvest_page
 from cachalot_pattern import DEFAULT_OUTPUT, SEQUENCE
 from cachalot_report import Report, bytes_text
-from cachalot_tools import Failure, list_pages, page_directory, printable
+from cachalot_tools import Failure, list_pages, open_at_once, page_directory, printable
 from cachalot_words import doubts, end_text, oom_lines, signal_text
 
-CLOCKS_APART = 3600  # seconds by which a file server's clock may differ from ours
+BEGIN_MOST = 1 << 16  # bytes of a report in which its session is
+NAMES_MOST = 8
 ROW = "{}{:>9}  {:<20}  {:>11}  {:>11}  {:>6}  {:>10}  {}"
 
 
@@ -35,23 +37,46 @@ def end_of(page, child, pages):
     return ["--reason", reason, "--signal", str(-child.returncode)]
 
 
-def harvest_session(child, session):
+def harvest(child, pages):
     """Reports of the run's processes that could not write one, and what was in the way of others.
     Live processes are left alone."""
     paths, problems = [], []
-    try:
-        pages = [page for page in list_pages() if is_of_run(page.session, session)]
-    except Failure as failure:
-        return [], [str(failure)]
     for page in pages:
-        if page.life != "dead":
+        if page.life == "elsewhere":
+            problems.append(f"process {page.pid} of this run is in another pid namespace: from here nobody can tell whether it still runs; "
+                            "`cachalot harvest` there makes its report")
+        elif page.life != "dead":
             problems.append(f"process {page.pid} of this run still runs")
-            continue
-        try:
-            paths.append(harvest_page(page, *end_of(page, child, pages)))
-        except Failure as failure:
-            problems.append(str(failure))
+        else:
+            try:
+                paths.append(harvest_page(page, *end_of(page, child, pages)))
+            except Failure as failure:
+                problems.append(str(failure))
     return [path for path in paths if path], problems
+
+
+def name_if_of_run(pid, session):
+    """The name of a process of the run; None of another, or of one that is not for us to look into."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as environ:
+        sessions = [os.fsdecode(entry[17:]) for entry in environ.read().split(b"\0") if entry.startswith(b"CACHALOT_SESSION=")]
+        if any(is_of_run(given, session) for given in sessions):
+            with open(f"/proc/{pid}/comm", "rb") as comm:
+                return os.fsdecode(comm.read().strip())
+    return None
+
+
+def without_cuda(session, known):
+    """A note on processes that still run, and have no page and no report: they have not used CUDA."""
+    if os.environ.get("CACHALOT_SESSION") == session:  # not a session of our own: who started us has it, too
+        return []
+    with contextlib.suppress(OSError):
+        own = [entry.name for entry in os.scandir("/proc") if entry.name.isdecimal() and int(entry.name) not in known]
+        named = [f"{name} ({pid})" for pid in own if (name := name_if_of_run(pid, session)) is not None]
+        if named:
+            more = ", …" * (len(named) > NAMES_MOST)
+            said = "1 process of this run still runs, and has" if len(named) == 1 else f"{len(named)} processes of this run still run, and have"
+            return [f"note: {said} not used CUDA so far: {', '.join(named[:NAMES_MOST])}{more}"]
+    return []
 
 
 def written_reports(pattern):
@@ -61,25 +86,22 @@ def written_reports(pattern):
     return glob.glob(stem + "*")
 
 
-def reports_of(session, paths, started):
+def names(path, session):
+    """Does the report's begin hold the session? A folder may have thousands of others, which need not be read."""
+    with open_at_once(path) as file:
+        return session.encode() in file.read(BEGIN_MOST)
+
+
+def reports_of(session, paths):
     """The session's reports, each once."""
     reports = []
     for path in sorted(set(map(os.path.abspath, paths))):
-        try:
-            if os.path.isfile(path) and os.path.getmtime(path) >= started - CLOCKS_APART:
+        with contextlib.suppress(OSError, Failure):  # someone else's file
+            if os.path.isfile(path) and names(path, session):
                 report = Report(path)
                 if is_of_run(report.text("process", "session"), session):
                     reports.append(report)
-        except (OSError, Failure):
-            continue  # someone else's file
     return reports
-
-
-def reports_of_run(started, environment=os.environb, paths=()):
-    """The reports of the run that `environment` names, and what of `paths` belongs to it."""
-    session = os.fsdecode(environment[b"CACHALOT_SESSION"])
-    pattern = os.fsdecode(environment.get(b"CACHALOT_OUTPUT", b"")) or DEFAULT_OUTPUT
-    return reports_of(session, [*paths, *written_reports(pattern)], started)
 
 
 def remarks(report):
@@ -90,6 +112,9 @@ def remarks(report):
     events = report.list("oom_events")
     if events:
         yield f"out of memory: {'. '.join(oom_lines(events[-1]))}"
+    for warning in report.list("warnings"):
+        if "trace" in str(warning.get("text")):
+            yield printable(warning["text"])
 
 
 def rank_column(value):
@@ -128,14 +153,21 @@ def missing_report(environment, problems):
     return [said]
 
 
-def collect(child, environment, started):
-    """The reports of an ended run, those of killed processes too, and what is missing."""
+def collect(child, environment):
+    """The reports of an ended run, those of killed processes too, what is missing, and what else is to be known."""
     session = os.fsdecode(environment[b"CACHALOT_SESSION"])
-    harvested, problems = harvest_session(child, session)
-    reports = reports_of_run(started, environment, harvested)
+    pattern = os.fsdecode(environment.get(b"CACHALOT_OUTPUT", b"")) or DEFAULT_OUTPUT
+    try:
+        pages, problems = [page for page in list_pages() if is_of_run(page.session, session)], []
+    except Failure as failure:
+        pages, problems = [], [str(failure)]
+    harvested, unharvested = harvest(child, pages)
+    reports = reports_of(session, [*harvested, *written_reports(pattern)])
+    problems += unharvested
     if not reports:
         problems += missing_report(environment, problems)
-    return reports, problems
+    known = {page.pid for page in pages} | {report.number("process", "pid") for report in reports}
+    return reports, problems, without_cuda(session, known)
 
 
 def print_summary(reports):

@@ -1,6 +1,7 @@
 """cachalot run, when it waits for the program: whose reports it judges, signals, what is refused before the start."""
 
 import fcntl
+import json
 import os
 import shlex
 import signal
@@ -12,6 +13,7 @@ import pytest
 from conftest import COMMAND, built
 
 import cachalot_summary
+from cachalot_report import Report
 
 CACHALOT = shlex.join(COMMAND)
 
@@ -191,3 +193,59 @@ def test_a_directory_whose_name_is_too_long(place):
     script = "for i in 1 2 3 4 5 6; do mkdir $NAME; cd $NAME; done; " + shlex.join([*COMMAND, "run", "--check", "max-oom=0", "echo", "started"])
     done = place.run("bash", "-c", script, env={**place.environment, "NAME": "a" * 190})
     assert done.returncode == 125 and done.stdout == "" and "path is too long" in done.stderr
+
+
+def test_a_report_of_any_age(place):
+    """Clocks are set back; what a report is of, its session says."""
+    for back in ("touch -d '1 day ago' *.json", "touch -d @0 *.json"):
+        done = judged(place, "sh", "-c", f"{leak(place)}; {back}")
+        assert done.returncode == 1 and "FAIL max-leaked" in done.stderr and "2 processes" not in done.stderr
+
+
+@pytest.mark.parametrize("session", [b"a\tb", b"\xff\xfe", "b\xfc".encode(), b"\"a\\", b"x" * 70, b"\xc3\xbc" * 40, b"a b"])
+@pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
+def test_a_session_of_any_characters(place, session, locale):
+    environment = {os.fsencode(k): os.fsencode(v) for k, v in {**place.environment, **locale}.items()} | {b"CACHALOT_SESSION": session}
+    within = f"{CACHALOT} run --check max-leaked=0 {leak(place)}; echo inner $?"
+    done = place.run(*COMMAND, "run", "--check", "max-leaked=0", "sh", "-c", within, env=environment)
+    assert done.returncode == 1 and "inner 1" in done.stdout and "FAIL max-leaked" in done.stderr, done.stderr
+
+
+def test_children_that_stand_below_a_directory_with_control_characters(place):
+    """Their reports cannot be given a place there, and are not found: that is said, where it is so."""
+    odd = place.work / "a\nb"
+    (odd / "sub").mkdir(parents=True)
+    for more, said in (("", True), (f"--output {shlex.quote(str(place.work))}/r.%p.json", False)):
+        script = f"cd {shlex.quote(str(odd))} && exec {CACHALOT} run {more} --check max-leaked=0 sh -c {shlex.quote(f'cd sub; {leak(place)}')}"
+        done = place.run("sh", "-c", script)
+        assert ("control character" in done.stderr) is said and ("FAIL max-leaked" in done.stderr) is not said, done.stderr
+
+
+def test_what_still_runs_and_has_not_used_cuda(place):
+    """Its report comes when nobody judges it any more."""
+    for words, gates in (((), "max-leaked=9MiB"), ((*COMMAND, "run", "--summary"), "max-leaked=9MiB")):
+        done = judged(place, *words, "sh", "-c", f"sleep 5 >&- 2>&- & {leak(place)}", gates=gates)
+        notes = [line for line in done.stderr.splitlines() if "note: 1 process of this run still runs, and has not used CUDA so far: sleep (" in line]
+        assert done.returncode == 0 and len(notes) == 1 + bool(words), done.stderr
+    assert "note: " not in judged(place, "sh", "-c", leak(place)).stderr
+
+
+def test_what_still_runs_where_the_session_is_not_our_own(place):
+    """No room for a session of this run: others have it, who started us among them."""
+    place.environment["CACHALOT_SESSION"] = "x" * 63
+    assert "note: " not in judged(place, "sh", "-c", leak(place)).stderr
+
+
+def test_a_process_of_another_pid_namespace(place):
+    """Killed or not, from here nobody can tell."""
+    namespace = os.stat("/proc/self/ns/pid").st_ino
+    move = f"import glob; path, = glob.glob('{place.pages}/*.page'); data = open(path, 'rb').read(); " \
+           f"open(path, 'wb').write(data.replace(({namespace}).to_bytes(8, 'little'), b'\\7' * 8))"
+    done = judged(place, "sh", "-c", f"{leak(place).replace(' report', ' exit')}; python3 -c {shlex.quote(move)}")
+    assert done.returncode == 3 and "is in another pid namespace" in done.stderr and "still runs\n" not in done.stderr, done.stderr
+
+
+def test_the_summary_says_what_was_not_traced(place, model):
+    for text, said in (("nothing is traced: /proc/x: No such file or directory", True), ("the live page is on a disk", False)):
+        (place.work / "r.json").write_text(json.dumps({**model, "warnings": [{"text": text, "count": 1}]}))
+        assert (text in list(cachalot_summary.remarks(Report(str(place.work / "r.json"))))) is said
