@@ -23,7 +23,7 @@ def find_program(name):
         raise Failure(127, f"{name}: no such program in PATH")
     if not os.path.exists(path):
         raise Failure(127, f"{path}: no such file")
-    if os.path.isdir(path) or not os.access(path, os.X_OK):
+    if not os.path.isfile(path) or not os.access(path, os.X_OK):
         raise Failure(126, f"{path} is not executable")
     return path
 
@@ -180,6 +180,8 @@ def named_by_env(words):
 
 def check_program(path, library, depth=0):
     """Raises Failure if the preload cannot work in `path`, or in what runs it if it is a script."""
+    if not os.path.isfile(path):  # to open a pipe would be to wait
+        raise Failure(126, f"{path} is not a regular file, and cannot be executed")
     try:
         elf, script = read_elf(path)
     except PermissionError:

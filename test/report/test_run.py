@@ -48,6 +48,16 @@ def test_a_run_within_a_run(place):
     assert len(list(place.work.glob("r*.json"))) == 3
 
 
+def test_a_pipe_is_not_executed(place):
+    """Nor waited for: as execve has it."""
+    os.mkfifo(place.work / "pipe", 0o777)
+    (place.work / "script").write_text(f"#!{place.work}/pipe\n")
+    (place.work / "script").chmod(0o755)
+    for program in ("./pipe", "./script", "/dev/null"):
+        done = place.run("timeout", "9", *COMMAND, "run", program)
+        assert done.returncode == 126 and done.stderr.startswith("cachalot: "), (program, done)
+
+
 def test_children_ignored(place):
     """As some daemons leave it to whom they start: the end is noticed, and the program is left what it had."""
     def ignoring(*words):
@@ -225,8 +235,8 @@ def test_what_still_runs_and_has_not_used_cuda(place):
     """Its report comes when nobody judges it any more."""
     for words, gates in (((), "max-leaked=9MiB"), ((*COMMAND, "run", "--summary"), "max-leaked=9MiB")):
         done = judged(place, *words, "sh", "-c", f"sleep 5 >&- 2>&- & {leak(place)}", gates=gates)
-        notes = [line for line in done.stderr.splitlines() if "note: 1 process of this run still runs, and has not used CUDA so far: sleep (" in line]
-        assert done.returncode == 0 and len(notes) == 1 + bool(words), done.stderr
+        said = done.stderr.count("note: 1 process of this run still runs, and has not used CUDA so far: sleep (")
+        assert done.returncode == 0 and said == 1 + bool(words), done.stderr
     assert "note: " not in judged(place, "sh", "-c", leak(place)).stderr
 
 
