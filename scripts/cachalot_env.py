@@ -89,9 +89,21 @@ spec:
 """
 
 
+def undivided(path, separators, what):
+    """The path, quoted; refused where it would be taken for more than one word."""
+    for separator in separators:
+        if separator in path:
+            raise Failure(2, f"{path} has a `{separator}`, at which {what} splits: install the library, and write reports, where there is none")
+    return shlex.quote(path)
+
+
 def in_shell(library, output, conf):
     return SHELL.format(library=shlex.quote(library), output=shlex.quote(output or "cachalot.%e.%p.json"),
                         conf=f"export CACHALOT_CONF={shlex.quote(conf)}\n" if conf else "")
+
+
+def in_json(value, indent=None):
+    return json.dumps(value, indent=indent, ensure_ascii=False)  # escapes would be of what the locale makes of a letter
 
 
 def in_glob(part):
@@ -115,7 +127,7 @@ def in_slurm(library, output, conf):
     if output != os.devnull and not any(map(JOB_WIDE.fullmatch, SEQUENCE.split(output))):
         raise Failure(2, f"--output {output}: name the job in it (%q{{SLURM_JOB_ID}}), else reports of earlier jobs are judged, too")
     check = CHECK.format(cachalot=shlex.quote(own_path()), reports=glob_of(output))
-    return SLURM.format(library=shlex.quote(library), output=shlex.quote(output), check=check if output != os.devnull else "",
+    return SLURM.format(library=undivided(library, ",", "srun's --export"), output=shlex.quote(output), check=check if output != os.devnull else "",
                         conf=f"export CACHALOT_CONF={shlex.quote(conf)}\n" if conf else "")
 
 
@@ -135,8 +147,8 @@ def folder_of(output):
 
 def in_docker(library, output, conf):
     conf, output = shlex.quote(conf) if conf else "", os.path.join(REPORTS, output or "%h.%p.json")
-    return DOCKER.format(folder=shlex.quote(os.path.dirname(library)), name=os.path.basename(library), inside=INSIDE,
-                         output=shlex.quote(output), reports=shlex.quote(folder_of(output)),
+    folder, reports = (undivided(path, ":", "docker's -v") for path in (os.path.dirname(library), folder_of(output)))
+    return DOCKER.format(folder=folder, name=os.path.basename(library), inside=INSIDE, output=shlex.quote(output), reports=reports,
                          more_env=conf and f" CACHALOT_CONF={conf}", more_e=conf and f" -e CACHALOT_CONF={conf}")
 
 
@@ -144,17 +156,18 @@ def in_apptainer(library, output, conf):
     """Options and patterns may have commas, at which --env is split."""
     output = output or "cachalot.%e.%p.json"
     is_elsewhere = os.path.isabs(output) and output != os.devnull  # the current folder is there by itself
-    return APPTAINER.format(folder=shlex.quote(os.path.dirname(library)), name=os.path.basename(library),
-                            inside=INSIDE, output=shlex.quote(output),
-                            reports=f" --bind {shlex.quote(folder_of(output))}" if is_elsewhere else "",
+    folder, reports = (undivided(path, ",:", "apptainer's --bind")
+                       for path in (os.path.dirname(library), folder_of(output) if is_elsewhere else ""))
+    return APPTAINER.format(folder=folder, name=os.path.basename(library), inside=INSIDE, output=shlex.quote(output),
+                            reports=f" --bind {reports}" if is_elsewhere else "",
                             more=f" APPTAINERENV_CACHALOT_CONF={shlex.quote(conf)}" if conf else "")
 
 
 def in_kubernetes(library, output, conf):
     output = os.path.join(REPORTS, output or "%h.%p.json")
     return KUBERNETES.format(name=os.path.basename(library), inside=INSIDE,
-                             output=json.dumps(output), reports=json.dumps(folder_of(output)),
-                             conf=f"    - {{name: CACHALOT_CONF, value: {json.dumps(conf)}}}\n" if conf else "")
+                             output=in_json(output), reports=in_json(folder_of(output)),
+                             conf=f"    - {{name: CACHALOT_CONF, value: {in_json(conf)}}}\n" if conf else "")
 
 
 def in_jupyter(library, output, conf):
@@ -163,7 +176,7 @@ def in_jupyter(library, output, conf):
         variables["CACHALOT_CONF"] = conf
     kernel = {"argv": ["python3", "-m", "ipykernel_launcher", "-f", "{connection_file}"],
               "display_name": "Python 3 (cachalot)", "language": "python", "env": variables}
-    return json.dumps(kernel, indent=2) + "\n"
+    return in_json(kernel, indent=2) + "\n"
 
 
 FORMS = {"shell": in_shell, "slurm": in_slurm, "mpirun": in_mpirun, "docker": in_docker,
@@ -186,11 +199,12 @@ def main(arguments):
         check_conf(conf, "--conf")
     # In a container the folder is mounted elsewhere, where its name has no blank.
     mounted = form in (in_docker, in_apptainer, in_kubernetes)
-    if "--output" in options and not mounted:
-        check_pattern(options["--output"], "--output")
+    if "--output" in options:
+        check_pattern(options["--output"], "--output", here=not mounted)
     where = library if mounted else preloadable(library)
     if where != library:
         print(f"cachalot: LD_PRELOAD takes no path with a blank or a colon, so the lines name {where}, a link beside the pages: "
               "print them anew after each start of the machine and on each node, or install to a path without", file=sys.stderr)
-    print(form(where, options.get("--output"), conf), end="")
+    # The bytes that were given, also in a locale that has not their letters.
+    sys.stdout.buffer.write(os.fsencode(form(where, options.get("--output"), conf)))
     return 0

@@ -143,10 +143,14 @@ def test_doctor_knows_a_disk_and_all_variables(real):
 
 
 def test_doctor_of_programs(real):
-    static = real.work / "static"
+    static, pipe, script = (real.work / name for name in ("static", "pipe", "script"))
+    os.mkfifo(pipe, 0o777)
+    script.write_text(f"#!{pipe}\n")
+    script.chmod(0o755)
     subprocess.run(["cc", "-static", "-xc", "-", "-o", static], text=True, check=True, input="int main(void){return 0;}")
     for program, level, said in ((static, "FAIL", "statically linked"), ("none", "FAIL", "no such program"),
-                                 ("/etc/passwd", "FAIL", "is not executable"), ("true", "note", "names no CUDA")):
+                                 ("/etc/passwd", "FAIL", "is not executable"),
+                                 (pipe, "FAIL", "is not executable"), (script, "FAIL", "is not a regular file"), ("true", "note", "names no CUDA")):
         done = real.cachalot("doctor", program)
         assert any(line.startswith(level) and said in line for line in done.stdout.splitlines()), done.stdout
         assert done.returncode == (level == "FAIL")
@@ -167,6 +171,39 @@ def test_env_for_apptainer_has_no_comma_where_it_would_split(place):
     words = shlex.split(line)
     assert "APPTAINERENV_CACHALOT_OUTPUT=a,b.%p.json" in words and "APPTAINERENV_CACHALOT_CONF=max_split_size_mb:128,free_mode:fence" in words
     assert not any("," in words[i + 1] for i, word in enumerate(words) if word == "--env")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("output", ["a%z.%q{SLURM_JOB_ID}.json", "%q{SLURM_JOB_ID}/", "a\n%q{SLURM_JOB_ID}.json", "/"])
+def test_env_refuses_patterns_for_every_place(place, form, output):
+    done = place.cachalot("env", "--for", form, "--output", output)
+    assert done.returncode == 125 and done.stdout == ""
+
+
+@pytest.mark.parametrize("form", ["docker", "kubernetes"])
+def test_env_for_containers_looks_at_no_disk_of_this_machine(place, form):
+    (place.work / "r.json").mkdir()
+    assert place.cachalot("env", "--for", form, "--output", "r.json").returncode == 0
+
+
+@pytest.mark.parametrize("form, name, is_well", [
+    ("slurm", "a,b", False), ("docker", "a:b", False), ("apptainer", "a,b", False), ("apptainer", "a:b", False), ("docker", "a,b", True),
+    ("mpirun", "a,b", True), ("shell", "a,b", True)])
+def test_env_of_a_library_at_whose_path_a_tool_would_split(place, form, name, is_well):
+    shutil.copytree(place.work / "lib", place.work / name)
+    place.environment["CACHALOT_LIBRARY"] = str(place.work / name / "libcachalot.so")
+    done = place.cachalot("env", "--for", form)
+    assert done.returncode == (0 if is_well else 2) and (is_well or f"has a `{name[1]}`, at which" in done.stderr)
+    assert is_well or form == "slurm" or place.cachalot("env", "--for", form, "--output", f"/{name}/x.json").returncode == 2
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_env_prints_the_bytes_that_were_given(place, form):
+    output = "ü.%q{SLURM_JOB_ID}.json"
+    for more in ({}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}):
+        done = subprocess.run([*COMMAND, "env", "--for", form, "--output", output], env={**place.environment, **more}, cwd=place.work,
+                              capture_output=True, check=True)
+        assert output.encode() in done.stdout, done.stdout
 
 
 def test_env_that_cannot_be(place):
