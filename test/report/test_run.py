@@ -234,7 +234,7 @@ def test_children_that_stand_below_a_directory_with_control_characters(place):
 def test_what_still_runs_and_has_not_used_cuda(place):
     """Its report comes when nobody judges it any more."""
     for words, gates in (((), "max-leaked=9MiB"), ((*COMMAND, "run", "--summary"), "max-leaked=9MiB")):
-        done = judged(place, *words, "sh", "-c", f"sleep 5 >&- 2>&- & {leak(place)}", gates=gates)
+        done = judged(place, *words, "sh", "-c", f"sleep 5 >&- 2>&- & sleep 0.3; {leak(place)}", gates=gates)
         said = done.stderr.count("note: 1 process of this run still runs, and has not used CUDA so far: sleep (")
         assert done.returncode == 0 and said == 1 + bool(words), done.stderr
     assert "note: " not in judged(place, "sh", "-c", leak(place)).stderr
