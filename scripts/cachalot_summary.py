@@ -104,6 +104,12 @@ def reports_of(session, paths):
     return reports
 
 
+def reports_of_run(environment=os.environb, paths=()):
+    """The reports of the run that `environment` names, and what of `paths` belongs to it."""
+    pattern = os.fsdecode(environment.get(b"CACHALOT_OUTPUT", b"")) or DEFAULT_OUTPUT
+    return reports_of(os.fsdecode(environment[b"CACHALOT_SESSION"]), [*paths, *written_reports(pattern)])
+
+
 def remarks(report):
     """What is to be said of a process beside its figures."""
     yield from doubts(report)
@@ -156,13 +162,12 @@ def missing_report(environment, problems):
 def collect(child, environment):
     """The reports of an ended run, those of killed processes too, what is missing, and what else is to be known."""
     session = os.fsdecode(environment[b"CACHALOT_SESSION"])
-    pattern = os.fsdecode(environment.get(b"CACHALOT_OUTPUT", b"")) or DEFAULT_OUTPUT
     try:
         pages, problems = [page for page in list_pages() if is_of_run(page.session, session)], []
     except Failure as failure:
         pages, problems = [], [str(failure)]
     harvested, unharvested = harvest(child, pages)
-    reports = reports_of(session, [*harvested, *written_reports(pattern)])
+    reports = reports_of_run(environment, harvested)
     problems += unharvested
     if not reports:
         problems += missing_report(environment, problems)
