@@ -154,6 +154,7 @@ static int leave(struct domain *domain, uint64_t word)
     if (!change(lane, word, lane_next(word, LANE_MANY)))
         return 0;
     lane->owed = word & LANE_EARLY ? lane->mark : NULL;
+    lane->unmarked = word & LANE_EARLY && !lane->mark;
     lane->era++;
     lane->used = 2;
     lane_spoil(lane);
@@ -347,6 +348,7 @@ void lane_fence_ended(struct allocator *a, const struct fence *fence, int passed
     if (!passed)
         return;
     lane->owed = NULL; /* recorded before the candidate */
+    lane->unmarked = 0;
     uint64_t word = load(lane);
     if (lane->mixed || lane->used > 1) {
         lane->patience = lane->patience < MOST_PATIENCE ? 2 * lane->patience + 1 : MOST_PATIENCE;

@@ -25,6 +25,7 @@ struct lane {
     int used;                 /* streams since `counting`: none, one, or (2) several */
     int mixed;                /* work of several contexts, or unseen work: nothing is restored */
     unsigned capturing;
+    int unmarked;              /* MANY, and the mark to be joined could not be had */
     struct fence *mark, *owed; /* of `marked`; owed: MANY, and to be joined */
     struct allocator *marked;
     const struct fence *candidate;

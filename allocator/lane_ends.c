@@ -110,6 +110,8 @@ int lane_is_over(struct allocator *a, uint64_t timeout_ns)
 {
     const struct lane *lane = &a->domain->lane;
     struct fence *owed = lane->owed;
+    if ((load(lane) & LANE_MODE) != LANE_MANY || lane->unmarked)
+        return 0;
     if (!owed || lane->marked != a)
         return 1;
     int over = fence_has_passed(a, owed, timeout_ns);

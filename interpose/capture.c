@@ -12,7 +12,7 @@
 struct capture {
     struct map_node node; /* key: the stream, and the thread for a per-thread stream */
     CUcontext context;    /* the stream's; NULL: the driver does not say */
-    uint64_t ender;       /* thread in the driver's call that ends its stream or context */
+    uint64_t number;      /* of all captures, in the order of their begin */
 };
 
 #define THREAD_KEYS ((uint64_t)1 << 62) /* beyond any address */
@@ -62,10 +62,12 @@ CUcontext capture_before_begin(CUstream stream)
     return context;
 }
 
+/* Recording is allowed again before a lane is: who may not record relies on there being none. */
 static void captures_less_one(void)
 {
+    int last = atomic_fetch_sub(&process->captures, 1) == 1;
     lane_capture_ended(process->domain);
-    if (atomic_fetch_sub(&process->captures, 1) == 1 && process_serving())
+    if (last && process_serving())
         domain_captures_ended(process->domain);
 }
 
@@ -88,7 +90,7 @@ static int add_capture(uint64_t key, CUcontext context)
     if (capture) {
         capture->node.key = key;
         capture->context = context;
-        capture->ender = 0;
+        capture->number = ++process->captures_begun;
         if (map_insert(&process->capturing, &capture->node)) {
             slab_give(&process->capture_nodes, capture);
             capture = NULL;
@@ -104,8 +106,8 @@ void capture_thread_ends(void)
 {
     if (!process_serving() || !capture_active() || !remove_capture(key_of(CU_STREAM_PER_THREAD, 1)))
         return;
-    lane_capture_ended(process->domain);
     atomic_fetch_sub(&process->captures, 1);
+    lane_capture_ended(process->domain);
 }
 
 void capture_after_begin(CUstream stream, int per_thread, CUcontext context, CUresult result)
@@ -165,32 +167,33 @@ static int end_unnoted(void)
     return count > 0;
 }
 
-/* What the driver's call will end gets this thread's mark before it, and after it, if it did, is
- * taken off the list: what came on the list meanwhile is another thread's, which went on with the
- * stream, or whose stream or context was given the same handle; it may be ending it in turn. */
-void capture_before_end(CUstream stream, int per_thread)
+/* What the driver's call will end is noted by its number before it, and after it, if it did, taken
+ * off the list: what came on the list meanwhile is another's, which went on with the stream, or
+ * whose stream or context was given the same handle; and other calls may be refused to end the same
+ * one. */
+uint64_t capture_before_end(CUstream stream, int per_thread)
 {
     if (!capture_active())
-        return;
+        return 0;
     pthread_mutex_lock(&process->capture_lock);
     struct map_node *node = map_find(&process->capturing, key_of(stream, per_thread));
-    if (node)
-        ((struct capture *)node)->ender = driver_ops.thread_id();
+    uint64_t number = node ? ((struct capture *)node)->number : 0;
     pthread_mutex_unlock(&process->capture_lock);
+    return number;
 }
 
-static int remove_ended(uint64_t key)
+static int remove_ended(uint64_t key, uint64_t number)
 {
     pthread_mutex_lock(&process->capture_lock);
     struct map_node *node = map_find(&process->capturing, key);
-    int ended = node && ((struct capture *)node)->ender == driver_ops.thread_id();
+    int ended = node && ((struct capture *)node)->number == number;
     if (ended)
         slab_give(&process->capture_nodes, map_remove(&process->capturing, key));
     pthread_mutex_unlock(&process->capture_lock);
     return ended;
 }
 
-void capture_after_end(CUstream stream, int per_thread)
+void capture_after_end(CUstream stream, int per_thread, uint64_t number)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     uint64_t key = key_of(stream, per_thread);
@@ -199,41 +202,42 @@ void capture_after_end(CUstream stream, int per_thread)
     is_capturing(stream, per_thread, &status);
     if (status != CU_STREAM_CAPTURE_STATUS_NONE)
         return; /* called on the wrong stream or thread: it goes on */
-    if (remove_ended(key) || (!is_noted(key) && end_unnoted()))
+    if (remove_ended(key, number) || (!number && !is_noted(key) && end_unnoted()))
         captures_less_one();
 }
 
-void capture_after_destroy(CUstream stream, CUresult result)
+void capture_after_destroy(CUstream stream, uint64_t number, CUresult result)
 {
-    if (capture_active() && result == CUDA_SUCCESS && remove_ended(key_of(stream, 0)))
+    if (number && result == CUDA_SUCCESS && remove_ended(key_of(stream, 0), number))
         captures_less_one();
 }
 
-static int stays_in(const struct map_node *node, const void *context)
-{
-    const struct capture *capture = (const struct capture *)node;
-    return capture->context == context && capture->ender != driver_ops.thread_id();
-}
-
-static int ends_in(const struct map_node *node, const void *context)
-{
-    const struct capture *capture = (const struct capture *)node;
-    return capture->context == context && capture->ender == driver_ops.thread_id();
-}
-
-void capture_before_context_ends(CUcontext context)
+uint64_t capture_last(void)
 {
     pthread_mutex_lock(&process->capture_lock);
-    for (struct map_node *node; (node = map_any(&process->capturing, stays_in, context));)
-        ((struct capture *)node)->ender = driver_ops.thread_id();
+    uint64_t last = process->captures_begun;
     pthread_mutex_unlock(&process->capture_lock);
+    return last;
 }
 
-void capture_after_context_ended(CUcontext context)
+struct ended {
+    CUcontext context;
+    uint64_t last;
+};
+
+static int ends_in(const struct map_node *node, const void *ended)
 {
+    const struct capture *capture = (const struct capture *)node;
+    const struct ended *end = ended;
+    return capture->context == end->context && capture->number <= end->last;
+}
+
+void capture_context_ended(CUcontext context, uint64_t last)
+{
+    const struct ended end = {context, last};
     unsigned ended = 0;
     pthread_mutex_lock(&process->capture_lock);
-    for (struct map_node *node; (node = map_any(&process->capturing, ends_in, context)); ended++) {
+    for (struct map_node *node; (node = map_any(&process->capturing, ends_in, &end)); ended++) {
         map_remove(&process->capturing, node->key);
         slab_give(&process->capture_nodes, node);
     }

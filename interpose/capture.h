@@ -11,14 +11,15 @@ CUcontext capture_before_begin(CUstream stream);
 void capture_after_begin(CUstream stream, int per_thread, CUcontext context, CUresult result);
 
 /* Around the driver's call that may end the capture that began on `stream`, or that destroys the
- * stream, and the capture with it. */
-void capture_before_end(CUstream stream, int per_thread);
-void capture_after_end(CUstream stream, int per_thread);
-void capture_after_destroy(CUstream stream, CUresult result);
+ * stream, and the capture with it. `number` is what the first returned: the capture's; 0: none. */
+uint64_t capture_before_end(CUstream stream, int per_thread);
+void capture_after_end(CUstream stream, int per_thread, uint64_t number);
+void capture_after_destroy(CUstream stream, uint64_t number, CUresult result);
 
-/* Around the one that ends a context, if it does, and with it the captures on its streams. */
-void capture_before_context_ends(CUcontext context);
-void capture_after_context_ended(CUcontext context);
+/* A context has ended, and with it the captures on its streams up to the one of number `last`, the
+ * last before the driver was told. */
+uint64_t capture_last(void);
+void capture_context_ended(CUcontext context, uint64_t last);
 
 /* May a context event be recorded now? Then no capture begins before capture_record_end. */
 int capture_record_begin(void);

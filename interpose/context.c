@@ -206,7 +206,7 @@ struct context *context_current(void)
                : NULL;
 }
 
-enum { SUSPENDED = 1, CLOSED };
+enum { SUSPENDED = 1, CLOSED, ENDING /* and has a slot only for that */ };
 
 struct context *context_noted(CUcontext handle)
 {
@@ -222,6 +222,7 @@ struct context *context_noted(CUcontext handle)
 static void shut(struct context *context)
 {
     context->ender = driver_ops.thread_id();
+    context->last_capture = capture_last();
     ipc_forget(context->handle);
     if (atomic_exchange(&context->suspended, CLOSED) == CLOSED)
         return;
@@ -230,43 +231,69 @@ static void shut(struct context *context)
         process_count(COVERAGE_context_losses);
 }
 
+/* Caller holds the context lock, and the handle has no slot. NULL: there are too many. */
+static struct context *take_refused(CUcontext handle)
+{
+    struct context *context = slot_of(NULL);
+    if (!context)
+        return NULL;
+    context->allocator = NULL;
+    context->primary = 0;
+    context->ender = 0;
+    atomic_store(&context->suspended, SUSPENDED);
+    context->handle = handle;
+    return context;
+}
+
+/* Also what has no slot: else it would get one on the way to its end. */
 static void shut_noted(CUcontext handle)
 {
     pthread_mutex_lock(&process->context_lock);
     struct context *context = slot_of(handle);
+    int unnoted = !context;
+    if (unnoted)
+        context = take_refused(handle);
     if (context)
         shut(context);
+    if (context && unnoted)
+        atomic_store(&context->suspended, ENDING);
     pthread_mutex_unlock(&process->context_lock);
 }
 
 void context_refuse(CUcontext handle)
 {
     pthread_mutex_lock(&process->context_lock);
-    struct context *context = slot_of(handle) ? NULL : slot_of(NULL);
-    if (context) {
-        context->allocator = NULL;
-        context->primary = 0;
-        context->ender = 0;
-        atomic_store(&context->suspended, SUSPENDED);
-        context->handle = handle;
-    }
+    if (!slot_of(handle))
+        take_refused(handle);
+    pthread_mutex_unlock(&process->context_lock);
+}
+
+void context_end_refused(CUcontext handle)
+{
+    pthread_mutex_lock(&process->context_lock);
+    struct context *context = slot_of(handle);
+    if (context && context->suspended == ENDING && context->ender == driver_ops.thread_id())
+        context->handle = NULL;
     pthread_mutex_unlock(&process->context_lock);
 }
 
 struct allocator *context_forget(CUcontext handle)
 {
     struct allocator *allocator = NULL;
+    uint64_t captures = 0;
     if (!handle)
         return NULL;
     pthread_mutex_lock(&process->context_lock);
     struct context *context = slot_of(handle);
     if (context && context->ender == driver_ops.thread_id()) { /* else the handle's next owner's */
         allocator = context->allocator;
+        captures = context->last_capture;
         atomic_fetch_add(&process->generation, 1);
         context->handle = NULL;
     }
     pthread_mutex_unlock(&process->context_lock);
-    capture_after_context_ended(handle); /* calls the driver */
+    if (captures)
+        capture_context_ended(handle, captures); /* calls the driver */
     return allocator;
 }
 
@@ -278,7 +305,6 @@ void context_close(CUcontext handle)
     if (context && context->allocator)
         allocator_empty(context->allocator); /* calls the driver, so without our lock */
     shut_noted(handle);
-    capture_before_context_ends(handle);
 }
 
 /* A default stream is the current one's, and the driver says no more. */

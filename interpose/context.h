@@ -34,6 +34,9 @@ void context_refuse(CUcontext handle);
 void context_close(CUcontext handle);
 struct allocator *context_forget(CUcontext handle);
 
+/* The driver refused to end it: what had no slot before has none again. */
+void context_end_refused(CUcontext handle);
+
 int context_is_primary(CUcontext handle);
 
 /* Whose stream this is for the calling thread; NULL: none's, or the driver does not say. */

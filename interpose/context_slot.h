@@ -14,6 +14,7 @@ struct context {
     int primary;
     _Atomic int suspended; /* its release is under way, or its end: serve nothing */
     uint64_t ender;        /* thread in the driver's call that ends it */
+    uint64_t last_capture; /* before that */
     struct allocator *allocator;
     struct page_device *row;
 };

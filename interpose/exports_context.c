@@ -87,6 +87,8 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
     unsigned version;
     if (!result || (!primary && real()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS))
         bury(context, context_forget(context));
+    else if (!primary)
+        context_end_refused(context);
     domain_end_over(process->domain);
     return result;
 }
@@ -118,7 +120,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
         context_close(context);
     CUresult result = real()->cuGreenCtxDestroy(green);
     if (context && result == CUDA_SUCCESS)
-        context_forget(context);
+        bury(context, context_forget(context));
     return result;
 }
 
@@ -135,7 +137,8 @@ static CUresult release_primary(CUresult (*release)(CUdevice), CUdevice device)
     struct allocator *lost = result == CUDA_SUCCESS ? context_forget_ended(device, context) : NULL;
     context_suspend_primary(device, before);
     context_change_end(device);
-    bury(context, lost);
+    if (lost)
+        bury(context, lost);
     domain_end_over(process->domain);
     return result;
 }
@@ -164,6 +167,8 @@ static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
     context_change_end(device);
     if (ended)
         bury(context, lost);
+    else
+        context_end_refused(context);
     domain_end_over(process->domain);
     return result;
 }
@@ -210,9 +215,9 @@ static CUresult end_capture(CUresult (*call)(CUstream, CUgraph *), CUstream stre
 {
     if (!process_serving())
         return call(stream, graph);
-    capture_before_end(stream, per_thread);
+    uint64_t number = capture_before_end(stream, per_thread);
     CUresult result = call(stream, graph);
-    capture_after_end(stream, per_thread);
+    capture_after_end(stream, per_thread, number);
     return result;
 }
 
@@ -231,9 +236,9 @@ static CUresult destroy_stream(CUresult (*call)(CUstream), CUstream stream)
     if (!process_serving())
         return call(stream);
     submit_stream_ends(stream);
-    capture_before_end(stream, 0);
+    uint64_t number = capture_before_end(stream, 0);
     CUresult result = call(stream);
-    capture_after_destroy(stream, result);
+    capture_after_destroy(stream, number, result);
     return result;
 }
 

@@ -272,7 +272,7 @@ CUresult ipc_open(CUdeviceptr *pointer, const CUipcMemHandle *handle)
 static struct import **link_to(CUdeviceptr pointer)
 {
     struct import **link = &process->ipc.imports.first;
-    while (*link && (*link)->pointer != pointer)
+    while (*link && ((*link)->pointer != pointer || !(*link)->opened))
         link = &(*link)->next;
     return link;
 }
@@ -298,17 +298,18 @@ int ipc_close(CUdeviceptr pointer, CUresult *result)
     *result = CUDA_SUCCESS;
     if (!last)
         return import != NULL;
-    int waited = 0;
-    for (int tries = 2; tries && !waited; tries--)
-        waited = wait_for_work(import->context) <= 0;
-    if (waited)
+    int code = 1;
+    for (int tries = 2; tries && code > 0; tries--)
+        code = wait_for_work(import->context);
+    if (code == 0)
         take_down(import);
-    pthread_mutex_lock(lock);
-    if (waited) {
-        slab_give(&process->ipc.imports.nodes, import);
-    } else { /* still open */
+    if (code > 0) /* still open */
         *result = CUDA_ERROR_MAP_FAILED;
-        import->opened++;
+    pthread_mutex_lock(lock);
+    if (code == 0) {
+        slab_give(&process->ipc.imports.nodes, import);
+    } else { /* no wait could be had: closed, but mapped until its context ends */
+        import->opened += code > 0;
         import->next = process->ipc.imports.first;
         process->ipc.imports.first = import;
     }

@@ -43,6 +43,7 @@ struct process {
     struct peers peers;
     _Atomic int state; /* enum process_state */
     int pid, traced;   /* traced: the trace is whole */
+    uint64_t captures_begun;
     _Atomic int several_contexts, captures, recordings, unnoted_captures, own_threads, unnoted_work;
 };
 

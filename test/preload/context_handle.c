@@ -1,6 +1,7 @@
 /* A context's handle comes back while the thread that destroyed it is on its way out of the driver's
  * call: what the next owner allocates stays. Arguments: threads, rounds. With 0 threads the order is
- * set: the argument is then whether the first owner was served. */
+ * set, and instead of rounds: 0 if the first owner was never served, 1 if it was, 2 if it was not
+ * before a tool's function that the driver calls at the begin of the end. */
 #include "driver_case.h"
 
 #include <pthread.h>
@@ -8,13 +9,21 @@
 
 enum { BLOCKS = 4, THREADS = 16 };
 
-static _Atomic int held, within;
+static _Atomic int held, within, late;
 static CUcontext first;
 static unsigned rounds;
 
 static void hold(const char *function, int returning)
 {
-    if (!returning || strncmp(function, "cuCtxDestroy", 12) || !atomic_exchange(&held, 0))
+    if (strncmp(function, "cuCtxDestroy", 12))
+        return;
+    if (!returning && atomic_exchange(&late, 0)) {
+        OK(cuCtxPushCurrent(first));
+        make(1000);
+        OK(cuMemFree(make(1000)));
+        OK(cuCtxPopCurrent(NULL));
+    }
+    if (!returning || !atomic_exchange(&held, 0))
         return;
     atomic_store(&within, 1);
     while (atomic_load(&within))
@@ -44,8 +53,9 @@ static void give(const CUdeviceptr *block)
     }
 }
 
-static void in_order(int served)
+static void in_order(int how)
 {
+    int served = how == 1;
     CUdeviceptr block[BLOCKS];
     pthread_t thread;
     CUcontext next;
@@ -54,6 +64,7 @@ static void in_order(int served)
         OK(cuMemFree(make(MIB)));
     OK(cuCtxPopCurrent(NULL));
     atomic_store(&held, 1);
+    atomic_store(&late, how == 2);
     cachalot_sim_subscribe(hold);
     CHECK(pthread_create(&thread, NULL, destroy, NULL) == 0);
     while (!atomic_load(&within))

@@ -58,6 +58,14 @@ def test_a_handle_comes_back_before_its_last_owner_is_done(place, way, ended):
     assert report["coverage"]["status"] == "full" and report.warnings == {}
 
 
+@pytest.mark.parametrize("how", ["capture", "stream", "context"])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_of_two_ends_one_is_refused(place, mapped, how):
+    report = place.report("capture_enders", how, CACHALOT_CONF=f"free_mode:fence,expandable_segments:{mapped}")
+    assert report["coverage"]["status"] == "full" and report.warnings == {}
+    assert report.counter("num_fences") >= 20  # no capture counts any more: each of the last frees has one
+
+
 @pytest.mark.parametrize("streams", [1, 2])
 @pytest.mark.parametrize("way", WAYS)
 def test_the_device_is_full_of_cache_while_a_stream_captures(place, way, streams):
