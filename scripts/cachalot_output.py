@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import shutil
 import stat
 import tempfile
 import time
@@ -72,5 +73,8 @@ def write(path, fill):
         except OSError as error:
             if error.errno not in NOT_REPLACED or not os.path.exists(place):
                 raise
-    with open_as_it_is(place) as file:
-        return fill(file)
+    with tempfile.TemporaryFile() as made:  # nothing is opened, and cut, for what cannot be made
+        fill(made)
+        made.seek(0)
+        with open_as_it_is(place) as file:
+            shutil.copyfileobj(made, file)

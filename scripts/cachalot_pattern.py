@@ -1,10 +1,11 @@
 """Where the files of a run go: their patterns, looked at before the start."""
 
+import contextlib
 import os
 import re
 import tempfile
 
-from cachalot_tools import Failure
+from cachalot_tools import Failure, open_at_once
 
 DEFAULT_OUTPUT = "cachalot.%e.%p.json"
 NAME_MOST, PATH_MOST = 200, 1023  # bytes of a report's name (stats/report_expand.c), and of its path (stats/page_layout.h)
@@ -25,8 +26,11 @@ def check_pattern(pattern, where, here=True):
 
 
 def expanded(pattern, environment, program):
-    """What the pattern becomes for the program that is started. What nobody knows yet stays: %p %t %n, and %r."""
-    values = {"%%": "%", "%h": os.uname().nodename, "%e": os.path.basename(os.path.realpath(program))}
+    """What the pattern becomes for the program that is started. What nobody knows yet stays: %p %t %n, %r, and a script's %e."""
+    values = {"%%": "%", "%h": os.uname().nodename}
+    with contextlib.suppress(OSError), open_at_once(program) as file:
+        if file.read(2) != b"#!":
+            values["%e"] = os.path.basename(os.path.realpath(program))
 
     def value(found):
         if found[1] is None:
@@ -48,6 +52,12 @@ class Places:
     def taken(self):
         return [path for path in (self.report, self.trace) if path and path != os.devnull]
 
+    def report_path(self):
+        """None: in a directory that is gone."""
+        with contextlib.suppress(FileNotFoundError):
+            return os.path.realpath(self.report)
+        return None
+
     def check_report(self):
         """Refuses a path that is longer than the library takes."""
         if len(os.fsencode(self.report)) > PATH_MOST:
@@ -60,7 +70,7 @@ class Places:
         path = os.path.realpath(self.trace)
         if os.path.exists(path) and not os.path.isfile(path):
             raise Failure(125, f"--trace: {self.trace} is a device, or something else that is no file")
-        if path == os.path.realpath(self.report):
+        if path == self.report_path():
             raise Failure(125, f"--trace: {self.trace} is where the report goes")
         folder = os.path.dirname(path)
         while not os.path.exists(folder):  # the library makes it

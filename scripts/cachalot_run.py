@@ -123,8 +123,10 @@ def session_within(existing):
     """A session of this run, part of the one that it runs in: gates judge what this run started."""
     if not existing:
         return f"{os.getpid()}-{int(time.time())}-{secrets.token_hex(8)}"
-    within = f"{existing}/{secrets.token_hex(4)}"
-    return within if len(within) <= SESSION_MOST else existing
+    own = "/" + secrets.token_hex(4)
+    if not re.search("/[0-9a-f]{8}$", existing):  # not itself part of a run's
+        existing = existing[:SESSION_MOST - len(own)]
+    return existing + own if len(existing + own) <= SESSION_MOST else existing
 
 
 def waits(options):
@@ -165,8 +167,9 @@ def environment_for(options, library, program):
     if "--html" in options and not environment.get(b"CACHALOT_EVENTS"):
         ours["CACHALOT_EVENTS"] = EVENTS_FOR_PAGE
     # Such characters that an environment, a page, a report and we have it alike.
-    session = re.sub(rb"[^A-Za-z0-9_.:/@+-]", b"_", environment.get(b"CACHALOT_SESSION", b""))[:SESSION_MOST].decode()
-    ours["CACHALOT_SESSION"] = session_within(session) if not session or waits(options) else session
+    given = environment.get(b"CACHALOT_SESSION", b"")[:SESSION_MOST]
+    session = re.sub(rb"[^A-Za-z0-9_.:/@+-]", b"_", given).decode()
+    ours["CACHALOT_SESSION"] = session_within(session) if not session or waits(options) else os.fsdecode(given)
     environment.update({os.fsencode(k): os.fsencode(v) for k, v in ours.items()})
     for name in ("--output", "--trace"):
         variable = f"CACHALOT_{name[2:].upper()}"

@@ -58,6 +58,8 @@ def harvest(child, pages):
 def name_if_of_run(pid, session):
     """The name of a process of the run; None of another, or of one that is not for us to look into."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as environ:
+        if os.readlink(f"/proc/{pid}/ns/pid") != os.readlink("/proc/self/ns/pid"):
+            return None  # in its page it has another number
         sessions = [os.fsdecode(entry[17:]) for entry in environ.read().split(b"\0") if entry.startswith(b"CACHALOT_SESSION=")]
         if any(is_of_run(given, session) for given in sessions):
             with open(f"/proc/{pid}/comm", "rb") as comm:
@@ -66,7 +68,7 @@ def name_if_of_run(pid, session):
 
 
 def without_cuda(session, known):
-    """A note on processes that still run, and have no page and no report: they have not used CUDA."""
+    """A note on processes that still run, and have no page and no report: they have not used CUDA here."""
     if os.environ.get("CACHALOT_SESSION") == session:  # not a session of our own: who started us has it, too
         return []
     with contextlib.suppress(OSError):
@@ -74,8 +76,8 @@ def without_cuda(session, known):
         named = [f"{name} ({pid})" for pid in own if (name := name_if_of_run(pid, session)) is not None]
         if named:
             more = ", …" * (len(named) > NAMES_MOST)
-            said = "1 process of this run still runs, and has" if len(named) == 1 else f"{len(named)} processes of this run still run, and have"
-            return [f"note: {said} not used CUDA so far: {', '.join(named[:NAMES_MOST])}{more}"]
+            said = "1 process of this run still runs" if len(named) == 1 else f"{len(named)} processes of this run still run"
+            return [f"note: {said}, of which no CUDA has been seen so far: {', '.join(named[:NAMES_MOST])}{more}"]
     return []
 
 

@@ -164,6 +164,15 @@ def test_the_baseline_is_kept(place, output, baseline, kept):
     assert (place.work / kept).read_bytes() == before and len(list(place.work.rglob("*.json"))) == 1
 
 
+def test_the_name_of_a_script_is_no_reports(place):
+    """Its report has its interpreter's."""
+    (place.work / "run.sh").write_text(f"#!/bin/sh\n{leak(place)}\n")
+    (place.work / "run.sh").chmod(0o755)
+    place.run("sh", "-c", f"CACHALOT_OUTPUT=run.sh.json {leak(place)}")
+    done = place.cachalot("run", "--output=%e.json", "--check", "baseline=run.sh.json,max-increase=5%", "./run.sh")
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_baseline_of_other_reports_beside(place):
     """A name that is only like it is no reason to refuse."""
     place.run("sh", "-c", f"CACHALOT_OUTPUT=cachalot.make_page.1.json {leak(place)}")
@@ -199,6 +208,12 @@ def test_a_file_of_a_directory_that_is_gone(place, words):
     assert done.returncode == 125 and done.stdout == "" and "the current directory: No such file" in done.stderr
 
 
+def test_a_trace_outside_of_a_directory_that_is_gone(place):
+    (place.work / "gone").mkdir()
+    done = place.run("sh", "-c", f"cd gone; rmdir ../gone; exec {CACHALOT} run --trace {place.work}/t echo started")
+    assert (done.returncode, done.stdout) == (0, "started\n"), done.stderr
+
+
 def test_a_directory_whose_name_is_too_long(place):
     script = "for i in 1 2 3 4 5 6; do mkdir $NAME; cd $NAME; done; " + shlex.join([*COMMAND, "run", "--check", "max-oom=0", "echo", "started"])
     done = place.run("bash", "-c", script, env={**place.environment, "NAME": "a" * 190})
@@ -221,6 +236,15 @@ def test_a_session_of_any_characters(place, session, locale):
     assert done.returncode == 1 and "inner 1" in done.stdout and "FAIL max-leaked" in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("session", ["x" * 70, "x" * 55, "job"])
+def test_runs_of_the_same_session(place, session):
+    """Each is judged alone."""
+    place.environment["CACHALOT_SESSION"] = session
+    assert judged(place, "sh", "-c", leak(place)).returncode == 1
+    done = judged(place, "sh", "-c", f"{leak(place)}; {leak(place)}", gates="require-reports=2,max-oom=0")
+    assert done.returncode == 0 and "2 processes" in done.stderr, done.stderr
+
+
 def test_children_that_stand_below_a_directory_with_control_characters(place):
     """Their reports cannot be given a place there, and are not found: that is said, where it is so."""
     odd = place.work / "a\nb"
@@ -235,7 +259,7 @@ def test_what_still_runs_and_has_not_used_cuda(place):
     """Its report comes when nobody judges it any more."""
     for words, gates in (((), "max-leaked=9MiB"), ((*COMMAND, "run", "--summary"), "max-leaked=9MiB")):
         done = judged(place, *words, "sh", "-c", f"sleep 5 >&- 2>&- & sleep 0.3; {leak(place)}", gates=gates)
-        said = done.stderr.count("note: 1 process of this run still runs, and has not used CUDA so far: sleep (")
+        said = done.stderr.count("note: 1 process of this run still runs, of which no CUDA has been seen so far: sleep (")
         assert done.returncode == 0 and said == 1 + bool(words), done.stderr
     assert "note: " not in judged(place, "sh", "-c", leak(place)).stderr
 
