@@ -40,7 +40,7 @@ static void take(CUdeviceptr *block)
 {
     static const size_t bytes[BLOCKS] = {1000, 1000, 3 * MIB, 20 * MIB};
     for (int i = 0; i < BLOCKS; i++)
-        OK(cuMemsetD8(block[i] = make(bytes[i]), 5, bytes[i]));
+        OK(cuMemsetD8(block[i] = make(bytes[i]), 5, 1000));
 }
 
 static void give(const CUdeviceptr *block)

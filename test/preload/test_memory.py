@@ -214,7 +214,7 @@ def test_memory_of_a_context_that_ends_is_there_for_another(place, conf, how, mo
                CACHALOT_SIM_DELAY="cuCtxDestroy_v2:1,cuMemUnmap:9")
 
 
-@pytest.mark.parametrize("threads, rounds", [(0, 0), (0, 1), (0, 2), (8, 40)])
+@pytest.mark.parametrize("threads, rounds", [(0, 0), (0, 1), (0, 2), (8, 20)])
 @pytest.mark.parametrize("mapped", [False, True])
 def test_a_contexts_handle_comes_back(place, mapped, threads, rounds):
     """Its first owner is still on its way out of the driver's call."""
