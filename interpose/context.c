@@ -122,7 +122,7 @@ static void publish(struct context *context, CUcontext handle, struct allocator 
     pthread_mutex_unlock(&process->context_lock);
 }
 
-static void shut_noted(CUcontext handle);
+static void shut_slot(CUcontext handle);
 
 /* Caller holds the lock of the device's primary context: one that still answers is not ended
  * meanwhile by another thread. */
@@ -147,7 +147,7 @@ static struct context *make(CUcontext handle)
         return context;
     /* It ended while nobody could find it: another thread's, or this one's, called back. */
     if (allocator)
-        shut_noted(handle);
+        shut_slot(handle);
     struct allocator *lost = allocator ? context_forget(handle) : NULL;
     if (lost)
         allocator_bury(lost);
@@ -246,7 +246,7 @@ static struct context *take_refused(CUcontext handle)
 }
 
 /* Also what has no slot: else it would get one on the way to its end. */
-static void shut_noted(CUcontext handle)
+static void shut_slot(CUcontext handle)
 {
     pthread_mutex_lock(&process->context_lock);
     struct context *context = slot_of(handle);
@@ -304,7 +304,7 @@ void context_close(CUcontext handle)
     const struct context *context = seek(handle);
     if (context && context->allocator)
         allocator_empty(context->allocator); /* calls the driver, so without our lock */
-    shut_noted(handle);
+    shut_slot(handle);
 }
 
 /* A default stream is the current one's, and the driver says no more. */
