@@ -68,6 +68,10 @@ int allocator_hit(struct allocator *allocator, uint64_t bytes, uint64_t *address
 /* A request that was passed on (ALLOCATOR_PASS), and for which the driver had no memory. */
 void allocator_refused(struct allocator *allocator, uint64_t bytes);
 
+/* After a request for `bytes` has failed: would it have fitted without a cache, when the driver has
+ * `available` bytes free? Then each large block takes whole granules of its own. */
+int allocator_fits_natively(struct allocator *allocator, uint64_t bytes, uint64_t available);
+
 /* What the calling thread's cache can do alone, without the lock, to be tried first: the address,
  * or 0; 1 if freed (as FREED_NATIVE). _asked: with call sites, once it is known where. */
 uint64_t allocator_hit_alone(struct allocator *allocator, uint64_t bytes);

@@ -13,7 +13,8 @@
 #include "allocator/arena.h"
 #include "allocator/pool.h"
 
-/* What the live blocks of this device would take if each large one were the driver's own. */
+/* What the live blocks of this device would take if each large one were the driver's own. Linear,
+ * so only asked where a request has failed, which has cost far more. */
 static uint64_t native_bytes(const struct allocator *a)
 {
     uint64_t bytes = stats_current(a->stats, STAT_reserved_bytes, SMALL_POOL);
@@ -27,6 +28,22 @@ static uint64_t native_bytes(const struct allocator *a)
     return bytes;
 }
 
+static int fits(const struct allocator *a, uint64_t size, uint64_t available)
+{
+    uint64_t most = stats_current_all(a->stats, STAT_reserved_bytes) + available;
+    if (most > a->limit)
+        most = a->limit;
+    return size <= most && native_bytes(a) + native_bytes_of(size) <= most;
+}
+
+int allocator_fits_natively(struct allocator *a, uint64_t bytes, uint64_t available)
+{
+    domain_lock(a->domain);
+    int fit = fits(a, bytes, available);
+    domain_unlock(a->domain);
+    return fit;
+}
+
 static void note_failure(struct allocator *a, uint64_t size)
 {
     const struct pool_stat *requests = &a->stats->stat[STAT_allocation];
@@ -34,10 +51,7 @@ static void note_failure(struct allocator *a, uint64_t size)
     allocator_call(a);
     int code = a->ops->memory_free(a->device, &available, &total);
     allocator_return(a);
-    if (code || a->forgotten)
-        return;
-    uint64_t most = stats_current_all(a->stats, STAT_reserved_bytes) + available;
-    if (native_bytes(a) + native_bytes_of(size) > (most < a->limit ? most : a->limit))
+    if (code || a->forgotten || !fits(a, size, available))
         return;
     a->as_native = a->pressed = 1;
     stats_set(a->stats, COUNTER_native_since_request,

@@ -61,7 +61,10 @@ static void note_oom(const struct context *context, uint64_t bytes)
     event->device_free_bytes = available;
     event->memory_limit_bytes = stats_get(stats, COUNTER_memory_limit_bytes);
     event->site = domain_asked_where();
-    event->native_would_fit = bytes <= natively_free(stats, available);
+    process_inside++;
+    event->native_would_fit =
+        (uint64_t)allocator_fits_natively(context->allocator, bytes, available);
+    process_inside--;
     atomic_store(&event->time_ns, now_ns() - page->start_monotonic_ns);
 }
 

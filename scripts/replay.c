@@ -25,16 +25,6 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* Would there have been `bytes` without a cache in between? As interpose/memory.c has it. */
-static int native_would_fit(const struct page_oom *event, uint64_t bytes)
-{
-    uint64_t native = event->device_free_bytes + event->reserved_bytes - event->allocated_bytes;
-    uint64_t limit = event->memory_limit_bytes, used = event->allocated_bytes;
-    if (limit && native > (limit > used ? limit - used : 0))
-        native = limit > used ? limit - used : 0;
-    return bytes <= native;
-}
-
 static void note_oom(struct replay *replay, uint64_t bytes)
 {
     const struct device_stats *stats = replay->stats;
@@ -49,7 +39,8 @@ static void note_oom(struct replay *replay, uint64_t bytes)
     event->largest_allocatable_bytes = stats_get(stats, COUNTER_largest_allocatable_bytes);
     event->device_free_bytes = replay->capacity - replay->device.used;
     event->memory_limit_bytes = stats_get(stats, COUNTER_memory_limit_bytes);
-    event->native_would_fit = (uint64_t)native_would_fit(event, bytes);
+    event->native_would_fit =
+        (uint64_t)allocator_fits_natively(replay->allocator, bytes, event->device_free_bytes);
 }
 
 static void replay_malloc(struct replay *replay, const struct operation *operation)

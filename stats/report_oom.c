@@ -1,5 +1,6 @@
 /* The report on out of memory: what was asked for, what there was, and what would have helped, in
- * numbers and in a sentence. Only what is certain is said to help. */
+ * numbers and in a sentence. What is said to help helps by the sums of that moment: natively that is
+ * certain, while with other options blocks would have lain otherwise before. */
 #include "stats/report_parts.h"
 #include "stats/report_value.h"
 
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #define MIB UINT64_C(1048576)
+#define CORNERS (16 * MIB) /* a chunk at each end */
 #define SIZE_BYTES 32
 
 static const char *size_text(uint64_t bytes, char text[SIZE_BYTES])
@@ -75,9 +77,11 @@ static json_t *would_serve(const struct page *page, const struct page_oom *oom)
     const char *expandable = value_of(page, "expandable_segments");
     if (is_limited(oom))
         add_limit(options, page, oom);
-    /* Mapped memory takes what is reusable from wherever it lies, in granules of 2 MiB. */
+    /* Mapped memory takes what is reusable from wherever it lies, but for the corners of chunks;
+     * what sizes are rounded up to is not in the figures. */
     if (expandable && strcmp(expandable, "False") == 0 && oom->requested_bytes > MIB &&
-        oom->requested_bytes + 2 * MIB <= oom->reusable_bytes + room(oom) && oom->native_would_fit)
+        oom->requested_bytes + CORNERS <= oom->reusable_bytes + room(oom) &&
+        oom->native_would_fit && !is_given(page, "roundup_power2_divisions"))
         report_append(options, json_string("expandable_segments:True"));
     if (oom->native_would_fit)
         report_append(options, json_string("cache:off"));

@@ -79,6 +79,14 @@ def test_only_fragmentation_stood_in_the_way(tmp_path):
     assert [e["native_would_fit"] for e in got["oom_events"]] == [True]
 
 
+def test_natively_each_large_block_takes_granules_of_its_own(tmp_path):
+    """42 of 4 MiB and a bit are 6 MiB each there: 252 of 256, though only 169 were asked for."""
+    text = OWN + "".join(f"a,{i},{4 * MIB + 1024},0\n" for i in range(42)) + "a,42,20971520,0\n"
+    got = replay(write(tmp_path / "x.csv", text), "--capacity", 256 * MIB, "--conf",
+                 "expandable_segments:False,large_segment_size_mb:2")
+    assert [e["native_would_fit"] for e in got["oom_events"]] == [False]
+
+
 def test_what_is_given_back_is_free_again(tmp_path):
     got = replay(write(tmp_path / "x.csv", "a,0,40000000,0\nf,0\na,1,50000000,0\nf,1\na,2,40000000,0\n"), "--capacity", "60MiB")
     assert got["totals"]["ooms"] == 0 and got["driver"]["calls"]["free"]["count"] == 2
