@@ -84,6 +84,23 @@ static struct block *look(struct allocator *a, uint64_t size)
     return block;
 }
 
+/* For another context. With a limit on the wait its frees are waited for, too: natively what they
+ * freed is there when they return. */
+static uint64_t give_back(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
+{
+    if (a->away)
+        return 0;
+    a->visits++;
+    fence_flush_deferred(a, timeout_ns != 0);
+    thread_caches_empty(a);
+    if (timeout_ns)
+        fence_wait_for(a, UINT64_MAX / 4, DEVICE_FOREVER);
+    fence_poll(a, 1);
+    uint64_t released = segment_release_idle(a, bytes, timeout_ns);
+    a->visits--;
+    return released;
+}
+
 /* Gives back what all contexts of this device have idle, at least `bytes` if there is so much. */
 static uint64_t release(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
 {
@@ -93,7 +110,7 @@ static uint64_t release(struct allocator *a, uint64_t bytes, uint64_t timeout_ns
         if (other->stats != a->stats || other->forgotten)
             continue;
         released += other == a ? segment_release_idle(a, bytes - released, timeout_ns)
-                               : allocator_give_back(other, bytes - released, timeout_ns);
+                               : give_back(other, bytes - released, timeout_ns);
     }
     return released;
 }
@@ -135,7 +152,8 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
     for (int round = 0;; round++) {
         uint64_t frees = a->frees, ended = a->domain->ended;
         code = a->forgotten ? ALLOCATOR_PASS : make_room(a, size, taken);
-        if (code != a->ops->out_of_memory || round == 3)
+        if (code != a->ops->out_of_memory || round == 3 ||
+            a->ops->now_ns() - begin >= PRESSURE_WAIT_NS)
             break;
         allocator_wait_for_ends(a, begin);
         if (frees == a->frees && ended == a->domain->ended)

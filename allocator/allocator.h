@@ -44,14 +44,19 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
                                    void *device, uint64_t context, unsigned ordinal,
                                    struct device_stats *stats, uint64_t limit);
 
-/* Around the end of a context, from before it is emptied until it is buried: a request that finds no
- * memory meanwhile waits, and looks once more. */
+/* Around the end of a context, from before it is forgotten or put away until it is buried: a request
+ * that finds no memory meanwhile waits, and looks once more. */
 void domain_end_begins(struct domain *domain);
 void domain_end_over(struct domain *domain);
 
-/* Gives back what is idle at once in a context that is going, for others to have it: as natively
- * before the driver begins to end it, which may take long. */
+/* Before the driver is told to end its context: gives back what is idle, if another context of the
+ * device may need it before that is over. Waits 300 ms at most. */
 void allocator_empty(struct allocator *allocator);
+
+/* Its context may be about to end, or was not: meanwhile nobody calls into it for others, as the
+ * service thread does, and requests in other contexts. Returns when those who do have left, or after
+ * 2 s. */
+void allocator_put_away(struct allocator *allocator, int away);
 
 /* Forgets all blocks of a context that is going; calls no driver. Returns how many the program
  * still held. */

@@ -44,13 +44,15 @@ struct allocator {
     uint64_t captures_ended; /* how often all had */
     /* Of its device; calls, and waits by fence_ask, under way now; fence_note_turn. */
     unsigned ordinal, calls, waiting, alone, turns, crowd_turns;
-    int pressed;          /* the device was full once: segments of their own, not split */
-    int crowded;          /* threads free faster than the device gets on: frees wait in line */
-    int as_native;        /* large blocks are not mapped: enum native_reason */
-    int no_events;        /* the driver cannot mark a context: free as in strict mode */
-    int error, forgotten; /* the context is of no use: everything goes to the driver */
-    uint64_t idle_seen;   /* idle_clock at the last look for what others could use: once a second */
-    uint64_t looked_at;   /* reserved for small blocks when all caches were last looked through */
+    int pressed;   /* the device was full once: segments of their own, not split */
+    int crowded;   /* threads free faster than the device gets on: frees wait in line */
+    int as_native; /* large blocks are not mapped: enum native_reason */
+    int no_events; /* the driver cannot mark a context: free as in strict mode */
+    /* The context is of no use: everything goes to the driver. It may be about to end: nobody calls
+     * into it for others; who does. */
+    int error, forgotten, away, visits;
+    uint64_t idle_seen; /* idle_clock at the last look for what others could use: once a second */
+    uint64_t looked_at; /* reserved for small blocks when all caches were last looked through */
     unsigned spare_hand, sharers; /* which size goes to the pool next; caches that serve it */
     uint64_t settled, settled_since, cache_more; /* requests by the lock, ns, bytes: pace */
     struct allocator *next;

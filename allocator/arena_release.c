@@ -101,21 +101,31 @@ static uint64_t take_from_slots(struct arena *arena, int tails, uint64_t most, u
     return taken;
 }
 
-/* Idle chunks, `most` bytes of them if there are so many: spare and retired first, then tails, which
- * serve few. Out of all reach, in a batch of their own. */
-static uint64_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
+/* Those that no slot has, `most` bytes of them. */
+static uint64_t take_unowned(struct arena *arena, int retired, uint64_t most, uint32_t batch)
 {
     uint64_t taken = 0;
-    for (uint32_t number = 1; number <= arena->made &&
-                              arena->spares + arena->retired + arena->idle_tails && taken < most;
+    for (uint32_t number = 1; number <= arena->made && taken < most &&
+                              (retired ? arena->retired : arena->spares + arena->idle_tails);
          number++) {
         struct chunk *chunk = &arena->chunk[number];
-        if (!chunk->booked || chunk->owner || chunk->leaving || chunk->lent)
+        if (!chunk->booked || chunk->owner || chunk->leaving || chunk->lent ||
+            chunk->retired != retired)
             continue;
         chunk->leaving = batch;
         arena_count_spare(arena, chunk, -1);
         taken += chunk->bytes;
     }
+    return taken;
+}
+
+/* Idle chunks, `most` bytes of them if there are so many: retired first, then spare, then tails,
+ * which serve few. Out of all reach, in a batch of their own. */
+static uint64_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
+{
+    uint64_t taken = take_unowned(arena, 1, most, batch);
+    if (taken < most)
+        taken += take_unowned(arena, 0, most - taken, batch);
     for (int tails = 2; tails-- && taken < most;)
         taken += take_from_slots(arena, tails, most - taken, batch);
     arena_note_idle(arena);

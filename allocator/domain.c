@@ -97,18 +97,27 @@ int domain_take_events(struct domain *domain)
     return 0;
 }
 
+/* Forgotten: as they may be whose `next` was followed after a driver's call. */
+static int begin_visit(struct allocator *a)
+{
+    int may = !a->forgotten && !a->away;
+    a->visits += may;
+    return may;
+}
+
 uint64_t domain_empty_cache(struct domain *domain, int wait)
 {
     uint64_t released = 0;
     domain_lock(domain);
     for (struct allocator *a = domain->first, *next; a; a = next) {
         stats_begin(a->stats);
-        if (!a->forgotten) {
+        if (begin_visit(a)) {
             thread_caches_empty(a);
             if (wait)
                 fence_wait_for(a, UINT64_MAX / 4, DEVICE_FOREVER);
             fence_poll(a, 1);
             released += segment_release_idle(a, UINT64_MAX, wait ? PRESSURE_WAIT_NS : IDLE_WAIT_NS);
+            a->visits--;
         }
         next = a->next; /* allocators are never unmapped: a forgotten one still leads on */
         stats_end(a->stats);
@@ -127,8 +136,10 @@ static void for_each(struct domain *domain, void (*act)(struct allocator *))
     domain_lock(domain);
     for (struct allocator *a = domain->first; a; a = a->next) {
         stats_begin(a->stats);
-        if (!a->forgotten) /* as they may be whose `next` was followed after a driver's call */
+        if (begin_visit(a)) {
             act(a);
+            a->visits--;
+        }
         stats_end(a->stats);
     }
     domain_unlock(domain);

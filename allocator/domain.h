@@ -65,10 +65,6 @@ void allocator_leave(struct allocator *allocator);
 void allocator_call(struct allocator *allocator);
 void allocator_return(struct allocator *allocator);
 
-/* Gives back what this context has idle, at least `bytes` if there is so much. With a limit on the
- * wait its frees are waited for, too: natively what they freed is there when they return. */
-uint64_t allocator_give_back(struct allocator *allocator, uint64_t bytes, uint64_t timeout_ns);
-
 /* Waits until no context is ending in another thread, not for ever: until PRESSURE_WAIT_NS after
  * `since_ns`. The lock is dropped meanwhile. */
 void allocator_wait_for_ends(struct allocator *allocator, uint64_t since_ns);

@@ -1,5 +1,6 @@
-/* How an allocator ends: emptied and forgotten before the driver ends its context (of a primary one
- * only the driver knows whether it does, so it is forgotten after), and then buried.
+/* How an allocator ends: forgotten before the driver ends its context, and then buried. Of a primary
+ * one only the driver knows whether it does: it is put away before, and forgotten after. No call
+ * enters a context that may have ended: the driver leaves undefined what comes of its events.
  *
  * What the program had freed was natively free before, and is so for requests in other contexts:
  * until we begin they reach it (release), and while we are at it they wait. */
@@ -13,6 +14,7 @@
 
 #define LOOK_AGAIN_NS 1000000
 #define MOST_WAITS 2000 /* of these */
+#define EMPTY_WAIT_NS 100000000
 
 static _Thread_local unsigned ends; /* that this thread is in: the driver may call back */
 
@@ -47,26 +49,36 @@ void allocator_wait_for_ends(struct allocator *a, uint64_t since_ns)
         pause_outside(a);
 }
 
-uint64_t allocator_give_back(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
+static int is_alone(const struct allocator *a)
 {
-    fence_flush_deferred(a, timeout_ns != 0);
-    thread_caches_empty(a);
-    if (timeout_ns)
-        fence_wait_for(a, UINT64_MAX / 4, DEVICE_FOREVER);
-    fence_poll(a, 1);
-    return segment_release_idle(a, bytes, timeout_ns);
+    const struct allocator *other = a->domain->first;
+    while (other && (other == a || other->stats != a->stats))
+        other = other->next;
+    return !other;
 }
 
+/* What needs no long wait, here or in the driver: native frees have waited, but an end may do
+ * without. */
 void allocator_empty(struct allocator *a)
 {
-    domain_lock(a->domain);
-    int has_lane = a->domain->lane.context == a->context;
-    domain_unlock(a->domain);
-    if (has_lane)
-        lane_finish(a->domain); /* what a native free would have waited for */
     allocator_enter(a);
-    if (!a->error && !a->forgotten)
-        allocator_give_back(a, UINT64_MAX, LOOK_AGAIN_NS); /* for the rest others wait */
+    if (!a->error && !a->forgotten && !is_alone(a)) {
+        thread_caches_empty(a);
+        fence_wait_for(a, UINT64_MAX / 4, EMPTY_WAIT_NS);
+        if (a->arena && !a->forgotten)
+            arena_release(a, UINT64_MAX, EMPTY_WAIT_NS);
+        if (!a->forgotten && fence_is_idle(a, EMPTY_WAIT_NS) == 1)
+            segment_release_whole(a, UINT64_MAX, 0);
+    }
+    allocator_leave(a);
+}
+
+void allocator_put_away(struct allocator *a, int away)
+{
+    allocator_enter(a);
+    a->away = away;
+    for (int i = 0; away && a->visits && i < MOST_WAITS; i++)
+        pause_outside(a);
     allocator_leave(a);
 }
 

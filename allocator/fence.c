@@ -283,13 +283,13 @@ void fence_flush_deferred(struct allocator *a, int wait)
     settle_by_waiting(a, fence);
 }
 
-/* Has the context no work outstanding, or none after a short wait? A driver that cannot say counts
- * as idle, as it does natively. */
+/* Has the context no work outstanding, or none after a short wait? 2: the driver cannot say, which
+ * counts as idle where a native call would wait. */
 int fence_is_idle(struct allocator *a, uint64_t timeout_ns)
 {
     struct fence *fence = a->no_events ? NULL : fence_make(a);
     if (!fence)
-        return 1;
+        return 2;
     void *event = fence->event;
     allocator_call(a);
     int code = a->ops->fence_record(a->device, &event);
@@ -303,7 +303,7 @@ int fence_is_idle(struct allocator *a, uint64_t timeout_ns)
             retire_up_to(a, fence->covers);
     }
     fence_drop(a, fence);
-    return code != DEVICE_NOT_READY;
+    return code == 0 ? 1 : code == DEVICE_NOT_READY ? 0 : 2;
 }
 
 void fence_forget_all(struct allocator *a)

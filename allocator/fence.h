@@ -65,7 +65,7 @@ void fence_poll(struct allocator *allocator, int needed);
 struct block *fence_wait_for(struct allocator *allocator, uint64_t size, uint64_t budget_ns);
 #define IDLE_WAIT_NS UINT64_C(2000000000)      /* for what can wait until another time */
 #define PRESSURE_WAIT_NS UINT64_C(10000000000) /* where the alternative is out of memory */
-int fence_is_idle(struct allocator *allocator, uint64_t timeout_ns);
+int fence_is_idle(struct allocator *allocator, uint64_t timeout_ns); /* 2: it cannot be said */
 void fence_flush_deferred(struct allocator *allocator, int wait);
 void fence_forget_all(struct allocator *allocator);
 

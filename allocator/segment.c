@@ -299,13 +299,13 @@ static struct segment *pinned_idle(const struct allocator *a)
     return NULL;
 }
 
-/* Before anything grows: what serves nobody. */
+/* Before anything grows: what serves nobody, if that needs no wait, nor the driver one. */
 static void release_pinned(struct allocator *a)
 {
     struct segment *segment;
     if (a->arena && a->arena->retired)
-        arena_release(a, a->arena->retired, RELIEF_WAIT_NS);
-    if (a->forgotten || !pinned_idle(a) || !fence_is_idle(a, RELIEF_WAIT_NS))
+        arena_release(a, a->arena->retired, 0);
+    if (a->forgotten || !pinned_idle(a) || fence_is_idle(a, 0) != 1)
         return;
     while (!a->forgotten && (segment = pinned_idle(a)) && !segment_release(segment))
         ;

@@ -122,8 +122,6 @@ static void publish(struct context *context, CUcontext handle, struct allocator 
     pthread_mutex_unlock(&process->context_lock);
 }
 
-static void shut_slot(CUcontext handle);
-
 /* Caller holds the lock of the device's primary context: one that still answers is not ended
  * meanwhile by another thread. */
 static struct context *make(CUcontext handle)
@@ -147,7 +145,7 @@ static struct context *make(CUcontext handle)
         return context;
     /* It ended while nobody could find it: another thread's, or this one's, called back. */
     if (allocator)
-        shut_slot(handle);
+        context_close(handle);
     struct allocator *lost = allocator ? context_forget(handle) : NULL;
     if (lost)
         allocator_bury(lost);
@@ -224,8 +222,10 @@ static void shut(struct context *context)
     context->ender = driver_ops.thread_id();
     context->last_capture = capture_last();
     ipc_forget(context->handle);
-    if (atomic_exchange(&context->suspended, CLOSED) == CLOSED)
+    int before = context->suspended;
+    if (before == CLOSED || before == ENDING)
         return;
+    atomic_store(&context->suspended, CLOSED);
     atomic_store(&process->sole, NULL);
     if (context->allocator && allocator_forget(context->allocator))
         process_count(COVERAGE_context_losses);
@@ -246,8 +246,10 @@ static struct context *take_refused(CUcontext handle)
 }
 
 /* Also what has no slot: else it would get one on the way to its end. */
-static void shut_slot(CUcontext handle)
+void context_close(CUcontext handle)
 {
+    if (!handle)
+        return;
     pthread_mutex_lock(&process->context_lock);
     struct context *context = slot_of(handle);
     int unnoted = !context;
@@ -272,9 +274,18 @@ void context_end_refused(CUcontext handle)
 {
     pthread_mutex_lock(&process->context_lock);
     struct context *context = slot_of(handle);
-    if (context && context->suspended == ENDING && context->ender == driver_ops.thread_id())
+    if (context && context->suspended == ENDING && context->ender == driver_ops.thread_id()) {
+        atomic_fetch_add(&process->generation, 1); /* threads may have looked it up */
         context->handle = NULL;
+    }
     pthread_mutex_unlock(&process->context_lock);
+}
+
+void context_empty(CUcontext handle)
+{
+    const struct context *context = handle ? seek(handle) : NULL;
+    if (context && context->allocator)
+        allocator_empty(context->allocator);
 }
 
 struct allocator *context_forget(CUcontext handle)
@@ -295,16 +306,6 @@ struct allocator *context_forget(CUcontext handle)
     if (captures)
         capture_context_ended(handle, captures); /* calls the driver */
     return allocator;
-}
-
-void context_close(CUcontext handle)
-{
-    if (!handle)
-        return;
-    const struct context *context = seek(handle);
-    if (context && context->allocator)
-        allocator_empty(context->allocator); /* calls the driver, so without our lock */
-    shut_slot(handle);
 }
 
 /* A default stream is the current one's, and the driver says no more. */
@@ -352,9 +353,12 @@ int context_suspend_primary(CUdevice device, int suspended)
     pthread_mutex_lock(&process->context_lock);
     struct context *context = primary_of(device);
     int before = context ? atomic_load(&context->suspended) : 0;
-    if (context && before != CLOSED)
+    struct allocator *allocator = context && before != CLOSED ? context->allocator : NULL;
+    if (allocator)
         atomic_store(&context->suspended, suspended);
     pthread_mutex_unlock(&process->context_lock);
+    if (allocator)
+        allocator_put_away(allocator, suspended);
     return before;
 }
 

@@ -287,7 +287,9 @@ static uint64_t thread_id(void)
     return id;
 }
 
-#define SYNC_MEMOPS_WAIT_NS UINT64_C(10000000000)
+/* Natively only synchronous operations on memory are waited for, not a kernel that runs for ever, and
+ * beside a capture there are none. */
+#define SYNC_MEMOPS_WAIT_NS UINT64_C(2000000000)
 
 CUresult driver_sync_memops(struct context *context)
 {
@@ -306,8 +308,6 @@ CUresult driver_sync_memops(struct context *context)
         return unsupported(result) ? CUDA_ERROR_NOT_FOUND : result;
     if (fence_record(context, &event) == 0)
         fence_wait(context, event, SYNC_MEMOPS_WAIT_NS);
-    else
-        synchronize(context);
     if (event)
         fence_destroy(context, event);
     return CUDA_SUCCESS;

@@ -10,7 +10,7 @@ extern const struct device_ops driver_ops;
 
 /* Has what SYNC_MEMOPS says hold for all memory of the context, since the driver refuses it for
  * single mappings: synchronous copies and sets are done when they return. What had returned before
- * is waited for, once and for 10 s at most. CUDA_ERROR_NOT_FOUND: a driver before 12.1. */
+ * is waited for, once and for 2 s at most. CUDA_ERROR_NOT_FOUND: a driver before 12.1. */
 CUresult driver_sync_memops(struct context *context);
 
 #endif

@@ -81,8 +81,10 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
         return call(context);
     int primary = context_is_primary(context);
     domain_end_begins(process->domain);
-    if (!primary)
+    if (!primary) {
+        context_empty(context);
         context_close(context);
+    }
     CUresult result = call(context);
     unsigned version;
     if (!result || (!primary && real()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS))
@@ -113,27 +115,26 @@ CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
     return result;
 }
 
-CUresult cuGreenCtxDestroy(CUgreenCtx green)
+struct release {
+    CUresult (*call)(CUdevice);
+    CUgreenCtx green; /* instead: retained the primary context that it is of (cuGreenCtxCreate) */
+};
+
+static CUresult run_release(const struct release *release, CUdevice device)
 {
-    CUcontext context = NULL;
-    if (process_serving() && real()->cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS)
-        context_close(context);
-    CUresult result = real()->cuGreenCtxDestroy(green);
-    if (context && result == CUDA_SUCCESS)
-        bury(context, context_forget(context));
-    return result;
+    return release->call ? release->call(device) : real()->cuGreenCtxDestroy(release->green);
 }
 
 /* Counted by the driver: only the last release ends the context. */
-static CUresult release_primary(CUresult (*release)(CUdevice), CUdevice device)
+static CUresult release_primary(const struct release *release, CUdevice device)
 {
     if (!process_serving())
-        return release(device);
+        return run_release(release, device);
     context_change_begin(device);
     CUcontext context = context_primary(device);
     domain_end_begins(process->domain);
     int before = context_suspend_primary(device, 1);
-    CUresult result = release(device);
+    CUresult result = run_release(release, device);
     struct allocator *lost = result == CUDA_SUCCESS ? context_forget_ended(device, context) : NULL;
     context_suspend_primary(device, before);
     context_change_end(device);
@@ -145,12 +146,38 @@ static CUresult release_primary(CUresult (*release)(CUdevice), CUdevice device)
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 {
-    return release_primary(real()->cuDevicePrimaryCtxRelease, device);
+    return release_primary(&(struct release){real()->cuDevicePrimaryCtxRelease, NULL}, device);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-    return release_primary(real()->cuDevicePrimaryCtxRelease_v2, device);
+    return release_primary(&(struct release){real()->cuDevicePrimaryCtxRelease_v2, NULL}, device);
+}
+
+static int device_of(CUcontext context, CUdevice *device)
+{
+    CUcontext popped;
+    if (real()->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+        return -1;
+    CUresult result = real()->cuCtxGetDevice(device);
+    real()->cuCtxPopCurrent_v2(&popped);
+    return result == CUDA_SUCCESS ? 0 : -1;
+}
+
+CUresult cuGreenCtxDestroy(CUgreenCtx green)
+{
+    CUcontext context;
+    CUdevice device;
+    if (!process_serving() || real()->cuCtxFromGreenCtx(&context, green) != CUDA_SUCCESS ||
+        device_of(context, &device))
+        return real()->cuGreenCtxDestroy(green);
+    context_close(context);
+    CUresult result = release_primary(&(struct release){NULL, green}, device);
+    if (result == CUDA_SUCCESS)
+        bury(context, context_forget(context));
+    else
+        context_end_refused(context);
+    return result;
 }
 
 static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
@@ -160,6 +187,7 @@ static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
     context_change_begin(device);
     domain_end_begins(process->domain);
     CUcontext context = context_primary(device);
+    context_empty(context);
     context_close(context);
     CUresult result = reset(device);
     int ended = !result || context_primary_is_active(device) == 0;

@@ -200,7 +200,7 @@ static void take_down(struct import *import)
 static struct import *find_open(const struct import *wanted)
 {
     struct import *import = process->ipc.imports.first;
-    while (import && (import->context != wanted->context || import->ender ||
+    while (import && (import->context != wanted->context || import->ender || !import->opened ||
                       memcmp(&import->handle, &wanted->handle, sizeof wanted->handle)))
         import = import->next;
     return import;
@@ -223,10 +223,11 @@ static CUresult open_once_more(struct import *wanted, CUdeviceptr *pointer)
             vain = (import = find_open(wanted)) != NULL; /* another thread was faster */
     }
     imports->nodes.item_bytes = sizeof *import;
-    if (result == CUDA_SUCCESS && !import && !(import = slab_take(&imports->nodes))) {
+    int first = result == CUDA_SUCCESS && !import;
+    if (first && !(import = slab_take(&imports->nodes))) {
         vain = 1;
         result = CUDA_ERROR_OUT_OF_MEMORY;
-    } else if (result == CUDA_SUCCESS && !import->opened) {
+    } else if (first) {
         *import = *wanted;
         import->name = ++imports->names;
         import->next = imports->first;

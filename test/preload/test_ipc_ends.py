@@ -34,6 +34,10 @@ def test_another_context_ends(place, end, failing, mapped):
     place.same("ipc_context", end, CACHALOT_CONF=f"expandable_segments:{mapped}", CACHALOT_SIM_FAIL=failing)
 
 
+def test_closed_where_no_wait_can_be_had(place):
+    place.same("ipc_reopen", CACHALOT_CONF="expandable_segments:True", CACHALOT_SIM_CAPACITY="256M")
+
+
 def test_a_descriptor_that_became_the_programs(pair):
     """A forked child keeps it."""
     a, b = pair

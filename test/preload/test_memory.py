@@ -204,14 +204,40 @@ def test_a_context_ends_while_threads_allocate(place, how, conf):
     place.same("context_race", how, 12, CACHALOT_CONF=conf)
 
 
-@pytest.mark.parametrize("more", [[2, "held"], [40]])
-@pytest.mark.parametrize("how", ["destroy", "reset", "release"])
+@pytest.mark.parametrize("how, more", [  # a release that is held: nobody enters a context that may have ended
+    *[(how, [40]) for how in ("destroy", "reset", "release")], ("destroy", [2, "held"]), ("reset", [2, "held"])])
 @pytest.mark.parametrize("conf", [f"expandable_segments:{mapped},free_mode:{mode}" for mapped in ("True", "False")
                                   for mode in ("async", "fence", "strict")])
 def test_memory_of_a_context_that_ends_is_there_for_another(place, conf, how, more):
     """What was freed before is, as natively, before the driver is told and until all has ended."""
     place.same("context_beside", how, *more, CACHALOT_CONF=conf, CACHALOT_SIM_CAPACITY="1200M",
                CACHALOT_SIM_DELAY="cuCtxDestroy_v2:1,cuMemUnmap:9")
+
+
+@pytest.mark.parametrize("failing", [None, "cuGreenCtxDestroy:1:999"])
+@pytest.mark.parametrize("order", ["first", "last"])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_green_context_ends(place, mapped, order, failing):
+    place.same("green_context", order, CACHALOT_CONF=f"expandable_segments:{mapped}", CACHALOT_SIM_FAIL=failing)
+
+
+@pytest.mark.parametrize("meanwhile", ["ask", "again"])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_primary_context_that_cannot_be_destroyed(place, mapped, meanwhile):
+    place.same("context_refused", meanwhile, CACHALOT_CONF=f"expandable_segments:{mapped}", CACHALOT_SIM_DEVICES=2)
+    assert place.reports()[-1].totals["hits"] >= 98  # it is served as before
+
+
+@pytest.mark.parametrize("bytes", [300000, 40 * MIB])
+@pytest.mark.parametrize("beside", ["busy", "capture"])
+@pytest.mark.parametrize("way", ["expandable_segments:False", "expandable_segments:True", "free_mode:fence"])
+def test_idle_pinned_memory_keeps_no_request_waiting(place, way, beside, bytes):
+    place.same("pinned_beside", bytes, beside, CACHALOT_CONF=way)
+
+
+def test_synchronous_operations_alone_are_waited_for(place):
+    """Mapped memory: beside a capture there are none."""
+    assert place.run("pinned_beside", 40 * MIB, "set", CACHALOT_CONF="expandable_segments:True").code == 0
 
 
 @pytest.mark.parametrize("threads, rounds", [(0, 0), (0, 1), (0, 2), (8, 20)])

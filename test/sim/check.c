@@ -37,6 +37,11 @@ static _Noreturn void report(const char *what, const struct sim_item *item,
     abort();
 }
 
+void check_failed(const char *what)
+{
+    report(what, NULL, NULL);
+}
+
 /* Values are there to be waited for and written from anywhere: only a write that meets a copy or a
  * set is nobody's signal. */
 static int is_signal(const struct sim_work *work, const struct sim_work *other)

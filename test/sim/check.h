@@ -18,6 +18,8 @@ void check_submission(struct sim_item *item);
 int check_bytes_busy(uintptr_t start, size_t bytes);
 /* Unfinished work at these addresses, but for what releases the memory itself; or NULL. */
 const struct sim_item *check_busy(const struct sim_range *range, const struct sim_memory *memory);
+/* Says so, and ends the process. */
+_Noreturn void check_failed(const char *what);
 /* The memory goes away: nothing unfinished may touch it. */
 void check_release(const struct sim_memory *memory);
 

@@ -176,7 +176,7 @@ CUresult do_cuCtxCreate_v4(CUcontext *out, CUctxCreateParams *params, unsigned f
 CUresult do_cuCtxDestroy_v2(CUcontext handle)
 {
     struct sim_context *context = context_from(handle);
-    if (!context || context->primary)
+    if (!context || context->primary || context->green)
         return CUDA_ERROR_INVALID_CONTEXT;
     struct sim_thread *thread = thread_self();
     if (thread->depth && thread->stack[thread->depth - 1] == context)
@@ -211,6 +211,46 @@ CUresult do_cuDevicePrimaryCtxRelease_v2(CUdevice device)
     else
         context->references--;
     return CUDA_SUCCESS;
+}
+
+/* One with memory of its own; that of CUDA is the primary context's. */
+CUresult do_cuGreenCtxCreate(CUgreenCtx *out, CUdevResourceDesc resources, CUdevice device,
+                             unsigned flags)
+{
+    CUcontext primary, context;
+    (void)resources;
+    CUresult result =
+        out ? do_cuDevicePrimaryCtxRetain(&primary, device) : CUDA_ERROR_INVALID_VALUE;
+    if (result)
+        return result;
+    result = context_create(&context, flags, device);
+    if (result) {
+        do_cuDevicePrimaryCtxRelease_v2(device);
+        return result;
+    }
+    thread_self()->depth--; /* it is not current */
+    ((struct sim_context *)context)->green = 1;
+    *out = (CUgreenCtx)context;
+    return CUDA_SUCCESS;
+}
+
+CUresult do_cuCtxFromGreenCtx(CUcontext *out, CUgreenCtx green)
+{
+    struct sim_context *context = context_from((CUcontext)green);
+    if (!out || !context || !context->green)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = (CUcontext)context;
+    return CUDA_SUCCESS;
+}
+
+CUresult do_cuGreenCtxDestroy(CUgreenCtx green)
+{
+    struct sim_context *context = context_from((CUcontext)green);
+    if (!context || !context->green)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    context_close(context);
+    context->green = 0;
+    return do_cuDevicePrimaryCtxRelease_v2(context->device);
 }
 
 CUresult do_cuDevicePrimaryCtxReset_v2(CUdevice device)

@@ -11,7 +11,7 @@
 #define SIM_CONTEXT_DEPTH 32
 
 struct sim_context {
-    int device, alive, primary, references;
+    int device, alive, primary, green, references;
     unsigned flags;
     unsigned long long id;
     struct sim_stream *streams; /* created, legacy and per-thread ones */

@@ -1,14 +1,27 @@
 #include "call.h"
 #include "capture.h"
+#include "check.h"
 #include "context.h"
+#include "sim.h"
 
 #include <stdlib.h>
 
 static struct sim_event *spare, *every;
 
+static _Atomic int ended_allowed;
+
+void cachalot_sim_allow_ended_events(void)
+{
+    ended_allowed = 1;
+}
+
+/* Of a context that has ended: undefined with CUDA (cuCtxDestroy, cuDevicePrimaryCtxRelease). */
 struct sim_event *event_from(CUevent handle)
 {
     struct sim_event *event = (struct sim_event *)handle;
+    if (event && event->alive && !ended_allowed &&
+        (!event->context->alive || event->context_id != event->context->id))
+        check_failed("an event is used after its context has ended");
     return event && event->alive ? event : NULL;
 }
 
@@ -53,6 +66,7 @@ CUresult do_cuEventCreate(CUevent *out, unsigned flags)
         every = event;
     }
     event->context = context;
+    event->context_id = context->id;
     event->flags = flags;
     event->alive = 1;
     event->recorded = 0;

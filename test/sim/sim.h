@@ -56,6 +56,9 @@ const char *cachalot_sim_name(size_t function);
  * cuInit) does anything and before it returns; it may itself call the driver. NULL: no more. */
 typedef void cachalot_sim_callback(const char *function, int returning);
 void cachalot_sim_subscribe(cachalot_sim_callback *callback);
+/* An event of a context that has ended ends the process, as what CUDA leaves undefined; no more from
+ * here on, for programs that use a context while it ends. */
+void cachalot_sim_allow_ended_events(void);
 /* Pieces of work not yet finished, and captures under way, in the whole process. */
 size_t cachalot_sim_unfinished(void);
 size_t cachalot_sim_captures(void);

@@ -37,6 +37,7 @@ struct sim_stream {
 
 struct sim_event {
     struct sim_context *context;
+    unsigned long long context_id;  /* a context's memory is another one's later */
     struct sim_event *next, *every; /* every: all there have been, for leak checkers */
     unsigned flags;
     int alive, recorded;
