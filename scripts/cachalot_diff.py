@@ -214,7 +214,7 @@ def table(old, new, figures, show_all):
 
 
 def as_object(old, new, figures):
-    return {"schema_version": "1.0.0", "old": printable(old.path), "new": printable(new.path),
+    return {"schema_version": "1.0.0", "kind": "diff", "old": printable(old.path), "new": printable(new.path),
             "notes": notes_of(old, new), "figures": [f.as_object() for f in figures],
             "config": [{"option": k, "old": was, "new": now} for k, was, now in config_changes(old, new)],
             "leaks": [{"what": what, "old_blocks": was, "new_blocks": now, "change_bytes": delta}

@@ -145,7 +145,7 @@ def summary_object(processes):
 def as_json(verdict):
     """For programs; ASCII only."""
     return json.dumps({
-        "schema_version": "1.0.0", "passed": verdict.code == 0, "exit_code": verdict.code,
+        "schema_version": "1.0.0", "kind": "check", "passed": verdict.code == 0, "exit_code": verdict.code,
         "problems": list(map(printable, verdict.problems)),
         "notes": list(map(printable, verdict.notes)),
         "gates": [result_object(result) for result in verdict.results],

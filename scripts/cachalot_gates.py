@@ -5,7 +5,7 @@ import statistics
 from dataclasses import dataclass, field
 
 from cachalot_limits import LEVELS, Limit, share_text, value_text
-from cachalot_report import COUNT_MOST, bytes_text, get, number
+from cachalot_report import COUNT_MOST, Stranger, bytes_text, get, number
 from cachalot_tools import Failure, printable
 from cachalot_words import coverage_advice, frames_of, leak_text, oom_lines, past_the_cache, signal_text
 
@@ -44,10 +44,12 @@ class Process:
     def __init__(self, report):
         self.report = report
         self.path = report.path
+        self.kind = report.get("kind")
+        if self.kind == "replay":
+            raise Stranger(3, f"{self.path} is what `cachalot replay` found, not a report")
         self.totals = {key: self.figure(key, COUNT_MOST) for key in COUNTS}
         for key, most in UNKNOWNS.items():
             self.totals[key] = self.figure(key, most, may_be_null=True)
-        self.kind = report.get("kind")
         self.coverage = report.get("coverage", "status")
         if self.kind not in ("exit", "signal", "request", "harvest"):
             raise Failure(3, f"{self.path} is damaged: `kind` is {self.kind!r:.40}")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import stat
 
@@ -9,6 +10,8 @@ from cachalot_tools import Failure, open_at_once, printable
 
 TRACES = (b"CACHALOT-TRACE", b"op,id,", b"Thread,Time,")
 BEGIN = b'{"schema_version"'  # of a report, blanks left out
+OUTPUTS = ("check", "diff", "top", "tune")  # kinds of what commands print for programs, and `replay`, which has a report's tables
+OUTPUT = re.compile(rb'\{"schema_version":"[^"]*","kind":"(%s|replay)"' % "|".join(OUTPUTS).encode())
 BYTES_MOST = 256 << 20  # a report that lists a million blocks has half of that
 COUNT_MOST = 2**53 - 1  # what is more is written as this
 PIECE = 1 << 20
@@ -70,8 +73,9 @@ def parse(path):
         return json.loads(data.decode("utf-8"), parse_int=whole_number)
     except (ValueError, RecursionError) as error:
         # A report that was cut off is not a stranger's file, even if only what each begins with is left of it, or nothing.
-        begin = data[:4096]
-        kind = Failure if b'"schema_version"' in begin or BEGIN.startswith(b"".join(begin.split())) else Stranger
+        begin = b"".join(data[:4096].split())
+        is_torn = (BEGIN[1:] in begin or BEGIN.startswith(begin)) and not OUTPUT.match(begin)
+        kind = Failure if is_torn else Stranger
         what = "is cut off, or is not JSON" if kind is Failure else "is not JSON"
         if data.startswith(TRACES):
             what = "is a recorded trace, not a report: `cachalot replay` and `cachalot export` read it"
@@ -80,7 +84,8 @@ def parse(path):
 
 def begins_as_report(path):
     with open_at_once(path) as file:
-        return b"".join(file.read(64).split()).startswith(BEGIN)
+        begin = b"".join(file.read(64).split())
+        return begin.startswith(BEGIN) and not OUTPUT.match(begin)
 
 
 class Report:
@@ -99,6 +104,8 @@ class Report:
             raise Failure(3, f"{path} is damaged: `schema_version` is {version!r:.40}")
         if not version.startswith("1."):
             raise Failure(3, f"{path} is a report of version {version[:20]}; this cachalot reads version 1")
+        if self.root.get("kind") in OUTPUTS:
+            raise Stranger(3, f"{path} is what `cachalot {self.root['kind']}` found, not a report")
 
     def get(self, *keys):
         """The value at that place, or None."""

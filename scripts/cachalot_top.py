@@ -193,7 +193,7 @@ def screen(watch, objects, rows, size, options):
 
 def json_line(watch, objects, interval):
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return json.dumps({"schema_version": "1.0.0", "time": now, "interval_s": interval,
+    return json.dumps({"schema_version": "1.0.0", "kind": "top", "time": now, "interval_s": interval,
                        "processes": objects,
                        "problems": [f"{printable(path)}: {what}"
                                     for path, what in sorted(watch.problems.items())]})

@@ -9,8 +9,11 @@ import struct
 import subprocess
 import tempfile
 
+import cachalot_diff
+import cachalot_show
+import cachalot_top
 import pytest
-from conftest import COMMAND, VALIDATOR, built
+from conftest import COMMAND, VALIDATOR, built, in_process
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -158,3 +161,23 @@ def test_a_module_that_is_no_file_is_not_opened(place, model, module):
     done = place.cachalot("show", "r.json")
     assert done.returncode == 0 and not done.stderr and "Held by call sites:" in done.stdout
     assert re.search(r"at (a\.so|fifo|zero|\?)\+0x10", done.stdout), done.stdout[-300:]
+
+
+def test_what_commands_print_for_programs_is_no_report(run, monkeypatch):
+    """It may lie beside the reports: the verdict of the last run, or what was compared."""
+    monkeypatch.setenv("CACHALOT_PAGE_DIR", str(run.work))
+    good = run.add()
+    made = {name: run.folder / f"{name}.json" for name in ("gate", "diff", "top", "tune", "replay")}
+    for _ in range(2):
+        assert run.check(run.folder, "--max-oom", "0", "--format", "json", "--output", made["gate"]).returncode == 0
+    made["diff"].write_text(in_process(cachalot_diff.main, good, good, "--json")[1])
+    line = in_process(cachalot_top.main, "--once", "--json")[1]
+    made["top"].write_text(line + line[:-9])
+    for kind in ("tune", "replay"):
+        made[kind].write_text(json.dumps({"schema_version": "1.0.0", "kind": kind}, indent=2))
+    (run.folder / "gate").write_bytes(made["gate"].read_bytes())
+    code, verdict = run.gates(run.folder, "--max-oom", "0")
+    assert code == 0 and verdict["notes"] == ["left out: 5 files, being no report of cachalot"]
+    for name, path in made.items():
+        assert run.check(good, path, "--max-oom", "0").returncode == 3
+        assert in_process(cachalot_show.main, path)[0] == (0 if name == "replay" else 3)
