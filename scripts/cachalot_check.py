@@ -227,7 +227,7 @@ def read_baseline(paths, reports):
     reports.problems += [f"baseline: {problem}" for problem in baseline.problems]
     ours = {p.identity() for p in reports.processes} - {None}
     if any(p.identity() in ours for p in baseline.processes):
-        raise Failure(2, "the baseline has a report of the same process as the reports have")
+        reports.problems.append("the baseline has a report of the same process as the reports have")
     return baseline.processes
 
 
@@ -261,21 +261,22 @@ def check(paths, gates, options, stream, problems=()):
     code = 3 if reports.problems or not results else int(failed)
     verdict = cachalot_formats.Verdict(reports, results, code)
     text = cachalot_formats.FORMATS[options["--format"]](verdict)
-    if "--output" in options:
+    if "--output" not in options:
+        stream.write(text)
+        return code
+    try:
         stream.write(cachalot_formats.text(verdict))  # first: it is not lost with the file
         stream.flush()
+    finally:  # nor is the file with a terminal that was closed
         refuse_overwriting(options["--output"], [*paths, *(process.path for process in [*reports.processes, *baseline])])
         write_file(options["--output"], text)
-    else:
-        stream.write(text)
     return code
 
 
 def main(arguments):
     """cachalot check."""
     paths, gates, options = parse(arguments)
-    if not paths:
-        raise Failure(3, "no report given; a check without reports is never a pass")
     if options.get("--output") == "-":  # where the text would go
         del options["--output"]
-    return check(paths, gates, options, sys.stdout)
+    problems = [] if paths else ["no report given; a check without reports is never a pass"]
+    return check(paths, gates, options, sys.stdout, problems)

@@ -209,7 +209,7 @@ def test_ranks_are_compared_with_their_own(run):
 
 def test_a_bad_baseline_is_no_pass(run):
     path = run.add()
-    assert run.check(path, "--baseline", path).returncode == 2
+    assert run.check(path, "--baseline", path).returncode == 3
     assert run.check(path, "--baseline", "none.json").returncode == 3
     idle = run.add("idle.json", run.work, requests=0)
     done = run.check(path, "--baseline", idle)

@@ -118,3 +118,21 @@ def test_what_cannot_be_written_is_an_error(made, name):
     os.symlink("loop", "loop2")
     done = subprocess.run([*made[0], name], capture_output=True, text=True, check=False)
     assert done.returncode in (2, 3) and done.stderr.startswith(f"cachalot: {name}: ") and done.stderr.count("\n") == 1, done.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("none.json",), ("r.json", "--baseline", "r.json"), ("r.json", "--baseline", "none.json")])
+def test_no_verdict_is_written_where_the_last_one_was(run, words):
+    """Collectors would go on to read that all is well."""
+    run.add("r.json", run.work)
+    for path, code in ((("r.json",), 0), (words, 3)):
+        done = run.check(*path, "--max-oom", "0", "--format", "openmetrics", "--output", "v.prom")
+        assert done.returncode == code and ("error: " in done.stdout) is (code == 3), done
+        assert f"\ncachalot_check_exit_code {code}\n" in (run.work / "v.prom").read_text()
+
+
+def test_a_verdict_that_nobody_reads_is_written(run):
+    """A terminal that was closed, a full disk."""
+    run.add("r.json", run.work)
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([*COMMAND, "check", "r.json", "--max-oom", "0", "--format", "json", "--output", "v"], stdout=full, check=False)
+    assert done.returncode == 3 and json.loads((run.work / "v").read_text())["passed"]
