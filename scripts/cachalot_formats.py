@@ -99,9 +99,9 @@ def github(verdict):
 
 def junit(verdict):
     """One case per gate, and one for the reports themselves."""
-    cases = ['    <testcase classname="cachalot" name="reports">' + "".join(
-        f'\n      <error message="{escape(printable(p))}"/>' for p in verdict.problems)
-        + "</testcase>"]
+    problems = "; ".join(map(printable, verdict.problems))
+    error = f'\n      <error message="{escape(problems)}"/>' * bool(problems)  # a case has one at most
+    cases = [f'    <testcase classname="cachalot" name="reports">{error}</testcase>']
     for result in verdict.results:
         name = escape(printable(result.title()))
         said = printable(result.text)
@@ -110,7 +110,7 @@ def junit(verdict):
             f"{escape(chr(10).join(map(printable, result.hints)))}</failure>")
         cases.append(f'    <testcase classname="cachalot" name="{name}">{body}</testcase>')
     counts = (f'tests="{len(cases)}" failures="{len(verdict.failed())}" '
-              f'errors="{len(verdict.problems)}"')
+              f'errors="{int(bool(problems))}"')
     notes = "\n".join(printable(line) for line in [*together(verdict), *verdict.notes])
     return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', f"<testsuites {counts}>",
                       f'  <testsuite name="cachalot check" {counts}>', *cases,

@@ -105,6 +105,14 @@ def parse_metrics(text):
     return metrics
 
 
+def test_junit_counts_cases_with_errors(run):
+    for paths, errors in (((run.add(), "no1", "no2"), "1"), ((run.add(),), "0")):
+        suite = ElementTree.fromstring(run.check(*paths, "--max-oom", "0", "--format", "junit").stdout)
+        found = [case for case in suite.iter("testcase") if case.find("error") is not None]
+        assert suite.get("errors") == suite.find("testsuite").get("errors") == errors == str(len(found)) == str(len(list(suite.iter("error"))))
+        assert not found or {"no1: No such file", "no2: No such file"} <= {p[:17] for p in found[0].find("error").get("message").split("; ")}
+
+
 def test_openmetrics(run):
     for rank in range(2):
         run.add(rank=rank, peak_reserved_bytes=5 + rank, leaked_bytes=None)
