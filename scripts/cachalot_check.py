@@ -1,6 +1,7 @@
 """cachalot check: a gate for CI on one report or many."""
 
 import glob
+import itertools
 import os
 import shlex
 import sys
@@ -39,6 +40,7 @@ example: cachalot check reports/ --require-reports 8 --baseline last/
 """
 
 FILES_MOST = 100000
+LOOKED_AT_MOST = 1000  # files of a folder that was not given
 RANKS_SHOWN = 8
 
 
@@ -121,12 +123,17 @@ def parse_words(text):
     return gates, options
 
 
-def is_unasked(path):
-    """Is it a report in a folder, by another name than *.json?"""
+def looks_like_report(path):
     try:
-        return not path.endswith(".json") and os.path.isfile(path) and begins_as_report(path)
+        return os.path.isfile(path) and begins_as_report(path)
     except OSError:
         return False
+
+
+def holds_report(path):
+    """Is it a folder with a report anywhere below it, as far as one looks?"""
+    files = (os.path.join(place, name) for place, _, names in os.walk(path) for name in names)
+    return any(map(looks_like_report, itertools.islice(files, LOOKED_AT_MOST)))
 
 
 class Reports:
@@ -135,6 +142,7 @@ class Reports:
     def __init__(self):
         self.processes, self.problems, self.notes = [], [], []
         self.strangers = self.unasked = 0
+        self.folders = set()  # with reports, below those that were given
 
     def read(self, path, may_be_strange):
         try:
@@ -157,9 +165,13 @@ class Reports:
                 self.read(name, may_be_strange=True)
         if len(names) > FILES_MOST:
             self.problems.append(f"{path} has more than {FILES_MOST} files")
-        self.unasked += sum(map(is_unasked, glob.iglob(os.path.join(glob.escape(path), "*"))))
+        others = glob.glob(os.path.join(glob.escape(path), "*"))
+        folders = list(filter(holds_report, others))
+        self.unasked += sum(looks_like_report(name) for name in others if not name.endswith(".json"))
+        self.folders.update(map(os.path.realpath, folders))
         if not self.processes and not self.problems:
-            self.problems.append(f"{path} has no report in it")
+            only = f" itself, only {counted(len(folders), 'folder')} with reports: name them" * bool(folders)
+            self.problems.append(f"{path} has no report in it{only}")
 
     def keep_last(self):
         """Of each process the report of its end, else the last."""
@@ -187,6 +199,8 @@ class Reports:
         """Notes on what a reader of the result should know."""
         if self.strangers:
             self.notes.append(f"left out: {counted(self.strangers, 'file')}, being no report of cachalot")
+        if self.folders:
+            self.notes.append(f"left out: {counted(len(self.folders), 'folder')} with reports; name them")
         if self.unasked:
             self.notes.append(f"left out: {counted(self.unasked, 'file')} with the look of a report, not being named *.json")
         sessions = {p.report.text("process", "session").partition("/")[0] for p in self.processes}  # runs within it
@@ -216,6 +230,7 @@ def read_reports(paths):
             reports.read_folder(path)
         else:
             reports.read(path, may_be_strange=False)
+    reports.folders -= set(map(os.path.realpath, paths))
     reports.keep_last()
     reports.look_around()
     return reports

@@ -121,6 +121,20 @@ def test_reports_of_other_names_in_a_folder_are_told_of(run):
     assert code == 0 and verdict["notes"] == [said]
 
 
+def test_folders_of_reports_in_a_folder_are_told_of(run):
+    """`run --output reports/%h/%p.json` makes them."""
+    for name in ("n1", "n2/deep", "other", "other/empty"):
+        (run.folder / name).mkdir(parents=True)
+    (run.folder / "other/x.json").write_text("{}")
+    for name in ("n1", "n2/deep"):
+        run.add(folder=run.folder / name)
+    done = run.check(run.folder, "--max-oom", "0")
+    assert done.returncode == 3 and "reports has no report in it itself, only 2 folders with reports: name them\n" in done.stdout
+    run.add()
+    for more, notes in (((), ["left out: 2 folders with reports; name them"]), ((run.folder / "n1", run.folder / "n2/deep", run.folder / "n2"), [])):
+        assert run.gates(run.folder, *more, "--max-oom", "0")[1]["notes"] == notes
+
+
 @pytest.mark.parametrize("site", [[], [0], {}, "0", 0.5, True])
 @pytest.mark.parametrize("part", ["leaks", "oom_events"])
 def test_a_call_site_that_is_no_number_is_damage(run, site, part):
