@@ -82,6 +82,8 @@ def parse(arguments):
             value = value if equals else next(rest, None)
             if value is None:
                 raise Failure(2, f"{name} needs a value; see `cachalot check --help`")
+            if name == "--output" and name in options:
+                raise Failure(2, f"{name} is given twice, and only one file is written")
             if name in ("--format", "--output"):
                 options[name] = value
             else:
@@ -106,16 +108,20 @@ def check_options(gates, options):
     gates.setdefault("--max-increase", [0.05])
 
 
-def parse_words(text):
-    """Gates in one word, as `cachalot run --check` takes them: max-leaked=0,max-oom=0."""
+def split_words(text):
     splitter = shlex.shlex(text, posix=True, punctuation_chars=False)
     splitter.whitespace += ","
     splitter.whitespace_split = True
     splitter.commenters = ""
     try:
-        words = list(splitter)
+        return list(splitter)
     except ValueError as error:
         raise Failure(2, f"{text}: {error}") from error
+
+
+def parse_words(*texts):
+    """Gates in one word, as each `cachalot run --check` takes them: max-leaked=0,max-oom=0."""
+    words = [word for text in texts for word in split_words(text)]
     named = [w if w.startswith("--") or "=" not in w else f"--{w}" for w in words]
     files, gates, options = parse(named)
     if files:

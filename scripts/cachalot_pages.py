@@ -166,6 +166,8 @@ def harvest(arguments):
     words, options = split("harvest", arguments, (), ("--output",))
     if len(words) > 1:
         raise Failure(2, "give one directory; see `cachalot harvest --help`")
+    if options.get("--output") == "":
+        raise Failure(2, "--output needs a file name")
     pages = list_pages(named_directory(words))
     paths, code = harvest_all(pages, options.get("--output"))
     for path in paths:

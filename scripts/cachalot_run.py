@@ -31,6 +31,7 @@ it changes. Its children have the cache too, and reports of their own.
   --summary       at the end, a table of all its processes on stderr
   --check GATES   then hold their reports against gates (`cachalot check`):
                   max-leaked=0,max-oom=0,format=junit,output=gate.xml
+                  given more than once, all apply
                   (a child that has another CACHALOT_OUTPUT is not judged)
   --html FILE     and make a page of what happened (`cachalot export`), of more
                   processes FILE with .PID; keeps the last 100000 events, or
@@ -53,6 +54,15 @@ SIGNALS = ("USR1", "USR2", "HUP", "PROF", "WINCH", "URG", "IO")
 SANITIZER = re.compile(r"lib(clang_rt\.)?(a|t|m|hwa|l)san")
 
 
+def keep(options, name, value):
+    """Of gates all that are given apply; an output is another's in a wrapper, so the last counts; else nothing is lost unsaid."""
+    if not value and name != "--conf":  # none is the defaults
+        raise Failure(125, f"{name} needs a value, and what it was given is empty")
+    if name in options and name not in ("--check", "--output"):
+        raise Failure(125, f"{name} is given twice")
+    options[name] = [*options.get(name, ()), value] if name == "--check" else value
+
+
 def parse(arguments):
     """(options, program and its arguments); options end at the first word that is none."""
     options = {}
@@ -64,7 +74,7 @@ def parse(arguments):
         if name in VALUES:
             if not equals and not arguments:
                 raise Failure(125, f"{name} needs a value; see `cachalot run --help`")
-            options[name] = value if equals else arguments[0]
+            keep(options, name, value if equals else arguments[0])
             arguments = arguments if equals else arguments[1:]
         elif name in ("--summary", "--help", "-h"):
             if equals:
@@ -251,7 +261,7 @@ def gates_of(options, places):
     if "--check" not in options:
         return None
     try:
-        gates, more = cachalot_check.parse_words(options["--check"])
+        gates, more = cachalot_check.parse_words(*options["--check"])
     except Failure as failure:
         raise Failure(125, f"--check: {failure}") from failure
     places.check_baselines(gates.get("--baseline", ()))

@@ -283,3 +283,25 @@ def test_the_summary_says_what_was_not_traced(place, model):
     for text, said in (("nothing is traced: /proc/x: No such file or directory", True), ("the live page is on a disk", False)):
         (place.work / "r.json").write_text(json.dumps({**model, "warnings": [{"text": text, "count": 1}]}))
         assert (text in list(cachalot_summary.remarks(Report(str(place.work / "r.json"))))) is said
+
+
+def test_of_options_given_twice_nothing_is_lost_unsaid(place):
+    """Gates all apply, and the last output counts: that of who calls a wrapper."""
+    for gates in (("max-oom=0", "max-leaked=0"), ("max-leaked=0", "max-oom=0")):
+        done = place.cachalot("run", *(f"--check={gate}" for gate in gates), "--output", "a.json", "--output", "b.json", *shlex.split(leak(place)))
+        assert done.returncode == 1 and "FAIL max-leaked" in done.stderr and "1 of 3 gates" in done.stderr, done.stderr
+    assert not (place.work / "a.json").exists() and (place.work / "b.json").exists()
+    for words in (("--html", "a", "--html", "b"), ("--trace", "a", "--trace", "b"), ("--conf=a:1", "--conf=b:1"),
+                  ("--check", "max-oom=0,output=a", "--check", "max-leaked=0,output=b")):
+        done = place.cachalot("run", *words, "echo", "started")
+        assert (done.returncode, done.stdout) == (125, "") and "is given twice" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--trace", "--output", "--html", "--check"])
+def test_an_empty_value_is_refused(place, option):
+    """That of a variable that is not set: nothing would be recorded, or elsewhere."""
+    for words in ((option, ""), (option + "=",), ("--check=max-oom=0", option, "")):
+        done = place.cachalot("run", *words, "echo", "started")
+        assert (done.returncode, done.stdout) == (125, "") and f"{option} needs a value" in done.stderr
+    assert place.cachalot("run", "--conf", "", "echo", "started").stdout == "started\n"
+    assert place.cachalot("harvest", "--output", "").returncode == 2
