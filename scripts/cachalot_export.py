@@ -10,7 +10,7 @@ import cachalot_perfetto
 import cachalot_viz
 from cachalot_sources import missing_map, read_source
 from cachalot_pages import split
-from cachalot_tools import Failure, printable
+from cachalot_tools import Failure, printable, say
 from cachalot_traces import device_number
 
 HELP = """\
@@ -158,7 +158,7 @@ def pages_of_run(reports, path, pid):
         try:
             refuse_overwriting(report.path, [name])
             export(read_source(report.path)[0], "--html", name)
-            print(f"cachalot: {printable(name)} shows {printable(report.path)}", file=sys.stderr)
+            say(f"cachalot: {printable(name)} shows {printable(report.path)}")
         except Failure as failure:
             problems.append(f"no page: {failure}")
     return problems

@@ -15,7 +15,7 @@ import cachalot_check
 import cachalot_summary
 from cachalot_pattern import CONTROL, DEFAULT_OUTPUT, Places, check_pattern
 from cachalot_program import check_library, check_program, find_program, needed, preloadable
-from cachalot_tools import INHERITED_SIGCHLD, Failure, check_counts, find_library, printable, tool
+from cachalot_tools import INHERITED_SIGCHLD, Failure, check_counts, find_library, printable, say, tool
 
 HELP = """\
 usage: cachalot run [OPTIONS] [--] PROGRAM ARG…
@@ -48,6 +48,7 @@ NOT_FORWARDED = {getattr(signal, "SIG" + name) for name in (  # of the process i
     "KILL", "STOP", "TSTP", "TTIN", "TTOU", "SEGV", "BUS", "FPE", "ILL", "TRAP", "SYS", "PIPE", "XCPU", "XFSZ", "CHLD")}
 VALUES = ("--output", "--conf", "--check", "--trace", "--html")
 TIMERS = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF}  # kept by exec, and not by a child
+CLOSED = {signal.SIGHUP, signal.SIGCONT}  # of a terminal that is gone: to its session's leader only
 EVENTS_FOR_PAGE = "100000"
 SESSION_MOST = 63  # bytes, in a page
 SIGNALS = ("USR1", "USR2", "HUP", "PROF", "WINCH", "URG", "IO")
@@ -55,7 +56,7 @@ SANITIZER = re.compile(r"lib(clang_rt\.)?(a|t|m|hwa|l)san")
 
 
 def keep(options, name, value):
-    """Of gates all that are given apply; an output is another's in a wrapper, so the last counts; else nothing is lost unsaid."""
+    """Gates add up, and of outputs the last counts, so that wrappers can have one; of what else is given twice one would be lost."""
     if not value and name != "--conf":  # none is the defaults
         raise Failure(125, f"{name} needs a value, and what it was given is empty")
     if name in options and name not in ("--check", "--output"):
@@ -210,15 +211,15 @@ def execute(path, words, environment):
 
 
 def wait_forwarding(child, waited):
-    """Waits for the child; what others send us goes to it, and our timers' signals. The terminal reaches it by itself.
-    Returns what it was sent."""
-    sent = set()
+    """Waits for the child; what others send us goes to it, and what the kernel sends to us alone. The terminal's keys reach it
+    by themselves. Returns what it was sent."""
+    alone, sent = TIMERS | (CLOSED if os.getsid(0) == os.getpid() else set()), set()
     while True:
         info = signal.sigwaitinfo(waited)
         if info.si_signo == signal.SIGCHLD:
             if child.poll() is not None:
                 return sent
-        elif info.si_code <= 0 or info.si_signo in TIMERS:
+        elif info.si_code <= 0 or info.si_signo in alone:
             sent.add(info.si_signo)
             child.send_signal(info.si_signo)
 
@@ -248,7 +249,8 @@ def end_like(code):
     if code >= 0:
         return code
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
     if -code in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(-code, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [-code])
@@ -282,14 +284,14 @@ def after(child, environment, options, gates):
     """What is asked for when the run has ended. Returns the exit code of its gates."""
     reports, problems, notes = cachalot_summary.collect(child, environment)
     for note in notes:
-        print(f"cachalot: {printable(note)}", file=sys.stderr)
+        say(f"cachalot: {printable(note)}")
     if "--summary" in options:
         cachalot_summary.print_summary(reports)
     if "--html" in options:
         problems += exporter().pages_of_run(reports, options["--html"], child.pid)
     if not gates:
         for problem in problems:
-            print(f"cachalot: {printable(problem)}", file=sys.stderr)
+            say(f"cachalot: {printable(problem)}")
         return 0
     paths = [report.path for report in reports]
     return cachalot_check.check(paths, *gates, sys.stderr, problems)
@@ -336,6 +338,5 @@ def main(arguments):
         code = 130
     except (Failure, OSError) as failure:
         code = 3 if gates else 0
-        with contextlib.suppress(OSError):  # where stderr itself is full
-            print(f"cachalot: {printable(failure)}", file=sys.stderr)
+        say(f"cachalot: {printable(failure)}")
     return end_like(child.returncode) if child.returncode else code  # the program's own counts

@@ -3,12 +3,11 @@
 import contextlib
 import glob
 import os
-import sys
 
 from cachalot_pages import harvest_page
 from cachalot_pattern import DEFAULT_OUTPUT, SEQUENCE
 from cachalot_report import Report, bytes_text
-from cachalot_tools import Failure, list_pages, open_at_once, page_directory, printable
+from cachalot_tools import Failure, list_pages, open_at_once, page_directory, printable, say
 from cachalot_words import doubts, end_text, oom_lines, signal_text
 
 BEGIN_MOST = 1 << 16  # bytes of a report in which its session is
@@ -182,10 +181,9 @@ def print_summary(reports):
     if not reports:
         return
     has_ranks = any(report.get("process", "rank") is not None for report in reports)
-    print(ROW.format(rank_column("rank") if has_ranks else "", "pid", "program", "peak alloc", "peak reserv", "hits",
-                     "leaked", "report"), file=sys.stderr)
+    say(ROW.format(rank_column("rank") if has_ranks else "", "pid", "program", "peak alloc", "peak reserv", "hits", "leaked", "report"))
     for report in sorted(reports, key=lambda r: (r.number("process", "rank") is None, r.number("process", "rank") or 0)):
-        print(row(report, has_ranks), file=sys.stderr)
+        say(row(report, has_ranks))
     for report in reports:
         for remark in remarks(report):
-            print(f"cachalot: process {report.text('process', 'pid')}: {remark}", file=sys.stderr)
+            say(f"cachalot: process {report.text('process', 'pid')}: {remark}")

@@ -1,10 +1,12 @@
 """What the commands share: errors, library and tool, pages, texts that are safe to print."""
 
+import contextlib
 import glob
 import os
 import signal
 import stat
 import subprocess
+import sys
 from dataclasses import dataclass
 
 HERE = os.path.dirname(os.path.realpath(__file__))
@@ -28,6 +30,12 @@ class Failure(Exception):
 def printable(text):
     """`text` without what could move a terminal's cursor or reorder a line."""
     return "".join(c if c.isprintable() else "?" for c in str(text))
+
+
+def say(text):
+    """A line on stderr, where that can still be written to: of a terminal that was closed more is left to be done."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr)
 
 
 def open_at_once(path):

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import pty
 import shlex
 import signal
 import subprocess
@@ -305,3 +306,19 @@ def test_an_empty_value_is_refused(place, option):
         assert (done.returncode, done.stdout) == (125, "") and f"{option} needs a value" in done.stderr
     assert place.cachalot("run", "--conf", "", "echo", "started").stdout == "started\n"
     assert place.cachalot("harvest", "--output", "").returncode == 2
+
+
+def test_a_terminal_that_is_closed(place):
+    """The kernel tells the session's leader alone, which is us under `xterm -e` or `ssh -t`. What cannot be said loses no file."""
+    script = f"{leak(place)}; trap 'touch closed; exit' HUP; echo ready; for i in $(seq 60); do sleep 0.1; done"
+    pid, master = pty.fork()
+    if pid == 0:
+        os.chdir(place.work)
+        words = [*COMMAND, "run", "--summary", "--check", "max-leaked=0,output=v.json,format=json", "sh", "-c", script]
+        os.execve(words[0], words, place.environment)
+    said = b""
+    while b"ready" not in said:
+        said += os.read(master, 4096)
+    os.close(master)
+    os.waitpid(pid, 0)
+    assert (place.work / "closed").exists() and json.loads((place.work / "v.json").read_text())["exit_code"] == 1
