@@ -264,12 +264,6 @@ def refuse_overwriting(path, reports):
         raise Failure(2, f"--output: {path} is one of the reports, and would be overwritten")
 
 
-def check_output(path):
-    """Refuses before a program is started what could not be written after it."""
-    if not path or os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or "."):
-        raise Failure(125, f"--check: output: {path} is not a file that can be made")
-
-
 def check(paths, gates, options, stream, problems=()):
     """Judges, writes, and returns the exit code. With `problems` there is no verdict."""
     reports = read_reports(paths)

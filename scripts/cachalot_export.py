@@ -125,12 +125,9 @@ def export(source, option, path, device=None):
 def check_page(path, others):
     """Refuses before a program is started what could not be written after it, or would be written over."""
     cachalot_html.find_chart()
-    if not path:
-        raise Failure(125, "--html needs a file name")
     if os.path.realpath(path) in map(os.path.realpath, others):
         raise Failure(125, f"--html: {path} is where the report or the trace goes")
-    if os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or "."):
-        raise Failure(125, f"--html: {path} is not a file that can be made")
+    cachalot_output.refuse("--html", path)
 
 
 ENDS = ("exit", "harvest")  # kinds of reports that are a process's last

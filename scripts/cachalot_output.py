@@ -8,6 +8,8 @@ import stat
 import tempfile
 import time
 
+from cachalot_tools import Failure
+
 DESCRIPTOR = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd/(\d{1,9})")  # what /dev/stdout and /dev/fd/3 lead to
 NOT_REPLACED = (errno.EACCES, errno.EBUSY, errno.EPERM, errno.EROFS, errno.EXDEV)  # is mounted itself, or its folder is not ours
 LINKS_MOST = 40
@@ -62,6 +64,30 @@ def replace(place, fill):
         except BaseException:
             os.unlink(file.name)
             raise
+
+
+def probe(place):
+    """Raises now the OSError that `write` would, as far as it comes of where that is."""
+    exists = os.path.exists(place)
+    if os.path.isdir(place):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if DESCRIPTOR.fullmatch(place) or (exists and not os.path.isfile(place)):
+        return
+    try:
+        tempfile.TemporaryFile(dir=os.path.dirname(place)).close()
+    except OSError as error:
+        if error.errno not in NOT_REPLACED or not exists:
+            raise
+        os.close(os.open(place, os.O_WRONLY))
+
+
+def refuse(where, path):
+    """Refuses before a program is started what could not be written after it."""
+    place = place_of(path)
+    try:
+        probe(place)
+    except OSError as error:
+        raise Failure(125, f"{where}: {path} cannot be written: {error.strerror}") from error
 
 
 def write(path, fill):

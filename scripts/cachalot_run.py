@@ -12,6 +12,7 @@ import sys
 import time
 
 import cachalot_check
+import cachalot_output
 import cachalot_summary
 from cachalot_pattern import CONTROL, DEFAULT_OUTPUT, Places, check_pattern
 from cachalot_program import check_library, check_program, find_program, needed, preloadable
@@ -268,7 +269,7 @@ def gates_of(options, places):
         raise Failure(125, f"--check: {failure}") from failure
     places.check_baselines(gates.get("--baseline", ()))
     if "--output" in more:
-        cachalot_check.check_output(more["--output"])
+        cachalot_output.refuse("--check: output", more["--output"])
         taken = [*places.taken(), *(options[name] for name in ("--html",) if name in options)]
         if os.path.realpath(more["--output"]) in map(os.path.realpath, taken):
             raise Failure(125, f"--check: output: {more['--output']} is where the page, the trace or the report goes")

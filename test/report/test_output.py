@@ -10,6 +10,7 @@ import threading
 import time
 
 import cachalot_export
+import cachalot_output
 import pytest
 from cachalot_tools import Failure
 from conftest import COMMAND, in_process
@@ -136,3 +137,16 @@ def test_a_verdict_that_nobody_reads_is_written(run):
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run([*COMMAND, "check", "r.json", "--max-oom", "0", "--format", "json", "--output", "v"], stdout=full, check=False)
     assert done.returncode == 3 and json.loads((run.work / "v").read_text())["passed"]
+
+
+def test_where_no_file_can_be_made_one_that_is_there_can_be_written(run, monkeypatch):
+    """Before the start of a program as after it."""
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    (run.work / "mounted").touch()
+    for name in ("mounted", "/dev/stdout", "-", "/dev/null"):
+        cachalot_output.refuse("--html", name)
+    with pytest.raises(Failure, match="--html: new cannot be written: Read-only file system"):
+        cachalot_output.refuse("--html", "new")

@@ -322,3 +322,11 @@ def test_a_terminal_that_is_closed(place):
     os.close(master)
     os.waitpid(pid, 0)
     assert (place.work / "closed").exists() and json.loads((place.work / "v.json").read_text())["exit_code"] == 1
+
+
+@pytest.mark.parametrize("name", ["/proc/x", "file/in/it", "no/x", "/proc/self/comm", "."])
+@pytest.mark.parametrize("option", ["--html={}", "--check=max-oom=0,output={}"])
+def test_what_could_not_be_written_after_the_run_is_refused(place, option, name):
+    (place.work / "file").touch()
+    done = place.cachalot("run", option.format(name), "echo", "started")
+    assert (done.returncode, done.stdout) == (125, "") and f"{name} cannot be written: " in done.stderr
