@@ -9,7 +9,8 @@ from cachalot_tools import Failure, open_at_once
 
 DEFAULT_OUTPUT = "cachalot.%e.%p.json"
 NAME_MOST, PATH_MOST = 200, 1023  # bytes of a report's name (stats/report_expand.c), and of its path (stats/page_layout.h)
-VALUE_MOST = 64  # bytes that one %q{VAR} adds
+FOLDER_MOST = 255  # bytes of the name of a folder in it
+VALUE_MOST = 64  # bytes that one sequence adds
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 SEQUENCE = re.compile(r"%q\{([^}]*)\}|%.")
 
@@ -25,20 +26,30 @@ def check_pattern(pattern, where, here=True):
         raise Failure(125, f"{where}={pattern} is a directory: name the files in it, as {os.path.join(pattern, 'cachalot.%e.%p.json')}")
 
 
+def harmless(value):
+    """As the library has it in a name."""
+    return re.sub(r"/|^\.", "_", CONTROL.sub("_", os.fsdecode(value[:VALUE_MOST] or b"none")))
+
+
 def expanded(pattern, environment, program):
     """What the pattern becomes for the program that is started. What nobody knows yet stays: %p %t %n, %r, and a script's %e."""
-    values = {"%%": "%", "%h": os.uname().nodename}
+    values = {"%%": "%", "%h": harmless(os.fsencode(os.uname().nodename))}
     with contextlib.suppress(OSError), open_at_once(program) as file:
         if file.read(2) != b"#!":
-            values["%e"] = os.path.basename(os.path.realpath(program))
+            values["%e"] = harmless(os.fsencode(os.path.basename(os.path.realpath(program))))
 
     def value(found):
         if found[1] is None:
             return values.get(found[0], found[0])
-        given = environment.get(os.fsencode(found[1]), b"")[:VALUE_MOST] or b"none"
-        return re.sub(r"/|^\.", "_", CONTROL.sub("_", os.fsdecode(given)))
+        return harmless(environment.get(os.fsencode(found[1]), b""))
 
     return SEQUENCE.sub(value, pattern)
+
+
+def is_too_long(path):
+    """For the library, which would write elsewhere, or record nothing."""
+    *folders, name = map(len, os.fsencode(path).split(b"/"))
+    return len(os.fsencode(path)) > PATH_MOST or name > NAME_MOST or max(folders, default=0) > FOLDER_MOST
 
 
 class Places:
@@ -59,15 +70,16 @@ class Places:
         return None
 
     def check_report(self):
-        """Refuses a path that is longer than the library takes."""
-        if len(os.fsencode(self.report)) > PATH_MOST:
-            raise Failure(125, f"the report's path is too long; name a shorter one with --output: {self.report}")
+        if is_too_long(self.report):
+            raise Failure(125, f"the report's path is too long, or a name in it; give a shorter one with --output: {self.report}")
 
     def check_trace(self):
         """Refuses a trace that would be lost, of which the library would only warn."""
         if not self.trace:
             return
         path = os.path.realpath(self.trace)
+        if is_too_long(os.path.abspath(self.trace)):
+            raise Failure(125, f"--trace: {self.trace} is too long, or a name in it")
         if os.path.exists(path) and not os.path.isfile(path):
             raise Failure(125, f"--trace: {self.trace} is a device, or something else that is no file")
         if path == self.report_path():

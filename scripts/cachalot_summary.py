@@ -106,9 +106,10 @@ def reports_of(session, paths):
 
 
 def reports_of_run(environment=os.environb, paths=()):
-    """The reports of the run that `environment` names, and what of `paths` belongs to it."""
+    """The reports of the run that `environment` names, and what of `paths` belongs to it; also by the name that the library
+    falls back to."""
     pattern = os.fsdecode(environment.get(b"CACHALOT_OUTPUT", b"")) or DEFAULT_OUTPUT
-    return reports_of(os.fsdecode(environment[b"CACHALOT_SESSION"]), [*paths, *written_reports(pattern)])
+    return reports_of(os.fsdecode(environment[b"CACHALOT_SESSION"]), [*paths, *written_reports(pattern), *written_reports(DEFAULT_OUTPUT)])
 
 
 def remarks(report):

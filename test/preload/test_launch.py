@@ -49,6 +49,12 @@ def test_each_child_has_a_report(place):
     assert len(pids) == 3 and len({report["process"]["session"] for report in place.reports()}) == 1
 
 
+def test_a_report_that_fell_back_to_the_usual_name_is_found(place):
+    """Of a child for which the name was too long."""
+    done = launch(place, "--check", "max-oom=0", "--output", "a" * 160 + ".%q{LONG}.json", "sh", "-c", f"LONG={'b' * 60}; export LONG; {ALLOCATE}")
+    assert done.code == 0 and "passed" in done.err, done.err
+
+
 def test_workers_of_torchrun_are_judged_together(place):
     done = launch(place, "--check", "require-reports=3,max-oom=0,max-spread=10%,format=json,output=v.json",
                   sys.executable, "-c", TORCHRUN, "3", ALLOCATE, PROGRAMS / "fill")

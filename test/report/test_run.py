@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -219,6 +220,20 @@ def test_a_directory_whose_name_is_too_long(place):
     script = "for i in 1 2 3 4 5 6; do mkdir $NAME; cd $NAME; done; " + shlex.join([*COMMAND, "run", "--check", "max-oom=0", "echo", "started"])
     done = place.run("bash", "-c", script, env={**place.environment, "NAME": "a" * 190})
     assert done.returncode == 125 and done.stdout == "" and "path is too long" in done.stderr
+
+
+@pytest.mark.parametrize("option, pattern", [("--output", "AAAA%q{A}.json"), ("--trace", "AAAA%q{A}"), ("--output", "%q{A}%q{A}%q{A}%q{A}/%p")])
+def test_a_name_that_becomes_too_long_is_refused(place, option, pattern):
+    """Where it is known what it becomes: the library would write elsewhere."""
+    pattern = pattern.replace("AAAA", "a" * 140)
+    place.environment["A"] = "b" * 70  # of which 64 count
+    done = place.cachalot("run", option, pattern, "echo", "started")
+    assert (done.returncode, done.stdout) == (125, "") and "too long" in done.stderr
+    place.environment["A"] = "b" * 55
+    assert place.cachalot("run", option, pattern, "echo", "started").stdout == "started\n"
+    program = place.work / ("p" * 210)
+    shutil.copy(shutil.which("echo"), program)
+    assert place.cachalot("run", option, "%e" + "a" * 130, program, "started").stdout == "started\n"
 
 
 def test_a_report_of_any_age(place):
