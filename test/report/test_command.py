@@ -44,7 +44,7 @@ def test_usage(place):
 
 @pytest.mark.parametrize("words, code, said", [
     ("run --summary=1 true", 125, "--summary takes no value"), ("ls --json=1", 2, "--json takes no value"),
-    ("run --html= true", 125, "--html needs a file name"), ("show -- none", 3, "none: No such file"),
+    ("run --html= true", 125, "--html needs a value"), ("show -- none", 3, "none: No such file"),
     ("show x --json", 2, "unknown option --json; see `cachalot show --help`"),
     ("show run.trace", 3, "a recorded trace, not a report"), ("check run.trace --max-oom 0", 3, "a recorded trace, not a report"),
     ("replay x.json", 3, "x.json: line 1: this is JSON, not a trace"),
