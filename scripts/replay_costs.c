@@ -38,7 +38,8 @@ static const char *add_text(struct costs *costs, const char *text)
     char name[32];
     unsigned long long bytes, ns;
     int length = 0;
-    if (sscanf(text, "%31[a-z_],%18llu,%15llu %n", name, &bytes, &ns, &length) != 3 || text[length])
+    if (strchr(text, '-') || /* scanf would take -5 for 2^64 - 5 */
+        sscanf(text, "%31[a-z_],%18llu,%15llu %n", name, &bytes, &ns, &length) != 3 || text[length])
         return "not call,bytes,ns";
     for (unsigned call = 0; call < CALL_KINDS; call++)
         if (!strcmp(name, call_names[call]))

@@ -232,7 +232,7 @@ def test_costs(tmp_path):
     assert got["calls"]["free"] == {"count": 2, "failed": 0, "bytes": 71534336, "cost_ns": 14}
 
 
-@pytest.mark.parametrize("text", ["alloc,1,2,3\n", "nothing,1,2\n", "alloc,5,1\nalloc,5,1\n", "alloc,1\n", "alloc,1,x\n",
+@pytest.mark.parametrize("text", ["alloc,1,2,3\n", "nothing,1,2\n", "alloc,5,1\nalloc,5,1\n", "alloc,1\n", "alloc,1,x\n", "alloc,0,-5\n", "alloc,-1,5\n",
                                   "".join(f"alloc,{i},1\n" for i in range(33))])
 def test_broken_costs(tmp_path, text):
     write(tmp_path / "x.csv", "a,0,1,0\n")
