@@ -4,11 +4,13 @@ CSV (ours and RMM's) and what CACHALOT_TRACE recorded go to it as they are, unpa
 is a pickle: read without ever making an object or calling a function, and told as our CSV.
 """
 
+import contextlib
 import csv
 import gzip
 import itertools
 import os
 import pickle
+import resource
 import zlib
 from dataclasses import dataclass
 
@@ -16,11 +18,12 @@ import cachalot_recorded
 from cachalot_tools import Failure, open_regular, printable
 
 CHUNK = 1 << 20
+MEMORY_LEAST, MEMORY_PER_BYTE = 1 << 28, 64  # of a pickle; PyTorch's snapshots take up to 12
 ADDRESS_MOST, SIZE_MOST = 1 << 64, 1 << 63
 PICKLES = (b"\x80", b"(", b"}")  # how one begins: of protocol 2 and later, 0, and 1
 DAMAGED = (OSError, EOFError, zlib.error)
 # What an unpickler may run into when its text is not what it should be.
-UNREADABLE = (pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError, TypeError, AttributeError, MemoryError,
+UNREADABLE = (pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError, TypeError, AttributeError,
               OverflowError, RecursionError)
 FREES = ("free_requested", "free_completed")
 GROWTH = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
@@ -210,11 +213,30 @@ class Snapshot:
         yield ("\n".join(lines) + "\n").encode() if lines else b""
 
 
+@contextlib.contextmanager
+def memory_for(size):
+    """No more than a pickle of so many bytes needs: one number in it can have Python make room for 2^32 objects."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm", "rb") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    most = used + MEMORY_LEAST + MEMORY_PER_BYTE * size
+    resource.setrlimit(resource.RLIMIT_AS, (most if soft == resource.RLIM_INFINITY else min(most, soft), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
 def open_snapshot(file, name, device):
     try:
-        root = PlainUnpickler(file).load()
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        with memory_for(size):
+            root = PlainUnpickler(file).load()
+    except MemoryError as error:
+        raise Failure(3, f"{name}: this pickle is not read: it takes more memory than there is, or than {size} bytes should") from error
     except UNREADABLE as error:
-        raise Failure(3, f"{name}: this pickle is not read: {error or type(error).__name__}") from error
+        raise Failure(3, f"{name}: this pickle is not read: {str(error) or type(error).__name__}") from error
     except DAMAGED as error:
         raise Failure(3, f"{name}: the gzip file is damaged: {error}") from error
     snapshot = Snapshot(root, device, name)

@@ -1,10 +1,13 @@
 """A pickle of anybody's is plain data or refused: no code runs, nothing but Failure comes out."""
 
+import gzip
 import io
 import os
 import pickle
+import resource
 import sys
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,7 +33,7 @@ SEGMENT = st.fixed_dictionaries({}, optional={"device": NUMBER, "address": NUMBE
 SNAPSHOT = st.fixed_dictionaries({}, optional={
     "device_traces": st.lists(st.lists(GOOD, max_size=12) | st.lists(EVENT, max_size=12), min_size=1, max_size=2), "segments": st.lists(SEGMENT, max_size=3)})
 OPCODES = st.lists(st.sampled_from([bytes([b]) for b in b"().]}0e1Nas2bRicod\x80\x85\x86\x87\x88\x89\x8c\x93\x94\x95"]
-                                   + [b"cos\nsystem\n", b"V1\n", b"I7\n", b"K\x01", b"U\x02ab", b"\x80\x04", b"j\xff\xff\xff\xff"]),
+                                   + [b"cos\nsystem\n", b"V1\n", b"I7\n", b"K\x01", b"U\x02ab", b"\x80\x04", b"j\xff\xff\xff\xff", b"r\xff\xff\xff\x3f"]),
                    max_size=40).map(b"".join)
 
 
@@ -55,3 +58,14 @@ def test_any_snapshot(value):
 @given(OPCODES)
 def test_any_opcodes(data):
     read(data + b".")
+
+
+@pytest.mark.parametrize("write", [bytes, gzip.compress])
+@pytest.mark.parametrize("index", [2**30 - 1, 2**28])
+def test_memory_is_that_of_the_file(tmp_path, write, index):
+    """Python's table of what is referred to again has room for the highest number named, whatever the file's size."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    (tmp_path / "x").write_bytes(write(b"\x80\x04Nr" + index.to_bytes(4, "little") + b"."))
+    with pytest.raises(Failure, match="not read: it takes more memory than there is, or than 9 bytes should"):
+        cachalot_traces.open_source(str(tmp_path / "x"))
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
