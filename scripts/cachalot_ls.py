@@ -26,7 +26,7 @@ Exit code: 0, 2 usage, 3 no such directory, or a page is damaged.
 example: cachalot ls --json | jq -r 'select(.state == "running").pid'
 """
 
-ROW = "{:>9}  {:<9}  {:>4}  {:>11}  {:>11}  {}"
+ROW = "{:>9}  {:<9}  {:>{}}  {:>11}  {:>11}  {}"
 
 
 def state_of(page):
@@ -59,9 +59,9 @@ def entry_of(page):
     return entry
 
 
-def line_of(entry):
+def line_of(entry, width):
     what = os.path.basename(entry["program"]) if entry["program"] else f"{entry['path']}: {entry['problem']}"
-    return ROW.format(entry["pid"] or "-", entry["state"], (entry["rank"] or "-")[:4],
+    return ROW.format(entry["pid"] or "-", entry["state"], entry["rank"] or "-", width,
                       bytes_text(entry["allocated_bytes"]), bytes_text(entry["reserved_bytes"]), what)
 
 
@@ -76,9 +76,10 @@ def main(arguments):
         for entry in entries:
             print(json.dumps(entry))
     elif entries:
-        print(ROW.format("pid", "state", "rank", "allocated", "reserved", "program"))
+        width = max(4, *(len(entry["rank"] or "-") for entry in entries))
+        print(ROW.format("pid", "state", "rank", width, "allocated", "reserved", "program"))
         for entry in entries:
-            print(line_of(entry).rstrip())
+            print(line_of(entry, width).rstrip())
     else:
         print("no program of this user uses the cache, or has left a page")
     return 3 if any(entry["state"] == "damaged" for entry in entries) else 0

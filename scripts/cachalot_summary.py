@@ -12,6 +12,7 @@ from cachalot_words import doubts, end_text, oom_lines, signal_text
 
 BEGIN_MOST = 1 << 16  # bytes of a report in which its session is
 NAMES_MOST = 8
+RANK_MOST = 20
 ROW = "{}{:>9}  {:<20}  {:>11}  {:>11}  {:>6}  {:>10}  {}"
 
 
@@ -125,14 +126,20 @@ def remarks(report):
             yield printable(warning["text"])
 
 
-def rank_column(value):
-    return f"{printable(value)[:6]:>6}  "
+def rank_width(reports):
+    """Of the longest: cut, it would be another's. 0: there are none."""
+    ranks = [report.text("process", "rank") for report in reports if report.get("process", "rank") is not None]
+    return min(max([6, *map(len, ranks)]), RANK_MOST) if ranks else 0
 
 
-def row(report, has_ranks):
+def rank_column(value, width):
+    return f"{printable(value)[:width]:>{width}}  " if width else ""
+
+
+def row(report, width):
     ratio = report.number("totals", "hit_ratio")
     return ROW.format(
-        rank_column(report.text("process", "rank")) if has_ranks else "",
+        rank_column(report.text("process", "rank"), width),
         report.text("process", "pid"),
         os.path.basename(report.text("process", "exe"))[:20],
         bytes_text(report.number("totals", "peak_allocated_bytes")),
@@ -181,10 +188,10 @@ def print_summary(reports):
     """A line for every report of the run."""
     if not reports:
         return
-    has_ranks = any(report.get("process", "rank") is not None for report in reports)
-    say(ROW.format(rank_column("rank") if has_ranks else "", "pid", "program", "peak alloc", "peak reserv", "hits", "leaked", "report"))
+    width = rank_width(reports)
+    say(ROW.format(rank_column("rank", width), "pid", "program", "peak alloc", "peak reserv", "hits", "leaked", "report"))
     for report in sorted(reports, key=lambda r: (r.number("process", "rank") is None, r.number("process", "rank") or 0)):
-        say(row(report, has_ranks))
+        say(row(report, width))
     for report in reports:
         for remark in remarks(report):
             say(f"cachalot: process {report.text('process', 'pid')}: {remark}")

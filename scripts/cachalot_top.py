@@ -72,7 +72,7 @@ def percent(value):
 # (title, width, text of a row); the first ones stay longest when the terminal is narrow
 COLUMNS = {
     "PID": (8, lambda r: r["pid_text"]),
-    "RANK": (4, lambda r: "-" if r["rank"] == "" else r["rank"]),
+    "RANK": (4, lambda r: r["rank"] or "-"),
     "PROGRAM": (PROGRAM_LEAST, lambda r: r["program"]),
     "GPU": (3, lambda r: str(r["device"])),
     "ALLOCATED": (9, lambda r: short_bytes(r["allocated_bytes"])),
@@ -109,14 +109,16 @@ def cells(text, width, left=False):
 
 def chosen_columns(rows, width):
     """Titles and widths of what fits, in order."""
+    needed = {name: least for name, (least, _) in COLUMNS.items()}
+    needed["RANK"] = max([needed["RANK"], *(len(r["rank"]) for r in rows)])  # cut, it would be another's
     left = [name for name in PRIORITY if name != "RANK" or any(r["rank"] != "" for r in rows)]
     chosen, used = set(), -1
     for name in left:
-        if used + 1 + COLUMNS[name][0] > width:
+        if used + 1 + needed[name] > width:
             break
         chosen.add(name)
-        used += 1 + COLUMNS[name][0]
-    widths = {name: COLUMNS[name][0] for name in COLUMNS if name in chosen}
+        used += 1 + needed[name]
+    widths = {name: least for name, least in needed.items() if name in chosen}
     if "PROGRAM" in widths:
         longest = max([len(r["program"]) for r in rows], default=0)
         more = min(width - used, max(longest, PROGRAM_LEAST) - PROGRAM_LEAST,
