@@ -56,6 +56,17 @@ def test_mistakes_are_named(place, words, code, said):
     assert done.returncode == code and said in done.stdout + done.stderr
 
 
+def test_modules_of_the_users_are_not_loaded(place):
+    """Wherever PYTHONPATH has them; for the program it stays as it is."""
+    for name in ("secrets", "html", "contextlib", "json"):
+        (place.work / f"{name}.py").write_text("raise SystemExit(9)\n")
+    (place.work / "x.json").write_text("{}")
+    for path in (".", ":/none", str(place.work), f"{os.path.dirname(os.__file__)}:."):
+        place.environment["PYTHONPATH"] = path
+        assert place.cachalot("run", "sh", "-c", "echo $PYTHONPATH").stdout == f"{path}\n"
+        assert place.cachalot("check", "x.json", "--max-oom", "0").returncode == 3
+
+
 def test_run_sets_the_environment_and_keeps_the_rest(place):
     place.environment["LD_PRELOAD"] = "libnothere.so libasan.so.8"
     place.environment.pop("LC_CTYPE", None)
