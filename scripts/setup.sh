@@ -1,4 +1,4 @@
-# Sourced by scripts/try and scripts/test: what the machine needs, where things are, how the tree is built.
+# Sourced by scripts/try, scripts/test and scripts/package: what the machine needs, where things are, how the tree is built.
 # Everything that is said goes to stdout; nothing is installed that is there already.
 # shellcheck shell=bash
 
@@ -6,6 +6,12 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
 build_packages=(gcc libc6-dev ninja-build meson pkg-config libjansson-dev libcmocka-dev python3 libjs-chart.js)
 export PYTHONDONTWRITEBYTECODE=1
+
+case ${1:-} in -h | --help) # what the script that sources this says of itself
+    sed -n '1d; /^#/!q; 2s/^# /usage: /; s/^# //; p' "$0"
+    exit
+    ;;
+esac
 
 say() {
     printf '%s\n' "$*"
@@ -134,7 +140,7 @@ find_meson() {
     if command -v apt-get >/dev/null 2>&1; then
         need_packages python3-venv
     fi
-    { python3 -m venv "$root/build-tools" && three_times "$root/build-tools/bin/pip" install -q 'meson>=1.0'; } ||
+    { python3 -I -m venv "$root/build-tools" && three_times "$root/build-tools/bin/pip" install -q 'meson>=1.0'; } ||
         give_up "Meson 1.0 or newer is needed: pip install 'meson>=1.0'"
 }
 
@@ -155,15 +161,15 @@ find_perfetto() {
     export PYTHONPATH=$root/build-tools/perfetto${PYTHONPATH:+:$PYTHONPATH}
     [ ! -d "$root/build-tools/perfetto" ] || return 0
     say "Installing: Perfetto's Python package into build-tools/"
-    python3 -m pip --version >/dev/null 2>&1 || (need_packages python3-pip) || return 0
-    three_times python3 -m pip install -q --target "$root/build-tools/perfetto" perfetto ||
+    python3 -I -m pip --version >/dev/null 2>&1 || (need_packages python3-pip) || return 0
+    three_times python3 -I -m pip install -q --target "$root/build-tools/perfetto" perfetto ||
         rm -rf "$root/build-tools/perfetto"
 }
 
 # The usable GPU's name, or nothing. Asks the driver itself: a card without a driver is of no use.
 gpu_name() {
     if command -v python3 >/dev/null 2>&1; then
-        python3 - 2>/dev/null <<'PYTHON'
+        python3 -I - 2>/dev/null <<'PYTHON'
 import ctypes
 cuda = ctypes.CDLL("libcuda.so.1")
 count, name = ctypes.c_int(), ctypes.create_string_buffer(256)
@@ -174,6 +180,17 @@ PYTHON
     elif command -v nvidia-smi >/dev/null 2>&1; then
         nvidia-smi -L 2>/dev/null | sed -n '1s/^GPU 0: \(.*\) (UUID.*/\1/p'
     fi
+}
+
+# Where the reports of the run that CACHALOT_SESSION names are.
+say_reports() {
+    python3 -IB - "$root/scripts" <<'PYTHON'
+import sys
+sys.path.insert(0, sys.argv[1])
+import cachalot_summary
+for report in cachalot_summary.reports_of_run():
+    print("Report:", report.path)
+PYTHON
 }
 
 # build_tree FOLDER TARGET [meson option…]: configured if it is not, then built; a line that moves unless something is wrong.

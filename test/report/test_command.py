@@ -67,6 +67,27 @@ def test_modules_of_the_users_are_not_loaded(place):
         assert place.cachalot("check", "x.json", "--max-oom", "0").returncode == 3
 
 
+@pytest.mark.parametrize("name", ["try", "test", "package"])
+def test_scripts_say_what_they_are(place, name):
+    """Also through a link; nothing is built."""
+    (place.work / name).symlink_to(ROOT / "scripts" / name)
+    for option in ("--help", "-h"):
+        done = place.run(f"./{name}", option)
+        assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith(f"usage: scripts/{name}"), done
+        assert "\n\n" not in done.stdout and "set -eu" not in done.stdout
+    assert {path.name for path in place.work.iterdir()} == {"lib", name}
+
+
+def test_scripts_load_no_module_from_where_they_are_called(place, model):
+    for name in ("ctypes", "json", "signal"):
+        (place.work / f"{name}.py").write_text("print('mine')\nraise SystemExit(9)\n")
+    model["process"]["session"] = "s"
+    (place.work / "cachalot.x.1.json").write_text(json.dumps(model))
+    script = f". {ROOT}/scripts/setup.sh; gpu_name; say_reports"
+    done = place.run("bash", "-c", script, env={**place.environment, "CACHALOT_SESSION": "s"})
+    assert "mine" not in done.stdout and "cachalot.x.1.json" in done.stdout, done
+
+
 def test_run_sets_the_environment_and_keeps_the_rest(place):
     place.environment["LD_PRELOAD"] = "libnothere.so libasan.so.8"
     place.environment.pop("LC_CTYPE", None)
