@@ -137,13 +137,15 @@ def page_directory():
 
 def list_pages(directory=None):
     """The pages in `directory`, or in the usual one."""
-    listing = tool("list", directory or page_directory())
+    directory = os.path.abspath(directory or page_directory())  # its name may begin with a dash
+    listing = tool("list", directory)
     if listing.returncode != 0:
         raise Failure(3, listing.stderr.strip().replace("cachalot-page: ", ""))
     pages = []
-    for line in listing.stdout.splitlines():
+    for line in listing.stdout.split("\n"):
         columns = line.split("\t")
         if len(columns) == 6:
             path, pid, life, state, session, program = columns
+            path = os.path.join(directory, os.path.basename(path))  # a name of any characters, of which the listing shows no control
             pages.append(Page(path, int(pid), life, state, session, program))
     return pages

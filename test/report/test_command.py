@@ -67,6 +67,20 @@ def test_modules_of_the_users_are_not_loaded(place):
         assert place.cachalot("check", "x.json", "--max-oom", "0").returncode == 3
 
 
+@pytest.mark.parametrize("name", ["-pages", "a\u2028b", "a\nb", "a b\t"])
+def test_a_directory_of_pages_of_any_name(place, name):
+    (place.work / name).mkdir(mode=0o700)
+    process, path = place.start("hang")
+    process.kill()
+    process.wait()
+    shutil.move(path, place.work / name)
+    for words, more in ((["--", name], {}), ([], {"CACHALOT_PAGE_DIR": name})):
+        done = place.cachalot("ls", "--json", *words, env={**place.environment, **more})
+        assert (done.returncode, json.loads(done.stdout)["state"]) == (0, "killed"), done
+    done = place.cachalot("harvest", env={**place.environment, "CACHALOT_PAGE_DIR": name})
+    assert done.returncode == 0 and not list((place.work / name).iterdir()), done
+
+
 @pytest.mark.parametrize("name", ["try", "test", "package"])
 def test_scripts_say_what_they_are(place, name):
     """Also through a link; nothing is built."""
