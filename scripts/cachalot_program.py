@@ -1,8 +1,9 @@
 """Can the library be preloaded into this program? Reads ELF headers and `#!` lines."""
 
+import contextlib
 import hashlib
 import os
-import shutil
+import re
 import stat
 import struct
 
@@ -14,18 +15,16 @@ SCRIPTS_DEEP = 5  # as the kernel
 
 
 def find_program(name):
-    """The file that `name` means, as execvp would look for it."""
-    path = name if "/" in name else shutil.which(name)
-    if path is None:
-        for directory in os.environ.get("PATH", os.defpath).split(":"):
-            if os.path.isfile(os.path.join(directory or ".", name)):
-                raise Failure(126, f"{os.path.join(directory, name)} is not executable")
-        raise Failure(127, f"{name}: no such program in PATH")
-    if not os.path.exists(path):
-        raise Failure(127, f"{path}: no such file")
-    if not os.path.isfile(path) or not os.access(path, os.X_OK):
-        raise Failure(126, f"{path} is not executable")
-    return path
+    """The file that `name` means, as execvp would look for it: an empty PATH, or part of it, is the current directory."""
+    folders = [] if "/" in name else os.environ.get("PATH", os.defpath).split(":")
+    candidates = [os.path.join(folder or ".", name) for folder in folders] or [name]
+    there = [path for path in candidates if os.path.isfile(path) or (path == name and os.path.exists(path))]
+    if not there:
+        raise Failure(127, f"{name}: no such {'program in PATH' if folders else 'file'}")
+    for path in there:
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    raise Failure(126, f"{there[0]} is not executable")
 
 
 class Elf:
@@ -175,7 +174,9 @@ def named_by_env(words):
     if os.path.basename(words[0]) != "env":
         return None
     rest = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
-    return shutil.which(rest[0]) if rest else None
+    with contextlib.suppress(Failure):
+        return find_program(rest[0]) if rest else None
+    return None
 
 
 def check_program(path, library, depth=0):

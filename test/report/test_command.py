@@ -81,6 +81,16 @@ def test_a_directory_of_pages_of_any_name(place, name):
     assert done.returncode == 0 and not list((place.work / name).iterdir()), done
 
 
+def test_an_empty_path_is_the_current_directory(place):
+    for name, mode in (("own", 0o755), ("other", 0o644)):
+        (place.work / name).write_text("#!/bin/sh\necho own\n")
+        (place.work / name).chmod(mode)
+    for path in ("", ":/none", "/none::/none"):
+        place.environment["PATH"] = path
+        assert place.cachalot("run", "own").stdout == "own\n"
+        assert [place.cachalot("run", name).returncode for name in ("other", "none", "")] == [126, 127, 127]
+
+
 @pytest.mark.parametrize("name", ["try", "test", "package"])
 def test_scripts_say_what_they_are(place, name):
     """Also through a link; nothing is built."""
