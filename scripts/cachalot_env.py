@@ -29,7 +29,7 @@ inherits the environment; what does not use CUDA notices nothing.
   --output, --conf  as for `cachalot run`; docker, kubernetes: a relative FILE
                     lies in /reports, another's folder is mounted in its stead
 
-Exit code: 0, 2 usage, 125 the library was not found, or --conf is wrong.
+Exit code: 0, 2 usage, 125 the library was not found.
 example: cachalot env --for slurm --conf max_split_size_mb:128 >>job.sh
 """
 
@@ -196,11 +196,11 @@ def main(arguments):
                       else f"`{words[0]}` is too much; see `cachalot env --help`")
     library, conf = find_library(), options.get("--conf")
     if conf is not None:
-        check_conf(conf, "--conf")
+        check_conf(conf, "--conf", code=2)
     # In a container the folder is mounted elsewhere, where its name has no blank.
     mounted = form in (in_docker, in_apptainer, in_kubernetes)
     if "--output" in options:
-        check_pattern(options["--output"], "--output", here=not mounted)
+        check_pattern(options["--output"], "--output", here=not mounted, code=2)
     where = library if mounted else preloadable(library)
     if where != library:
         print(f"cachalot: LD_PRELOAD takes no path with a blank or a colon, so the lines name {where}, a link beside the pages: "

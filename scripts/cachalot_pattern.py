@@ -15,15 +15,15 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 SEQUENCE = re.compile(r"%q\{([^}]*)\}|%.")
 
 
-def check_pattern(pattern, where, here=True):
+def check_pattern(pattern, where, here=True, code=125):
     """Refuses a pattern of which the library would only warn, and write elsewhere; `here`: on this machine's disks."""
     literal = SEQUENCE.sub("", pattern)
     if CONTROL.search(pattern) or any(len(os.fsencode(part)) > NAME_MOST for part in literal.split("/")):
-        raise Failure(125, f"{where}={pattern}: a name in it is too long, or has a control character")
+        raise Failure(code, f"{where}={pattern}: a name in it is too long, or has a control character")
     if not re.fullmatch(r"(%([phertn%]|q\{[^}]{1,63}\})|[^%])*", pattern):
-        raise Failure(125, f"{where}={pattern}: unknown %; there are %p %h %e %r %t %n %q{{VAR}} %%")
+        raise Failure(code, f"{where}={pattern}: unknown %; there are %p %h %e %r %t %n %q{{VAR}} %%")
     if pattern.endswith("/") or (here and os.path.isdir(pattern)):
-        raise Failure(125, f"{where}={pattern} is a directory: name the files in it, as {os.path.join(pattern, 'cachalot.%e.%p.json')}")
+        raise Failure(code, f"{where}={pattern} is a directory: name the files in it, as {os.path.join(pattern, 'cachalot.%e.%p.json')}")
 
 
 def harmless(value):

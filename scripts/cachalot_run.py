@@ -123,12 +123,12 @@ def report_signal():
                        f"{signal.SIGRTMAX:d}, or none")
 
 
-def check_conf(conf, where):
+def check_conf(conf, where, code=125):
     """Refuses options that the library would only warn of."""
     checked = tool("conf", "--", conf)
     if checked.returncode:
         lines = checked.stderr.replace("cachalot-page: ", "").splitlines()
-        raise Failure(125, f"{where}: {'; '.join(lines)}")
+        raise Failure(code, f"{where}: {'; '.join(lines)}")
 
 
 def session_within(existing):
