@@ -49,11 +49,15 @@ VARIABLES = {  # what the man page says of each; nothing of those that only test
     **dict.fromkeys((f"CACHALOT_SIM_{name}" for name in ("DEVICES", "CAPACITY", "LATENCY_NS", "DRIVER", "FAIL", "CLOCK",
                                                          "DELAY")), ""),
 }
+# What would leave it out, write to the user's files, make it part of a run, or have it load modules that are not Python's.
+NOT_FOR_TRIAL = ("CACHALOT_ONLY", "CACHALOT_LOG", "CACHALOT_TRACE", "CACHALOT_SESSION", "PYTHONPATH")
 PAGE_ROOM = 4 << 20
 CONTEXT_EVENTS_SINCE = 12050
 
 # In a process of its own: the driver's version, and what came of a few allocations.
 TRIAL = """
+import sys
+sys.path[:] = filter(None, sys.path)
 import ctypes, json
 try:
     cuda = ctypes.CDLL("libcuda.so.1")
@@ -170,13 +174,13 @@ def check_environment(findings):
 
 
 def trial(path):
-    """What the trial said, and its report or None. Its report and page lie apart."""
+    """What the trial said, and its report or None. It stands where a program will, and leaves nothing there."""
     with tempfile.TemporaryDirectory(prefix="cachalot-doctor-") as folder:
         python = sys.executable or os.path.realpath("/proc/self/exe")  # without PATH Python does not know
-        environment = {k: v for k, v in os.environ.items() if k not in ("CACHALOT_ONLY", "CACHALOT_LOG")}
+        environment = {k: v for k, v in os.environ.items() if k not in NOT_FOR_TRIAL}
         environment.update(LD_PRELOAD=preload(path, os.environ.get("LD_PRELOAD", ""), python),
                            CACHALOT_OUTPUT=os.path.join(folder, "trial.json").replace("%", "%%"))
-        done = subprocess.run([python, "-c", TRIAL], env=environment, stdin=subprocess.DEVNULL, cwd=folder,
+        done = subprocess.run([python, "-c", TRIAL], env=environment, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, errors="replace", timeout=120, check=False)
         try:
             found = json.loads(done.stdout.strip().rpartition("\n")[2])

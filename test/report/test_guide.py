@@ -146,6 +146,18 @@ def test_doctor_says_what_will_not_work(real, environment, said):
     assert any(line.startswith("FAIL") and said in line for line in done.stdout.splitlines()), done.stdout
 
 
+def test_doctor_stands_where_the_program_will_and_leaves_nothing(real):
+    """Neither in what is recorded already, nor in the current directory, of which it loads no module."""
+    for name, what in (("trace", "recorded"), ("json.py", "raise SystemExit(9)")):
+        (real.work / name).write_text(what)
+    (real.work / "sim").symlink_to(SIM)
+    there = sorted(real.work.iterdir())
+    real.environment.update(LD_LIBRARY_PATH="sim", CACHALOT_TRACE="trace", PYTHONPATH=".")
+    done = real.cachalot("doctor")
+    assert done.returncode == 0, done.stdout
+    assert (real.work / "trace").read_text() == "recorded" and sorted(real.work.iterdir()) == there and not list(real.pages.iterdir())
+
+
 def test_doctor_names_what_is_odd(real):
     real.start("hang")[0].kill()
     real.started[-1].wait()
