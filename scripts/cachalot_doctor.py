@@ -11,9 +11,10 @@ import sys
 import tempfile
 
 from cachalot_pages import split
-from cachalot_program import check_library, check_program, find_program, preloadable, safe_directory
+from cachalot_pattern import Places, check_patterns
+from cachalot_program import by_shell, check_library, check_program, find_program, preloadable, safe_directory
 from cachalot_report import Report
-from cachalot_run import preload, report_signal
+from cachalot_run import check_conf, preload, report_signal
 from cachalot_tools import Failure, check_counts, find_library, list_pages, page_directory, printable, tool
 
 HELP = """\
@@ -54,7 +55,7 @@ NOT_FOR_TRIAL = ("CACHALOT_ONLY", "CACHALOT_LOG", "CACHALOT_TRACE", "CACHALOT_SE
 PAGE_ROOM = 4 << 20
 CONTEXT_EVENTS_SINCE = 12050
 
-# In a process of its own: the driver's version, and what came of a few allocations.
+# In a process of its own, which takes no module from the user's folder: the driver's version, and what came of a few allocations.
 TRIAL = """
 import sys
 sys.path[:] = filter(None, sys.path)
@@ -149,8 +150,16 @@ def check_pages(findings):
         findings.say("note", "pages", f"{len(dead)} program{'s' * (len(dead) != 1)} ended without a report; `cachalot harvest` makes it")
 
 
-def check_environment(findings):
-    """Variables that are misspelt, or that switch us off."""
+def check_files(program):
+    """What `run` refuses of where files go."""
+    check_patterns(os.environb)
+    places = Places(os.environb, program)
+    places.check_report()
+    places.check_trace()
+
+
+def check_environment(findings, program=""):
+    """Variables that are misspelt, switch us off, or have `run` refuse the program."""
     for name in sorted(os.environ):
         if name.startswith("CACHALOT_") and name not in VARIABLES:
             near = difflib.get_close_matches(name, list(VARIABLES), 1)
@@ -159,15 +168,14 @@ def check_environment(findings):
         findings.say("FAIL", "environment", "CACHALOT_DISABLE is set: nothing is served; unset it")
     if os.environ.get("CACHALOT_ONLY"):
         findings.say("note", "environment", f"CACHALOT_ONLY: other programs than {os.environ['CACHALOT_ONLY']} are left alone")
-    conf = os.environ.get("CACHALOT_CONF")
-    checked = tool("conf", "--", conf) if conf else None
-    if checked and checked.returncode:
-        findings.say("FAIL", "environment", f"CACHALOT_CONF: {'; '.join(checked.stderr.replace('cachalot-page: ', '').splitlines())}")
-    for check in (report_signal, check_counts):
+    conf = os.environ.get("CACHALOT_CONF", "")
+    for check, words in ((check_conf, (conf, "CACHALOT_CONF")), (report_signal, ()), (check_counts, ()), (check_files, (program,))):
         try:
-            check()
+            check(*words)
         except Failure as failure:
             findings.say("FAIL", "environment", failure)
+        except OSError as error:
+            findings.say("FAIL", "environment", f"{error.filename or 'the current directory'}: {error.strerror}")
     for path in os.environ.get("LD_PRELOAD", "").replace(":", " ").split():
         if "/" in path and not os.path.isfile(path):
             findings.say("note", "environment", f"LD_PRELOAD names {path}, which is no file")
@@ -252,11 +260,13 @@ def main(arguments):
     words, _ = split("doctor", arguments)
     if len(words) > 1:
         raise Failure(2, "give one program; see `cachalot doctor --help`")
-    findings = Findings()
+    findings, program = Findings(), ""
+    with contextlib.suppress(Failure, IndexError):  # what is wrong with it, check_named says
+        program, _ = by_shell(find_program(words[0]), words)
     own = check_own(findings)
     if own:
         check_pages(findings)
-        check_environment(findings)
+        check_environment(findings, program)
         check_driver(findings, own[0])
         if words:
             check_named(findings, words[0], own[1])

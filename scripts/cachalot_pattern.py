@@ -31,6 +31,13 @@ def harmless(value):
     return re.sub(r"/|^\.", "_", CONTROL.sub("_", os.fsdecode(value[:VALUE_MOST] or b"none")))
 
 
+def check_patterns(environment, options=()):
+    """The same of the files that the environment names; `options`: what was named by such."""
+    for name in ("--output", "--trace"):
+        variable = f"CACHALOT_{name[2:].upper()}"
+        check_pattern(os.fsdecode(environment.get(os.fsencode(variable), b"")), name if name in options else variable)
+
+
 def expanded(pattern, environment, program):
     """What the pattern becomes for the program that is started. What nobody knows yet stays: %p %t %n, %r, and a script's %e."""
     values = {"%%": "%", "%h": harmless(os.fsencode(os.uname().nodename))}

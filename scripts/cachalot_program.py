@@ -12,6 +12,8 @@ from cachalot_tools import Failure, page_directory
 PT_LOAD, PT_DYNAMIC, PT_INTERP = 1, 2, 3
 DT_NEEDED, DT_STRTAB = 1, 5
 SCRIPTS_DEEP = 5  # as the kernel
+BEGIN = 256  # bytes of a file that say what it is
+SHELL = "/bin/sh"
 
 
 def find_program(name):
@@ -75,15 +77,30 @@ def needed(path):
         return []
 
 
+def is_shells(begin):
+    """A text that names no interpreter; what is not text is the kernel's to know."""
+    return not begin.startswith(b"\x7fELF") and b"\0" not in begin and not re.match(rb"#![ \t]*[^ \t\n]", begin)
+
+
 def read_elf(path):
     """(Elf or None, first line or None) of a file."""
     with open(path, "rb") as file:
-        data = file.read(256)
+        data = file.read(BEGIN)
+        if is_shells(data):
+            return None, [SHELL]
         if data.startswith(b"#!"):
             return None, data[2:].split(b"\n")[0].decode("utf-8", "surrogateescape").split()
         if not data.startswith(b"\x7fELF"):
             return None, None
         return Elf(data, file), None
+
+
+def by_shell(path, words):
+    """(path, words) that are executed for these: a text that names no interpreter is the shell's, as execvp has it."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        if is_shells(file.read(BEGIN)):
+            return SHELL, [SHELL, path, *words[1:]]
+    return path, words
 
 
 def cannot_be_preloaded(path):

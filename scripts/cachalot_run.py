@@ -14,8 +14,8 @@ import time
 import cachalot_check
 import cachalot_output
 import cachalot_summary
-from cachalot_pattern import CONTROL, DEFAULT_OUTPUT, Places, check_pattern
-from cachalot_program import check_library, check_program, find_program, needed, preloadable
+from cachalot_pattern import CONTROL, DEFAULT_OUTPUT, Places, check_patterns
+from cachalot_program import by_shell, check_library, check_program, find_program, needed, preloadable
 from cachalot_tools import INHERITED_SIGCHLD, Failure, check_counts, find_library, printable, say, tool
 
 HELP = """\
@@ -183,9 +183,7 @@ def environment_for(options, library, program):
     session = re.sub(rb"[^A-Za-z0-9_.:/@+-]", b"_", given).decode()
     ours["CACHALOT_SESSION"] = session_within(session) if not session or waits(options) else os.fsdecode(given)
     environment.update({os.fsencode(k): os.fsencode(v) for k, v in ours.items()})
-    for name in ("--output", "--trace"):
-        variable = f"CACHALOT_{name[2:].upper()}"
-        check_pattern(os.fsdecode(environment.get(os.fsencode(variable), b"")), name if name in options else variable)
+    check_patterns(environment, options)
     if waits(options):
         environment.update({os.fsencode(k): os.fsencode(v) for k, v in places(environment).items()})
     return environment
@@ -299,11 +297,12 @@ def after(child, environment, options, gates):
 
 
 def prepare(options, words):
-    """(the program's path, its environment, the gates); what cannot be is refused."""
+    """(what is executed, its words and environment, the gates); what cannot be is refused."""
     library = find_library()
     header = check_library(library)
     path = find_program(words[0])
     check_program(path, header)
+    path, words = by_shell(path, words)
     report_signal()
     check_counts()
     environment = environment_for(options, preloadable(library), path)
@@ -313,7 +312,7 @@ def prepare(options, words):
     gates = gates_of(options, places)
     if "--html" in options:
         exporter().check_page(options["--html"], places.taken())
-    return path, environment, gates
+    return path, words, environment, gates
 
 
 def main(arguments):
@@ -325,7 +324,7 @@ def main(arguments):
     if not words:
         raise Failure(125, "no program given; see `cachalot run --help`")
     try:
-        path, environment, gates = prepare(options, words)
+        path, words, environment, gates = prepare(options, words)
     except OSError as error:  # without a file name it is the folder that we are in
         raise Failure(125, f"{error.filename or 'the current directory'}: {error.strerror}") from error
     if not waits(options):

@@ -139,6 +139,9 @@ def test_doctor_says_that_it_works(real):
     ({"CACHALOT_LIBRARY": "/etc/passwd"}, "is not a shared library"),
     ({"CACHALOT_PAGE_DIR": "/proc/none"}, "is missing, or open to others"),
     ({"CACHALOT_SIM_DEVICES": "0"}, "no GPU can be used"),
+    ({"CACHALOT_OUTPUT": "%z"}, "CACHALOT_OUTPUT=%z: unknown %"),
+    ({"CACHALOT_TRACE": "/proc/x.trace"}, "cannot be made in /proc"),
+    ({"CACHALOT_TRACE": "r.json", "CACHALOT_OUTPUT": "r.json"}, "is where the report goes"),
 ])
 def test_doctor_says_what_will_not_work(real, environment, said):
     done = real.cachalot("doctor", env={**real.environment, **environment})
@@ -156,6 +159,19 @@ def test_doctor_stands_where_the_program_will_and_leaves_nothing(real):
     done = real.cachalot("doctor")
     assert done.returncode == 0, done.stdout
     assert (real.work / "trace").read_text() == "recorded" and sorted(real.work.iterdir()) == there and not list(real.pages.iterdir())
+
+
+def test_a_script_without_its_first_line_is_the_shells(real):
+    """As execvp has it, and `doctor` says so; what is neither is refused."""
+    for name, what in (("no", b"echo hi $0 $1\n"), ("empty", b""), ("none", b"#!\necho hi $0 $1\n"), ("binary", b"hi\0")):
+        (real.work / name).write_bytes(what)
+        (real.work / name).chmod(0o755)
+    for name, said in (("no", "hi ./no x\n"), ("empty", ""), ("none", "hi ./none x\n")):
+        for option in ((), ("--summary",)):
+            done = real.cachalot("run", *option, f"./{name}", "x")
+            assert (done.returncode, done.stdout) == (0, said), done.stderr
+        assert real.cachalot("doctor", f"./{name}").returncode == 0
+    assert real.cachalot("run", "./binary").returncode == 126
 
 
 def test_doctor_names_what_is_odd(real):
