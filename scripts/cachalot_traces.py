@@ -28,7 +28,7 @@ UNREADABLE = (pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError
 FREES = ("free_requested", "free_completed")
 GROWTH = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 SILENT = ("snapshot", "oom", "user_defined")
-LIVE = ("active_allocated", "active_pending_free")
+LIVE = ("active_allocated", "active_pending_free", "active_awaiting_free")  # the last: as PyTorch's documentation has it
 
 
 @dataclass

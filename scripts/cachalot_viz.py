@@ -5,7 +5,7 @@ import re
 
 from cachalot_report import get, number
 
-STATES = {"active": "active_allocated", "pending": "active_awaiting_free", "inactive": "inactive"}
+STATES = {"active": "active_allocated", "pending": "active_pending_free", "inactive": "inactive"}
 PYTHON_FRAME = re.compile(r"([^!]+):([0-9]{1,9}) (.+)")  # train.py:31 step
 NATIVE_FRAME = re.compile(r"(.+?)!(.+?)(?: \((.+):([0-9]{1,9})\))?")  # libfoo.so!bar+0x12 (bar.c:31)
 

@@ -47,11 +47,12 @@ def test_a_whole_history(tmp_path, protocol):
     assert replay(packed)["totals"] == got["totals"]
 
 
-def test_what_was_there_before_the_history_begins(tmp_path):
+@pytest.mark.parametrize("waiting", ["active_pending_free", "active_awaiting_free"])  # what PyTorch writes, and documents
+def test_what_was_there_before_the_history_begins(tmp_path, waiting):
     events = [event("free_requested", 8192, 600), event("free_completed", 8192, 600), event("alloc", 8192, 900),
               event("segment_alloc", 1 << 30, 40 << 20), event("segment_free", 1 << 29, 60 << 20)]
     ends = [segment(4096, [block(4096, requested_size=4000), block(1024, requested_size=900), block(512, "inactive")]),
-            segment(1 << 30, [block(40 << 20, "active_pending_free")]), segment(1 << 35, [block(512)], device=1)]
+            segment(1 << 30, [block(40 << 20, waiting)]), segment(1 << 35, [block(512)], device=1)]
     path = write(tmp_path / "s.pickle", snapshot(events, segments=ends))
     got = replay(path)
     assert (got["trace"]["mallocs"], got["trace"]["frees"]) == (4, 1)

@@ -182,7 +182,8 @@ def test_memory_viz_has_the_fields_of_a_snapshot(tmp_path, history):
         assert theirs["allocated_size"] == sum(b["size"] for b in blocks if b["state"] == "active_allocated")
         assert theirs["allocated_size"] == ours["allocated_bytes"]
         assert theirs["active_size"] == sum(b["size"] for b in blocks if b["state"] != "inactive")
-        assert {b["state"] for b in blocks} <= {"active_allocated", "active_awaiting_free", "inactive"}
+        assert {b["state"] for b in blocks} <= {"active_allocated", "active_pending_free", "inactive"}
+    assert any(b["state"] == "active_pending_free" for s in snapshot["segments"] for b in s["blocks"])
     trace = snapshot["device_traces"][0]
     assert {e["action"] for e in trace} == {"alloc", "free_requested", "free_completed", "segment_alloc", "oom"}
     for entry in trace:
