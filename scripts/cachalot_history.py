@@ -68,6 +68,7 @@ class History:
     segments: list = None
     before: list = field(default_factory=list)
     levels: tuple = (0, 0, 0)  # allocated, active, reserved at the beginning
+    tells_ooms: bool = True
 
 
 @dataclass

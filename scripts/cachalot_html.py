@@ -179,7 +179,7 @@ def device_object(history, device, source):
         largest_blocks(held, source.sites)
     words = fragmentation_words(device, None if report else os.path.basename(printable(source.path)))
     ooms = oom_words(report, history.device, source.sites) if report else [
-        {"time": e.time, "title": oom_title(e.size, e.time), "lines": []} for e in history.events if e.action == "oom"]
+        {"time": e.time, "title": oom_title(e.size, e.time, source.has_time), "lines": []} for e in history.events if e.action == "oom"]
     return {"index": history.device, "name": history.name,
             "tiles": tiles(device, report), "words": words, "ooms": ooms,
             "events": events, "levels": history.levels, "segments": segments_of(history),

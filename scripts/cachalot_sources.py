@@ -12,6 +12,7 @@ from cachalot_traces import CHUNK, DAMAGED, PICKLES, odd_header, open_source, re
 OPERATIONS_MOST = 5000000
 LINE_MOST = 4096
 DIGITS_MOST = 19
+STEPS = {"a": ("alloc",), "f": ("free_requested", "free_completed"), "oom": ("oom",)}
 POINTER = re.compile(rb"\(nil\)|0x[0-9a-fA-F]{1,16}")
 SMALL_SEGMENT = 2 << 20
 TRACES = (b"op,", b"Thread,", b"a,", b"\x1f\x8b", b"CACHALOT-TRACE", *PICKLES)
@@ -116,7 +117,7 @@ def device_of(history):
     requests = sum(e.action == "alloc" for e in history.events)
     return {"statistics": {"allocation": {"all": {"allocated": requests}},
                            **{level: {"all": {"peak": value}} for level, value in zip(known, peak)}},
-            "counters": {"num_ooms": sum(e.action == "oom" for e in history.events)},
+            "counters": {"num_ooms": sum(e.action == "oom" for e in history.events) if history.tells_ooms else None},
             "at_peak_reserved": dict(zip(LEVELS, at_peak)), "size_histogram": sizes.rows()}
 
 
@@ -170,13 +171,13 @@ def whole(field):
 
 
 def operation(fields, is_rmm):
-    """(`a` or `f` or None, id, bytes) of a line."""
+    """(`a`, `f`, `oom` or None, id, bytes) of a line."""
     if is_rmm:
         _, _, action, pointer, size, stream = fields
-        kind, size = {b"allocate": "a", b"free": "f", b"allocate failure": None}[action], whole(size)
+        kind, size = {b"allocate": "a", b"free": "f", b"allocate failure": "oom"}[action], whole(size)
         if not POINTER.fullmatch(pointer) or not stream:
             raise ValueError
-        return kind if size else None, int(pointer, 16) if pointer != b"(nil)" else 0, size
+        return kind if size or kind == "oom" else None, int(pointer, 16) if pointer != b"(nil)" else 0, size
     if fields[0] == b"a":
         _, key, size, stream = fields
         whole(stream)
@@ -195,16 +196,15 @@ class TraceReader:
             kind, key, size = operation(fields, is_rmm)
             if not 0 <= size <= NUMBER_MOST or (kind == "a" and key in self.live):
                 raise ValueError
-            block = (self.next, size) if kind == "a" else self.live.pop(key) if kind == "f" else None
+            block = (self.next, size) if kind == "a" else self.live.pop(key) if kind == "f" else (0, size)
         except (ValueError, KeyError, IndexError) as error:
             raise Failure(3, f"{self.name}: line {line}: this is no operation of a trace, frees what is not allocated, "
                              "or allocates what is") from error
         if kind == "a":
             self.live[key] = block
             self.next += (size + 511) // 512 * 512
-        if kind and block[1]:  # of no bytes there is no block
-            for action in ("alloc",) if kind == "a" else ("free_requested", "free_completed"):
-                self.events.append(Event(self.count, action, *block, block[1]))
+        if block[1] or kind == "oom":  # of no bytes there is no block
+            self.events += [Event(self.count, action, *block, block[1]) for action in STEPS.get(kind, ())]
         self.count += kind is not None
 
 
@@ -222,7 +222,8 @@ def from_text(path):
             raise Failure(3, f"{source.name} has more than {OPERATIONS_MOST} operations")
     if not reader.events:
         raise Failure(3, f"{source.name} has no operations in it")
-    return Source(path, source.name.rsplit("/", 1)[-1], histories=[History(0, "recorded trace", reader.events)], has_time=False)
+    return Source(path, source.name.rsplit("/", 1)[-1], has_time=False,
+                  histories=[History(0, "recorded trace", reader.events, tells_ooms=is_rmm)])
 
 
 def missing_map(source):

@@ -200,8 +200,9 @@ def oom_lines(event):
     return lines
 
 
-def oom_title(asked, time):
-    return f"{size_text(asked)} asked for, after {time / 1e9:.3f} s: out of memory"
+def oom_title(asked, time, has_time=True):
+    when = f"after {time / 1e9:.3f} s" if has_time else f"operation {time:,}"
+    return f"{size_text(asked)} asked for, {when}: out of memory"
 
 
 def oom_words(report, device, sites):

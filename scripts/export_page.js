@@ -44,7 +44,7 @@ function axis(extra) {
 
 /* From the first event to the last, or to the last time that memory ran out: that may be noted a little later. */
 function wholeTime() {
-    const ooms = page.hasTime ? device.ooms.map(oom => oom.time / 1e9) : [];
+    const ooms = device.ooms.map(oom => history.timeOf(oom.time));
     return [history.time[0], Math.max(history.time[history.count - 1], history.time[0] + 1e-9, ...ooms)];
 }
 
@@ -58,7 +58,7 @@ function marks() {
                 found.push({x: history.time[Math.max(0, i - 1)], text: `${name} ${bytesText(history.levels[k][i])}`, color: "quiet", dash: [5, 4]});
         }
     for (const moment of device.ooms)
-        found.push({x: moment.time / 1e9, text: "out of memory", color: "alarm", dash: []});
+        found.push({x: history.timeOf(moment.time), text: "out of memory", color: "alarm", dash: []});
     return found;
 }
 

@@ -26,6 +26,7 @@ class History {
     /* actions: [name, [what it adds to allocated, active and reserved, in its size]], as the columns number them. */
     constructor(device, hasTime, actions) {
         this.actions = actions;
+        this.timeOf = time => hasTime ? time / 1e9 : time;
         const columns = device.events;
         this.count = columns.time.length;
         this.action = columns.action;
@@ -34,7 +35,7 @@ class History {
         let now = columns.begin;
         for (let i = 0; i < this.count; i++) {
             now += columns.time[i];
-            this.time[i] = hasTime ? now / 1e9 : now;
+            this.time[i] = this.timeOf(now);
             this.address[i] = columns.base + columns.address[i];
         }
         this.size = columns.size;

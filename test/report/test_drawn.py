@@ -264,12 +264,15 @@ def test_without_events_it_says_how_to_get_them(tab, folder, model):
 
 def test_a_trace(tab, folder):
     path, made = folder / "t.csv", folder / "t.html"
-    path.write_text("op,id,bytes,stream\n" + "".join(f"a,{i},{1000 * i + 1},0\n" for i in range(50)) + "f,48,,0\n")
+    path.write_text("Thread,Time,Action,Pointer,Size,Stream\n"
+                    + "".join(f"1,1,allocate,{i:#x},{1000 * i + 1},0x0\n" for i in range(50))
+                    + "1,1,allocate failure,(nil),9000,0x0\n1,1,free,0x30,48001,0x0\n")
     assert cachalot_export.main([str(path), "--html", str(made)]) == 0
     tab.open(made)
     assert tab.evaluate("charts.timeline.data.datasets.map(d => d.label)") == ["Allocated"]
     assert text(tab, "map-hint").startswith("No map of segments and blocks: this trace") and tab.errors == []
     assert not tab.evaluate("document.getElementById('map').checkVisibility()")
+    assert tab.evaluate("charts.timeline.marks.find(m => m.text === 'out of memory').x") == 50 == tab.evaluate("history.time[50]")
     assert "49001" in text(tab, "largest") and "48001" not in text(tab, "largest")
 
 

@@ -230,6 +230,23 @@ def test_what_was_taken_before_the_events_of_a_page_is_on_it(monkeypatch):
     assert "48 older ones are not on this page" in device["timelineHint"] and "CACHALOT_EVENTS" not in device["timelineHint"]
 
 
+def test_failures_of_a_log_stay_failures(tmp_path):
+    """In every form. A trace of another form cannot tell of them: then no number is said, also not none."""
+    (tmp_path / "x").write_text("Thread,Time,Action,Pointer,Size,Stream\n1,1,allocate,0x7,600,0x0\n"
+                                "1,2,allocate failure,(nil),5000,0x0\n1,3,allocate failure,0x0,0,0x0\n1,4,free,0x7,600,0x0\n")
+    assert run(tmp_path / "x", "--csv", tmp_path / "csv", "--memory-viz", tmp_path / "viz") == (0, "")
+    rows = [line.split(",")[2:5:2] for line in (tmp_path / "csv").read_text().splitlines()[1:]]
+    assert rows == [["allocate", "600"], ["allocate failure", "5000"], ["allocate failure", "0"], ["free", "600"]]
+    (trace,) = pickle.loads((tmp_path / "viz").read_bytes())["device_traces"]
+    assert [(e["size"], e["device_free"]) for e in trace if e["action"] == "oom"] == [(5000, 0), (0, 0)]
+    (tmp_path / "y").write_text("op,id,bytes,stream\na,1,600,0\nf,1,,0\n")
+    for name, said in (("x", "2"), ("y", None)):
+        (device,) = cachalot_html.page_object(read_source(tmp_path / name)[0])["devices"]
+        assert dict(tile[:2] for tile in device["tiles"]).get("Out of memory") == said
+        assert [oom["title"] for oom in device["ooms"]] == ["4.88 KiB asked for, operation 1: out of memory",
+                                                            "0 B asked for, operation 2: out of memory"][:2 if said else 0]
+
+
 def test_a_trace_without_a_map_says_so(tmp_path, capsys):
     (tmp_path / "x").write_text("op,id,bytes,stream\na,1,600,0\na,2,700,0\nf,1,,0\n")
     for option, said in (("--html", True), ("--memory-viz", True), ("--csv", False)):
