@@ -23,7 +23,8 @@ Writes a report, or a trace that `cachalot run --trace` recorded, as:
                      pytorch.org/memory_viz, torch/cuda/_memory_viz.py
   --perfetto FILE    a trace for ui.perfetto.dev
   --csv FILE         RMM's log (Thread,Time,Action,Pointer,Size,Stream), which
-                     `cachalot replay` reads; --device N where there are several
+                     `cachalot replay` reads; of one device
+  --device N         only what happened on this device
 FILE may be - (standard output). Several options may be given at once.
 
 A report has what happened over time if the program ran with CACHALOT_EVENTS=N
@@ -75,16 +76,13 @@ class Csv:
                 self.line(event.thread, event.time, "allocate failure", 0, event.requested)
 
 
-def write_csv(source, file, device):
+def write_csv(source, file):
     """One device only: in RMM's log nothing tells devices apart."""
     used = [h for h in source.histories if h.events]
-    chosen = [h for h in used if device in (None, h.device)]
-    if len(chosen) > 1:
+    if len(used) > 1:
         raise Failure(2, f"{source.path} has events of devices {', '.join(str(h.device) for h in used)}; "
                          "choose one with --device")
-    if not chosen:
-        raise Failure(2, f"{source.path} has no events of device {device}")
-    Csv(source.start, file).write(chosen[0])
+    Csv(source.start, file).write(used[0])
 
 
 def need_events(source, option):
@@ -98,7 +96,7 @@ def need_events_or_segments(source, option):
         need_events(source, option)
 
 
-def write_export(option, source, file, device=None):
+def write_export(option, source, file):
     if option == "--html":
         cachalot_html.write(source, file)
     elif option == "--memory-viz":
@@ -109,13 +107,13 @@ def write_export(option, source, file, device=None):
         cachalot_perfetto.write(source, file)
     else:
         need_events(source, option)
-        write_csv(source, file, device)
+        write_csv(source, file)
 
 
-def export(source, option, path, device=None):
+def export(source, option, path):
     """Writes `source` to `path`, in the form that the option asks for."""
     try:
-        cachalot_output.write(path, lambda file: write_export(option, source, file, device))
+        cachalot_output.write(path, lambda file: write_export(option, source, file))
     except OSError as error:
         if path == "-":
             raise  # as of all that is printed
@@ -170,6 +168,14 @@ def refuse_overwriting(source, paths):
         raise Failure(2, "two of them would go to the same file")
 
 
+def only_device(source, device):
+    """Leaves out the other devices."""
+    there = [h.device for h in source.histories]
+    if device not in (None, *there):
+        raise Failure(2, f"{source.path} has no device {device}, but {', '.join(map(str, there)) or 'none at all'}")
+    source.histories = [h for h in source.histories if device in (None, h.device)]
+
+
 def say_what_is_missing(source, options):
     if source.report is None and options.keys() & {"--html", "--memory-viz"} and all(h.segments is None for h in source.histories):
         print(f"cachalot: {printable(source.path)}: {missing_map(source)}", file=sys.stderr)
@@ -189,9 +195,10 @@ def main(arguments):
     source, note = read_source(words[0])
     if note:
         print(f"cachalot: {note}", file=sys.stderr)
+    only_device(source, device)
     say_what_is_missing(source, options)
     for option, path in options.items():
         if not path:
             raise Failure(2, f"{option} needs a file name")
-        export(source, option, path, device)
+        export(source, option, path)
     return 0

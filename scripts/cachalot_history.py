@@ -69,6 +69,7 @@ class History:
     before: list = field(default_factory=list)
     levels: tuple = (0, 0, 0)  # allocated, active, reserved at the beginning
     tells_ooms: bool = True
+    told: dict = None  # what the report says of the device
 
 
 @dataclass
@@ -237,7 +238,7 @@ def start_of(report):
 def read_history(report, index, device, rows, sites):
     place = f"{printable(report.path)}: devices[{index}]"
     history = History(whole(device.get("index"), f"{place}.index", DEVICES_MOST),
-                      printable(device.get("name") or "unknown device")[:200])
+                      printable(device.get("name") or "unknown device")[:200], told=device)
     history.segments = read_segments(device, place, sites)
     pending = [b.address for s in history.segments or () for b in s.blocks if b.state == "pending"]
     history.events = in_order(two_frees(rows.get(history.device, []), pending))

@@ -202,10 +202,9 @@ def trace_facts(source):
 def page_object(source):
     """All that the page shows."""
     report = source.report
-    devices = report.list("devices") if report else map(device_of, source.histories)
     return {"title": f"GPU memory of {source.program[:300]}", "facts": facts(report) if report else trace_facts(source),
             "hasTime": source.has_time, "actions": list(CHANGES.items()), "sites": source.sites,
-            "devices": [device_object(h, d, source) for h, d in zip(source.histories, devices)],
+            "devices": [device_object(h, h.told or device_of(h), source) for h in source.histories],
             "warnings": [*doubts(report), *(printable(get(w, "text"))[:1000] for w in report.list("warnings")[:1000])]
                         if report else [],
             "footer": f"Made by cachalot from {os.path.basename(printable(source.path))}."}

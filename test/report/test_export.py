@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import importlib.util
 import io
 import json
 import os
@@ -161,65 +160,6 @@ def test_recorded_training_keeps_its_peaks(tmp_path):
     assert [first[k] for k in keys] == [second[k] for k in keys] == [third[k] for k in keys]
 
 
-# PyTorch's viewer.
-
-def snapshot_of(path):
-    data = path.read_bytes()
-    assert data[0] == 0x80 and data[1] in (2, 3, 4)
-    return pickle.loads(data)
-
-
-def test_memory_viz_has_the_fields_of_a_snapshot(tmp_path, history):
-    snapshot = snapshot_of(export(tmp_path, history, "--memory-viz"))
-    assert snapshot.keys() == {"segments", "device_traces", "allocator_settings", "external_annotations"}
-    device = history["devices"][0]
-    assert len(snapshot["segments"]) == len(device["segments"])
-    for ours, theirs in zip(device["segments"], snapshot["segments"]):
-        assert theirs["address"] == int(ours["address"], 16) and theirs["total_size"] == ours["total_bytes"]
-        assert theirs["segment_type"] in ("small", "large") and theirs["stream"] == 0 and theirs["device"] == 0
-        blocks = theirs["blocks"]
-        assert sum(b["size"] for b in blocks) == theirs["total_size"]
-        assert theirs["allocated_size"] == sum(b["size"] for b in blocks if b["state"] == "active_allocated")
-        assert theirs["allocated_size"] == ours["allocated_bytes"]
-        assert theirs["active_size"] == sum(b["size"] for b in blocks if b["state"] != "inactive")
-        assert {b["state"] for b in blocks} <= {"active_allocated", "active_pending_free", "inactive"}
-    assert any(b["state"] == "active_pending_free" for s in snapshot["segments"] for b in s["blocks"])
-    trace = snapshot["device_traces"][0]
-    assert {e["action"] for e in trace} == {"alloc", "free_requested", "free_completed", "segment_alloc", "oom"}
-    for entry in trace:
-        assert entry.keys() >= {"action", "size", "stream", "time_us", "frames"}
-        assert ("addr" in entry) == (entry["action"] != "oom")
-    assert [e["device_free"] for e in trace if e["action"] == "oom"] == [7 << 20]
-    frames = next(e["frames"] for e in trace if e["frames"])
-    assert frames[0]["filename"] == "train.py" and frames[0]["line"] in range(31, 36) and frames[0]["name"] == "step"
-    assert frames[1] == {"filename": "libtorch.so", "line": 0, "name": "at::empty+0x12"}
-
-
-def memory_viz():
-    """PyTorch's own script; only that file of it."""
-    named = os.environ.get("MEMORY_VIZ")
-    if not named:
-        torch = importlib.util.find_spec("torch")
-        named = torch and os.path.join(os.path.dirname(torch.origin), "cuda/_memory_viz.py")
-    if not named or not os.path.isfile(named):
-        pytest.skip("PyTorch's _memory_viz.py is not here: install torch, or name the file in MEMORY_VIZ")
-    spec = importlib.util.spec_from_file_location("_memory_viz", named)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_memory_viz_loads_in_pytorchs_own(tmp_path, model):
-    viz = memory_viz()
-    for lost, devices in ((0, 1), (500, 2)):
-        report = report_with_history(model, 2000, lost=lost, devices=devices)
-        snapshot = snapshot_of(export(tmp_path, report, "--memory-viz"))
-        for page in (viz.trace_plot(snapshot), viz.trace_plot(snapshot, plot_segments=True), viz.segment_plot(snapshot)):
-            assert "snapshot.pickle" in page or "plot" in page
-        assert f"segments: {len(snapshot['segments'])}" in viz.segsum(snapshot)
-        assert "raise OutOfMemoryError" in viz.trace(snapshot)
-
-
 # Perfetto.
 
 class Tracks:
@@ -321,6 +261,21 @@ def test_csv_of_several_devices_needs_a_choice(tmp_path, model):
     assert code == 2 and "0, 1" in said
     assert run(path, "--csv", tmp_path / "x", "--device", "1")[0] == 0
     assert run(path, "--csv", tmp_path / "x", "--device", "2")[0] == 2
+
+
+def test_a_device_is_chosen_in_every_form(tmp_path, model):
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(report_with_history(model, 500, devices=2)))
+    made = {option: tmp_path / option for option in ("--html", "--memory-viz", "--perfetto", "--csv")}
+    assert run(path, "--device", "1", *(word for pair in made.items() for word in pair)) == (0, "")
+    page = made["--html"].read_text().split('<script id="data" type="application/json">')[1].split("</script>")[0]
+    assert [d["index"] for d in json.loads(page)["devices"]] == [1]
+    snapshot = pickle.loads(made["--memory-viz"].read_bytes())
+    assert [bool(t) for t in snapshot["device_traces"]] == [False, True] and {s["device"] for s in snapshot["segments"]} == {1}
+    assert b"GPU 1 allocated" in made["--perfetto"].read_bytes() and b"GPU 0" not in made["--perfetto"].read_bytes()
+    for option in made:
+        code, said = run(path, option, tmp_path / "x", "--device", "2")
+        assert code == 2 and "no device 2, but 0, 1" in said
 
 
 def test_run_makes_the_page(place):
