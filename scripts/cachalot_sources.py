@@ -18,9 +18,9 @@ SMALL_SEGMENT = 2 << 20
 TRACES = (b"op,", b"Thread,", b"a,", b"\x1f\x8b", b"CACHALOT-TRACE", *PICKLES)
 
 
-def blocks_after(events):
-    """The blocks that are left after events that begin with none."""
-    blocks = {}
+def blocks_after(events, before=()):
+    """The blocks that are left after events."""
+    blocks = {block.address: block for block in before}
     for event in events:
         if event.action == "alloc":
             blocks[event.address] = Block(event.address, event.size, event.requested, "active", event.site)

@@ -3,6 +3,7 @@
 import pickle
 import re
 
+from cachalot_mapped import MOVES, Mapped
 from cachalot_report import get, number
 
 STATES = {"active": "active_allocated", "pending": "active_pending_free", "inactive": "inactive"}
@@ -26,10 +27,10 @@ def block_object(block, frames):
             "state": STATES[block.state], "frames": frames[block.site]}
 
 
-def segment_object(segment, device, frames):
+def segment_object(segment, device, frames, is_mapped):
     blocks = segment.blocks
     return {"device": device, "address": segment.address, "total_size": segment.size, "stream": 0,
-            "segment_type": segment.pool, "segment_pool_id": (0, 0), "is_expandable": False,
+            "segment_type": segment.pool, "segment_pool_id": (0, 0), "is_expandable": is_mapped,
             "allocated_size": sum(b.size for b in blocks if b.state == "active"),
             "active_size": sum(b.size for b in blocks if b.state != "inactive"),
             "requested_size": sum(b.requested for b in blocks if b.state != "inactive"),
@@ -44,11 +45,23 @@ def device_free(source):
             for e in source.report.list("oom_events")}
 
 
-def trace_entries(history, frames, begin_us, free):
+def step_entries(steps, begin_us, events):
+    """Where mapped memory went, before the event of that number: a viewer that goes back finds each block in a segment."""
+    entries = {}
+    for index, address, size in steps:
+        time = events[min(index, len(events) - 1)].time
+        entries.setdefault(index, []).append(
+            {"action": "segment_map" if size > 0 else "segment_unmap", "addr": address, "size": abs(size), "stream": 0,
+             "time_us": begin_us + time // 1000, "frames": []})
+    return entries
+
+
+def trace_entries(history, mapped, frames, begin_us, free):
     """PyTorch notes in an event what was asked for, not the block it got."""
-    entries = []
-    for event in history.events:
-        if event.action in ("fence_wait", "segment_map", "segment_unmap"):  # mapped memory moves: theirs does not
+    steps, entries = step_entries(mapped.steps, begin_us, history.events), []
+    for index, event in enumerate(history.events):
+        entries += steps.get(index, ())
+        if event.action in ("fence_wait", *MOVES):
             continue
         size = event.size if event.action.startswith("segment_") else event.requested
         entry = {"action": event.action, "addr": event.address, "size": size, "stream": 0,
@@ -57,7 +70,7 @@ def trace_entries(history, frames, begin_us, free):
             del entry["addr"]
             entry["device_free"] = free.get((history.device, event.requested), 0)
         entries.append(entry)
-    return entries
+    return entries + steps.get(len(history.events), [])
 
 
 def settings(source):
@@ -75,8 +88,9 @@ def snapshot(source, begin_us):
     traces = [[] for _ in range(max([h.device for h in source.histories], default=-1) + 1)]
     segments, free = [], device_free(source)
     for history in source.histories:
-        traces[history.device] = trace_entries(history, frames, begin_us, free)
-        segments += [segment_object(s, history.device, frames) for s in history.segments or ()]
+        mapped = Mapped(history, history.events)
+        traces[history.device] = trace_entries(history, mapped, frames, begin_us, free)
+        segments += [segment_object(s, history.device, frames, s.address in mapped.mapped) for s in mapped.segments]
     return {"segments": segments, "device_traces": traces, "allocator_settings": settings(source),
             "external_annotations": []}
 

@@ -8,10 +8,11 @@ import pytest
 
 from conftest import BUILD, ROOT, SIM
 
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "test/report")]
 import cachalot_history  # noqa: E402
 import cachalot_html  # noqa: E402
 import cachalot_sources  # noqa: E402
+from viewer import reserved_over_time  # noqa: E402
 
 WORKLOADS = BUILD / "test/workloads"
 PROGRAMS = {"train_loop": (), "seed4b_tenants": (), "reuse_stress": (3, 4, 500)}
@@ -111,3 +112,38 @@ def test_a_page_keeps_the_last_events(place, monkeypatch):
     monkeypatch.setattr(cachalot_html, "EVENTS_MOST", 500)
     shown = cachalot_html.latest(history)
     assert len(shown.events) == 500 < len(history.events) and peaks_of(shown)[0] == peaks_of(history)[0]
+
+
+def cut(report, lost, listed):
+    """The report with the first events lost; not listed: of a killed program."""
+    report = json.loads(json.dumps(report))
+    report["events"].update(rows=report["events"]["rows"][lost:], lost=lost)
+    for device in () if listed else report["devices"]:
+        device["segments"] = None
+    return report
+
+
+def check_viewer(place, report):
+    """PyTorch's viewer finds each block in a segment, and what was reserved wherever that is known."""
+    (place.work / "cut.json").write_text(json.dumps(report))
+    done = place.cachalot("export", "cut.json", "--memory-viz", "v")
+    assert done.code == 0, done.err
+    snapshot = pickle.loads((place.work / "v").read_bytes())
+    for history in cachalot_sources.read_source(place.work / "cut.json")[0].histories:
+        reserved = reserved_over_time(snapshot, history.device)
+        if report["events"]["lost"] == 0:
+            now, peak = peaks_of(history)
+            assert (reserved[0], reserved[-1], max(reserved)) == (0, now[2], peak[2])
+
+
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_pytorchs_viewer_finds_mapped_memory(place, program, listed):
+    """It moves without an event; with events lost, too, and with segments that were never listed."""
+    folder = WORKLOADS if (WORKLOADS / program).exists() else BUILD / "test/preload"
+    place.cachalot("run", "--conf", "expandable_segments:True", folder / program, *PROGRAMS[program],
+                   LD_LIBRARY_PATH=SIM, CACHALOT_EVENTS=100000)
+    report = place.only_report()
+    assert any(row["action"] == "segment_map" for row in report["events"]["rows"])
+    for lost in (0, 1, len(report["events"]["rows"]) // 3, len(report["events"]["rows"]) - 50):
+        check_viewer(place, cut(report, lost, listed))
