@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from cachalot_history import CHANGES
+from cachalot_mapped import Mapped
 from cachalot_report import count_text, get, number, size_text
 from cachalot_sources import blocks_after, device_of, missing_map
 from cachalot_tools import HERE, Failure, installed, printable
@@ -17,6 +18,8 @@ CHART_PLACES = ("/usr/share/javascript/chart.js/chart.min.js", "/usr/share/nodej
 CHART_MOST = 4 << 20
 EVENTS_MOST = 500000
 LARGEST = 20
+MOVING = " Mapped memory (`expandable_segments`) is a bar wherever it lies in one piece. It moves, and which of what was idle did " \
+         "is not told: at a moment before the end that is guessed."
 CODES = {name: code for code, name in enumerate(CHANGES)}
 
 
@@ -63,9 +66,8 @@ def latest(history):
     return replace(history, events=history.events[drop:], levels=tuple(levels))
 
 
-def columns(history):
+def columns(events):
     """The events by column, with differences where they are shorter."""
-    events = merged(history.events)
     begin = events[0].time if events else 0
     base = min((e.address for e in events if e.address), default=0)
     times = [e.time for e in events]
@@ -76,12 +78,14 @@ def columns(history):
             "site": [e.site for e in events]}
 
 
-def segments_of(history):
+def map_of(history, events):
+    """Segments of the end, and how mapped memory came to lie there."""
     if history.segments is None:
-        return None
-    return [{"address": s.address, "size": s.size, "pool": s.pool,
-             "blocks": [[b.address, b.size, b.requested, b.state, b.site] for b in s.blocks]}
-            for s in history.segments]
+        return {"segments": None}
+    mapped = Mapped(history, events)
+    return {"steps": mapped.steps, "segments": [
+        {"address": s.address, "size": s.size, "pool": s.pool, "mapped": s.address in mapped.mapped,
+         "blocks": [[b.address, b.size, b.requested, b.state, b.site] for b in s.blocks]} for s in mapped.segments]}
 
 
 def percent(part, whole):
@@ -174,7 +178,8 @@ def map_hint(history, source):
 def device_object(history, device, source):
     cut, held = max(0, len(history.events) - EVENTS_MOST), held_blocks(history)
     history = latest(history)
-    report, events = source.report, columns(history)
+    report, events = source.report, merged(history.events)
+    shown = map_of(history, events)
     largest = leaked_sizes(report, history.device, source.sites) if report and not history.segments else \
         largest_blocks(held, source.sites)
     words = fragmentation_words(device, None if report else os.path.basename(printable(source.path)))
@@ -182,9 +187,10 @@ def device_object(history, device, source):
         {"time": e.time, "title": oom_title(e.size, e.time, source.has_time), "lines": []} for e in history.events if e.action == "oom"]
     return {"index": history.device, "name": history.name,
             "tiles": tiles(device, report), "words": words, "ooms": ooms,
-            "events": events, "levels": history.levels, "segments": segments_of(history),
+            "events": columns(events), "levels": history.levels, **shown,
             "histogram": histogram(device), "largest": largest,
-            "timelineHint": timeline_hint(len(events["time"]), history, source, cut), "mapHint": map_hint(history, source)}
+            "timelineHint": timeline_hint(len(events), history, source, cut),
+            "mapHint": map_hint(history, source) + (MOVING if shown.get("steps") else "")}
 
 
 def facts(report):

@@ -22,6 +22,30 @@ function timeText(seconds, hasTime) {
     return seconds < 120 ? seconds.toFixed(seconds < 10 ? 3 : 2) + " s" : (seconds / 60).toFixed(1) + " min";
 }
 
+/* Ranges as their edges: how many more begin than end there. Below 0 the range goes; what touches is one. */
+function shift(edges, address, size) {
+    for (const [edge, by] of [[address, Math.sign(size)], [address + Math.abs(size), -Math.sign(size)]]) {
+        const now = (edges.get(edge) || 0) + by;
+        if (now)
+            edges.set(edge, now);
+        else
+            edges.delete(edge);
+    }
+}
+
+function runsOf(edges) {
+    const runs = new Map();
+    let depth = 0, begin = 0;
+    for (const [edge, by] of [...edges].sort((a, b) => a[0] - b[0])) {
+        if (!depth)
+            begin = edge;
+        depth += by;
+        if (!depth)
+            runs.set(begin, {size: edge - begin, pool: "large"});
+    }
+    return runs;
+}
+
 class History {
     /* actions: [name, [what it adds to allocated, active and reserved, in its size]], as the columns number them. */
     constructor(device, hasTime, actions) {
@@ -42,6 +66,7 @@ class History {
         this.waste = columns.waste;
         this.site = columns.site;
         this.segments = device.segments;
+        this.steps = device.steps;
         this.levels = this.cumulate(device.levels);
         if (this.segments)
             this.first = this.undoAll();
@@ -91,9 +116,12 @@ class History {
 
     /* What was there before the first event, from what was there after the last. */
     undoAll() {
-        const segments = new Map(), blocks = new Map();
+        const segments = new Map(), blocks = new Map(), mapped = new Map();
         for (const segment of this.segments) {
-            segments.set(segment.address, {size: segment.size, pool: segment.pool});
+            if (segment.mapped)
+                shift(mapped, segment.address, segment.size);
+            else
+                segments.set(segment.address, {size: segment.size, pool: segment.pool});
             for (const [address, size, requested, state, site] of segment.blocks)
                 if (state !== "inactive")
                     blocks.set(address, {size, requested, state, site, time: null});
@@ -111,12 +139,17 @@ class History {
             else if (action === "segment_free")
                 segments.set(address, {size, pool: size <= SMALL_SEGMENT ? "small" : "large"});
         }
-        return {segments, blocks};
+        for (const [, address, size] of this.steps)
+            shift(mapped, address, -size);
+        return {segments, blocks, mapped};
     }
 
-    /* Segments and blocks after `index` events. */
+    /* Segments and blocks after `index` events; `untold` bytes lie nobody knows where. */
     stateAt(index) {
-        const segments = new Map(this.first.segments), blocks = new Map(this.first.blocks);
+        const segments = new Map(this.first.segments), blocks = new Map(this.first.blocks), mapped = new Map(this.first.mapped);
+        for (const [before, address, size] of this.steps)
+            if (before < index || index === this.count)
+                shift(mapped, address, size);
         for (let i = 0; i < index; i++) {
             const [action] = this.actions[this.action[i]], address = this.address[i], size = this.size[i];
             if (action === "alloc")
@@ -130,6 +163,8 @@ class History {
             else if (action === "segment_free")
                 segments.delete(address);
         }
-        return {segments, blocks};
+        runsOf(mapped).forEach((run, address) => segments.set(address, run));
+        const known = [...segments.values()].reduce((sum, s) => sum + s.size, 0);
+        return {segments, blocks, untold: this.levels[2][index] - known};
     }
 }

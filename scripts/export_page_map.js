@@ -42,24 +42,31 @@ class MemoryMap {
         const width = this.canvas.parentElement.clientWidth;
         let bottom = this.layOut("Large pool", segments.filter(s => s.pool === "large"), 0, width);
         bottom = this.layOut("Small pool", segments.filter(s => s.pool !== "large"), bottom, width);
-        this.place(state.blocks);
+        const outside = this.place(state.blocks), size = outside.reduce((sum, b) => sum + b.size, 0);
+        for (const text of [!this.bars.length && "No segments at this moment.",
+            state.untold > 0 && `${bytesText(state.untold)} more were reserved; where they lay is not told.`,
+            size > 0 && `${outside.length} block${outside.length > 1 ? "s" : ""} of ${bytesText(size)} lay where nothing is known to have been reserved.`])
+            if (text)
+                this.titles.push({text, y: (bottom += 18) - 4});
         this.paint(width, Math.max(bottom, 24));
         this.say("");
     }
 
-    /* Gives each bar its blocks, in the order of their addresses. */
+    /* Gives each bar its blocks, in the order of their addresses. Returns those that lie in none. */
     place(blocks) {
         const bars = [...this.bars].sort((a, b) => a.address - b.address);
         const sorted = [...blocks].map(([address, b]) => ({address, ...b})).sort((a, b) => a.address - b.address);
+        const outside = [];
         let at = 0;
         for (const bar of bars)
             bar.blocks = [];
         for (const block of sorted) {
             while (at < bars.length && bars[at].address + bars[at].size <= block.address)
                 at++;
-            if (at < bars.length && block.address >= bars[at].address)
-                bars[at].blocks.push(block);
+            const into = at < bars.length && block.address >= bars[at].address ? bars[at].blocks : outside;
+            into.push(block);
         }
+        return outside;
     }
 
     paint(width, height) {
@@ -70,8 +77,6 @@ class MemoryMap {
         context.scale(ratio, ratio);
         context.font = "13px system-ui, sans-serif";
         context.fillStyle = this.style("quiet");
-        if (!this.bars.length)
-            context.fillText("No segments at this moment.", 0, 14);
         for (const title of this.titles)
             context.fillText(title.text, 0, title.y);
         for (const bar of this.bars)

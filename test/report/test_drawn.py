@@ -129,17 +129,59 @@ def test_every_block_is_where_it_should_be(shown, report):
     assert wrong == []
 
 
-def test_every_moment_adds_up(shown):
-    """At any moment blocks and segments of the map are those of the three lines."""
-    wrong = shown.evaluate("""(() => { const wrong = [];
-        for (let i = 0; i <= history.count; i += 37) {
+def wrong_moments(tab, step):
+    """Those at which blocks and segments of the map are not those of the three lines, or a block is not drawn."""
+    return tab.evaluate("""(() => { const wrong = [];
+        for (let i = 0; i <= history.count; i += STEP) {
             const {segments, blocks} = history.stateAt(i), sum = [0, 0, 0];
             for (const b of blocks.values()) { sum[1] += b.size; if (b.state === "active") sum[0] += b.size; }
             for (const s of segments.values()) sum[2] += s.size;
+            showMoment(i);
             if (sum.some((v, k) => v !== history.levels[k][i])) wrong.push([i, sum, history.levels.map(l => l[i])]);
+            if (map.bars.reduce((n, bar) => n + bar.blocks.length, 0) !== blocks.size) wrong.push([i, "blocks"]);
         }
-        return wrong; })()""")
-    assert wrong == []
+        return wrong; })()""".replace("STEP", str(step)))
+
+
+def test_every_moment_adds_up(shown):
+    assert wrong_moments(shown, 37) == []
+
+
+def report_with_mapped(model, lost=0):
+    """Of 8 pieces at 0 to 16 MiB three are moved to 16 MiB, and two go back: without a word where they lay then."""
+    report, base = report_with_history(model, 10), 1 << 46
+    story = [*(("segment_map", i, 2) for i in (0, 2, 4, 6)), ("alloc", 0, 8), *(("segment_map", i, 2) for i in (8, 10, 12, 14)), ("alloc", 8, 8),
+             ("free", 0, 8), ("alloc", 16, 6), ("free", 8, 8), ("segment_unmap", None, 2), ("segment_unmap", None, 2)]
+    rows = [{"time_ns": 1000 * i, "action": action, "device": 0, "address": "0x0" if at is None else f"{base + at * MIB:#x}",
+             "size_bytes": size * MIB, "requested_bytes": None, "thread": 1, "site": None} for i, (action, at, size) in enumerate(story)]
+    blocks = [{"address": f"{base + at * MIB:#x}", "size_bytes": 6 * MIB, "requested_bytes": 6 * MIB * held,
+               "state": "allocated" if held else "reusable"} for at, held in ((10, 0), (16, 1))]
+    report["devices"][0]["segments"] = [{"address": blocks[0]["address"], "total_bytes": 12 * MIB, "pool": "large_pool",
+                                         "allocated_bytes": 6 * MIB, "blocks": blocks}]
+    for level, size in (("allocated", 6), ("active", 6), ("reserved", 12)):
+        report["devices"][0]["statistics"][f"{level}_bytes"]["all"].update(current=size * MIB, peak=16 * MIB)
+    report.update(oom_events=[], events={"capacity": 16, "lost": lost, "rows": rows[lost:]})
+    return report
+
+
+BARS = "map.bars.map(b => [b.address / 2 ** 20 - 2 ** 26, b.size / 2 ** 20])"
+
+
+def test_mapped_memory_is_drawn_where_it_lay(tab, folder, model):
+    tab.open(page_of(folder, report_with_mapped(model), "mapped"))
+    assert wrong_moments(tab, 1) == [] and tab.errors == []
+    assert "which of what was idle did is not told" in text(tab, "map-hint")
+    for moment, bars in ((0, []), (3, [[0, 6]]), (11, [[0, 16]]), (12, [[6, 16]]), (15, [[10, 12]])):
+        tab.evaluate(f"showMoment({moment})")
+        assert tab.evaluate(BARS) == bars
+    assert "No segments at this moment." not in tab.evaluate("map.titles.map(t => t.text)")
+    tab.open(page_of(folder, report_with_mapped(model, lost=13), "mapped-lost"))
+    tab.evaluate("showMoment(0)")
+    assert tab.evaluate("map.titles.map(t => t.text)")[1:] == ["4 MiB more were reserved; where they lay is not told."]
+    tab.evaluate("map.draw({...history.stateAt(0), segments: new Map()}, [], true)")
+    assert tab.evaluate("map.titles.map(t => t.text)") == [
+        "No segments at this moment.", "4 MiB more were reserved; where they lay is not told.",
+        "1 block of 6 MiB lay where nothing is known to have been reserved."]
 
 
 def box(tab, name):
