@@ -77,6 +77,7 @@ class Mapped:
         self.phase = next((e.address % self.grain for e in events if e.action in MOVES and e.address), 0)
         self.memory, self.idle, self.others = Runs(), Runs(), Runs()  # idle: whole grains without a block
         self.live, self.ends, self.steps, self.untold = [], {}, [], 0  # untold: bytes reserved that lie nobody knows where
+        self.guessed = []  # where memory was taken from
         self.before, self.driver = blocks_before(events, listed), self.ordinary(events, listed)
         own = [s for s in listed if s.address not in self.at_end]
         self.begin(history, events, own)
@@ -130,7 +131,7 @@ class Mapped:
             for part in parts:
                 self.put(index, *part)
                 self.idle.add(*part)
-            self.untold += event.size - sum(e - b for b, e in parts)
+            self.guess_again(index, event.size - sum(e - b for b, e in parts))
         elif event.action == "segment_unmap":
             self.give_back(index, begin, event.size)
         elif event.action == "segment_alloc":
@@ -174,7 +175,18 @@ class Mapped:
             least = max(begin, end - known)
             begin, end = (least, end) if last else (begin, begin + end - least)
             self.drop(index, begin, end)
+            self.guessed.append((begin, end))
             known -= end - begin
+
+    def guess_again(self, index, size):
+        """Memory came where some should lie: another part than that had been taken, and what seemed to be taken stayed."""
+        while size and self.guessed:
+            begin, end = self.guessed.pop()
+            for part in self.absent(begin, min(end, begin + size)):
+                self.put(index, *part)
+                self.idle.add(*part)
+                size -= part[1] - part[0]
+        self.untold += size
 
     def give_back(self, index, address, size):
         for part in self.idle.parts(address, address + size) if address else ():

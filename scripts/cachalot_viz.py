@@ -7,6 +7,7 @@ from cachalot_mapped import MOVES, Mapped
 from cachalot_report import get, number
 
 STATES = {"active": "active_allocated", "pending": "active_pending_free", "inactive": "inactive"}
+DRIVER = {"segment_alloc": "segment_map", "segment_free": "segment_unmap"}
 PYTHON_FRAME = re.compile(r"([^!]+):([0-9]{1,9}) (.+)")  # train.py:31 step
 NATIVE_FRAME = re.compile(r"(.+?)!(.+?)(?: \((.+):([0-9]{1,9})\))?")  # libfoo.so!bar+0x12 (bar.c:31)
 
@@ -56,15 +57,23 @@ def step_entries(steps, begin_us, events):
     return entries
 
 
+def names_of(history, steps):
+    """Where mapped memory touches an ordinary segment, the viewer joins the two, and then does not find what was allocated: it
+    finds what was mapped."""
+    edges = {edge for _, address, size in steps for edge in (address, address + abs(size))}
+    touched = any(e.action in DRIVER and not edges.isdisjoint((e.address, e.address + e.size)) for e in history.events)
+    return DRIVER if touched else {}
+
+
 def trace_entries(history, mapped, frames, begin_us, free):
     """PyTorch notes in an event what was asked for, not the block it got."""
-    steps, entries = step_entries(mapped.steps, begin_us, history.events), []
+    steps, names, entries = step_entries(mapped.steps, begin_us, history.events), names_of(history, mapped.steps), []
     for index, event in enumerate(history.events):
         entries += steps.get(index, ())
         if event.action in ("fence_wait", *MOVES):
             continue
         size = event.size if event.action.startswith("segment_") else event.requested
-        entry = {"action": event.action, "addr": event.address, "size": size, "stream": 0,
+        entry = {"action": names.get(event.action, event.action), "addr": event.address, "size": size, "stream": 0,
                  "time_us": begin_us + event.time // 1000, "frames": frames[event.site]}
         if event.action == "oom":
             del entry["addr"]

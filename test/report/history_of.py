@@ -160,6 +160,24 @@ def report_with_history(model, count=2000, seed=1, lost=0, sites=5, devices=1):
     return report
 
 
+def report_with_mapped(model, lost=0, more=()):
+    """Of 8 pieces at 0 to 16 MiB three are moved to 16 MiB, and two go back: without a word where they lay then."""
+    report, base = report_with_history(model, 10), 1 << 46
+    story = [*(("segment_map", i, 2) for i in (0, 2, 4, 6)), ("alloc", 0, 8), *(("segment_map", i, 2) for i in (8, 10, 12, 14)), ("alloc", 8, 8),
+             ("free", 0, 8), ("alloc", 16, 6), ("free", 8, 8), ("segment_unmap", None, 2), ("segment_unmap", None, 2)]
+    story[5:5] = more
+    rows = [{"time_ns": 1000 * i, "action": action, "device": 0, "address": "0x0" if at is None else f"{base + at * MIB:#x}",
+             "size_bytes": size * MIB, "requested_bytes": None, "thread": 1, "site": None} for i, (action, at, size) in enumerate(story)]
+    blocks = [{"address": f"{base + at * MIB:#x}", "size_bytes": 6 * MIB, "requested_bytes": 6 * MIB * held,
+               "state": "allocated" if held else "reusable"} for at, held in ((10, 0), (16, 1))]
+    report["devices"][0]["segments"] = [{"address": blocks[0]["address"], "total_bytes": 12 * MIB, "pool": "large_pool",
+                                         "allocated_bytes": 6 * MIB, "blocks": blocks}]
+    for level, size in (("allocated", 6), ("active", 6), ("reserved", 12)):
+        report["devices"][0]["statistics"][f"{level}_bytes"]["all"].update(current=size * MIB, peak=16 * MIB)
+    report.update(oom_events=[], events={"capacity": 16, "lost": lost, "rows": rows[lost:]})
+    return report
+
+
 def main():
     """history_of.py MODEL.json COUNT LOST DEVICES: such a report, on stdout."""
     import json

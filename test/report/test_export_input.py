@@ -8,6 +8,7 @@ import pickle
 
 import cachalot_export
 import cachalot_html
+import cachalot_mapped
 import cachalot_sources
 import pytest
 from cachalot_history import Event
@@ -218,6 +219,14 @@ def test_reserved_of_a_recorded_trace(mapped, noted):
     assert tiles["Never freed"] == "8 MiB" if mapped else "512 B"
     assert device["largest"]["rows"][0][0] == ("8 MiB" if mapped else "512 B")
     assert not any("run --trace" in word for word in device["words"])
+
+
+def test_a_wrong_guess_of_what_went_is_taken_back():
+    """Memory comes where some should still lie: so the other part went."""
+    events = [Event(0, "segment_map", 64 * MIB, 2 * MIB, 0), Event(1, "segment_map", 66 * MIB, 2 * MIB, 0),
+              Event(2, "segment_unmap", 0, 2 * MIB, 0), Event(3, "segment_map", 64 * MIB, 2 * MIB, 0)]
+    mapped = cachalot_mapped.Mapped(cachalot_sources.History(0, "", events), events)
+    assert mapped.steps[2:] == [(2, 66 * MIB, -2 * MIB), (3, 66 * MIB, 2 * MIB)] and mapped.untold == 0
 
 
 def test_what_was_taken_before_the_events_of_a_page_is_on_it(monkeypatch):

@@ -7,7 +7,8 @@ import pickle
 
 import cachalot_export
 import pytest
-from history_of import report_with_history
+from history_of import MIB, report_with_history, report_with_mapped
+from viewer import reserved_over_time
 
 
 def snapshot_of(work, report):
@@ -68,3 +69,20 @@ def test_memory_viz_loads_in_pytorchs_own(tmp_path, model):
             assert "snapshot.pickle" in page or "plot" in page
         assert f"segments: {len(snapshot['segments'])}" in viz.segsum(snapshot)
         assert "raise OutOfMemoryError" in viz.trace(snapshot)
+
+
+@pytest.mark.parametrize("more", [[], [("segment_alloc", -2, 2), ("segment_free", -2, 2)]])
+def test_the_viewer_goes_back_through_mapped_memory(tmp_path, model, more):
+    """Also where an ordinary segment touches it: the viewer joins the two."""
+    report = report_with_mapped(model, more=[*more, *more[:1]])
+    if more:
+        block = {"address": f"{(1 << 46) - 2 * MIB:#x}", "size_bytes": 2 * MIB, "requested_bytes": 0, "state": "reusable"}
+        report["devices"][0]["segments"].append({"address": block["address"], "total_bytes": 2 * MIB, "pool": "small_pool",
+                                                 "allocated_bytes": 0, "blocks": [block]})
+        report["devices"][0]["statistics"]["reserved_bytes"]["all"]["current"] += 2 * MIB
+    snapshot = snapshot_of(tmp_path, report)
+    assert [s["is_expandable"] for s in snapshot["segments"]] == [True, False][:1 + bool(more)]
+    reserved = reserved_over_time(snapshot, 0)
+    assert (reserved[0], max(reserved), reserved[-1]) == (0, (16 + 2 * bool(more)) * MIB, (12 + 2 * bool(more)) * MIB)
+    viz = memory_viz()
+    assert "segment_map" in viz.trace(snapshot) and viz.trace_plot(snapshot) and viz.segment_plot(snapshot)
