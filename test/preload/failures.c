@@ -200,6 +200,11 @@ static void more_contexts(void)
         else
             OK(cuCtxDestroy_v2(other));
     }
+    CUgreenCtx green;
+    CUcontext of_green;
+    OK(cuGreenCtxCreate(&green, NULL, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    OK(cuCtxFromGreenCtx(&of_green, green));
+    OK(cuGreenCtxDestroy(green));
     OK(cuDevicePrimaryCtxRetain(&context, 0));
     OK(cuDevicePrimaryCtxRelease(0));
     OK(cuDevicePrimaryCtxRetain(&context, 0));
