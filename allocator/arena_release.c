@@ -216,6 +216,8 @@ static int is_over(struct allocator *a, uint64_t timeout_ns)
     struct fence *fence = fence_record_alone(a, &code);
     if (code == DEVICE_DEFERRED && a->domain->lane.capturing)
         return lane_is_over(a, timeout_ns);
+    if (code == DEVICE_UNSUPPORTED && timeout_ns && !a->forgotten) /* as the native free waits */
+        return fence_synchronize(a) == 0;
     if (!fence)
         return 0;
     over = fence_has_passed(a, fence, timeout_ns);

@@ -167,8 +167,10 @@ void domain_allow(struct domain *domain, unsigned ordinal)
     domain_lock(domain);
     for (struct allocator *a = domain->first; a; a = a->next) {
         stats_begin(a->stats);
-        if (a->ordinal == ordinal && a->arena && !a->forgotten)
+        if (a->ordinal == ordinal && a->arena && begin_visit(a)) {
             arena_allow(a);
+            a->visits--;
+        }
         stats_end(a->stats);
     }
     domain_unlock(domain);

@@ -62,7 +62,7 @@ static int is_alone(const struct allocator *a)
 void allocator_empty(struct allocator *a)
 {
     allocator_enter(a);
-    if (!a->error && !a->forgotten && !is_alone(a)) {
+    if (!a->error && !a->forgotten && !a->away && !is_alone(a)) {
         thread_caches_empty(a);
         fence_wait_for(a, UINT64_MAX / 4, EMPTY_WAIT_NS);
         if (a->arena && !a->forgotten)
@@ -76,9 +76,14 @@ void allocator_empty(struct allocator *a)
 void allocator_put_away(struct allocator *a, int away)
 {
     allocator_enter(a);
+    int back = a->away && !away;
     a->away = away;
     for (int i = 0; away && a->visits && i < MOST_WAITS; i++)
         pause_outside(a);
+    if (back && !a->error && !a->forgotten) { /* captures may have ended meanwhile */
+        a->captures_ended++;
+        fence_flush_deferred(a, 0);
+    }
     allocator_leave(a);
 }
 

@@ -306,8 +306,11 @@ CUresult driver_sync_memops(struct context *context)
     leave(&visit);
     if (result != CUDA_SUCCESS || !set)
         return unsupported(result) ? CUDA_ERROR_NOT_FOUND : result;
-    if (fence_record(context, &event) == 0)
+    int code = fence_record(context, &event);
+    if (code == 0)
         fence_wait(context, event, SYNC_MEMOPS_WAIT_NS);
+    else if (code == DEVICE_UNSUPPORTED)
+        synchronize(context);
     if (event)
         fence_destroy(context, event);
     return CUDA_SUCCESS;

@@ -47,18 +47,56 @@ static void bury(CUcontext context, struct allocator *lost)
         ipc_bury(context);
 }
 
+/* Around what retains the primary context: it may have ended in the release that we are called
+ * within. */
+struct retaining {
+    CUcontext before;
+    struct allocator *lost;
+};
+
+static void retaining_begins(struct retaining *retaining, CUdevice device)
+{
+    context_change_begin(device);
+    retaining->before = context_primary(device);
+    retaining->lost = context_forget_ended(device, retaining->before);
+}
+
+static void retaining_over(const struct retaining *retaining, CUdevice device)
+{
+    context_change_end(device);
+    if (retaining->lost)
+        bury(retaining->before, retaining->lost);
+}
+
 static CUresult retain_primary(CUcontext *context, CUdevice device)
 {
+    struct retaining retaining;
     if (!process_serving())
         return real()->cuDevicePrimaryCtxRetain(context, device);
-    context_change_begin(device);
-    /* By the release that we are called within: */
-    CUcontext before = context_primary(device);
-    struct allocator *lost = context_forget_ended(device, before);
+    retaining_begins(&retaining, device);
     CUresult result = real()->cuDevicePrimaryCtxRetain(context, device);
-    context_change_end(device);
-    if (lost)
-        bury(before, lost);
+    retaining_over(&retaining, device);
+    return result;
+}
+
+static CUresult create_green(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device,
+                             unsigned flags)
+{
+    struct retaining retaining;
+    if (!process_serving())
+        return real()->cuGreenCtxCreate(green, resources, device, flags);
+    retaining_begins(&retaining, device);
+    CUresult result = real()->cuGreenCtxCreate(green, resources, device, flags);
+    retaining_over(&retaining, device);
+    return result;
+}
+
+CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device,
+                          unsigned flags)
+{
+    CUresult result;
+    int tries = 0;
+    RETRIED(result, create_green(green, resources, device, flags));
     return result;
 }
 
@@ -118,11 +156,20 @@ CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
 struct release {
     CUresult (*call)(CUdevice);
     CUgreenCtx green; /* instead: retained the primary context that it is of (cuGreenCtxCreate) */
+    CUcontext of_green;
 };
 
 static CUresult run_release(const struct release *release, CUdevice device)
 {
-    return release->call ? release->call(device) : real()->cuGreenCtxDestroy(release->green);
+    unsigned version;
+    if (release->call)
+        return release->call(device);
+    CUresult result = real()->cuGreenCtxDestroy(release->green);
+    if (!result || real()->cuCtxGetApiVersion(release->of_green, &version) != CUDA_SUCCESS)
+        bury(release->of_green, context_forget(release->of_green));
+    else
+        context_end_refused(release->of_green);
+    return result;
 }
 
 /* Counted by the driver: only the last release ends the context. */
@@ -135,7 +182,7 @@ static CUresult release_primary(const struct release *release, CUdevice device)
     domain_end_begins(process->domain);
     int before = context_suspend_primary(device, 1);
     CUresult result = run_release(release, device);
-    struct allocator *lost = result == CUDA_SUCCESS ? context_forget_ended(device, context) : NULL;
+    struct allocator *lost = context_forget_ended(device, context); /* also by an error of before */
     context_suspend_primary(device, before);
     context_change_end(device);
     if (lost)
@@ -146,12 +193,14 @@ static CUresult release_primary(const struct release *release, CUdevice device)
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 {
-    return release_primary(&(struct release){real()->cuDevicePrimaryCtxRelease, NULL}, device);
+    return release_primary(&(struct release){real()->cuDevicePrimaryCtxRelease, NULL, NULL},
+                           device);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-    return release_primary(&(struct release){real()->cuDevicePrimaryCtxRelease_v2, NULL}, device);
+    return release_primary(&(struct release){real()->cuDevicePrimaryCtxRelease_v2, NULL, NULL},
+                           device);
 }
 
 static int device_of(CUcontext context, CUdevice *device)
@@ -172,12 +221,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
         device_of(context, &device))
         return real()->cuGreenCtxDestroy(green);
     context_close(context);
-    CUresult result = release_primary(&(struct release){NULL, green}, device);
-    if (result == CUDA_SUCCESS)
-        bury(context, context_forget(context));
-    else
-        context_end_refused(context);
-    return result;
+    return release_primary(&(struct release){NULL, green, context}, device);
 }
 
 static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)

@@ -65,6 +65,3 @@ RETRY(cuMemSetAccess,
 RETRY(cuMulticastCreate,
       (CUmemGenericAllocationHandle * handle, const CUmulticastObjectProp *properties),
       (handle, properties))
-RETRY(cuGreenCtxCreate,
-      (CUgreenCtx * context, CUdevResourceDesc resources, CUdevice device, unsigned int flags),
-      (context, resources, device, flags))

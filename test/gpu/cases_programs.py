@@ -49,7 +49,7 @@ def answers(kit):
     # The second is a program of the tests on the simulated device, the third one of its tests, too: does that answer as the driver does?
     for name, program in {"answers": driver_program(kit, "answers"),
                           "wrong calls": runtime_program(kit, HERE.parent / "preload/bad_input_runtime.c"),
-                          "across devices": runtime_program(kit, HERE / "across.c")}.items():
+                          "across devices": runtime_program(kit, HERE / "across.c"), "ends of contexts": driver_program(kit, "ends")}.items():
         native = kit.run([program], kit.native())
         if native.code:
             kit.skip(name, f"natively exit code {native.code}")  # one device

@@ -71,9 +71,15 @@ def test_several_contexts(place):
     place.same("contexts", 5, CACHALOT_CONF=MAPPED)
 
 
-def test_sync_memops_sticks_to_its_memory(place):
+@pytest.mark.parametrize("driver", ["12040", "13000"])
+def test_sync_memops_sticks_to_its_memory(place, driver):
     """The driver refuses it for mappings; the whole context's flag stands for it, since 12.1."""
-    place.same("sync_memops", CACHALOT_CONF=MAPPED)
+    place.same("sync_memops", CACHALOT_CONF=MAPPED, CACHALOT_SIM_DRIVER=driver)
+
+
+@pytest.mark.parametrize("driver", ["12040", "13000"])
+def test_idle_memory_goes_back_for_the_drivers_own(place, driver):
+    place.same("idle_goes_back", CACHALOT_CONF=MAPPED, CACHALOT_SIM_DRIVER=driver, CACHALOT_SIM_CAPACITY="200M")
 
 
 def test_sync_memops_that_the_driver_does_not_have(place):

@@ -221,6 +221,12 @@ def test_a_green_context_ends(place, mapped, order, failing):
     place.same("green_context", order, CACHALOT_CONF=f"expandable_segments:{mapped}", CACHALOT_SIM_FAIL=failing)
 
 
+@pytest.mark.parametrize("how", ["green", "reset"])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_tool_within_a_release(place, mapped, how):
+    place.same("within_release", how, CACHALOT_CONF=f"expandable_segments:{mapped}")
+
+
 @pytest.mark.parametrize("meanwhile", ["ask", "again"])
 @pytest.mark.parametrize("mapped", [False, True])
 def test_a_primary_context_that_cannot_be_destroyed(place, mapped, meanwhile):
