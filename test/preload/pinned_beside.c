@@ -32,7 +32,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 20; i++)
         SAY(cuMemAlloc(&block, 21 * MIB));
     SAY(cachalot_sim_calls("cuEventQuery") - asked > 100);
-    flag = 1;
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
     if (captures)
         SAY(cuStreamEndCapture(capturing, &graph));
     return 0;
