@@ -209,7 +209,8 @@ static int device_of(CUcontext context, CUdevice *device)
     if (real()->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
         return -1;
     CUresult result = real()->cuCtxGetDevice(device);
-    real()->cuCtxPopCurrent_v2(&popped);
+    if (real()->cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS) /* once more: as driver.c */
+        real()->cuCtxPopCurrent_v2(&popped);
     return result == CUDA_SUCCESS ? 0 : -1;
 }
 

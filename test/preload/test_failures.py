@@ -144,6 +144,12 @@ def test_driver(place, way):
     check(place, sample(cases, way), way)
 
 
+def test_the_programs_context_stays_current(place):
+    """All of these, not a sample."""
+    name = "cuCtxPopCurrent_v2"
+    check(place, [f"DRIVER={name}:{number}:{error}" for number in range(1, reached(place)[name] + 1) for error in (3, 999)])
+
+
 # {called only where another one fails: that one}
 SECOND = {"cuCtxSynchronize": "cuCtxRecordEvent:1+:801", "cuDeviceGetUuid": "cuDeviceGetUuid_v2:1+:500",
           "cuEventDestroy_v2": "cuCtxRecordEvent:1+:999", "cuCtxGetApiVersion": "cuCtxDestroy_v2:1:999"}
