@@ -29,8 +29,9 @@ void context_refuse(CUcontext handle);
 
 /* The context is going, by whatever call: drops its blocks. empty: while it is certainly alive,
  * leaves what is idle to others. close: before the driver is told. Nothing of it is served until it
- * is forgotten, else a thread that still has it current would make its allocator anew. forget, by the thread that closed it: returns
- * what is to be buried (allocator_bury) when the driver has ended it, or NULL. */
+ * is forgotten, else a thread that still has it current would make its allocator anew. forget, by
+ * the thread that closed it: returns what is to be buried (allocator_bury) when the driver has ended
+ * it, or NULL. */
 void context_empty(CUcontext handle);
 void context_close(CUcontext handle);
 struct allocator *context_forget(CUcontext handle);
@@ -47,8 +48,8 @@ CUcontext context_of_stream(CUstream stream);
  * whatever retains, releases or resets one: no other thread's comes between the driver's release
  * and our look whether it was the last, since the next one has the same handle. They nest: the
  * driver may call a tool's function within each. primary: NULL if it is not served and nothing is
- * captured. suspend: nobody visits it for others either; returns what it was. forget_ended: as close and forget, if the driver has ended
- * the primary one, whose handle was this. */
+ * captured. suspend: nobody visits it for others either; returns what it was. forget_ended: as
+ * close and forget, if the driver has ended the primary one, whose handle was this. */
 void context_change_begin(CUdevice device);
 void context_change_end(CUdevice device);
 CUcontext context_primary(CUdevice device);
