@@ -84,33 +84,33 @@ static struct block *look(struct allocator *a, uint64_t size)
     return block;
 }
 
-/* For another context. With a limit on the wait its frees are waited for, too: natively what they
- * freed is there when they return. */
-static uint64_t give_back(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
+uint64_t allocator_give_back(struct allocator *a, uint64_t bytes, uint64_t fences_ns,
+                             uint64_t idle_ns)
 {
-    if (a->away)
+    if (!allocator_visit(a))
         return 0;
-    a->visits++;
-    fence_flush_deferred(a, timeout_ns != 0);
+    fence_flush_deferred(a, fences_ns != 0);
     thread_caches_empty(a);
-    if (timeout_ns)
-        fence_wait_for(a, UINT64_MAX / 4, DEVICE_FOREVER);
+    if (fences_ns)
+        fence_wait_for(a, UINT64_MAX / 4, fences_ns);
     fence_poll(a, 1);
-    uint64_t released = segment_release_idle(a, bytes, timeout_ns);
+    uint64_t released = segment_release_idle(a, bytes, idle_ns);
     a->visits--;
     return released;
 }
 
-/* Gives back what all contexts of this device have idle, at least `bytes` if there is so much. */
+/* Gives back what all contexts of this device have idle, at least `bytes` if there is so much. With
+ * a limit on the wait the frees of other contexts are waited for, too: natively what they freed is
+ * there when they return. */
 static uint64_t release(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
 {
-    uint64_t released = 0;
+    uint64_t released = 0, fences_ns = timeout_ns ? DEVICE_FOREVER : 0;
     for (struct allocator *other = a->domain->first; other && released < bytes;
          other = other->next) {
-        if (other->stats != a->stats || other->forgotten)
-            continue;
-        released += other == a ? segment_release_idle(a, bytes - released, timeout_ns)
-                               : give_back(other, bytes - released, timeout_ns);
+        if (other == a && !a->forgotten)
+            released += segment_release_idle(a, bytes - released, timeout_ns);
+        else if (other != a && other->stats == a->stats)
+            released += allocator_give_back(other, bytes - released, fences_ns, timeout_ns);
     }
     return released;
 }

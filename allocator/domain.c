@@ -97,33 +97,33 @@ int domain_take_events(struct domain *domain)
     return 0;
 }
 
-/* Forgotten: as they may be whose `next` was followed after a driver's call. */
-static int begin_visit(struct allocator *a)
+static uint64_t for_each(struct domain *domain, uint64_t (*act)(struct allocator *, unsigned),
+                         unsigned value)
 {
-    int may = !a->forgotten && !a->away;
-    a->visits += may;
-    return may;
-}
-
-uint64_t domain_empty_cache(struct domain *domain, int wait)
-{
-    uint64_t released = 0;
+    uint64_t sum = 0;
     domain_lock(domain);
     for (struct allocator *a = domain->first, *next; a; a = next) {
         stats_begin(a->stats);
-        if (begin_visit(a)) {
-            thread_caches_empty(a);
-            if (wait)
-                fence_wait_for(a, UINT64_MAX / 4, DEVICE_FOREVER);
-            fence_poll(a, 1);
-            released += segment_release_idle(a, UINT64_MAX, wait ? PRESSURE_WAIT_NS : IDLE_WAIT_NS);
+        if (allocator_visit(a)) {
+            sum += act(a, value);
             a->visits--;
         }
         next = a->next; /* allocators are never unmapped: a forgotten one still leads on */
         stats_end(a->stats);
     }
     domain_unlock(domain);
-    return released;
+    return sum;
+}
+
+static uint64_t empty(struct allocator *a, unsigned wait)
+{
+    return allocator_give_back(a, UINT64_MAX, wait ? DEVICE_FOREVER : 0,
+                               wait ? PRESSURE_WAIT_NS : IDLE_WAIT_NS);
+}
+
+uint64_t domain_empty_cache(struct domain *domain, int wait)
+{
+    return for_each(domain, empty, wait != 0);
 }
 
 int allocator_maps(const struct allocator *a)
@@ -131,28 +131,15 @@ int allocator_maps(const struct allocator *a)
     return a->arena != NULL;
 }
 
-static void for_each(struct domain *domain, void (*act)(struct allocator *))
+static uint64_t relieve(struct allocator *a, unsigned unused)
 {
-    domain_lock(domain);
-    for (struct allocator *a = domain->first; a; a = a->next) {
-        stats_begin(a->stats);
-        if (begin_visit(a)) {
-            act(a);
-            a->visits--;
-        }
-        stats_end(a->stats);
-    }
-    domain_unlock(domain);
-}
-
-static void relieve(struct allocator *a)
-{
-    segment_release_unused(a);
+    (void)unused;
+    return segment_release_unused(a);
 }
 
 void domain_relieve(struct domain *domain)
 {
-    for_each(domain, relieve);
+    for_each(domain, relieve, 0);
 }
 
 void domain_decide(struct domain *domain, enum expandable decision)
@@ -162,37 +149,39 @@ void domain_decide(struct domain *domain, enum expandable decision)
     domain_unlock(domain);
 }
 
+static uint64_t allow(struct allocator *a, unsigned ordinal)
+{
+    if (a->ordinal == ordinal && a->arena)
+        arena_allow(a);
+    return 0;
+}
+
 void domain_allow(struct domain *domain, unsigned ordinal)
 {
-    domain_lock(domain);
-    for (struct allocator *a = domain->first; a; a = a->next) {
-        stats_begin(a->stats);
-        if (a->ordinal == ordinal && a->arena && begin_visit(a)) {
-            arena_allow(a);
-            a->visits--;
-        }
-        stats_end(a->stats);
-    }
-    domain_unlock(domain);
+    for_each(domain, allow, ordinal);
 }
 
-static void poll(struct allocator *a)
+static uint64_t poll(struct allocator *a, unsigned unused)
 {
+    (void)unused;
     fence_poll(a, 1);
+    return 0;
 }
 
-static void flush(struct allocator *a)
+static uint64_t flush(struct allocator *a, unsigned unused)
 {
+    (void)unused;
     a->captures_ended++;
     fence_flush_deferred(a, 0);
+    return 0;
 }
 
 void domain_captures_ended(struct domain *domain)
 {
-    for_each(domain, flush);
+    for_each(domain, flush, 0);
 }
 
 void domain_poll(struct domain *domain)
 {
-    for_each(domain, poll);
+    for_each(domain, poll, 0);
 }

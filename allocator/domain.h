@@ -65,6 +65,15 @@ void allocator_leave(struct allocator *allocator);
 void allocator_call(struct allocator *allocator);
 void allocator_return(struct allocator *allocator);
 
+/* May its context be called into for others? Then whoever ends it waits for `visits--`. It may be a
+ * forgotten one: its `next` may have been followed after a driver's call. */
+int allocator_visit(struct allocator *allocator);
+
+/* Gives back what is idle there, at least `bytes` if there is so much: its frees are waited for up
+ * to `fences_ns`, and work that keeps memory from being idle up to `idle_ns`. Returns bytes. */
+uint64_t allocator_give_back(struct allocator *allocator, uint64_t bytes, uint64_t fences_ns,
+                             uint64_t idle_ns);
+
 /* Waits until no context is ending in another thread, not for ever: until PRESSURE_WAIT_NS after
  * `since_ns`. The lock is dropped meanwhile. */
 void allocator_wait_for_ends(struct allocator *allocator, uint64_t since_ns);

@@ -73,6 +73,13 @@ void allocator_empty(struct allocator *a)
     allocator_leave(a);
 }
 
+int allocator_visit(struct allocator *a)
+{
+    int may = !a->forgotten && !a->away;
+    a->visits += may;
+    return may;
+}
+
 void allocator_put_away(struct allocator *a, int away)
 {
     allocator_enter(a);

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import pathlib
 import pty
 import shlex
 import shutil
@@ -91,6 +92,18 @@ def test_signals_are_forwarded(place, number):
         assert process.wait(10) == 5
 
 
+def wait_until_asleep(pid):
+    """Three looks without any time of a processor between them."""
+    looks = []
+    for _ in range(100):
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        looks.append((fields[0], fields[11], fields[12]))
+        if len(looks) > 2 and looks[-1][0] == "S" and len(set(looks[-3:])) == 1:
+            return
+        time.sleep(0.1)
+    raise AssertionError(looks)
+
+
 def test_interrupted_when_the_program_has_ended(place):
     """What is still to be said then can be done without."""
     end, start = os.pipe()
@@ -98,9 +111,8 @@ def test_interrupted_when_the_program_has_ended(place):
     with subprocess.Popen([*COMMAND, "run", "--summary", "sh", "-c", "echo ended"], env=place.environment, text=True,
                           stdout=subprocess.PIPE, stderr=start) as process:
         assert process.stdout.readline() == "ended\n"
-        time.sleep(0.5)
+        wait_until_asleep(process.pid)
         process.send_signal(signal.SIGINT)
-        time.sleep(0.2)
         os.read(end, 4096)
         assert process.wait(10) == 130
     os.close(end)

@@ -52,6 +52,16 @@ static void memory_given_back_is_unknown_again(void **state)
     assert_int_equal(try_give(block), ALLOCATOR_UNKNOWN);
 }
 
+/* Natively it is free when the call returns, so a native call that finds no room gets it. */
+static void what_was_freed_during_a_capture_is_given_back(void **state)
+{
+    (void)state;
+    w.device.code[FAKE_RECORD] = DEVICE_DEFERRED;
+    give(take(20 * MIB));
+    assert_int_equal(domain_empty_cache(w.domain, 0), 0); /* without a wait */
+    assert_int_equal(domain_empty_cache(w.domain, 1), 20 * MIB);
+}
+
 static void a_block_is_found_whoever_is_current(void **state)
 {
     struct fake_device device;
@@ -179,6 +189,7 @@ int main(void)
         RULE(an_address_inside_a_block_is_invalid),
         RULE(foreign_memory_is_unknown),
         RULE(memory_given_back_is_unknown_again),
+        RULE(what_was_freed_during_a_capture_is_given_back),
         RULE(a_block_is_found_whoever_is_current),
         RULE(contexts_do_not_share_blocks),
         RULE(a_context_that_goes_takes_its_blocks_along),
