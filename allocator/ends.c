@@ -80,6 +80,14 @@ int allocator_visit(struct allocator *a)
     return may;
 }
 
+/* A release that takes long is the last one, and what the context has left to do ends with it. */
+int allocator_visit_soon(struct allocator *a)
+{
+    for (int i = 0; a->away && !a->forgotten && !ends && i < MOST_WAITS; i++)
+        pause_outside(a);
+    return allocator_visit(a);
+}
+
 void allocator_put_away(struct allocator *a, int away)
 {
     allocator_enter(a);

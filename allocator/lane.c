@@ -30,7 +30,8 @@
  * 6. Streams that end. A handle may come back as another stream: its lane is left, and what it had
  *    outstanding counts as MANY until a fence passes.
  * 7. Several contexts. Marks and fences stand for one context. Work in another joins like any
- *    other; as long as the books hold work of two contexts, nothing is restored (`mixed`).
+ *    other; as long as the books hold work of two contexts, nothing is restored (`mixed`). One
+ *    whose release is under way is neither marked nor joined until it is known whether it ends.
  * 8. Launches that may overtake what their stream had before them (programmatic ones) must not do
  *    so when they are the first on it since a free, or since the lane was left: whatever comes
  *    through lane_submit is put in order. What follows it on its stream may overtake it, but
@@ -124,14 +125,19 @@ static void mark(struct domain *domain, uint64_t word)
     struct lane *lane = &domain->lane;
     struct allocator *a = allocator_of(domain, lane->context);
     uint64_t own = lane_next(word, LANE_SINGLE) | LANE_EARLY | LANE_MARKING;
-    if (!change(lane, word, own))
-        return;
+    struct fence *fence = NULL;
     stats_begin(a->stats);
-    struct thread_cache *cache = without_cache();
-    struct fence *fence = fence_mark(a);
-    with_cache(cache);
-    stats_count(a->stats, COUNTER_num_lane_marks, 1);
+    int visits = allocator_visit_soon(a), begun = change(lane, word, own);
+    if (visits && begun) {
+        struct thread_cache *cache = without_cache();
+        fence = fence_mark(a);
+        with_cache(cache);
+        stats_count(a->stats, COUNTER_num_lane_marks, 1);
+    }
+    a->visits -= visits;
     stats_end(a->stats);
+    if (!begun)
+        return;
     if (a->forgotten)
         return; /* and the lane with it */
     if ((load(lane) ^ own) & ~(uint64_t)LANE_DIRTY) {
@@ -201,17 +207,21 @@ static void await(struct domain *domain, struct fence *fence, const struct lane_
     struct lane *lane = &domain->lane;
     struct allocator *a = lane->marked;
     stats_begin(a->stats);
-    struct thread_cache *cache = without_cache();
     fence->users++;
-    allocator_call(a);
-    if (!stream || lane->ops->join(stream, fence->event))
-        a->ops->fence_wait(a->device, fence->event, DEVICE_FOREVER);
-    allocator_return(a);
+    int visits = allocator_visit_soon(a);
+    if (visits) {
+        struct thread_cache *cache = without_cache();
+        allocator_call(a);
+        if (!stream || lane->ops->join(stream, fence->event))
+            a->ops->fence_wait(a->device, fence->event, DEVICE_FOREVER);
+        allocator_return(a);
+        with_cache(cache);
+        stats_count(a->stats, COUNTER_num_lane_joins, stream != NULL);
+    }
+    a->visits -= visits;
     fence->users--;
-    with_cache(cache);
     if (fence->state == FENCE_GONE)
         fence_drop(a, fence);
-    stats_count(a->stats, COUNTER_num_lane_joins, stream != NULL);
     stats_end(a->stats);
 }
 

@@ -2,6 +2,7 @@
  * and what the host may see. */
 #include "allocator/share.h"
 #include "lane_world.h"
+#include "stats/pause.h"
 
 static void captures_end_the_lane_and_keep_it_away(void **state)
 {
@@ -114,6 +115,50 @@ static void the_end_of_its_context_ends_the_lane(void **state)
     submit(L);
     allocator_forget(w.a);
     assert_true(mode() == LANE_NONE && submit(K) == 1 && joins == 0);
+}
+
+/* In a function that the driver calls back from within: it cannot wait for the release. */
+static void nothing_is_asked_of_a_context_while_it_is_released(void **state)
+{
+    (void)state;
+    submit(L);
+    assert_reused_at_once();
+    domain_end_begins(w.domain);
+    allocator_put_away(w.a, 1);
+    submit(K);
+    submit(M);
+    assert_true(mode() == LANE_MANY && joins == 0);
+    assert_int_equal(w.device.calls[FAKE_RECORD] + w.device.calls[FAKE_SYNC], 0);
+    allocator_put_away(w.a, 0);
+    domain_end_over(w.domain);
+    assert_not_reused();
+    pass_candidate();
+    pass_candidate();
+    assert_true(mode() == LANE_NONE);
+}
+
+static void *submit_elsewhere(void *unused)
+{
+    struct lane_thread *thread = lane_thread_begin(w.domain);
+    enter(thread, K);
+    lane_leave(thread);
+    lane_thread_end(w.domain, thread);
+    return unused;
+}
+
+static void others_wait_until_a_context_is_back(void **state)
+{
+    pthread_t other;
+    (void)state;
+    submit(L);
+    assert_reused_at_once();
+    allocator_put_away(w.a, 1);
+    assert_int_equal(pthread_create(&other, NULL, submit_elsewhere, NULL), 0);
+    pause_ns(20000000);
+    assert_int_equal(w.device.calls[FAKE_RECORD], 0);
+    allocator_put_away(w.a, 0);
+    assert_int_equal(pthread_join(other, NULL), 0);
+    assert_true(marks() == 1 && joins == 1);
 }
 
 static void what_was_exported_goes_through_a_fence(void **state)
@@ -243,6 +288,8 @@ int main(void)
         LANE(the_end_of_another_context_makes_its_streams_join_again),
         LANE(on_a_lane_of_another_context_a_free_takes_a_fence),
         LANE(the_end_of_its_context_ends_the_lane),
+        LANE(nothing_is_asked_of_a_context_while_it_is_released),
+        LANE(others_wait_until_a_context_is_back),
         LANE(what_was_exported_goes_through_a_fence),
         LANE(a_mark_that_cannot_be_recorded_is_a_wait),
         LANE(without_a_record_for_the_thread_no_lane_comes_back),
