@@ -136,6 +136,14 @@ def looks_like_report(path):
         return False
 
 
+def is_own_output(path):
+    """`cachalot check reports/ >reports/gate.json`: the shell has made the file."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(1))
+    except OSError:
+        return False
+
+
 def holds_report(path):
     """Is it a folder with a report anywhere below it, as far as one looks?"""
     files = (os.path.join(place, name) for place, _, names in os.walk(path) for name in names)
@@ -167,7 +175,7 @@ class Reports:
             return
         names = sorted(glob.glob(os.path.join(glob.escape(path), "*.json")))
         for name in names[:FILES_MOST]:
-            if os.path.isfile(name):
+            if os.path.isfile(name) and not is_own_output(name):
                 self.read(name, may_be_strange=True)
         if len(names) > FILES_MOST:
             self.problems.append(f"{path} has more than {FILES_MOST} files")

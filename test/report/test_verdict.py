@@ -4,10 +4,11 @@ import copy
 import json
 import os
 import stat
+import subprocess
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from conftest import ROOT, SCHEMA, Failure, cachalot_check
+from conftest import COMMAND, ROOT, SCHEMA, Failure, cachalot_check
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +28,15 @@ def test_output_file_and_text(run):
     suite = ElementTree.parse(target).getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "0")
     assert not list(run.work.glob(".cachalot*"))
+
+
+def test_a_verdict_into_the_folder_that_is_judged(run):
+    """The shell makes the file before we look."""
+    run.add()
+    for _ in range(2):  # then the older one is there, and is no report
+        with open(run.folder / "gate.json", "wb") as gate:
+            done = subprocess.run([*COMMAND, "check", run.folder, "--max-oom", "0", "--format", "json"], stdout=gate, check=False)
+        assert done.returncode == 0 and json.loads((run.folder / "gate.json").read_text())["passed"]
 
 
 def test_what_is_no_file_is_written_to_not_replaced(run):
