@@ -95,7 +95,7 @@ uint64_t allocator_give_back(struct allocator *a, uint64_t bytes, uint64_t fence
         fence_wait_for(a, UINT64_MAX / 4, fences_ns);
     fence_poll(a, 1);
     uint64_t released = segment_release_idle(a, bytes, idle_ns);
-    a->visits--;
+    allocator_visit_over(a);
     return released;
 }
 

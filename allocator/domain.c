@@ -106,7 +106,7 @@ static uint64_t for_each(struct domain *domain, uint64_t (*act)(struct allocator
         stats_begin(a->stats);
         if (allocator_visit(a)) {
             sum += act(a, value);
-            a->visits--;
+            allocator_visit_over(a);
         }
         next = a->next; /* allocators are never unmapped: a forgotten one still leads on */
         stats_end(a->stats);

@@ -65,11 +65,12 @@ void allocator_leave(struct allocator *allocator);
 void allocator_call(struct allocator *allocator);
 void allocator_return(struct allocator *allocator);
 
-/* May its context be called into for others? Then whoever ends it waits for `visits--`. It may be a
- * forgotten one: its `next` may have been followed after a driver's call. soon: waits until that is
- * known, the lock dropped, but not for ever. */
+/* May its context be called into for others? Then whoever ends it waits until that is over. It may
+ * be a forgotten one: its `next` may have been followed after a driver's call. soon: waits until it
+ * is known, the lock dropped, but not for ever. */
 int allocator_visit(struct allocator *allocator);
 int allocator_visit_soon(struct allocator *allocator);
+void allocator_visit_over(struct allocator *allocator);
 
 /* Gives back what is idle there, at least `bytes` if there is so much: its frees are waited for up
  * to `fences_ns`, and work that keeps memory from being idle up to `idle_ns`. Returns bytes. */

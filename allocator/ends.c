@@ -16,7 +16,9 @@
 #define MOST_WAITS 2000 /* of these */
 #define EMPTY_WAIT_NS 100000000
 
-static _Thread_local unsigned ends; /* that this thread is in: the driver may call back */
+/* That this thread is in: the driver may call back. */
+static _Thread_local unsigned ends;
+static _Thread_local int visits;
 
 void domain_end_begins(struct domain *domain)
 {
@@ -77,7 +79,14 @@ int allocator_visit(struct allocator *a)
 {
     int may = !a->forgotten && !a->away;
     a->visits += may;
+    visits += may;
     return may;
+}
+
+void allocator_visit_over(struct allocator *a)
+{
+    a->visits--;
+    visits--;
 }
 
 /* A release that takes long is the last one, and what the context has left to do ends with it. */
@@ -93,7 +102,7 @@ void allocator_put_away(struct allocator *a, int away)
     allocator_enter(a);
     int back = a->away && !away;
     a->away = away;
-    for (int i = 0; away && a->visits && i < MOST_WAITS; i++)
+    for (int i = 0; away && a->visits > visits && i < MOST_WAITS; i++)
         pause_outside(a);
     if (back && !a->error && !a->forgotten) { /* captures may have ended meanwhile */
         a->captures_ended++;

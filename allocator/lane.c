@@ -127,14 +127,15 @@ static void mark(struct domain *domain, uint64_t word)
     uint64_t own = lane_next(word, LANE_SINGLE) | LANE_EARLY | LANE_MARKING;
     struct fence *fence = NULL;
     stats_begin(a->stats);
-    int visits = allocator_visit_soon(a), begun = change(lane, word, own);
-    if (visits && begun) {
+    int visit = allocator_visit_soon(a), begun = change(lane, word, own);
+    if (visit && begun) {
         struct thread_cache *cache = without_cache();
         fence = fence_mark(a);
         with_cache(cache);
         stats_count(a->stats, COUNTER_num_lane_marks, 1);
     }
-    a->visits -= visits;
+    if (visit)
+        allocator_visit_over(a);
     stats_end(a->stats);
     if (!begun)
         return;
@@ -208,8 +209,7 @@ static void await(struct domain *domain, struct fence *fence, const struct lane_
     struct allocator *a = lane->marked;
     stats_begin(a->stats);
     fence->users++;
-    int visits = allocator_visit_soon(a);
-    if (visits) {
+    if (allocator_visit_soon(a)) {
         struct thread_cache *cache = without_cache();
         allocator_call(a);
         if (!stream || lane->ops->join(stream, fence->event))
@@ -217,8 +217,8 @@ static void await(struct domain *domain, struct fence *fence, const struct lane_
         allocator_return(a);
         with_cache(cache);
         stats_count(a->stats, COUNTER_num_lane_joins, stream != NULL);
+        allocator_visit_over(a);
     }
-    a->visits -= visits;
     fence->users--;
     if (fence->state == FENCE_GONE)
         fence_drop(a, fence);
