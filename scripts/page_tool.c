@@ -89,6 +89,7 @@ static int write_report(struct page *page, const struct tool_options *options)
 {
     char path[2048] = "";
     end_trace(page);
+    page->sequence++; /* as the process itself would have: it is no earlier report */
     struct snapshot snapshot = {.page = page};
     struct report_options report = report_options_of(page, options, 0);
     int error = report_write(&snapshot, &report, path, sizeof path);

@@ -66,6 +66,16 @@ def test_killed_process_is_harvested(place):
     assert [leak["up_to_bytes"] for leak in report["leaks"]] == [4 << 20, 1024]
 
 
+def test_no_snapshot_is_lost_to_the_last_report(place):
+    place.environment["CACHALOT_OUTPUT"] = "r.%n.json"
+    process, _ = place.start("serve")
+    for number in (1, 2):
+        assert place.cachalot("dump", process.pid).stdout == f"{place.work}/r.{number}.json\n"
+    end(process)
+    assert place.cachalot("harvest").stdout == f"{place.work}/r.3.json\n"
+    assert [load(place.work / f"r.{number}.json")["kind"] for number in (1, 2, 3)] == ["request", "request", "harvest"]
+
+
 def test_names_that_are_no_text(place):
     """Of the page directory, and of where the report goes."""
     odd = os.fsdecode(b"\xe9")
