@@ -171,6 +171,17 @@ static unsigned read_sites(struct config *config)
     return 0;
 }
 
+/* What is not understood hides them too: a secret that was shown cannot be taken back. */
+static int read_redact(struct config *config)
+{
+    const char *wanted = value_of("CACHALOT_REDACT");
+    if (!wanted || strcmp(wanted, "0") == 0)
+        return 0;
+    if (strcmp(wanted, "argv") != 0)
+        complain(config, "CACHALOT_REDACT is not understood: argv; arguments are left out");
+    return 1;
+}
+
 /* A path from the environment, absolute unless it is a pattern that becomes so later. */
 static void read_path(struct config *config, const char *name, int relative, char path[PATH_MAX])
 {
@@ -200,7 +211,6 @@ static locale_t plain_locale(void)
 
 void config_read(struct config *config)
 {
-    const char *redact = value_of("CACHALOT_REDACT");
     int from = source();
     options_default(&config->options);
     locale_t program = uselocale(plain_locale());
@@ -213,7 +223,7 @@ void config_read(struct config *config)
     read_path(config, "CACHALOT_PAGE_DIR", 0, config->page_dir);
     read_path(config, "CACHALOT_LOG", log && strcmp(log, "stderr") == 0, config->log);
     read_path(config, "CACHALOT_TRACE", 1, config->trace);
-    config->redact_argv = redact && strstr(redact, "argv");
+    config->redact_argv = read_redact(config);
     config->events = read_events(config);
     config->sites = read_sites(config);
     read_signal(config);

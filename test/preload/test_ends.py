@@ -156,8 +156,9 @@ def test_all_warnings_reach_the_log(place):
     assert "took signal" in log and "the live page: " in log
 
 
-def test_redacted_arguments(place):
-    place.same("end", "kill", code=-signal.SIGKILL, CACHALOT_REDACT="argv")
+@pytest.mark.parametrize("value", ["argv", "arguments"])
+def test_redacted_arguments(place, value):
+    place.same("end", "kill", code=-signal.SIGKILL, CACHALOT_REDACT=value)
     (page,) = place.left_pages()
     assert b"\0kill\0" not in page.read_bytes()
     (report,) = place.harvest()
