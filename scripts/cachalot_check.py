@@ -123,7 +123,9 @@ def parse_words(*texts):
     """Gates in one word, as each `cachalot run --check` takes them: max-leaked=0,max-oom=0."""
     words = [word for text in texts for word in split_words(text)]
     named = [w if w.startswith("--") or "=" not in w else f"--{w}" for w in words]
-    files, gates, options = parse(named)
+    files, gates, options = named, {}, {}
+    if not named or any(word.startswith("--") for word in named):
+        files, gates, options = parse(named)
     if files:
         raise Failure(2, f"`{files[0]}` is not a gate; write max-leaked=0,max-oom=0")
     return gates, options

@@ -132,8 +132,8 @@ def check_pages(findings):
         return
     free = shutil.disk_usage(path).free
     if free < PAGE_ROOM:
-        findings.say("FAIL", "pages", f"{path} has only {free >> 10} KiB left; enlarge it (docker run --shm-size), or "
-                                      "name another tmpfs with CACHALOT_PAGE_DIR")
+        findings.say("FAIL", "pages", f"{path} has only {free >> 10} KiB left: programs run on, but what is killed may leave no report, and "
+                                      "`top` may not show it; enlarge it (docker run --shm-size), or name another tmpfs with CACHALOT_PAGE_DIR")
         return
     findings.say("ok", "pages", f"{path}, {free >> 20} MiB free")
     with contextlib.suppress(OSError, IndexError):
@@ -166,6 +166,8 @@ def check_environment(findings, program=""):
             findings.say("note", "environment", f"{name} means nothing{f'; {near[0]}?' if near else ''}")
     if os.environ.get("CACHALOT_DISABLE", "0") not in ("", "0"):
         findings.say("FAIL", "environment", "CACHALOT_DISABLE is set: nothing is served; unset it")
+    if os.environ.get("CACHALOT_REDACT", "") not in ("", "0", "argv"):
+        findings.say("FAIL", "environment", "CACHALOT_REDACT is not understood: argv")
     if os.environ.get("CACHALOT_ONLY"):
         findings.say("note", "environment", f"CACHALOT_ONLY: other programs than {os.environ['CACHALOT_ONLY']} are left alone")
     conf = os.environ.get("CACHALOT_CONF", "")

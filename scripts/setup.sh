@@ -175,7 +175,8 @@ cuda = ctypes.CDLL("libcuda.so.1")
 count, name = ctypes.c_int(), ctypes.create_string_buffer(256)
 if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0:
     cuda.cuDeviceGetName(name, 256, 0)
-    print(name.value.decode())
+    if b"not a GPU" not in name.value:  # the simulated device, left in LD_LIBRARY_PATH by the README's tour
+        print(name.value.decode())
 PYTHON
     elif command -v nvidia-smi >/dev/null 2>&1; then
         nvidia-smi -L 2>/dev/null | sed -n '1s/^GPU 0: \(.*\) (UUID.*/\1/p'
