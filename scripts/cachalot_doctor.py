@@ -151,11 +151,13 @@ def check_pages(findings):
 
 
 def check_files(program):
-    """What `run` refuses of where files go."""
+    """What `run` refuses, or says, of where files go."""
     check_patterns(os.environb)
     places = Places(os.environb, program)
     places.check_report()
     places.check_trace()
+    if problem := places.report_problem():
+        raise Failure(1, problem)
 
 
 def check_environment(findings, program=""):

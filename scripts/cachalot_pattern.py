@@ -59,6 +59,18 @@ def is_too_long(path):
     return len(os.fsencode(path)) > PATH_MOST or name > NAME_MOST or max(folders, default=0) > FOLDER_MOST
 
 
+def problem_of_place(path):
+    """Why no file can be made there, or None."""
+    folder = os.path.dirname(path)
+    while not os.path.exists(folder):  # the library makes it
+        folder = os.path.dirname(folder)
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        return f"cannot be made in {folder}: {error.strerror}"
+    return None
+
+
 class Places:
     """Where the report of the program that is started goes, and its trace (None: there is none)."""
 
@@ -80,6 +92,12 @@ class Places:
         if is_too_long(self.report):
             raise Failure(125, f"the report's path is too long, or a name in it; give a shorter one with --output: {self.report}")
 
+    def report_problem(self):
+        """What is to be said of a report that could not be written, or None. Its page keeps it: nothing is refused for it."""
+        path = self.report_path()
+        problem = problem_of_place(path) if path and not os.path.exists(path) else None
+        return problem and f"the report {self.report} {problem}; `cachalot harvest --output FILE` writes it elsewhere when the program has ended"
+
     def check_trace(self):
         """Refuses a trace that would be lost, of which the library would only warn."""
         if not self.trace:
@@ -91,13 +109,8 @@ class Places:
             raise Failure(125, f"--trace: {self.trace} is a device, or something else that is no file")
         if path == self.report_path():
             raise Failure(125, f"--trace: {self.trace} is where the report goes")
-        folder = os.path.dirname(path)
-        while not os.path.exists(folder):  # the library makes it
-            folder = os.path.dirname(folder)
-        try:
-            tempfile.TemporaryFile(dir=folder).close()
-        except OSError as error:
-            raise Failure(125, f"--trace: {self.trace} cannot be made in {folder}: {error.strerror}") from error
+        if problem := problem_of_place(path):
+            raise Failure(125, f"--trace: {self.trace} {problem}")
 
     def check_baselines(self, paths):
         """Refuses a baseline that a report of this run would replace, or be read with."""

@@ -309,6 +309,8 @@ def prepare(options, words):
     places = Places(environment, path)
     places.check_report()
     places.check_trace()
+    if problem := places.report_problem():
+        say(f"cachalot: {printable(problem)}")
     gates = gates_of(options, places)
     if "--html" in options:
         exporter().check_page(options["--html"], places.taken())

@@ -140,6 +140,7 @@ def test_doctor_says_that_it_works(real):
     ({"CACHALOT_PAGE_DIR": "/proc/none"}, "is missing, or open to others"),
     ({"CACHALOT_SIM_DEVICES": "0"}, "no GPU can be used"),
     ({"CACHALOT_OUTPUT": "%z"}, "CACHALOT_OUTPUT=%z: unknown %"),
+    ({"CACHALOT_OUTPUT": "/proc/none/r.json"}, "the report /proc/none/r.json cannot be made in /proc: "),
     ({"CACHALOT_TRACE": "/proc/x.trace"}, "cannot be made in /proc"),
     ({"CACHALOT_TRACE": "r.json", "CACHALOT_OUTPUT": "r.json"}, "is where the report goes"),
 ])

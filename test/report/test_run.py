@@ -207,6 +207,17 @@ def test_a_trace_that_would_be_lost_is_refused(place, words, more):
     assert place.cachalot("run", "--trace", "made/by/it", "/bin/echo", "started").stdout == "started\n"
 
 
+@pytest.mark.parametrize("words", [(), ("--summary",)])
+def test_a_report_that_could_not_be_written_is_said_before_the_start(place, words):
+    """And not refused: its page has it."""
+    done = place.cachalot("run", *words, "--output", "/proc/none/r.json", "/bin/echo", "started")
+    said = done.stderr.splitlines()[0]
+    assert (done.returncode, done.stdout) == (0, "started\n") and "r.json cannot be made in /proc: " in said and "harvest --output" in said
+    for output in ("made/by/it.json", "/dev/null", "file"):
+        (place.work / "file").touch()
+        assert not place.cachalot("run", "--output", output, "true").stderr
+
+
 def test_the_page_is_not_where_the_environment_puts_the_trace(place):
     place.environment["CACHALOT_TRACE"] = "F"
     for words in (("--html", "F"), ("--check", "max-oom=0,output=F")):
