@@ -23,7 +23,8 @@ the calls to the driver would have cost.
               or a snapshot by PyTorch's torch.cuda.memory._dump_snapshot;
               gzipped or not
   --conf      options, as in CACHALOT_CONF
-  --capacity  memory of the device (8GiB; default: no end)
+  --capacity  memory of the device (8GiB; default: no end); with it, what was
+              out of memory in the run itself is asked for again
   --costs     other prices of driver calls: lines call,bytes,ns
               (`--costs default` alone prints those in use, measured on an H200)
   --device    which device of a snapshot or of a recorded trace (text has none)
@@ -142,6 +143,16 @@ def oom_lines(replay):
     return lines + ([f"and {times_text(more)} before"] if more > 0 else [])
 
 
+def failure_lines(trace):
+    """What is to be said of what was out of memory in the run itself."""
+    count = trace["recorded_failures"]
+    if not count:
+        return []
+    tried = ("tried again, and given back at once where it was served" if trace["failures_tried"] else
+             "left out; --capacity tries it again")
+    return [f"Out of memory when this was recorded: {times_text(count)}; {tried}"]
+
+
 def table(replay):
     """The lines of the table."""
     trace, totals, given = replay["trace"], replay["totals"], replay["config"]
@@ -157,7 +168,7 @@ def table(replay):
         lines.append(f"Reserved for each byte requested, at the peaks: {ratio:.4f}")
     if trace["recorded_peak_reserved_bytes"]:
         lines.append(f"PyTorch itself had reserved at most {trace['recorded_peak_reserved_bytes']} bytes")
-    return lines + oom_lines(replay)
+    return lines + failure_lines(trace) + oom_lines(replay)
 
 
 def one_trace(command, words, options):

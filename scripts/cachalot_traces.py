@@ -27,7 +27,7 @@ UNREADABLE = (pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError
               OverflowError, RecursionError)
 FREES = ("free_requested", "free_completed")
 GROWTH = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
-SILENT = ("snapshot", "oom", "user_defined")
+SILENT = ("snapshot", "user_defined")
 LIVE = ("active_allocated", "active_pending_free", "active_awaiting_free")  # the last: as PyTorch's documentation has it
 
 
@@ -134,9 +134,9 @@ class Snapshot:
         action = event["action"]
         if action in SILENT:
             return action, 0, 0
-        if action != "alloc" and action not in FREES and action not in GROWTH:
+        if action not in ("alloc", "oom", *FREES, *GROWTH):
             raise self.broken(number, f"the action `{printable(action)}` is unknown")
-        address, size = event.get("addr"), event.get("size")
+        address, size = event.get("addr", 0 if action == "oom" else None), event.get("size")
         if not is_below(ADDRESS_MOST, address) or not is_below(SIZE_MOST, size):
             raise self.broken(number, "its address or size is no number")
         return action, address, size
@@ -207,6 +207,8 @@ class Snapshot:
                 count += 1
             elif event["action"] == "free_completed":
                 lines.append(f"f,{ids.pop(event['addr'])},,0")
+            elif event["action"] == "oom":
+                lines.append(f"o,0,{event['size']},0")
             if len(lines) > 50000:
                 yield ("\n".join(lines) + "\n").encode()
                 lines = []
@@ -242,8 +244,8 @@ def open_snapshot(file, name, device):
     snapshot = Snapshot(root, device, name)
     note = None
     if snapshot.before:
-        note = (f"{len(snapshot.before)} blocks were allocated before the snapshot's history begins; "
-                "they are replayed first")
+        note = (f"{len(snapshot.before)} block{'s were' if len(snapshot.before) > 1 else ' was'} allocated before the snapshot's history begins; "
+                "replayed first")
     return Source(name, chunks=snapshot.chunks(), note=note,
                   arguments=("--kind", "snapshot", "--recorded-reserved", str(snapshot.recorded_reserved())))
 

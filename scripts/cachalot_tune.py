@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass
 
 from cachalot_pages import split
-from cachalot_replay import VALUES, feed_file, one_trace, start, time_text
+from cachalot_replay import VALUES, failure_lines, feed_file, one_trace, start, time_text
 from cachalot_report import bytes_text
 from cachalot_tools import Failure, tool
 
@@ -20,7 +20,8 @@ CACHALOT_CONF lines: first those without out-of-memory, then by peak reserved
 memory; of those within 1 % of each other the one whose driver calls cost less.
   TRACE       as for `cachalot replay`
   --conf      options that stay as given; the others are tried
-  --capacity  memory of the device (8GiB; default: no end)
+  --capacity  memory of the device (8GiB; default: no end); with it, what was
+              out of memory in the run itself is asked for again
   --costs, --device  as for `cachalot replay`
 
 Exit code: 0 done, 2 usage, 3 no or broken trace.
@@ -62,7 +63,7 @@ class Tuner:
         self.path, self.source, self.fixed, self.file = path, source, fixed, file
         at = arguments.index("--capacity") if "--capacity" in arguments else len(arguments)
         self.capacity, self.arguments = arguments[at:at + 2], arguments[:at] + arguments[at + 2:]
-        self.results, self.requested = {}, 0
+        self.results, self.requested, self.trace = {}, 0, {}
 
     def one_replay(self, arguments):
         """What a replay with these arguments came to."""
@@ -90,7 +91,7 @@ class Tuner:
             print(f"\r\033[Kcachalot: setting {len(self.results) + 1}", end="", file=sys.stderr, flush=True)
         text = ",".join([*self.fixed, *(f"{key}:{value}" for key, value in conf)])
         got = self.one_replay([*self.arguments, *self.capacity, *(["--conf", text] if text else [])])
-        totals, driver = got["totals"], got["driver"]
+        totals, driver, self.trace = got["totals"], got["driver"], got["trace"]
         self.results[conf] = Result(conf, totals["ooms"], totals["peak_reserved_bytes"], driver["cost_ns"],
                                     driver["steady_cost_ns"])
 
@@ -175,6 +176,7 @@ def table(tuner, best, fixed):
         share = ratio(result, tuner)
         lines.append(f"{name:<4}{bytes_text(result.reserved):>14} {'-' if share is None else format(share, '.3f'):>14} "
                      f"{time_text(result.cost):>14} {time_text(result.steady):>12} {result.ooms:>6}")
+    lines += failure_lines(tuner.trace)
     lines.append("")
     if best[0].ooms:
         lines += [f"None of them serves all: {bytes_text(tuner.requested).strip()} are held at once, rounding not counted.", ""]

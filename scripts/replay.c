@@ -43,28 +43,45 @@ static void note_oom(struct replay *replay, uint64_t bytes)
         (uint64_t)allocator_fits_natively(replay->allocator, bytes, event->device_free_bytes);
 }
 
+/* Returns the address, or 0: out of memory. */
+static uint64_t take(struct replay *replay, uint64_t bytes)
+{
+    uint64_t address = 0;
+    int code = allocator_malloc(replay->allocator, bytes, &address);
+    if (code == 0)
+        return address;
+    if (code == ALLOCATOR_PASS) /* more than any driver has */
+        stats_count(replay->stats, COUNTER_num_ooms, 1);
+    note_oom(replay, bytes);
+    return 0;
+}
+
+static void give(struct replay *replay, uint64_t address)
+{
+    if (address && domain_free(replay->domain, address, FREED_NATIVE))
+        abort(); /* the allocator does not know what it gave */
+}
+
 static void replay_malloc(struct replay *replay, const struct operation *operation)
 {
-    uint64_t *address = &replay->address[operation->slot];
-    int code;
     replay->mallocs++;
-    *address = 0;
-    if (!operation->bytes)
-        replay->empty++;
-    else if ((code = allocator_malloc(replay->allocator, operation->bytes, address))) {
-        if (code == ALLOCATOR_PASS) /* more than any driver has */
-            stats_count(replay->stats, COUNTER_num_ooms, 1);
-        note_oom(replay, operation->bytes);
-        *address = 0;
-    }
+    replay->empty += !operation->bytes;
+    replay->address[operation->slot] = operation->bytes ? take(replay, operation->bytes) : 0;
 }
 
 static void replay_free(struct replay *replay, const struct operation *operation)
 {
-    uint64_t address = replay->address[operation->slot];
     replay->frees++;
-    if (address && domain_free(replay->domain, address, FREED_NATIVE))
-        abort(); /* the allocator does not know what it gave */
+    give(replay, replay->address[operation->slot]);
+}
+
+/* What was out of memory then is tried where memory has an end, and given back at once: for how
+ * long the program would have had it nobody knows. */
+static void replay_failure(struct replay *replay, const struct operation *operation)
+{
+    replay->recorded_failures++;
+    if (replay->has_end && operation->bytes)
+        give(replay, take(replay, operation->bytes));
 }
 
 static void step(struct replay *replay, const struct operation *operation)
@@ -77,7 +94,7 @@ static void step(struct replay *replay, const struct operation *operation)
     else if (operation->kind == OP_EMPTY)
         replay->empty++;
     else
-        replay->recorded_failures++;
+        replay_failure(replay, operation);
     replay->operations++;
 }
 
@@ -186,6 +203,8 @@ static int set_up(struct replay *replay)
     page->device_count = 1;
     page->device_offset = (uint32_t)((char *)&memory.device - (char *)&memory.page);
     page->device_stride = sizeof memory.device;
+    uint64_t limit = options_limit(&replay->options, replay->capacity);
+    replay->has_end = replay->capacity < REPLAY_NO_CAPACITY || limit < REPLAY_NO_CAPACITY;
     memory.device.used = 1;
     memory.device.total_bytes = replay->capacity < REPLAY_NO_CAPACITY ? replay->capacity : 0;
     snprintf(memory.device.name, sizeof memory.device.name, "replay");
@@ -196,9 +215,8 @@ static int set_up(struct replay *replay)
         return -1;
     if (replay->options.free_mode == FREE_ASYNC && replay->options.cache)
         lane_start(replay->domain, &no_streams);
-    replay->allocator =
-        allocator_create(replay->domain, &replay_device_ops, &replay->device, 1, 0, replay->stats,
-                         options_limit(&replay->options, replay->capacity));
+    replay->allocator = allocator_create(replay->domain, &replay_device_ops, &replay->device, 1, 0,
+                                         replay->stats, limit);
     return replay->allocator ? 0 : -1;
 }
 

@@ -62,7 +62,14 @@ static int read_lines(struct costs *costs, FILE *file, const char *path)
         fprintf(stderr, "\n");
         return -1;
     }
-    return 0;
+    const char *problem = ferror(file) ? strerror(errno) : NULL;
+    for (unsigned call = 0, points = 0; call < CALL_KINDS && !problem; call++)
+        if (!(points += costs->line[call].points) && call == CALL_KINDS - 1)
+            problem =
+                "there is no price in it: lines call,bytes,ns, as `--costs default` prints them";
+    if (problem)
+        fprintf(stderr, "cachalot: %s: %s\n", path, problem);
+    return problem ? -1 : 0;
 }
 
 int costs_read(struct costs *costs, const char *path)

@@ -25,6 +25,7 @@ static json_t *trace_object(const struct replay *replay)
     REPORT_NUMBER(trace, replay, frees);
     REPORT_NUMBER(trace, replay, empty);
     REPORT_NUMBER(trace, replay, recorded_failures);
+    report_put(trace, "failures_tried", json_boolean(replay->has_end));
     report_put(trace, "live_at_end",
                report_number(stats_current_all(replay->stats, STAT_allocation)));
     return trace;

@@ -80,7 +80,7 @@ const char *recorded_next(struct trace *trace, struct operation *operation, uint
     operation->kind = action == EVENT_alloc  ? OP_MALLOC
                       : action == EVENT_free ? OP_FREE
                                              : OP_FAILURE;
-    operation->bytes = action == EVENT_alloc ? event.requested : 0;
+    operation->bytes = action == EVENT_free ? 0 : event.requested;
     *id = event.address;
     return NULL;
 }

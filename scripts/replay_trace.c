@@ -1,4 +1,4 @@
-/* Reading traces: our CSV (`op,id,bytes,stream`) and RMM's log
+/* Reading traces: our CSV (`op,id,bytes,stream`: a, f, and o for what was out of memory) and RMM's log
  * (`Thread,Time,Action,Pointer,Size,Stream`). Whole lines lie in the buffer and the last ends with
  * a newline, so that nothing here looks for the end of the text. */
 #include "scripts/replay_trace.h"
@@ -14,6 +14,7 @@ void trace_init(struct trace *trace, int fd)
 {
     trace->fd = fd;
     trace->begin = trace->end = trace->filled = trace->buffer;
+    trace->added = NULL;
 }
 
 static char *last_newline(char *begin, char *end)
@@ -46,7 +47,7 @@ int trace_fill(struct trace *trace)
         trace->filled += n;
         trace->at_end = n == 0;
         if (n == 0 && trace->filled > trace->buffer) /* the last line may lack its newline */
-            *(newline = trace->filled++) = '\n';
+            *(trace->added = newline = trace->filled++) = '\n';
         else if (!newline && trace->filled == trace->buffer + TRACE_BUFFER)
             *(newline = trace->filled - 1) = '\n'; /* no line is that long: it will be refused */
         if (newline)
@@ -104,9 +105,9 @@ static const char *own_rest(const char *text)
 static const char *own_line(const char *text, struct operation *operation, uint64_t *id)
 {
     char op = text[0];
-    if ((op != 'a' && op != 'f') || text[1] != ',')
+    if ((op != 'a' && op != 'f' && op != 'o') || text[1] != ',')
         return "the operation is neither `a` nor `f`";
-    operation->kind = op == 'a' ? OP_MALLOC : OP_FREE;
+    operation->kind = op == 'a' ? OP_MALLOC : op == 'f' ? OP_FREE : OP_FAILURE;
     text += 2;
     if (!read_number(&text, id))
         return "the id is not a number";
@@ -201,6 +202,8 @@ const char *trace_next(struct trace *trace, struct operation *operation, uint64_
         return NULL;
     const char *problem =
         trace->rmm ? rmm_line(line, operation, id) : own_line(line, operation, id);
+    if (!problem && newline == trace->added && !memchr(line + 2, ',', (size_t)(newline - line) - 2))
+        return "cut off after the id, or its newline is missing"; /* f,12 may have been f,123,,0 */
     if (problem && memchr(line, 0, (size_t)(newline - line)))
         return "not text";
     if (problem && trace->line == 1 && operation->kind == OP_NONE)

@@ -31,8 +31,8 @@ struct trace {
     int device;      /* of a recorded trace; -1: that of its first event */
     uint64_t others; /* events of other devices */
     uint64_t line, bytes_read;
-    char *begin, *end; /* whole lines that are in the buffer */
-    char *filled;      /* up to here there is text */
+    char *begin, *end;    /* whole lines that are in the buffer */
+    char *filled, *added; /* up to here there is text; the newline that its last line lacked */
     char buffer[TRACE_BUFFER + 2];
 };
 void trace_init(struct trace *trace, int fd);

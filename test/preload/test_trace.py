@@ -75,6 +75,18 @@ def test_replay_has_the_peaks_of_the_run(place, program, conf):
     assert header.events == len(rows) and len(check_story(rows)) == report.statistic("allocation")
 
 
+def test_what_was_out_of_memory_is_so_again(place):
+    """And `tune` finds what would have served it."""
+    conf = f"{ORDINARY},memory_limit_mb:8192"
+    place.cachalot("run", "--trace", "t", "--conf", conf, WORKLOADS / "seed4b_tenants", LD_LIBRARY_PATH=SIM)
+    (was,), (now,) = (one["oom_events"] for one in (place.only_report(), replay(place, "t", "--conf", conf)))
+    for name in ("requested_bytes", "allocated_bytes", "reserved_bytes", "native_would_fit"):
+        assert was[name] == now[name], name
+    found = json.loads(place.cachalot("tune", "t", "--capacity", "8GiB", "--format", "json").out)
+    assert found["best"][0]["ooms"] == 0
+    assert replay(place, "t", "--capacity", "8GiB", "--conf", found["best"][0]["conf"])["totals"]["ooms"] == 0
+
+
 def test_many_threads_and_a_ring_many_times_over(place):
     """The ring of 65536 events is filled more than once; none is lost, all are in order."""
     report = place.report("threads", CACHALOT_TRACE="t", CACHALOT_EVENTS="64")

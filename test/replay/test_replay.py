@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -122,7 +123,7 @@ def test_columns_in_another_order_and_quoted(tmp_path, change, end, mark):
 BROKEN = [
     ("x\n", 1, "neither op,id,bytes,stream nor an RMM log"), ("a,1\n", 1, "cut off after the id"), ("a,1,2\n", 1, "cut off after the bytes"),
     (OWN + "a,1,5,0\na,1,5,0\n", 3, "allocated already"), (OWN + "a,1,5,0\nf,1,,0\nf,1,,0\n", 4, "not allocated"),
-    (OWN + "f,1,,0\n", 2, "not allocated"), ("a,1,-5,0\n", 1, "bytes"), ("a,-1,5,0\n", 1, "id"),
+    (OWN + "f,1,,0\n", 2, "not allocated"), (OWN + "a,12,5,0\na,1,5,0\nf,1", 4, "cut off after the id"), ("a,1,-5,0\n", 1, "bytes"), ("a,-1,5,0\n", 1, "id"),
     ("a,1,99999999999999999999,0\n", 1, "bytes"), ("a,1,5,0x\n", 1, "more than"), ("a,1,5,\n", 1, "stream"),
     ("a,1,5,0,9\n", 1, "more than"), ("a,1,5 ,0\n", 1, "bytes"), (b"a,1\0,5,0\n", 1, "not text"),
     ("a,1,5,0\n" + "9" * 300000 + "\n", 2, "neither"), (RMM + "1,t,allocate,0x1,5\n", 2, "size"),
@@ -238,6 +239,35 @@ def test_broken_costs(tmp_path, text):
     write(tmp_path / "x.csv", "a,0,1,0\n")
     done = command("replay", tmp_path / "x.csv", "--costs", write(tmp_path / "c", "call,bytes,ns\n" + text))
     assert done.returncode == 2 and "line " in done.stderr
+
+
+HOLES = "".join(f"a,{i},8388608,0\n" for i in range(60)) + "".join(f"f,{i},,0\n" for i in range(0, 60, 2)) + "o,0,314572800,0\n"
+
+
+def test_what_was_out_of_memory_is_tried_again(tmp_path):
+    """Where memory has an end, whatever sets it; served, it is given back at once."""
+    trace = write(tmp_path / "x.csv", HOLES)
+    for words, tried, ooms, requests in (
+            ((), False, 0, 60), (("--capacity", "600MiB", "--conf", "expandable_segments:False"), True, 1, 60),
+            (("--capacity", "600MiB", "--conf", "expandable_segments:True"), True, 0, 61), (("--conf", "expandable_segments:False,memory_limit_mb:600"), True, 1, 60)):
+        got = replay(trace, *words)
+        assert (got["trace"]["recorded_failures"], got["trace"]["failures_tried"]) == (1, tried)
+        assert (got["totals"]["ooms"], got["totals"]["requests"], got["trace"]["live_at_end"]) == (ooms, requests, 30)
+    assert got["oom_events"][0]["requested_bytes"] == 314572800
+    shown = command("tune", trace, "--capacity", "600MiB").stdout
+    best = re.search("^CACHALOT_CONF=(.*)$", shown, re.M)[1]
+    assert replay(trace, "--capacity", "600MiB", "--conf", f"expandable_segments:True,{best}" if "expandable" not in best else best)["totals"]["ooms"] == 0 and "recorded: once; tried again" in shown
+    assert "recorded: once; left out" in command("tune", trace).stdout
+
+
+@pytest.mark.parametrize("path, said", [("/dev/null", "no price in it"), ("header", "no price in it"), (".", "Is a directory")])
+def test_costs_of_nothing(tmp_path, path, said):
+    """They would make every setting as good as any."""
+    write(tmp_path / "x.csv", "a,0,1,0\n")
+    write(tmp_path / "header", "call,bytes,ns\n")
+    for name in ("replay", "tune"):
+        done = command(name, tmp_path / "x.csv", "--costs", tmp_path / path)
+        assert done.returncode == 2 and said in done.stderr and done.stdout == ""
 
 
 @pytest.mark.parametrize("words", [("--costs", "default"), ("x.csv",), ("x.csv", "--format", "json")])

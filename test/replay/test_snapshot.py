@@ -42,9 +42,12 @@ def test_a_whole_history(tmp_path, protocol):
     # A block is PyTorch's until free_completed: 3 MiB, 700 B and 5 MiB at once.
     assert peaks(got)[0] == (8 << 20) + 700
     assert (got["trace"]["mallocs"], got["trace"]["frees"], got["trace"]["format"]) == (4, 1, "snapshot")
+    assert got["trace"]["recorded_failures"] == 1
     packed = tmp_path / "s.pickle.gz"
     packed.write_bytes(gzip.compress((tmp_path / "s.pickle").read_bytes()))
     assert replay(packed)["totals"] == got["totals"]
+    (out_of_memory,) = replay(packed, "--capacity", "1GiB")["oom_events"]
+    assert out_of_memory["requested_bytes"] == 1 << 40
 
 
 @pytest.mark.parametrize("waiting", ["active_pending_free", "active_awaiting_free"])  # what PyTorch writes, and documents
