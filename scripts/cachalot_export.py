@@ -31,8 +31,8 @@ A report has what happened over time if the program ran with CACHALOT_EVENTS=N
 (the last N events); the map then, too, or by `cachalot dump --segments`. A
 trace has a map only of what was not mapped (`expandable_segments:False`).
 
-Exit code: 0 done, 2 usage, 3 no or broken report, or one without events,
-125 there is no Chart.js for --html.
+Exit code: 0 done, 1 not written, 2 usage, 3 no or broken report, or one without
+events, 125 there is no Chart.js for --html.
 example: cachalot export cachalot.python3.4711.json --html memory.html
 example: cachalot export run.trace --csv run.csv --perfetto run.perfetto
 """
@@ -117,7 +117,7 @@ def export(source, option, path):
     except OSError as error:
         if path == "-":
             raise  # as of all that is printed
-        raise Failure(2, f"{path}: {error.strerror}") from error
+        raise Failure(1, f"{path}: {error.strerror}") from error
 
 
 def check_page(path, others):

@@ -30,9 +30,9 @@ def begin_of_pipe(path, file):
         except BlockingIOError:  # somebody has
             os.set_blocking(file, True)
             return os.read(file, PIECE)
-        if piece or select.select([file], [], [], WRITER_TRY_S)[0]:  # to be read, yet empty: whoever wrote has closed it
+        if piece or select.select([file], [], [], WRITER_TRY_S)[0]:  # there is something by now, or whoever wrote has closed it
             os.set_blocking(file, True)
-            return piece
+            return piece or os.read(file, PIECE)
     raise Failure(3, f"{path} is a pipe that nobody writes to")
 
 

@@ -288,6 +288,8 @@ def after(child, environment, options, gates):
         cachalot_summary.print_summary(reports)
     if "--html" in options:
         problems += exporter().pages_of_run(reports, options["--html"], child.pid)
+        for line in cachalot_summary.doubts_of(reports) if not {"--summary", "--check"} & options.keys() else ():
+            say(f"cachalot: {printable(line)}")
     if not gates:
         for problem in problems:
             say(f"cachalot: {printable(problem)}")

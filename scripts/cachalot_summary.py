@@ -113,6 +113,12 @@ def reports_of_run(environment=os.environb, paths=()):
     return reports_of(os.fsdecode(environment[b"CACHALOT_SESSION"]), [*paths, *written_reports(pattern), *written_reports(DEFAULT_OUTPUT)])
 
 
+def doubts_of(reports):
+    """The doubts of each process, each once: of those that wrote snapshots there are more reports."""
+    return dict.fromkeys(f"{os.path.basename(report.text('process', 'exe'))}, pid {report.text('process', 'pid')}: {doubt}"
+                         for report in reports for doubt in doubts(report))
+
+
 def remarks(report):
     """What is to be said of a process beside its figures."""
     yield from doubts(report)

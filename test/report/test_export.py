@@ -76,9 +76,10 @@ def test_help_and_usage(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes(TRACE)
     for wrong in ((), (path,), (path, path, "--csv", "x"), (path, "--csv"), (path, "--else"), (path, "--csv="),
-                  (path, "--csv", "-", "--html", "-"), (path, "--csv", "x", "--device", "one"),
-                  (path, "--csv", tmp_path / "no" / "x"), (path, "--csv", tmp_path)):
+                  (path, "--csv", "-", "--html", "-"), (path, "--csv", "x", "--device", "one")):
         assert run(*wrong)[0] == 2, wrong
+    for place in (tmp_path / "no" / "x", tmp_path):
+        assert run(path, "--csv", place)[0] == 1
     assert run(tmp_path / "none.json", "--csv", tmp_path / "x")[0] == 3
     assert sorted(os.listdir(tmp_path)) == ["t.csv"]
 

@@ -368,3 +368,12 @@ def test_what_could_not_be_written_after_the_run_is_refused(place, option, name)
     (place.work / "file").touch()
     done = place.cachalot("run", option.format(name), "echo", "started")
     assert (done.returncode, done.stdout) == (125, "") and f"{name} cannot be written: " in done.stderr
+
+
+@pytest.mark.parametrize("more", [(), ("--summary",), ("--check", "max-oom=0")])
+def test_a_page_alone_is_no_all_well(place, more):
+    """What its figures leave out is said, and once."""
+    script = f"""{leak(place)}; sed -i 's/"status": "full"/"status": "none"/' cachalot.make_page.*.json"""
+    done = place.cachalot("run", "--html", "p.html", *more, "sh", "-c", script)
+    assert done.stderr.count("coverage none") == 1 or "FAIL coverage" in done.stderr, done.stderr
+    assert done.stderr.count("`cachalot doctor ") == 1
