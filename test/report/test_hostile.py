@@ -8,6 +8,7 @@ import resource
 import struct
 import subprocess
 import tempfile
+import time
 
 import cachalot_diff
 import cachalot_show
@@ -165,6 +166,16 @@ def test_a_figure_that_older_versions_do_not_have(run):
     base = run.add("old.json", run.work)
     done = run.check(base, "--max-oom", "0")
     assert done.returncode == 3 and "old.json is of an older version, or damaged: it has no `totals.double_frees`\n" in done.stdout
+
+
+def test_a_pipe_that_is_written_to_later(place, model):
+    """Whoever opens it may come while it is waited for."""
+    os.mkfifo(place.work / "pipe")
+    with subprocess.Popen([*COMMAND, "show", place.work / "pipe"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as shown:
+        time.sleep(0.7)
+        (place.work / "pipe").write_text(json.dumps(model))
+        text, said = shown.communicate()
+    assert (shown.returncode, said) == (0, "") and "Leaked: " in text
 
 
 @pytest.mark.parametrize("module", ["fifo", 1, True, [], None, "\0", "/dev/zero"])
