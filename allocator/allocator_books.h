@@ -44,7 +44,7 @@ struct allocator {
     uint64_t captures_ended; /* how often all had */
     /* Of its device; calls, and waits by fence_ask, under way now; fence_note_turn. */
     unsigned ordinal, calls, waiting, alone, turns, crowd_turns;
-    int pressed;   /* the device was full once: segments of their own, not split */
+    int pressed;   /* the device was full once: pool.c, is_kept_whole */
     int crowded;   /* threads free faster than the device gets on: frees wait in line */
     int as_native; /* large blocks are not mapped: enum native_reason */
     int no_events; /* the driver cannot mark a context: free as in strict mode */

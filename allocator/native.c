@@ -53,7 +53,7 @@ static void note_failure(struct allocator *a, uint64_t size)
     allocator_return(a);
     if (code || a->forgotten || !fits(a, size, available))
         return;
-    a->as_native = a->pressed = 1;
+    a->as_native = 1;
     stats_set(a->stats, COUNTER_native_since_request,
               1 + requests->allocated[SMALL_POOL] + requests->allocated[LARGE_POOL]);
 }

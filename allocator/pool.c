@@ -72,11 +72,15 @@ void pool_remove(struct allocator *a, struct block *block)
         note_largest(a);
 }
 
-/* Where the device was full once, whole segments stay whole: natively nothing fragments either, and
- * what is whole can be given back. */
+/* Where the device was full once, segments that are whole and larger than the common one stay so:
+ * what is whole can be given back. Smaller ones pack better than granules do (DESIGN.md, "Ordinary
+ * segments under pressure"). Where blocks are as natively, none is cut. */
 static int is_kept_whole(const struct allocator *a, enum pool pool, const struct block *block)
 {
-    return a->pressed && pool == POOL_LARGE && !is_split(block);
+    if (pool != POOL_LARGE || is_split(block))
+        return 0;
+    return a->as_native ||
+           (a->pressed && block->segment->size > a->domain->options.large_segment_bytes);
 }
 
 /* May a request of `size` have this block, the best fit of its pool? */

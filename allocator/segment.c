@@ -29,7 +29,7 @@ static uint64_t segment_bytes(const struct allocator *a, enum pool pool, uint64_
         return size;
     if (pool == POOL_SMALL)
         return SMALL_SEGMENT;
-    if (least || a->pressed || pool == POOL_DEDICATED || size >= LARGE_LEAST || size > large)
+    if (least || a->as_native || pool == POOL_DEDICATED || size >= LARGE_LEAST || size > large)
         return round_up(size, SEGMENT_GRAIN);
     return large;
 }

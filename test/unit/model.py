@@ -51,7 +51,7 @@ class Model:
     def segment_size(self, size, least):
         if size <= MIB:
             return 2 * MIB
-        if least or self.pressed or size >= 10 * MIB or size > self.large:
+        if least or size >= 10 * MIB or size > self.large:
             return -(-size // (2 * MIB)) * 2 * MIB
         return self.large
 
@@ -76,7 +76,7 @@ class Model:
 
     def stays_whole(self, segment):
         """Since the device was full once."""
-        return self.pressed and not segment.small and len(segment.blocks) == 1
+        return self.pressed and segment.size > self.large and not segment.small and len(segment.blocks) == 1
 
     # requests
     def best_fit(self, size):
