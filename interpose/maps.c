@@ -11,7 +11,7 @@ int maps_hold(const char *name)
     char buffer[BLOCK + 64];
     size_t kept = 0, overlap = strnlen(name, 64);
     ssize_t got;
-    int found = 0, fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    int found = 0, fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
     while (fd >= 0 && !found && (got = read(fd, buffer + kept, BLOCK)) > 0) {
         size_t length = kept + (size_t)got;
         found = memmem(buffer, length, name, overlap) != NULL;

@@ -110,7 +110,7 @@ static int create_file(int directory, struct page *identity, char *name, size_t 
 static void note_path(int directory, const char *name, struct page *identity)
 {
     char link[40], path[sizeof identity->path];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", directory);
+    snprintf(link, sizeof link, "/proc/thread-self/fd/%d", directory);
     ssize_t n = readlink(link, path, sizeof path - 1);
     identity->path[0] = '\0';
     if (n > 0 && path[0] == '/' && (size_t)n + strlen(name) + 2 < sizeof identity->path) {

@@ -26,7 +26,7 @@ static void copy_link(const char *link, char *to, size_t size)
 
 static void copy_arguments(struct page *page)
 {
-    ssize_t n = proc_read("/proc/self/cmdline", page->argv, sizeof page->argv);
+    ssize_t n = proc_read("/proc/thread-self/cmdline", page->argv, sizeof page->argv);
     page->argv_bytes = n > 0 ? (uint64_t)n : 0;
     if (n > 0 && page->argv[n - 1] != '\0') /* cut off: the NUL that proc_read set ends it */
         page->argv_bytes++;
@@ -53,7 +53,7 @@ void page_identity_write(struct page *page)
     snprintf(page->tool, sizeof page->tool, "cachalot %s", CACHALOT_VERSION);
     page->start_realtime_ns = clock_ns(CLOCK_REALTIME);
     page->start_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
-    copy_link("/proc/self/exe", page->exe, sizeof page->exe);
+    copy_link("/proc/thread-self/exe", page->exe, sizeof page->exe);
     copy_arguments(page);
     if (getcwd(page->cwd, sizeof page->cwd) == NULL)
         page->cwd[0] = '\0';

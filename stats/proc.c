@@ -66,7 +66,7 @@ int proc_status(uint64_t pid, struct proc_status *status)
 uint64_t proc_namespace(void)
 {
     struct stat status;
-    return stat("/proc/self/ns/pid", &status) == 0 ? (uint64_t)status.st_ino : 0;
+    return stat("/proc/thread-self/ns/pid", &status) == 0 ? (uint64_t)status.st_ino : 0;
 }
 
 /* Is `line` of /proc/PID/maps of a file called `name`, deleted or not? */

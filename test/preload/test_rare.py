@@ -33,11 +33,14 @@ def test_children_of_a_busy_process(place, environment):
 
 
 @sanitizer.unless_sanitized("its runtime's own thread stays", ("tsan",))
-def test_a_main_thread_that_ends(place):
-    """The process ends with its last thread, which is none of ours."""
+@pytest.mark.parametrize("arguments, requests", [([], 2), (["late"], 1)], ids=str)
+def test_a_main_thread_that_ends(place, arguments, requests):
+    """The process ends with its last thread, which is none of ours. What /proc says of the main thread is nothing then."""
     place.findings.leaks = False
-    report = place.report("main_thread_ends", timeout=20)
-    assert (report["exit"]["code"], report.totals["requests"], place.left_pages()) == (0, 2, [])
+    report = place.report("main_thread_ends", *arguments, timeout=20)
+    assert (report["exit"]["code"], report.totals["requests"], place.left_pages()) == (0, requests, [])
+    process = report["process"]
+    assert [os.path.basename(process["exe"]), *process["argv"][1:]] == ["main_thread_ends", *arguments]
 
 
 def test_a_destructor_that_exits(place):
