@@ -53,18 +53,26 @@ uint64_t replay_cost_since(const struct replay_device *device, uint64_t operatio
     return sum;
 }
 
+/* What the driver takes for a block of `bytes`: small ones share its granules (test/sim/README.md). */
+static uint64_t taken(uint64_t bytes)
+{
+    uint64_t grain = bytes < MIB ? 512 : GRAIN;
+    return (bytes + grain - 1) / grain * grain;
+}
+
 static int segment_alloc(void *context, uint64_t bytes, uint64_t *address)
 {
     struct replay_device *device = context;
     uint64_t span = (bytes + GRAIN - 1) / GRAIN * GRAIN;
-    if (bytes > device->capacity - device->used || span > UINT64_MAX / 2 - device->next_address ||
+    if (taken(bytes) > device->capacity - device->used ||
+        span > UINT64_MAX / 2 - device->next_address ||
         table_put(&device->segments, device->next_address, bytes)) {
         device->call[CALL_alloc].failed++;
         return OUT_OF_MEMORY;
     }
     *address = device->next_address;
     device->next_address += span;
-    device->used += bytes;
+    device->used += taken(bytes);
     book(device, CALL_alloc, bytes);
     return 0;
 }
@@ -75,7 +83,7 @@ static int segment_free(void *context, uint64_t address)
     uint64_t bytes = table_take(&device->segments, address);
     if (!bytes)
         abort(); /* the allocator gives back what it never had */
-    device->used -= bytes;
+    device->used -= taken(bytes);
     book(device, CALL_free, bytes);
     return 0;
 }

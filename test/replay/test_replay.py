@@ -233,6 +233,15 @@ def test_costs(tmp_path):
     assert got["calls"]["free"] == {"count": 2, "failed": 0, "bytes": 71534336, "cost_ns": 14}
 
 
+def test_native_blocks_take_granules(tmp_path):
+    """Of 2 MiB from 1 MiB on, of 512 bytes below: 8 MiB and 8 KiB are full."""
+    text = OWN + "".join(f"a,{i},{n},0\n" for i, n in enumerate([3 << 20, 3 << 20, *[500] * 16, 1, 1 << 20]))
+    path = write(tmp_path / "x.csv", text)
+    for more, failures in ((8192, 2), (8192 + 512, 1), (2 << 20, 1), ((2 << 20) + 8704, 0)):
+        got = replay(path, "--conf", "cache:off", "--capacity", (8 << 20) + more)
+        assert got["totals"]["ooms"] == failures
+
+
 @pytest.mark.parametrize("text", ["alloc,1,2,3\n", "nothing,1,2\n", "alloc,5,1\nalloc,5,1\n", "alloc,1\n", "alloc,1,x\n", "alloc,0,-5\n", "alloc,-1,5\n",
                                   "".join(f"alloc,{i},1\n" for i in range(33))])
 def test_broken_costs(tmp_path, text):
