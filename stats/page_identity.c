@@ -1,4 +1,5 @@
-/* Who the process of a page is: pid, program, arguments, place, host. */
+/* Who the process of a page is: pid, program, arguments, place, host. /proc/thread-self and not
+ * /proc/self: that is the main thread's, and says nothing once it has ended. */
 #include "stats/page_identity.h"
 
 #include "stats/page.h"
