@@ -175,7 +175,7 @@ static int look_further(struct allocator *a, uint64_t size, struct block **taken
     if (pool_for(a, size) == POOL_SMALL && thread_caches_make(a, size) &&
         (*taken = pool_take(a, size)))
         return 0;
-    if (pool_for(a, size) == POOL_MAPPED && arena_claim(a, size, taken) == 0)
+    if (arena_serves(a, size) && arena_claim(a, size, taken) == 0)
         return 0; /* what is idle elsewhere */
     if (a->forgotten)
         return ALLOCATOR_PASS;

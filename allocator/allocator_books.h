@@ -25,7 +25,7 @@ struct allocator {
     uint64_t context; /* its name in lanes */
     struct device_stats *stats;
     uint64_t limit;
-    struct arena *arena; /* NULL: no mapped memory. Up to here a line that does not change */
+    struct arena *arena; /* that grows, or NULL. Up to here a line that hardly ever changes */
     struct bins pool[POOLS];
     struct block *taken; /* from a pool by the last request, if none has changed since */
     struct segment *segments;
@@ -42,8 +42,8 @@ struct allocator {
     struct block_list deferred;  /* freed during a capture: no fence yet */
     uint64_t idle_clock, fence_number, growing_bytes, mallocs, frees, poll_after, alone_of;
     uint64_t captures_ended; /* how often all had */
-    /* Of its device; calls, and waits by fence_ask, under way now; fence_note_turn. */
-    unsigned ordinal, calls, waiting, alone, turns, crowd_turns;
+    /* Of its device; calls, and waits by fence_ask, under way now; fence_note_turn; arena_release. */
+    unsigned ordinal, calls, waiting, alone, turns, crowd_turns, batches;
     int pressed;   /* the device was full once: pool.c, is_kept_whole */
     int crowded;   /* threads free faster than the device gets on: frees wait in line */
     int as_native; /* large blocks are not mapped: enum native_reason */

@@ -25,76 +25,9 @@
 #include "allocator/arena_parts.h"
 
 #include <assert.h>
-#include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#include "allocator/native.h"
 #include "allocator/pool.h"
-#include "allocator/segment.h"
-
-static void *map_zeroes(size_t bytes)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
-}
-
-/* Tables for all slots of the range; they are touched, and cost memory, only as far as it is used.
- */
-static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_t bytes)
-{
-    uint64_t slots = bytes / chunk_bytes;
-    size_t each = sizeof(struct slot) + sizeof(struct chunk) + 1;
-    struct arena *arena =
-        slots < UINT32_MAX ? map_zeroes(sizeof *arena + (slots + 1) * each) : NULL;
-    if (!arena)
-        return NULL;
-    arena->chunk_bytes = chunk_bytes;
-    arena->base = address;
-    arena->slots = (uint32_t)slots;
-    arena->reserved = bytes;
-    arena->slot = (struct slot *)(arena + 1);
-    arena->chunk = (struct chunk *)(arena->slot + slots);
-    arena->idle = (uint8_t *)(arena->chunk + slots + 1);
-    arena->epoch = 1;
-    return arena;
-}
-
-void arena_unmap_tables(struct arena *arena)
-{
-    size_t each = sizeof(struct slot) + sizeof(struct chunk) + 1;
-    munmap(arena, sizeof *arena + (arena->slots + (size_t)1) * each);
-}
-
-struct arena *arena_create(struct allocator *a)
-{
-    uint64_t address = 0, bytes = 0, total = 0;
-    if (!a->ops->range_reserve || a->ops->range_reserve(a->device, &address, &bytes, &total))
-        return NULL;
-    uint64_t most = total < a->limit ? total : a->limit;
-    struct arena *arena =
-        make_tables(options_chunk_bytes(&a->domain->options, most), address, bytes);
-    if (!arena)
-        a->ops->range_free(a->device, address, bytes);
-    else
-        arena->noted = native_noted(most);
-    return arena;
-}
-
-int arena_begin(struct allocator *a)
-{
-    struct arena *arena = a->arena;
-    struct segment *segment = arena->segment =
-        segment_new(a, POOL_MAPPED, LARGE_POOL, arena->base, arena->slots * arena->chunk_bytes);
-    if (!segment)
-        return -1;
-    segment->arena = arena;
-    a->segments = segment;
-    tree_insert(&a->domain->segments, &segment->node);
-    arena_put(segment->first, BLOCK_ABSENT);
-    return 0;
-}
 
 void arena_pin(struct block *block)
 {
@@ -114,6 +47,8 @@ void arena_pin(struct block *block)
             arena_put(block, BLOCK_REUSABLE);
         }
         block->pinned |= block->state != BLOCK_REUSABLE && block->state != BLOCK_ABSENT;
+        if (block->pinned && block_claimed(block) == CLAIM_EASY)
+            block_claim(block, CLAIM_HELD);
     }
 }
 
@@ -185,14 +120,15 @@ struct block *arena_block_at(const struct arena *arena, uint32_t slot)
 /* The absent block that holds an absent slot. */
 static struct block *absent_at(const struct arena *arena, uint32_t slot)
 {
-    while (slot && !arena_is_present(arena, slot - 1))
+    uint32_t first = arena->part[arena_pool_of(arena, slot)].first;
+    while (slot > first && !arena_is_present(arena, slot - 1))
         slot--;
     return arena->slot[slot].hole;
 }
 
 int arena_fill_kit(struct arena *arena, unsigned blocks)
 {
-    struct slab *slab = &arena->segment->allocator->domain->blocks;
+    struct slab *slab = &arena->allocator->domain->blocks;
     for (const struct block *block = arena->kit; block && blocks; block = block->link)
         blocks--;
     for (; blocks; blocks--) {
@@ -205,15 +141,15 @@ int arena_fill_kit(struct arena *arena, unsigned blocks)
     return 0;
 }
 
-void arena_put_kit(struct allocator *a, struct block *kit)
+void arena_put_kit(struct allocator *a, struct arena *arena, struct block *kit)
 {
     for (struct block *next; kit; kit = next) {
         next = kit->link;
         if (a->forgotten) {
             slab_give(&a->domain->blocks, kit);
         } else {
-            kit->link = a->arena->kit;
-            a->arena->kit = kit;
+            kit->link = arena->kit;
+            arena->kit = kit;
         }
     }
 }
@@ -245,7 +181,7 @@ struct block *arena_isolate(struct arena *arena, struct block *block, uint64_t b
 {
     enum block_state state = block->state;
     if (state == BLOCK_REUSABLE)
-        pool_remove(arena->segment->allocator, block);
+        pool_remove(arena->allocator, block);
     struct block *part = arena_cut(arena, block, begin), *rest = NULL;
     if (end < block_address(part) + block_size(part))
         rest = arena_cut(arena, part, end);
@@ -261,7 +197,7 @@ void arena_put(struct block *block, enum block_state state)
 {
     struct arena *arena = block->segment->arena;
     if (state == BLOCK_REUSABLE) {
-        pool_merge(arena->segment->allocator, block);
+        pool_merge(arena->allocator, block);
         return;
     }
     block->state = BLOCK_ABSENT;
@@ -274,8 +210,9 @@ void arena_put(struct block *block, enum block_state state)
         arena->slot[slot].hole = block; /* else a gap and no more */
 }
 
-int arena_is_alone(const struct arena *arena, const struct block *block)
+int arena_is_alone(const struct block *block)
 {
+    const struct arena *arena = block->segment->arena;
     uint64_t begin = block_address(block) - arena->base, end = begin + block_size(block);
     return begin % arena->chunk_bytes == 0 && arena->idle[(end - 1) / arena->chunk_bytes];
 }
@@ -296,7 +233,7 @@ void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end)
         arena_evict(arena, slot);
         uint64_t address = arena_address(arena, chunk->home - 1);
         struct block *absent = absent_at(arena, chunk->home - 1);
-        chunk->owner = chunk->home;
+        arena_own(arena, number, chunk->home - 1);
         arena_put(arena_isolate(arena, absent, address, address + chunk->bytes), BLOCK_REUSABLE);
     }
 }

@@ -1,5 +1,5 @@
-/* Mapped memory (expandable_segments): large blocks lie in one range of addresses, far larger than
- * the memory, and physical memory is mapped below them where it is needed.
+/* Mapped memory (expandable_segments): blocks lie in one range of addresses, far larger than the
+ * memory, and physical memory is mapped below them where it is needed.
  *
  * The range is cut into slots, the memory into chunks of the same size; smaller ones, tails, lie at
  * the front of a slot, and the rest of its addresses stays absent. A chunk may be mapped in several
@@ -9,61 +9,7 @@
 #ifndef CACHALOT_ALLOCATOR_ARENA_H
 #define CACHALOT_ALLOCATOR_ARENA_H
 
-#include "allocator/domain.h"
-
-struct slot {
-    struct block *hole;  /* the reusable or absent block whose first whole slot this is */
-    uint64_t since;      /* epoch when it was last left */
-    uint64_t bytes;      /* of what is mapped here */
-    uint32_t chunk;      /* mapped here, from 1; 0: none */
-    uint32_t was;        /* while changing: mapped until now */
-    int changing;        /* the driver is at it (or could not undo it): part of no window */
-    int allowing;        /* walks under way that give peers access: its mapping stays meanwhile */
-    int unmapped, stuck; /* what came of it; whose change it is writes them without the lock */
-    int pinned;          /* the program has set something on what is mapped here */
-};
-
-struct chunk {
-    uint64_t handle, bytes; /* fewer than a slot's: a tail */
-    uint32_t owner;         /* slot, from 1; 0: none, it is spare */
-    uint32_t home; /* slot, from 1, where it goes when it is idle, and stays mapped; 0: none yet */
-    uint32_t seen; /* by search number */
-    int booked;    /* counts as reserved */
-    int retired;   /* was below a pinned slot: nobody's, until it is given back */
-    uint32_t leaving, lent; /* batch with which it is about to be given back: nobody's; exports
-                             * of its handle that are under way */
-};
-
-#define NATIVE_SIZES 256
-
-struct arena {
-    struct segment *segment;
-    uint64_t chunk_bytes, base, reserved; /* reserved: bytes of addresses, a multiple of nothing */
-    uint8_t *idle;                        /* by slot: it lies whole in a reusable block */
-    struct slot *slot;
-    struct chunk *chunk;               /* from 1 */
-    uint32_t slots, top, chunks, made; /* top: slots ever used; made: chunk numbers ever used */
-    uint32_t tails;                    /* of the chunks */
-    uint32_t idle_slots, spares;       /* what could be moved, without tails */
-    uint64_t idle_tails;               /* bytes of tails, idle or spare */
-    uint64_t retired;                  /* bytes that can only be given back */
-    uint64_t idle_least;               /* bytes idle since the last look, all the time */
-    uint64_t booked;                   /* bytes of all chunks */
-    uint64_t room, missing; /* for new ones, when a claim last looked; what that was too little */
-    uint32_t searches, batches;
-    uint64_t epoch, safe, marked; /* slots left up to `safe` are done with */
-    uint64_t walks;               /* that gave peers access, begun so far */
-    struct fence *mark;           /* of `marked`; NULL: none is on its way */
-    struct block *kit;            /* block structs in reserve, joined by `link` */
-    uint64_t sizes[NATIVE_SIZES]; /* of requests, by hash; native.c */
-    uint64_t noted;               /* from this size on one that is new is a sign */
-    int irregular;                /* above 0: sizes hardly come again */
-};
-
-/* The arena of a new allocator: create asks the driver, without the lock, and returns NULL if there
- * is none; begin puts it on the books, under it. Returns 0, or -1 without host memory. */
-struct arena *arena_create(struct allocator *allocator);
-int arena_begin(struct allocator *allocator);
+#include "allocator/arena_layout.h"
 
 /* Takes note that a block of an arena went into its pool, or left it. */
 void arena_note(const struct block *block, int reusable);
@@ -75,20 +21,50 @@ void arena_pin(struct block *block);
 void arena_retire(struct block *block);
 
 /* A block of `size` bytes, in no pool: from memory that is idle elsewhere; grow: and if that is too
- * little, from the driver. The lock is dropped meanwhile. */
+ * little, from the driver. The lock is dropped meanwhile. serves: are there arenas for that size? */
+int arena_serves(const struct allocator *allocator, uint64_t size);
 int arena_claim(struct allocator *allocator, uint64_t size, struct block **block);
 int arena_grow(struct allocator *allocator, uint64_t size, struct block **block);
 
 /* Looks whether slots left some time ago are done with. */
-void arena_poll(struct allocator *allocator);
+void arena_poll(struct allocator *allocator, struct arena *arena);
 
-/* Gives idle chunks back, at least `bytes` if there is so much; returns bytes. */
-uint64_t arena_release(struct allocator *allocator, uint64_t bytes, uint64_t timeout_ns);
+/* Gives idle chunks of the arena and of older ones back, the oldest first, at least `bytes` if there
+ * is so much; returns bytes. */
+uint64_t arena_release(struct allocator *allocator, struct arena *arena, uint64_t bytes,
+                       uint64_t timeout_ns);
+
+/* Bytes that can only be given back; that, and what was idle ever since the last call. */
+uint64_t arena_retired(const struct allocator *allocator);
+uint64_t arena_unused(struct allocator *allocator);
 
 /* Has the driver allow all that is mapped once more. */
 void arena_allow(struct allocator *allocator);
 
 /* Gives everything back to the driver after the context has ended: nothing is under way. */
 void arena_bury(struct allocator *allocator);
+
+/* The part that a slot lies in. */
+static inline enum stat_pool arena_pool_of(const struct arena *arena, uint64_t slot)
+{
+    return arena->part[SMALL_POOL].segment && slot >= arena->part[SMALL_POOL].first ? SMALL_POOL
+                                                                                    : LARGE_POOL;
+}
+
+/* The part for blocks of `size` bytes. */
+static inline struct arena_part *arena_part_for(struct arena *arena, uint64_t size)
+{
+    return &arena->part[size <= CACHE_MOST ? SMALL_POOL : LARGE_POOL];
+}
+
+/* The first slot from `slot` on that may ever have been used; `slots`: there is none. */
+static inline uint32_t arena_used(const struct arena *arena, uint32_t slot)
+{
+    const struct arena_part *small = &arena->part[SMALL_POOL];
+    if (slot < arena->part[LARGE_POOL].top)
+        return slot;
+    slot = slot < small->first ? small->first : slot;
+    return slot < small->top ? slot : arena->slots;
+}
 
 #endif

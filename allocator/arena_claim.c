@@ -14,11 +14,9 @@
 #include <assert.h>
 #include <stddef.h>
 
-#include "allocator/fence.h"
 #include "allocator/native.h"
 #include "allocator/pool.h"
 #include "allocator/segment.h"
-#include "allocator/thread_caches.h"
 #include "allocator/window.h"
 
 #define KEEP 4
@@ -60,7 +58,7 @@ static void call_back(struct arena *arena, const struct window *window)
             arena_evict(arena, arena->chunk[chunk].owner - 1);
         else
             arena_count_spare(arena, &arena->chunk[chunk], -1);
-        arena->chunk[chunk].owner = slot + 1;
+        arena_own(arena, chunk, slot);
     }
 }
 
@@ -75,11 +73,27 @@ static uint32_t take_tail(struct arena *arena, uint64_t bytes)
     return number;
 }
 
+/* The smallest hole of a pool that has a whole idle slot; *slot: the first such. */
+static struct tree_node *idle_hole(const struct arena *arena, enum pool pool, uint32_t *slot)
+{
+    uint64_t size = arena->chunk_bytes, address = 0;
+    struct tree_node *node;
+    while ((node = bins_at_least(&arena->allocator->pool[pool], size, address))) {
+        size = node->major;
+        address = node->minor + 1;
+        if (block_of_node(node)->segment->arena != arena)
+            continue;
+        *slot =
+            (uint32_t)((node->minor - arena->base + arena->chunk_bytes - 1) / arena->chunk_bytes);
+        if (arena_address(arena, *slot + 1) <= node->minor + node->major)
+            break;
+    }
+    return node;
+}
+
 /* A whole chunk that is idle, from the smallest hole that has one; 0: none. */
 static uint32_t take_idle(struct arena *arena)
 {
-    struct allocator *a = arena->segment->allocator;
-    struct tree_node *node = NULL;
     if (arena->spares) {
         uint32_t chunk = 1;
         while (!arena->chunk[chunk].booked || arena->chunk[chunk].owner ||
@@ -91,18 +105,14 @@ static uint32_t take_idle(struct arena *arena)
     }
     if (!arena->idle_slots)
         return 0;
-    uint64_t size = arena->chunk_bytes, address = 0;
-    for (;; address = node->minor + 1) {
-        node = bins_at_least(&a->pool[POOL_MAPPED], size, address);
-        size = node->major;
-        uint32_t slot =
-            (uint32_t)((node->minor - arena->base + arena->chunk_bytes - 1) / arena->chunk_bytes);
-        if (arena_address(arena, slot + 1) > node->minor + node->major)
-            continue;
-        uint32_t chunk = arena->slot[slot].chunk;
-        arena_evict(arena, slot);
-        return chunk;
-    }
+    uint32_t slot = 0, other = 0;
+    const struct tree_node *large = idle_hole(arena, POOL_MAPPED, &slot);
+    const struct tree_node *small = idle_hole(arena, POOL_SMALL, &other);
+    if (small && (!large || small->major < large->major))
+        slot = other;
+    uint32_t chunk = arena->slot[slot].chunk;
+    arena_evict(arena, slot);
+    return chunk;
 }
 
 /* The number of a chunk that the driver has yet to make; none below `chunk` is free. */
@@ -132,7 +142,7 @@ static uint64_t move_in(struct arena *arena, const struct window *window, uint32
             arena->chunk[chunk].bytes = bytes;
             fresh += bytes;
         }
-        arena->chunk[chunk].owner = slot + 1;
+        arena_own(arena, chunk, slot);
         ++*moves;
         s->changing = 1;
         s->was = s->chunk;
@@ -142,9 +152,9 @@ static uint64_t move_in(struct arena *arena, const struct window *window, uint32
 }
 
 /* Calls of the driver, without the lock; `done` slots have been mapped. */
-static int map_slots(struct allocator *a, const struct window *window, uint32_t *done)
+static int map_slots(const struct allocator *a, struct arena *arena, const struct window *window,
+                     uint32_t *done)
 {
-    struct arena *arena = a->arena;
     int code = 0;
     for (uint32_t slot = window->first; !code && slot < window->end; slot++) {
         struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
@@ -166,9 +176,9 @@ static int map_slots(struct allocator *a, const struct window *window, uint32_t 
 }
 
 /* The same, for what has been mapped: access for the device and its peers. */
-static int allow_slots(struct allocator *a, const struct window *window)
+static int allow_slots(const struct allocator *a, const struct arena *arena,
+                       const struct window *window)
 {
-    const struct arena *arena = a->arena;
     int code = 0;
     for (uint32_t slot = window->first, end; !code && slot < window->end; slot = end + 1) {
         for (end = slot; end < window->end && arena->slot[end].changing; end++)
@@ -183,9 +193,9 @@ static int allow_slots(struct allocator *a, const struct window *window)
 
 /* The driver refused: takes down what was mapped, without the lock. A slot whose mapping stays is
  * of no use any more. */
-static void unmap_slots(struct allocator *a, const struct window *window, uint32_t done)
+static void unmap_slots(const struct allocator *a, struct arena *arena, const struct window *window,
+                        uint32_t done)
 {
-    struct arena *arena = a->arena;
     for (uint32_t slot = window->first; slot < done; slot++)
         if (arena->slot[slot].changing && a->ops->chunk_unmap(a->device, arena_address(arena, slot),
                                                               window_needs(arena, window, slot)))
@@ -193,16 +203,15 @@ static void unmap_slots(struct allocator *a, const struct window *window, uint32
 }
 
 /* Books what the driver made, and ends the change. */
-static void settle_slots(struct allocator *a, const struct window *window, int failed)
+static void settle_slots(struct arena *arena, const struct window *window, int failed)
 {
-    struct arena *arena = a->arena;
     for (uint32_t slot = window->first; slot < window->end; slot++) {
         struct slot *s = &arena->slot[slot];
         struct chunk *chunk = &arena->chunk[s->chunk];
         if (!s->changing)
             continue;
         if (chunk->handle && !chunk->booked)
-            arena_add_chunk(a, s->chunk);
+            arena_add_chunk(arena, s->chunk);
         if (failed) {
             chunk->owner = 0;
             if (chunk->handle)
@@ -210,7 +219,7 @@ static void settle_slots(struct allocator *a, const struct window *window, int f
             s->chunk = s->unmapped ? 0 : s->was;
             s->bytes = s->chunk ? s->bytes : 0;
         } else {
-            stats_count(a->stats, COUNTER_num_maps, 1);
+            stats_count(arena->allocator->stats, COUNTER_num_maps, 1);
             chunk->home = chunk->home ? chunk->home : slot + 1;
             s->bytes = chunk->bytes;
         }
@@ -241,40 +250,41 @@ static void dissolve(struct arena *arena, struct block *block)
 /* Has the driver make the window's slots usable, where they are not; the lock is dropped meanwhile.
  * What is in reserve for what this claim still has to cut, others must not use up.
  */
-static int make_usable(struct allocator *a, const struct window *window, uint64_t bytes)
+static int make_usable(struct allocator *a, struct arena *arena, const struct window *window,
+                       uint64_t bytes)
 {
     uint32_t done = 0;
-    struct block *kit = a->arena->kit;
-    uint64_t walks = a->arena->walks;
-    a->arena->kit = NULL;
+    struct block *kit = arena->kit;
+    uint64_t walks = arena->walks;
+    arena->kit = NULL;
     a->growing_bytes += bytes;
     allocator_call(a);
-    int code = map_slots(a, window, &done);
-    code = code ? code : allow_slots(a, window);
+    int code = map_slots(a, arena, window, &done);
+    code = code ? code : allow_slots(a, arena, window);
     if (code)
-        unmap_slots(a, window, done);
+        unmap_slots(a, arena, window, done);
     allocator_return(a);
-    while (!code && !a->forgotten && walks != a->arena->walks) {
-        walks = a->arena->walks; /* one that began meanwhile has left out these slots */
+    while (!code && !a->forgotten && walks != arena->walks) {
+        walks = arena->walks; /* one that began meanwhile has left out these slots */
         allocator_call(a);
-        allow_slots(a, window);
+        allow_slots(a, arena, window);
         allocator_return(a);
     }
     a->growing_bytes -= bytes;
-    arena_put_kit(a, kit);
+    arena_put_kit(a, arena, kit);
     if (a->forgotten)
         return ALLOCATOR_PASS;
-    settle_slots(a, window, code != 0);
+    settle_slots(arena, window, code != 0);
     return code;
 }
 
 /* What the driver has free, where much is wanted: who asks for more than there is would else fill
  * the device with chunks before that is seen, each time; and where it must be known what to give
  * back. The lock is dropped meanwhile. */
-static uint64_t room_for(struct allocator *a, uint64_t size, int alone)
+static uint64_t room_for(struct allocator *a, const struct arena *arena, uint64_t size, int alone)
 {
     uint64_t room = UINT64_MAX, total;
-    if (size / a->arena->chunk_bytes < ASK_FROM && !alone)
+    if (size / arena->chunk_bytes < ASK_FROM && !alone)
         return room;
     allocator_call(a);
     if (a->ops->memory_free(a->device, &room, &total))
@@ -284,9 +294,8 @@ static uint64_t room_for(struct allocator *a, uint64_t size, int alone)
 }
 
 /* Is there so much room for new chunks? `room`: what the driver has. */
-static int has_room(struct allocator *a, uint64_t bytes, uint64_t room)
+static int has_room(const struct allocator *a, struct arena *arena, uint64_t bytes, uint64_t room)
 {
-    struct arena *arena = a->arena;
     uint64_t reserved = segment_reserved(a);
     uint64_t below = a->limit > reserved ? a->limit - reserved : 0;
     arena->room = room < below ? room : below;
@@ -295,47 +304,48 @@ static int has_room(struct allocator *a, uint64_t bytes, uint64_t room)
 }
 
 /* The cheapest window, and may it be had? */
-static int choose(struct allocator *a, uint64_t size, int alone, uint64_t room,
-                  struct window *window)
+static int choose(const struct allocator *a, struct arena *arena, uint64_t size, int alone,
+                  uint64_t room, struct window *window)
 {
-    struct arena *arena = a->arena;
-    uint64_t most = (arena->chunks + size / arena->chunk_bytes) * KEEP;
-    most = most < KEEP_LEAST ? KEEP_LEAST : most;
-    most = most < arena->slots ? most : arena->slots;
-    if (alone && !has_room(a, window_fresh_alone(arena, size), room))
+    const struct arena_part *part = arena_part_for(arena, size);
+    uint64_t most = (part->chunks + size / arena->chunk_bytes) * KEEP;
+    most = part->first + (most < KEEP_LEAST ? KEEP_LEAST : most);
+    most = most < part->end ? most : part->end;
+    if (alone && !has_room(a, arena, window_fresh_alone(arena, size), room))
         return 0;
     /* Rather more addresses than no memory. */
     if (!window_find(arena, size, alone, (uint32_t)most, window) &&
-        !window_find(arena, size, alone, arena->slots, window))
+        !window_find(arena, size, alone, part->end, window))
         return 0;
-    return has_room(a, window->fresh, room) && arena->made < arena->slots / 2;
+    return has_room(a, arena, window->fresh, room) && arena->made < arena->slots / 2;
 }
 
-enum claim_flags { GROW = 1, ALONE = 2 };
-
-static int claim(struct allocator *a, uint64_t size, int flags, struct block **taken)
+/* A block of `size` bytes, in no pool, of this arena; the lock is dropped meanwhile. */
+int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block **taken)
 {
-    struct arena *arena = a->arena;
+    struct allocator *a = arena->allocator;
+    struct arena_part *part = arena_part_for(arena, size);
     struct window chosen, *window = &chosen;
-    int code = 0, alone = (flags & ALONE) != 0;
+    int code = 0, alone = (flags & CLAIM_ALONE) != 0;
     uint64_t whole = alone ? native_bytes_of(size) : size;
     arena->missing = 0;
-    if (size / arena->chunk_bytes > arena->slots / 2)
+    if (size / arena->chunk_bytes > (part->end - part->first) / 2)
         return a->ops->out_of_memory;
-    uint64_t room = flags & GROW ? room_for(a, size, alone) : 0;
-    arena_poll(a);
+    uint64_t room = flags & CLAIM_GROW ? room_for(a, arena, size, alone) : 0;
+    if (!a->forgotten)
+        arena_poll(a, arena);
     if (a->forgotten) /* either drops the lock */
         return ALLOCATOR_PASS;
-    if (!choose(a, whole, alone, room, window) ||
+    if (!choose(a, arena, whole, alone, room, window) ||
         arena_fill_kit(arena, 4 * (window->end - window->first) + 8))
         return a->ops->out_of_memory;
     struct block *block = carve(arena, window, whole);
-    arena->top = window->end > arena->top ? window->end : arena->top;
+    part->top = window->end > part->top ? window->end : part->top;
     call_back(arena, window);
     uint32_t moves = 0;
     uint64_t fresh = move_in(arena, window, &moves);
     arena_note_idle(arena);
-    if (moves && (code = make_usable(a, window, fresh))) {
+    if (moves && (code = make_usable(a, arena, window, fresh))) {
         if (code > 0)
             dissolve(arena, block);
         return code;
@@ -344,38 +354,4 @@ static int claim(struct allocator *a, uint64_t size, int flags, struct block **t
         arena_put(arena_cut(arena, block, block_address(block) + size), BLOCK_REUSABLE);
     *taken = block;
     return 0;
-}
-
-int arena_claim(struct allocator *a, uint64_t size, struct block **taken)
-{
-    return claim(a, size, native_is_exact(a) ? ALONE : 0, taken);
-}
-
-/* The work of a device that is not far behind, on a busy host; natively the frees had waited. */
-#define MOMENT_NS 20000000
-
-/* What is in the way of a block of its own chunks, and idle in a moment. Returns bytes. */
-static uint64_t give_back(struct allocator *a, uint64_t size)
-{
-    struct arena *arena = a->arena;
-    if (arena_idle_bytes(arena) + arena->room >= native_bytes_of(size))
-        return arena_release(a, arena->missing, MOMENT_NS);
-    thread_caches_empty(a);
-    return segment_release_whole(a, arena->missing, MOMENT_NS);
-}
-
-#define ROUNDS 4 /* others may take what was given back */
-
-/* Where blocks share no chunk, the last one of each has a size of its own, and idle memory in other
- * pieces may have to go back first; but nobody waits long for that: then chunks are shared after all. */
-int arena_grow(struct allocator *a, uint64_t size, struct block **taken)
-{
-    for (int round = 0; round < ROUNDS && !a->forgotten && native_is_exact(a); round++) {
-        int code = claim(a, size, GROW | ALONE, taken);
-        if (code != a->ops->out_of_memory)
-            return code;
-        if (!a->arena->missing || !give_back(a, size))
-            break;
-    }
-    return a->forgotten ? ALLOCATOR_PASS : claim(a, size, GROW, taken);
 }

@@ -7,18 +7,23 @@
 /* alone: does the reusable block begin and end with a chunk?
  * isolate: cuts a reusable or absent block, and takes the part out of pool and lists; kit: enough
  * structs for that are in reserve, and who drops the lock in between takes them along. put: as
- * reusable or absent, and merged. block_at: that holds an idle slot. */
+ * reusable or absent, and merged. block_at: that holds an idle slot. own: the slot has the chunk
+ * from now on, whose bytes are booked as the pool's that lies there. */
 int arena_fill_kit(struct arena *arena, unsigned blocks);
-void arena_put_kit(struct allocator *allocator, struct block *kit);
+void arena_put_kit(struct allocator *allocator, struct arena *arena, struct block *kit);
 struct block *arena_cut(struct arena *arena, struct block *block, uint64_t address);
 struct block *arena_isolate(struct arena *arena, struct block *block, uint64_t begin, uint64_t end);
 void arena_put(struct block *block, enum block_state state);
 struct block *arena_block_at(const struct arena *arena, uint32_t slot);
-int arena_is_alone(const struct arena *arena, const struct block *block);
+int arena_is_alone(const struct block *block);
 void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end);
 void arena_evict(struct arena *arena, uint32_t slot);
-void arena_unmap_tables(struct arena *arena);
-void arena_add_chunk(struct allocator *allocator, uint32_t chunk);
+void arena_add_chunk(struct arena *arena, uint32_t chunk);
+void arena_own(struct arena *arena, uint32_t chunk, uint32_t slot);
+int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block **taken);
+
+/* In a claim: may the driver be asked for more; does the block share no chunk with others? */
+enum claim_flags { CLAIM_GROW = 1, CLAIM_ALONE = 2 };
 
 static inline uint64_t arena_idle_bytes(const struct arena *arena)
 {

@@ -6,6 +6,7 @@
  * it can be mapped again, which needs no wait. */
 #include <stddef.h>
 
+#include "allocator/arena_make.h"
 #include "allocator/arena_parts.h"
 #include "allocator/fence.h"
 #include "allocator/record.h"
@@ -16,9 +17,8 @@ static int is_always_safe(const struct allocator *a)
     return a->no_events || !a->domain->lane.ops;
 }
 
-void arena_poll(struct allocator *a)
+void arena_poll(struct allocator *a, struct arena *arena)
 {
-    struct arena *arena = a->arena;
     if (is_always_safe(a)) {
         arena->safe = arena->epoch++;
         return;
@@ -49,46 +49,70 @@ void arena_poll(struct allocator *a)
 }
 
 /* Where it was mapped first; 0: nowhere yet. */
-static void record(const struct allocator *a, enum event_action action, uint32_t slot,
+static void record(const struct arena *arena, enum event_action action, uint32_t slot,
                    uint64_t bytes)
 {
-    record_chunk(a, action, slot ? arena_address(a->arena, slot - 1) : 0, bytes);
+    record_chunk(arena->allocator, action, slot ? arena_address(arena, slot - 1) : 0, bytes);
 }
 
-void arena_add_chunk(struct allocator *a, uint32_t number)
+static void book(struct arena *arena, const struct chunk *chunk)
 {
-    struct arena *arena = a->arena;
+    struct device_stats *stats = arena->allocator->stats;
+    arena->part[chunk->pool].chunks++;
+    arena->part[chunk->pool].booked += chunk->bytes;
+    stats_add(stats, STAT_segment, chunk->pool, 1);
+    stats_add(stats, STAT_reserved_bytes, chunk->pool, chunk->bytes);
+}
+
+static void book_out(struct arena *arena, const struct chunk *chunk)
+{
+    struct device_stats *stats = arena->allocator->stats;
+    arena->part[chunk->pool].chunks--;
+    arena->part[chunk->pool].booked -= chunk->bytes;
+    stats_subtract(stats, STAT_segment, chunk->pool, 1);
+    stats_subtract(stats, STAT_reserved_bytes, chunk->pool, chunk->bytes);
+}
+
+void arena_own(struct arena *arena, uint32_t number, uint32_t slot)
+{
+    struct chunk *chunk = &arena->chunk[number];
+    enum stat_pool pool = arena_pool_of(arena, slot);
+    int moves = chunk->booked && chunk->pool != pool;
+    if (moves)
+        book_out(arena, chunk);
+    chunk->owner = slot + 1;
+    chunk->pool = pool;
+    if (moves)
+        book(arena, chunk);
+}
+
+void arena_add_chunk(struct arena *arena, uint32_t number)
+{
     struct chunk *chunk = &arena->chunk[number];
     chunk->booked = 1;
-    arena->chunks++;
     arena->tails += chunk->bytes < arena->chunk_bytes;
-    arena->booked += chunk->bytes;
-    stats_add(a->stats, STAT_segment, LARGE_POOL, 1);
-    stats_add(a->stats, STAT_reserved_bytes, LARGE_POOL, chunk->bytes);
-    stats_count(a->stats, COUNTER_num_device_alloc, 1);
-    record(a, EVENT_segment_map, chunk->owner, chunk->bytes);
+    book(arena, chunk);
+    stats_count(arena->allocator->stats, COUNTER_num_device_alloc, 1);
+    record(arena, EVENT_segment_map, chunk->owner, chunk->bytes);
 }
 
-static void remove_chunk(struct allocator *a, uint32_t number)
+static void remove_chunk(struct arena *arena, uint32_t number)
 {
-    struct arena *arena = a->arena;
-    uint64_t bytes = arena->chunk[number].bytes;
-    record(a, EVENT_segment_unmap, arena->chunk[number].home, bytes);
-    arena->chunk[number] = (struct chunk){0};
-    arena->chunks--;
-    arena->tails -= bytes < arena->chunk_bytes;
-    arena->booked -= bytes;
-    stats_subtract(a->stats, STAT_segment, LARGE_POOL, 1);
-    stats_subtract(a->stats, STAT_reserved_bytes, LARGE_POOL, bytes);
-    stats_count(a->stats, COUNTER_num_device_free, 1);
+    struct chunk *chunk = &arena->chunk[number];
+    record(arena, EVENT_segment_unmap, chunk->home, chunk->bytes);
+    arena->tails -= chunk->bytes < arena->chunk_bytes;
+    book_out(arena, chunk);
+    *chunk = (struct chunk){0};
+    stats_count(arena->allocator->stats, COUNTER_num_device_free, 1);
 }
 
 /* Idle chunks of slots, the highest first: of those that are tails, or of the others. */
-static uint64_t take_from_slots(struct arena *arena, int tails, uint64_t most, uint32_t batch)
+static uint64_t take_from_slots(struct arena *arena, enum stat_pool pool, int tails, uint64_t most,
+                                uint32_t batch)
 {
     uint64_t taken = 0;
-    for (uint32_t slot = arena->top;
-         slot-- && taken < most && (tails ? arena->idle_tails : arena->idle_slots);) {
+    for (uint32_t slot = arena->part[pool].top; slot-- > arena->part[pool].first && taken < most &&
+                                                (tails ? arena->idle_tails : arena->idle_slots);) {
         struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
         if (!arena->idle[slot] || chunk->lent || (chunk->bytes < arena->chunk_bytes) != tails)
             continue;
@@ -119,15 +143,18 @@ static uint64_t take_unowned(struct arena *arena, int retired, uint64_t most, ui
     return taken;
 }
 
-/* Idle chunks, `most` bytes of them if there are so many: retired first, then spare, then tails,
- * which serve few. Out of all reach, in a batch of their own. */
+/* Idle chunks, `most` bytes of them if there are so many: of the oldest arena first; retired first,
+ * then spare, then tails, which serve few. Out of all reach, in a batch of their own. */
 static uint64_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
 {
-    uint64_t taken = take_unowned(arena, 1, most, batch);
+    uint64_t taken = arena->older ? take_away(arena->older, most, batch) : 0;
+    if (taken < most)
+        taken += take_unowned(arena, 1, most - taken, batch);
     if (taken < most)
         taken += take_unowned(arena, 0, most - taken, batch);
-    for (int tails = 2; tails-- && taken < most;)
-        taken += take_from_slots(arena, tails, most - taken, batch);
+    for (int tails = 2; tails--;)
+        for (enum stat_pool pool = 0; pool < STAT_POOLS && taken < most; pool++)
+            taken += take_from_slots(arena, pool, tails, most - taken, batch);
     arena_note_idle(arena);
     return taken;
 }
@@ -145,9 +172,8 @@ static int goes(const struct arena *arena, uint32_t slot, uint32_t batch)
 }
 
 /* Unmaps slots [first, end), whose chunks go; what the driver refuses stays. */
-static void unmap_run(struct allocator *a, uint32_t first, uint32_t end)
+static void unmap_run(struct allocator *a, struct arena *arena, uint32_t first, uint32_t end)
 {
-    struct arena *arena = a->arena;
     uint64_t bytes = (end - 1 - first) * arena->chunk_bytes + arena->slot[end - 1].bytes;
     allocator_call(a);
     int code = a->ops->chunk_unmap(a->device, arena_address(arena, first), bytes);
@@ -155,10 +181,10 @@ static void unmap_run(struct allocator *a, uint32_t first, uint32_t end)
     for (uint32_t slot = first; slot < end && !a->forgotten; slot++) {
         struct slot *s = &arena->slot[slot];
         s->changing = 0;
-        if (code && arena->chunk[s->chunk].leaving)
-            make_spare(arena, s->chunk);
-        if (code)
+        if (code) {
+            arena->chunk[s->chunk].stays = 1;
             continue;
+        }
         if (arena->chunk[s->chunk].home == slot + 1)
             arena->chunk[s->chunk].home = 0;
         s->chunk = 0;
@@ -168,28 +194,32 @@ static void unmap_run(struct allocator *a, uint32_t first, uint32_t end)
 }
 
 /* Takes down all mappings of the batch. */
-static void unmap_batch(struct allocator *a, uint32_t batch)
+static void unmap_batch(struct allocator *a, struct arena *arena, uint32_t batch)
 {
-    struct arena *arena = a->arena;
-    for (uint32_t slot = 0, end; !a->forgotten && slot < arena->top; slot = end + (end == slot)) {
+    for (uint32_t slot = arena_used(arena, 0), end; !a->forgotten && slot < arena->slots;
+         slot = arena_used(arena, end + (end == slot))) {
         end = slot;
-        while (end < arena->top && goes(arena, end, batch) &&
+        while (end < arena->slots && goes(arena, end, batch) &&
                arena->slot[end++].bytes == arena->chunk_bytes)
             ; /* behind a tail nothing is mapped */
         if (end > slot)
-            unmap_run(a, slot, end);
+            unmap_run(a, arena, slot, end);
     }
 }
 
 /* Gives the chunks of the batch, mapped nowhere any more, to the driver. What it does not take is
  * still ours. */
-static uint64_t release_batch(struct allocator *a, uint32_t batch)
+static uint64_t release_batch(struct allocator *a, struct arena *arena, uint32_t batch)
 {
-    struct arena *arena = a->arena;
     uint64_t released = 0;
     for (uint32_t number = 1; !a->forgotten && number <= arena->made; number++) {
         if (arena->chunk[number].leaving != batch)
             continue;
+        if (arena->chunk[number].stays) {
+            arena->chunk[number].stays = 0;
+            make_spare(arena, number);
+            continue;
+        }
         uint64_t handle = arena->chunk[number].handle, bytes = arena->chunk[number].bytes;
         arena->chunk[number].handle = 0; /* not the burial's */
         allocator_call(a);
@@ -201,7 +231,7 @@ static uint64_t release_batch(struct allocator *a, uint32_t batch)
         if (code)
             make_spare(arena, number);
         else
-            remove_chunk(a, number);
+            remove_chunk(arena, number);
         released += code ? 0 : bytes;
     }
     return released;
@@ -225,16 +255,12 @@ static int is_over(struct allocator *a, uint64_t timeout_ns)
     return over;
 }
 
-uint64_t arena_release(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
+/* What is to go, and is not in another thread's hands, is this one's from here on; if work that
+ * may use it is not over, nothing is. */
+static void settle_batch(struct arena *arena, uint32_t batch, int over)
 {
-    struct arena *arena = a->arena;
-    uint32_t batch = ++arena->batches;
-    if (!take_away(arena, bytes, batch))
-        return 0;
-    int over = is_over(a, timeout_ns);
-    if (a->forgotten)
-        return 0;
-    for (uint32_t slot = 0; slot < arena->top && over; slot++) {
+    for (uint32_t slot = arena_used(arena, 0); slot < arena->slots && over;
+         slot = arena_used(arena, slot + 1)) {
         /* What another thread has still to do here lets it go another time. */
         const struct slot *s = &arena->slot[slot];
         if (s->was && arena->chunk[s->was].leaving == batch)
@@ -242,14 +268,49 @@ uint64_t arena_release(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
         if ((s->changing || s->allowing) && s->chunk && arena->chunk[s->chunk].leaving == batch)
             make_spare(arena, s->chunk);
     }
-    for (uint32_t slot = 0; slot < arena->top && over; slot++)
+    for (uint32_t slot = arena_used(arena, 0); slot < arena->slots && over;
+         slot = arena_used(arena, slot + 1))
         if (goes(arena, slot, batch)) /* a claim reads its own without the lock */
             arena->slot[slot].changing = 1;
     for (uint32_t number = 1; number <= arena->made && !over; number++)
         if (arena->chunk[number].leaving == batch)
             make_spare(arena, number);
-    unmap_batch(a, batch);
-    return release_batch(a, batch);
+}
+
+uint64_t arena_release(struct allocator *a, struct arena *from, uint64_t bytes, uint64_t timeout_ns)
+{
+    uint32_t batch = ++a->batches;
+    uint64_t released = 0;
+    if (!take_away(from, bytes, batch))
+        return 0;
+    int over = is_over(a, timeout_ns);
+    for (struct arena *arena = from; !a->forgotten && arena; arena = arena->older)
+        settle_batch(arena, batch, over);
+    for (struct arena *arena = from; over && !a->forgotten && arena; arena = arena->older) {
+        unmap_batch(a, arena, batch);
+        released += a->forgotten ? 0 : release_batch(a, arena, batch);
+        if (a->forgotten)
+            break;
+    }
+    return released;
+}
+
+uint64_t arena_retired(const struct allocator *a)
+{
+    uint64_t bytes = 0;
+    for (const struct arena *arena = a->arena; arena; arena = arena->older)
+        bytes += arena->retired;
+    return bytes;
+}
+
+uint64_t arena_unused(struct allocator *a)
+{
+    uint64_t bytes = arena_retired(a);
+    for (struct arena *arena = a->arena; arena; arena = arena->older) {
+        bytes += arena->idle_least;
+        arena->idle_least = arena_idle_bytes(arena);
+    }
+    return bytes;
 }
 
 static int may_allow(const struct arena *arena, uint32_t slot)
@@ -257,13 +318,13 @@ static int may_allow(const struct arena *arena, uint32_t slot)
     return arena->slot[slot].chunk && !arena->slot[slot].changing;
 }
 
-void arena_allow(struct allocator *a)
+static void allow_again(struct allocator *a, struct arena *arena)
 {
-    struct arena *arena = a->arena;
     arena->walks++;
-    for (uint32_t slot = 0, end; !a->forgotten && slot < arena->top; slot = end + (end == slot)) {
+    for (uint32_t slot = arena_used(arena, 0), end; !a->forgotten && slot < arena->slots;
+         slot = arena_used(arena, end + (end == slot))) {
         uint64_t bytes = 0;
-        for (end = slot; end < arena->top && may_allow(arena, end) &&
+        for (end = slot; end < arena->slots && may_allow(arena, end) &&
                          bytes == (end - slot) * arena->chunk_bytes;
              bytes += arena->slot[end++].bytes)
             arena->slot[end].allowing++;
@@ -277,10 +338,18 @@ void arena_allow(struct allocator *a)
     }
 }
 
-void arena_bury(struct allocator *a)
+void arena_allow(struct allocator *a)
 {
-    struct arena *arena = a->arena;
-    for (uint32_t slot = 0; slot < arena->top; slot++) {
+    for (struct arena *arena = a->arena; !a->forgotten && arena;) {
+        allow_again(a, arena);
+        arena = a->forgotten ? NULL : arena->older;
+    }
+}
+
+static void bury(struct allocator *a, struct arena *arena)
+{
+    for (uint32_t slot = arena_used(arena, 0); slot < arena->slots;
+         slot = arena_used(arena, slot + 1)) {
         const struct slot *s = &arena->slot[slot];
         uint64_t other = s->changing && s->chunk ? arena->chunk[s->chunk].bytes : s->bytes;
         if (s->bytes)
@@ -292,6 +361,13 @@ void arena_bury(struct allocator *a)
         if (arena->chunk[number].handle)
             a->ops->chunk_release(a->device, arena->chunk[number].bytes,
                                   arena->chunk[number].handle);
-    a->ops->range_free(a->device, arena->base, arena->reserved);
-    arena_unmap_tables(arena);
+    arena_destroy(a, arena);
+}
+
+void arena_bury(struct allocator *a)
+{
+    for (struct arena *arena = a->arena, *older; arena; arena = older) {
+        older = arena->older;
+        bury(a, arena);
+    }
 }

@@ -2,7 +2,7 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
-#include "allocator/arena.h"
+#include "allocator/arena_make.h"
 #include "allocator/fence.h"
 #include "allocator/segment.h"
 #include "allocator/thread_caches.h"
@@ -59,13 +59,14 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
         a->ordinal = ordinal;
         a->stats = stats;
         a->limit = limit;
+        struct arena *arena = NULL;
         if (domain->options.expandable != EXPANDABLE_FALSE && domain->options.cache)
-            a->arena = arena_create(a);
+            arena = arena_create(a, NULL);
         domain_lock(domain);
-        int lost = a->arena && arena_begin(a); /* the host has no memory */
+        int lost = arena && arena_begin(a, arena); /* the host has no memory */
         domain_unlock(domain);
         if (lost)
-            allocator_bury(a);
+            arena_destroy(a, arena);
         domain_lock(domain);
         a->number = unused_number(domain);
         a->next = domain->first;
@@ -128,7 +129,10 @@ uint64_t domain_empty_cache(struct domain *domain, int wait)
 
 int allocator_maps(const struct allocator *a)
 {
-    return a->arena != NULL;
+    domain_lock(a->domain);
+    int maps = a->arena != NULL;
+    domain_unlock(a->domain);
+    return maps;
 }
 
 static uint64_t relieve(struct allocator *a, unsigned unused)

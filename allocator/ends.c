@@ -68,7 +68,7 @@ void allocator_empty(struct allocator *a)
         thread_caches_empty(a);
         fence_wait_for(a, UINT64_MAX / 4, EMPTY_WAIT_NS);
         if (a->arena && !a->forgotten)
-            arena_release(a, UINT64_MAX, EMPTY_WAIT_NS);
+            arena_release(a, a->arena, UINT64_MAX, EMPTY_WAIT_NS);
         if (!a->forgotten && fence_is_idle(a, EMPTY_WAIT_NS) == 1)
             segment_release_whole(a, UINT64_MAX, 0);
     }

@@ -130,7 +130,8 @@ void kept_put(struct domain *domain)
         block_join(block, block->next);
     }
     pool_put_in(a, block);
-    if (block->segment->arena && arena_is_large(a->arena, block_size(block)))
-        arena_go_home(a->arena, begin, end);
+    struct arena *arena = block->segment->arena;
+    if (arena && arena_is_large(arena, block_size(block)))
+        arena_go_home(arena, begin, end);
     stats_end(a->stats);
 }

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef CHUNKS_LEAST      /* tests have fewer */
 #define CHUNKS_LEAST 1024 /* that a small device is cut into at least */
+#endif
 #define LEAST_SPLIT_MB 20 /* PyTorch: max_split_size_mb must be larger than kLargeBuffer */
 
 void options_default(struct options *options)
@@ -369,16 +371,17 @@ uint64_t options_round(const struct options *options, uint64_t bytes)
     return (bytes + 511) / 512 * 512;
 }
 
-uint64_t options_chunk_bytes(const struct options *options, uint64_t total)
+uint64_t options_chunk_bytes(const struct options *options, uint64_t total, uint64_t *largest)
 {
     static const uint64_t sizes[] = {8 * MIB, 4 * MIB, 2 * MIB};
     const uint64_t *bytes = sizes;
     for (unsigned i = 0; i < KEYS; i++)
         if (options->given >> i & 1 && keys[i].set == set_segment)
-            return options->large_segment_bytes;
+            return *largest = options->large_segment_bytes;
     while (*bytes > 2 * MIB && *bytes > total / CHUNKS_LEAST)
         bytes++;
-    return *bytes;
+    *largest = *bytes;
+    return 2 * MIB;
 }
 
 uint64_t options_limit(const struct options *options, uint64_t total)

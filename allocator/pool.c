@@ -89,7 +89,7 @@ static int may_take(const struct allocator *a, enum pool pool, const struct bloc
 {
     const struct options *o = &a->domain->options;
     uint64_t have = block_size(block);
-    if (pool == POOL_MAPPED)
+    if (pool == POOL_MAPPED || pool == POOL_SMALL)
         return 1;
     if (pool == POOL_DEDICATED || is_kept_whole(a, pool, block))
         return have - size < (size / 8 > DEDICATED_LEAST && !a->as_native && !native_is_exact(a)
@@ -148,7 +148,7 @@ static struct block *take_alone(struct allocator *a, uint64_t size)
 {
     uint64_t bytes = native_bytes_of(size);
     struct tree_node *node = bins_at_least(&a->pool[POOL_MAPPED], bytes, 0);
-    while (node && node->major == bytes && !arena_is_alone(a->arena, block_of_node(node)))
+    while (node && node->major == bytes && !arena_is_alone(block_of_node(node)))
         node = bins_at_least(&a->pool[POOL_MAPPED], bytes, node->minor + 1);
     if (!node || node->major != bytes)
         return NULL;

@@ -126,7 +126,7 @@ uint64_t segment_reserved(const struct allocator *a)
 int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct block **block)
 {
     enum pool pool = growth == GROW_NATIVE ? POOL_PINNED : pool_for(a, size);
-    if (pool == POOL_MAPPED && growth != GROW_LEAST) {
+    if (growth == GROW_SEGMENT && arena_serves(a, size)) {
         int code = arena_grow(a, size, block);
         if (code <= 0 || code == a->ops->out_of_memory)
             return code;
@@ -176,9 +176,9 @@ static void segment_unlink(struct segment *segment)
     *(segment->previous ? &segment->previous->next : &a->segments) = segment->next;
     if (segment->next)
         segment->next->previous = segment->previous;
-    const struct arena *arena = segment->arena;
-    uint64_t bytes = arena ? arena->booked : segment->size;
-    stats_subtract(a->stats, STAT_segment, segment->stat, arena ? arena->chunks : 1);
+    const struct arena_part *part = segment->arena ? &segment->arena->part[segment->stat] : NULL;
+    uint64_t bytes = part ? part->booked : segment->size;
+    stats_subtract(a->stats, STAT_segment, segment->stat, part ? part->chunks : 1);
     stats_subtract(a->stats, STAT_reserved_bytes, segment->stat, bytes);
 }
 
@@ -253,7 +253,7 @@ uint64_t segment_release_whole(struct allocator *a, uint64_t bytes, uint64_t tim
 
 uint64_t segment_release_idle(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
 {
-    uint64_t released = a->arena ? arena_release(a, bytes, timeout_ns) : 0;
+    uint64_t released = a->arena ? arena_release(a, a->arena, bytes, timeout_ns) : 0;
     return released < bytes ? released + segment_release_whole(a, bytes - released, timeout_ns)
                             : released;
 }
@@ -267,12 +267,9 @@ uint64_t segment_release_unused(struct allocator *a)
 {
     const struct segment *oldest = oldest_idle(a);
     uint64_t seen = a->idle_seen, available = 0, total = 0, released = 0;
-    const struct arena *arena = a->arena;
-    uint64_t mapped = arena ? arena->idle_least + arena->retired : 0;
+    uint64_t mapped = arena_unused(a);
     int is_old = oldest && oldest->idle_since <= seen;
     a->idle_seen = a->idle_clock;
-    if (a->arena)
-        a->arena->idle_least = arena_idle_bytes(a->arena);
     if (a->error || a->forgotten || a->no_events || (!mapped && !is_old))
         return 0;
     allocator_call(a);
@@ -282,7 +279,7 @@ uint64_t segment_release_unused(struct allocator *a)
         return 0;
     uint64_t wanted = total / RELIEF_SHARE - available;
     if (mapped)
-        released = arena_release(a, wanted < mapped ? wanted : mapped, RELIEF_WAIT_NS);
+        released = arena_release(a, a->arena, wanted < mapped ? wanted : mapped, RELIEF_WAIT_NS);
     if (released < wanted && !a->forgotten && is_old && fence_is_idle(a, RELIEF_WAIT_NS))
         released += release_oldest(a, wanted - released, seen);
     stats_count(a->stats, COUNTER_relieved_bytes, released);
@@ -303,8 +300,9 @@ static struct segment *pinned_idle(const struct allocator *a)
 static void release_pinned(struct allocator *a)
 {
     struct segment *segment;
-    if (a->arena && a->arena->retired)
-        arena_release(a, a->arena->retired, 0);
+    uint64_t retired = arena_retired(a);
+    if (retired)
+        arena_release(a, a->arena, retired, 0);
     if (a->forgotten || !pinned_idle(a) || fence_is_idle(a, 0) != 1)
         return;
     while (!a->forgotten && (segment = pinned_idle(a)) && !segment_release(segment))
@@ -327,8 +325,8 @@ void segment_collect_garbage(struct allocator *a, uint64_t size)
     uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes);
     if (reserved + size <= keep)
         return;
-    if (a->arena && reserved > keep && pool_for(a, size) != POOL_MAPPED)
-        arena_release(a, reserved - keep, IDLE_WAIT_NS);
+    if (a->arena && reserved > keep && !arena_serves(a, size))
+        arena_release(a, a->arena, reserved - keep, IDLE_WAIT_NS);
     if (!large->oldest || !fence_is_idle(a, IDLE_WAIT_NS))
         return;
     while (large->oldest && stats_current_all(a->stats, STAT_reserved_bytes) > keep)
@@ -358,7 +356,7 @@ void segment_forget(struct segment *segment, uint64_t *held)
         pool_forget(a, block);
     }
     if (segment->arena) {
-        arena_put_kit(a, segment->arena->kit);
+        arena_put_kit(a, segment->arena, segment->arena->kit);
         segment->arena->kit = NULL;
     }
     segment_unlink(segment);

@@ -15,7 +15,8 @@ static struct block *live_block_holding(struct domain *domain, struct segment *s
     struct block *block = block_of_listed(map_find(&domain->listed, address));
     if (!block && segment->stat == SMALL_POOL) {
         uint64_t begin = segment->node.minor, at = address - (address - begin) % BLOCK_GRAIN;
-        while (!(block = block_of_listed(map_find(&domain->listed, at))) && at > begin)
+        while (!(block = block_of_listed(map_find(&domain->listed, at))) && at > begin &&
+               address - at < CACHE_MOST)
             at -= BLOCK_GRAIN;
     } else if (!block) {
         for (block = segment->first; block && address >= block_address(block) + block_size(block);)
@@ -139,10 +140,11 @@ static struct block *lent_block(const struct domain *domain, uint64_t address, u
 }
 
 /* Calls `take` for the block's chunk in `slot`; the lock is dropped meanwhile. */
-static int lend_chunk(struct allocator *a, uint32_t slot,
+static int lend_chunk(struct arena *arena, uint32_t slot,
                       int (*take)(void *context, uint64_t handle), void *context)
 {
-    struct chunk *chunk = &a->arena->chunk[a->arena->slot[slot].chunk];
+    struct allocator *a = arena->allocator;
+    struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
     uint64_t handle = chunk->handle;
     chunk->lent++;
     stats_begin(a->stats);
@@ -168,12 +170,12 @@ int domain_lend(struct domain *domain, uint64_t address, uint64_t name, struct b
             code = ALLOCATOR_UNKNOWN;
             break;
         }
-        struct allocator *a = block->segment->allocator;
-        uint64_t c = a->arena->chunk_bytes, at = address - a->arena->base;
+        struct arena *arena = block->segment->arena;
+        uint64_t c = arena->chunk_bytes, at = address - arena->base;
         uint64_t chunks = (at % c + block_size(block) + c - 1) / c;
-        uint64_t last = arena_present(a->arena, (uint32_t)(at / c + chunks - 1));
+        uint64_t last = arena_present(arena, (uint32_t)(at / c + chunks - 1));
         *loan = (struct block_loan){at % c, c, chunks, last};
-        code = lend_chunk(a, (uint32_t)(at / c + done++), take, context);
+        code = lend_chunk(arena, (uint32_t)(at / c + done++), take, context);
     }
     domain_unlock(domain);
     return code;

@@ -252,7 +252,7 @@ int thread_cache_keep(struct block *block)
     struct allocator *a = block->segment->allocator;
     struct thread_cache *cache = thread_cache_of(a->domain);
     uint64_t size = block_size(block);
-    if (!cache || cache->allocator != a || block->segment->pool != POOL_SMALL ||
+    if (!cache || cache->allocator != a || block_pool(block) != POOL_SMALL ||
         (!thread_cache_room(cache, size) && !make_room(cache, size)))
         return 0;
     block_leaves_use(block);

@@ -18,7 +18,7 @@ struct search {
 
 static int is_free(const struct block *block)
 {
-    return block && (block->state == BLOCK_REUSABLE || block_is_cached(block));
+    return block && !block->pinned && (block->state == BLOCK_REUSABLE || block_is_cached(block));
 }
 
 static int is_cached(const struct block *block)

@@ -26,6 +26,7 @@ static void show(const struct block *block, uint64_t begin, uint64_t bytes,
         .device = segment->allocator->ordinal,
         .state = shown_as[state],
         .pool = (uint8_t)segment->stat,
+        .mapped = segment->arena != NULL,
         .site = state == BLOCK_REUSABLE ? 0 : block->site,
     };
     take(context, &row);
@@ -94,7 +95,8 @@ static int block_is_backed(const struct arena *arena, const struct block *block)
 {
     uint64_t begin = block_address(block), end = begin + block_size(block);
     uint32_t slot = (uint32_t)((begin - arena->base) / arena->chunk_bytes);
-    for (; slot < arena->top && arena_address(arena, slot) < end; slot++) {
+    uint32_t top = arena->part[block->segment->stat].top;
+    for (; slot < top && arena_address(arena, slot) < end; slot++) {
         uint64_t from = arena_address(arena, slot), present = arena_present(arena, slot);
         uint64_t to = from + (present ? present : arena->chunk_bytes);
         uint64_t until = end < from + arena->chunk_bytes ? end : from + arena->chunk_bytes;
@@ -112,16 +114,19 @@ static int block_is_backed(const struct arena *arena, const struct block *block)
 
 static int arena_is_valid(const struct arena *arena)
 {
-    uint64_t idle = 0, spare = 0, retired = 0, booked = 0;
-    uint32_t chunks = 0;
-    for (uint32_t slot = 0; slot < arena->top; slot++)
+    uint64_t idle = 0, spare = 0, retired = 0, booked[STAT_POOLS] = {0};
+    uint32_t chunks[STAT_POOLS] = {0};
+    for (uint32_t slot = arena_used(arena, 0); slot < arena->slots;
+         slot = arena_used(arena, slot + 1))
         idle += arena->idle[slot] ? arena_present(arena, slot) : 0;
     for (uint32_t number = 1; number <= arena->made; number++) {
         const struct chunk *chunk = &arena->chunk[number];
         uint64_t bytes = chunk->booked ? chunk->bytes : 0;
         int nobodys = chunk->booked && !chunk->owner && !chunk->leaving;
-        chunks += chunk->booked != 0;
-        booked += bytes;
+        chunks[chunk->pool] += chunk->booked != 0;
+        booked[chunk->pool] += bytes;
+        if (chunk->owner && chunk->booked && chunk->pool != arena_pool_of(arena, chunk->owner - 1))
+            return 0;
         spare += nobodys && !chunk->retired ? bytes : 0;
         retired += nobodys && chunk->retired ? bytes : 0;
         if (chunk->owner && arena->slot[chunk->owner - 1].chunk != number)
@@ -129,8 +134,10 @@ static int arena_is_valid(const struct arena *arena)
         if (chunk->home && arena->slot[chunk->home - 1].chunk != number)
             return 0;
     }
-    return idle + spare == arena_idle_bytes(arena) && retired == arena->retired &&
-           booked == arena->booked && chunks == arena->chunks;
+    for (enum stat_pool pool = 0; pool < STAT_POOLS; pool++)
+        if (booked[pool] != arena->part[pool].booked || chunks[pool] != arena->part[pool].chunks)
+            return 0;
+    return idle + spare == arena_idle_bytes(arena) && retired == arena->retired;
 }
 
 struct sums {
@@ -152,7 +159,7 @@ static int add_segment(const struct segment *segment, struct sums *sums)
     if (!arena &&
         segment->idle != (!segment->first->next && segment->first->state == BLOCK_REUSABLE))
         return 0;
-    sums->reserved += arena ? arena->booked : segment->size;
+    sums->reserved += arena ? arena->part[segment->stat].booked : segment->size;
     for (const struct block *block = segment->first; block; block = block->next) {
         int listed = map_find(&domain->listed, block_address(block)) == &block->listed;
         int held = block->state == BLOCK_ALLOCATED;

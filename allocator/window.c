@@ -21,7 +21,8 @@ struct search {
     uint64_t size;
     int alone;            /* begins with a slot, and ends with a chunk */
     uint64_t tail, fresh; /* alone: what all windows need */
-    uint32_t most;        /* slots that may be used */
+    uint32_t most;        /* slots below this one may be used */
+    uint32_t top;         /* the last one where a window may begin */
     struct window best;
 };
 
@@ -164,7 +165,7 @@ static void search_run(struct search *search, struct block *from, uint64_t run_e
     uint32_t first = (uint32_t)((begin - arena->base) / c), end;
     if (search->alone && begin > arena_address(arena, first))
         begin = arena_address(arena, ++first);
-    for (end = first; begin + search->size <= run_end && first <= arena->top;
+    for (end = first; begin + search->size <= run_end && first <= search->top;
          begin = arena_address(arena, first)) {
         while (block_end(from) <= begin)
             from = from->next;
@@ -196,10 +197,12 @@ static int is_hole(const struct block *block)
 /* Each run with an absent block in it is searched once. */
 int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most, struct window *window)
 {
-    struct search search = {.arena = arena, .size = size, .alone = alone, .most = most};
+    const struct arena_part *part = arena_part_for(arena, size);
+    struct search search = {
+        .arena = arena, .size = size, .alone = alone, .most = most, .top = part->top};
     search.tail = alone ? size % arena->chunk_bytes : 0;
     search.fresh = alone ? window_fresh_alone(arena, size) : 0;
-    for (uint32_t slot = 0; slot <= arena->top && slot < arena->slots;) {
+    for (uint32_t slot = part->first; slot <= part->top && slot < part->end;) {
         if (arena_is_present(arena, slot)) {
             slot++;
             continue;
@@ -212,7 +215,7 @@ int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most, st
             last = last->next;
         search_run(&search, from, block_end(last));
         slot = (uint32_t)((block_end(last) - arena->base) / arena->chunk_bytes);
-        slot += slot < arena->slots && !arena->idle[slot] && arena_is_present(arena, slot);
+        slot += slot < part->end && !arena->idle[slot] && arena_is_present(arena, slot);
     }
     *window = search.best;
     return search.best.from != NULL;

@@ -56,6 +56,7 @@ class Segment:
     size: int
     pool: str
     blocks: list
+    mapped: bool = None  # None: not told
 
 
 @dataclass
@@ -144,7 +145,8 @@ def read_segments(device, place, sites):
             address_of(segment.get("address"), f"{here}.address"),
             whole(segment.get("total_bytes"), f"{here}.total_bytes"),
             "small" if str(segment.get("pool")).startswith("small") else "large",
-            [read_block(b, f"{here}.blocks[{j}]", sites) for j, b in enumerate(blocks)]))
+            [read_block(b, f"{here}.blocks[{j}]", sites) for j, b in enumerate(blocks)],
+            segment["mapped"] if isinstance(segment.get("mapped"), bool) else None))
     return segments
 
 

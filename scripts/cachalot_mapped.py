@@ -89,15 +89,15 @@ class Mapped:
         self.segments = listed if history.segments is not None else self.made(events)
 
     def ordinary(self, events, listed):
-        """{address: size} of segments at the beginning that are not mapped memory. Where any is, a large one in the list of the
-        end of which no event tells is taken for it: the list does not say."""
+        """{address: size} of segments at the beginning that are not mapped memory. Where the list of the end does not say and
+        there is any, a large one of which no event tells is taken for it."""
         told = {}
         for event in events:
             if event.action in ("segment_alloc", "segment_free"):
                 told.setdefault(event.address, []).append(event)
         known = Runs(map(range_of, [*listed, *(e for several in told.values() for e in several)]))
         moved = any(e.action in MOVES or (e.action in BLOCKS and known.gaps(*range_of(e))) for e in events)
-        kept = [s for s in listed if s.address not in told and not (moved and s.pool == "large")]
+        kept = [s for s in listed if s.address not in told and not (moved and s.pool == "large" if s.mapped is None else s.mapped)]
         self.at_end = {s.address for s in listed if s.address in told or s in kept}
         before = [*kept, *(several[0] for several in told.values() if several[0].action == "segment_free")]
         return {s.address: s.size for s in before}
@@ -221,7 +221,7 @@ class Mapped:
             self.idle.add(*part)
 
     def end(self, index, listed):
-        """All is where the list says."""
+        """All is where the list says. What can only go back (SYNC_MEMOPS was set for it) is not in it: nobody has its addresses."""
         for run in self.memory:
             for part in listed.gaps(*run):
                 self.drop(index, *part)

@@ -45,7 +45,7 @@ uint64_t costs_of(const struct costs *costs, enum call_kind call, uint64_t bytes
 
 #define LEDGER_PARTS (1u << 20)
 struct replay_device {
-    uint64_t capacity, used, next_address, chunk_bytes, chunks;
+    uint64_t capacity, used, next_address, chunks, ranges, chunk_bytes[8]; /* by range */
     struct table segments;
     const struct costs *costs;
     struct call_sum {

@@ -7,7 +7,7 @@
 #define OUT_OF_MEMORY 2 /* CUDA's code for it */
 #define FIRST_ADDRESS UINT64_C(0x7f0000000000)
 #define GRAIN (2 * MIB)
-#define RANGE_ADDRESS UINT64_C(0x10000000000)
+#define RANGE_ADDRESS (UINT64_C(1) << 48)
 #define RANGE_BYTES (UINT64_C(1) << 46)
 
 const char *const call_names[CALL_KINDS] = {
@@ -91,9 +91,11 @@ static int segment_free(void *context, uint64_t address)
 /* Addresses without end: what there is of them does not limit a replay. */
 static int range_reserve(void *context, uint64_t *address, uint64_t *bytes, uint64_t *total)
 {
-    const struct replay_device *device = context;
+    struct replay_device *device = context;
     book(context, CALL_range_reserve, 0);
-    *address = RANGE_ADDRESS;
+    if (device->ranges == sizeof device->chunk_bytes / sizeof *device->chunk_bytes)
+        return DEVICE_UNSUPPORTED;
+    *address = RANGE_ADDRESS + device->ranges++ * RANGE_BYTES;
     *bytes = RANGE_BYTES;
     *total = device->capacity;
     return 0;
@@ -113,8 +115,6 @@ static int chunk_create(void *context, uint64_t bytes, uint64_t *handle)
         return OUT_OF_MEMORY;
     }
     device->used += bytes;
-    if (device->chunk_bytes < bytes) /* a smaller one lies at a run's end */
-        device->chunk_bytes = bytes;
     *handle = ++device->chunks;
     book(device, CALL_chunk_create, bytes);
     return 0;
@@ -129,32 +129,39 @@ static int chunk_release(void *context, uint64_t bytes, uint64_t handle)
     return 0;
 }
 
+static uint64_t *chunk_bytes_at(struct replay_device *device, uint64_t address)
+{
+    return &device->chunk_bytes[(address - RANGE_ADDRESS) / RANGE_BYTES];
+}
+
 static int chunk_map(void *context, uint64_t address, uint64_t bytes, uint64_t handle)
 {
-    (void)address, (void)handle;
+    uint64_t *most = chunk_bytes_at(context, address);
+    (void)handle;
+    if (*most < bytes) /* a smaller one lies at a run's end */
+        *most = bytes;
     book(context, CALL_chunk_map, bytes);
     return 0;
 }
 
 /* Priced by the chunk, as if each had its own call: the most it can cost. */
-static void book_chunks(struct replay_device *device, enum call_kind call, uint64_t bytes)
+static void book_chunks(struct replay_device *device, enum call_kind call, uint64_t address,
+                        uint64_t bytes)
 {
-    for (uint64_t chunk = 0; chunk < bytes; chunk += device->chunk_bytes)
-        book(device, call,
-             bytes - chunk < device->chunk_bytes ? bytes - chunk : device->chunk_bytes);
+    uint64_t most = *chunk_bytes_at(device, address);
+    for (uint64_t chunk = 0; chunk < bytes; chunk += most)
+        book(device, call, bytes - chunk < most ? bytes - chunk : most);
 }
 
 static int chunk_allow(void *context, uint64_t address, uint64_t bytes)
 {
-    (void)address;
-    book_chunks(context, CALL_chunk_allow, bytes);
+    book_chunks(context, CALL_chunk_allow, address, bytes);
     return 0;
 }
 
 static int chunk_unmap(void *context, uint64_t address, uint64_t bytes)
 {
-    (void)address;
-    book_chunks(context, CALL_chunk_unmap, bytes);
+    book_chunks(context, CALL_chunk_unmap, address, bytes);
     return 0;
 }
 

@@ -17,9 +17,10 @@
 struct snapshot_block {
     uint64_t address, size_bytes, requested_bytes, segment_address, segment_bytes;
     uint32_t device;
-    uint8_t state; /* enum snapshot_state */
-    uint8_t pool;  /* enum stat_pool */
-    uint32_t site; /* its place (sites.h); 0: not known */
+    uint8_t state;  /* enum snapshot_state */
+    uint8_t pool;   /* enum stat_pool */
+    uint8_t mapped; /* its segment is a run of mapped memory, no piece of the driver's */
+    uint32_t site;  /* its place (sites.h); 0: not known */
 };
 enum snapshot_state { SNAPSHOT_ALLOCATED, SNAPSHOT_PENDING, SNAPSHOT_REUSABLE };
 

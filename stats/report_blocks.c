@@ -39,6 +39,7 @@ static size_t segment(json_t *segments, const struct report_source *source, size
     report_put(object, "total_bytes", report_number(first->segment_bytes));
     const char *pool = first->pool == SMALL_POOL ? "small_pool" : "large_pool";
     report_put(object, "pool", json_string(pool));
+    report_put(object, "mapped", json_boolean(first->mapped));
     report_put(object, "allocated_bytes", report_number(allocated));
     report_put(object, "blocks", blocks);
     report_append(segments, object);

@@ -18,7 +18,7 @@ class Bug:
 
 
 LANE, ENDS, FENCE, MARK = (f"allocator/{name}.c" for name in ("lane", "lane_ends", "fence", "mark"))
-RELEASE, WINDOW, CLAIM, ARENA = (f"allocator/{name}.c" for name in ("arena_release", "window", "arena_claim", "arena"))
+RELEASE, WINDOW, CLAIM, GROW, ARENA = (f"allocator/{name}.c" for name in ("arena_release", "window", "arena_claim", "arena_grow", "arena"))
 MOVES = ("1 1 6000", "2 1 6000", "3 3 4000", *(f"{seed} {1 + seed % 4 // 3} 6000" for seed in range(4, 40)))  # of mapped_stress
 TAIL_MOVES = tuple(f"{seed} {1 + seed % 4 // 3} 6000 90" for seed in range(1, 13))  # no size comes again
 SUBMIT, CAPTURE, CONTEXT, LAUNCH = (f"interpose/{name}.c" for name in ("submit", "capture", "exports_context", "exports_launch"))
@@ -42,10 +42,15 @@ BUGS = (
         ((": take_idle(arena);", ": *moves == 1 ? 0 : take_idle(arena);"),)),
     Bug("access_in_part", "the last slot of a run is mapped without access", CLAIM, "model",
         (("(end - 1 - slot) * arena->chunk_bytes + bytes);", "(end - 1 - slot) * arena->chunk_bytes + (end > slot + 1 ? 0 : bytes));"),)),
-    Bug("shares_what_is_idle", "a block that is to share no chunk does, where idle memory is enough", CLAIM, "model",
-        (("return claim(a, size, native_is_exact(a) ? ALONE : 0, taken);", "return claim(a, size, 0, taken);"),)),
+    Bug("shares_what_is_idle", "a block that is to share no chunk does, where idle memory is enough", GROW, "model",
+        (("flags = size > MIB && native_is_exact(a) ? CLAIM_ALONE : 0;", "flags = 0;"),)),
     Bug("tails_stay", "chunks that are smaller than a slot never go back", RELEASE, "model",
-        (("for (int tails = 2; tails-- && taken < most;)", "for (int tails = 1; tails-- && taken < most;)"),)),
+        (("for (int tails = 2; tails--;)", "for (int tails = 1; tails--;)"),)),
+    Bug("lent_to_the_other_pool", "a chunk that goes to the other pool stays booked where it was", RELEASE, "model",
+        (("int moves = chunk->booked && chunk->pool != pool;", "int moves = 0;"),)),
+    Bug("small_blocks_keep_theirs", "what is idle among small blocks' chunks is not seen by large ones", ARENA, "model",
+        (("    arena->idle_slots += (uint32_t)(reusable ? last - first : first - last);",
+          "    if (block->segment->stat != SMALL_POOL)\n        arena->idle_slots += (uint32_t)(reusable ? last - first : first - last);"),)),
     Bug("tail_as_whole", "a tail is called back where a whole chunk should lie", CLAIM, "mapped",
         ((" ||\n            arena->chunk[chunk].bytes != window_needs(arena, window, slot))", ")"),), TAIL_MOVES),
     Bug("idle_for_a_moment", "chunks count as in use while their hole is merged: others never get them", ARENA, "model",
@@ -175,7 +180,7 @@ BUGS = (
          ("atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED)",
           "(atomic_store(&block->claim, address | CLAIM_CACHED), 1)"))),
     Bug("kit_shared", "what a claim has in reserve, others use up while the driver is called", CLAIM, "unit",
-        (("    a->arena->kit = NULL;\n", ""), ("    arena_put_kit(a, kit);\n", "    (void)kit;\n"))),
+        (("    arena->kit = NULL;\n", ""), ("    arena_put_kit(a, arena, kit);\n", "    (void)kit;\n"))),
     Bug("cached_at_growth", "caches keep what they have when a segment is taken from the driver", "allocator/allocator.c", "unit",
         (("pool_for(a, size) == POOL_SMALL && thread_caches_make(a, size) &&", "0 &&"),)),
     Bug("spare_unbounded", "what spills out of caches has no limit", "allocator/spare.c", "unit",

@@ -68,7 +68,7 @@ def test_it_is_found(place, orders, bug):  # noqa: F811
     elif bug.found == "stream_of_each":
         assert end_code(place, bug, bug.found, CACHALOT_SIM_CLOCK="manual") == -signal.SIGABRT
     elif bug.found == "capture_full":
-        full = {"CACHALOT_SIM_CAPACITY": "64M", "CACHALOT_CONF": "expandable_segments:True"}
+        full = {"CACHALOT_SIM_CAPACITY": "64M", "CACHALOT_CONF": "expandable_segments:True,large_segment_size_mb:4"}  # small blocks are the driver's own
         assert end_code(place, bug, bug.found, 1, **full) == -signal.SIGABRT
     elif bug.found == "stream_race":
         # A block that a thread's cache keeps is not met by the other. Slow rounds are no finding.

@@ -6,10 +6,11 @@ import shutil
 import pytest
 
 import sanitizer
-from conftest import LIBRARY, MIB
+from conftest import BUILD, LIBRARY, MIB
 
 MAPPED = "expandable_segments:True,large_segment_size_mb:2"
 TAILS = "expandable_segments:True,large_segment_size_mb:14"
+OUTGROWN = BUILD / "test/preload/libcachalot_outgrown.so"
 
 
 def option(report):
@@ -40,6 +41,18 @@ def test_calls_that_fail_for_chunks_of_all_sizes(place, failing):
     ours = place.run("mapped_stress", 1, 1, 1500, 90, CACHALOT_CONF=TAILS, CACHALOT_SIM_CAPACITY="768M", CACHALOT_SIM_FAIL=failing)
     assert (ours.code, ours.err) == (0, "")
     assert place.reports()[-1].totals["allocated_bytes"] == 0
+
+
+@pytest.mark.parametrize("seed, threads, operations, most", [(1, 1, 6000, 40), (2, 1, 6000, 0), (3, 3, 2000, 0), (4, 3, 2000, 40)])
+@pytest.mark.parametrize("failing", ["", "cuMemAddressReserve:2", "cuMemRelease:9:999"])
+def test_random_work_while_chunks_grow(place, seed, threads, operations, most, failing):
+    """In a library that outgrows an arena after four chunks: all sizes of chunks are in use at once, and go back."""
+    sizes = [most] if most else []
+    ours = place.run("mapped_stress", seed, threads, operations, *sizes, preload=(OUTGROWN,), CACHALOT_CONF="expandable_segments:True",
+                     CACHALOT_SIM_CAPACITY="512M", CACHALOT_SIM_FAIL=failing)
+    assert (ours.code, ours.err) == (0, "")
+    report = place.reports()[-1]
+    assert report.totals["allocated_bytes"] == 0 and report.counter("num_maps") > 50
 
 
 def test_many_threads_wait_for_the_driver_at_once(place):

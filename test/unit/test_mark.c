@@ -153,10 +153,36 @@ static void a_name_is_one_hand_outs_alone(void **state)
     assert_true(again.mapped);
     block = take(512);
     assert_int_equal(domain_find(w.domain, block, &again), 0);
-    assert_false(again.mapped);
+    assert_true(again.mapped);
     give(block);
     assert_int_equal(domain_find(w.domain, block, &again), ALLOCATOR_INVALID);
     assert_int_equal(domain_find(w.domain, 0x1000, &again), ALLOCATOR_UNKNOWN);
+}
+
+static void small_blocks_beside_large_chunks_are_not_mapped(void **state)
+{
+    (void)state;
+    world_remake("expandable_segments:True,large_segment_size_mb:4", 64 * MIB);
+    assert_int_equal(domain_find(w.domain, take(512), &place), 0);
+    assert_false(place.mapped);
+    assert_int_equal(domain_find(w.domain, take(5 * MIB), &place), 0);
+    assert_true(place.mapped);
+}
+
+/* A small block that keeps a setting of the program's: of its chunk nothing is handed out again, by
+ * whatever way. */
+static void a_pinned_small_block_keeps_its_chunk(void **state)
+{
+    (void)state;
+    world_remake("expandable_segments:True,large_segment_size_mb:2", 64 * MIB);
+    uint64_t first = take(MIB), second = take(MIB), third = take(MIB);
+    assert_int_equal(domain_mark(w.domain, first, BLOCK_PINNED, &place), 0);
+    give(second);
+    assert_int_not_equal(take(MIB), second);
+    give(first);
+    give(third);
+    assert_int_equal(domain_empty_cache(w.domain, 1), 4 * MIB - 2 * MIB);
+    assert_int_equal(CURRENT_IN(reserved_bytes, SMALL_POOL), 2 * MIB);
 }
 
 static void the_chunks_of_an_exported_block_are_lent(void **state)
@@ -223,6 +249,8 @@ int main(void)
         RULE(what_the_program_does_not_hold_is_refused),
         RULE(a_block_is_found_without_a_walk),
         RULE(a_name_is_one_hand_outs_alone),
+        RULE(small_blocks_beside_large_chunks_are_not_mapped),
+        RULE(a_pinned_small_block_keeps_its_chunk),
         RULE(the_chunks_of_an_exported_block_are_lent),
         RULE(a_tail_is_lent_as_such),
         RULE(a_chunk_stays_while_it_is_lent),

@@ -79,9 +79,9 @@ MOVES = st.lists(st.tuples(st.sampled_from("m" * 11 + "f" * 10 + "erox"), st.int
 
 
 def size_of(n):
-    """Of half of the requests some MiB to the byte, of the others anything up to 42 MiB; few are small."""
+    """Of half of the requests some MiB to the byte, of an eighth small ones, of the others anything up to 42 MiB."""
     n, kind = divmod(n, 8)
-    return EDGES[n % len(EDGES)] if kind == 0 else (2 + n % 30) * MIB if kind < 5 else MIB + 1 + n * 80
+    return EDGES[n % len(EDGES)] if kind == 0 else (2 + n % 30) * MIB if kind < 5 else 1 + n % MIB if kind == 7 else MIB + 1 + n * 80
 
 
 @settings(max_examples=EXAMPLES // 5, phases=PHASES)

@@ -1,0 +1,84 @@
+/* Small blocks and large ones lie in one arena: what is idle is there for both. */
+#include "world.h"
+
+#include "allocator/domain.h"
+
+#define CONF "expandable_segments:True,large_segment_size_mb:2"
+
+static int setup(void **state)
+{
+    (void)state;
+    world_remake(CONF, 64 * MIB);
+    return 0;
+}
+
+/* A chunk that is mapped in several slots, one of which the driver does not take down: it is there
+ * for all of them again. */
+static void what_is_not_taken_down_serves_again(void **state)
+{
+    (void)state;
+    for (unsigned failing = 1; failing < 5; failing++) {
+        world_remake(CONF, 64 * MIB);
+        uint64_t first = take(4 * MIB);
+        take(2 * MIB);
+        give(first);
+        give(take(8 * MIB)); /* of four chunks, two of which go home */
+        w.device.failing = FAKE_UNMAP;
+        w.device.failing_number = w.device.calls[FAKE_UNMAP] + failing;
+        domain_empty_cache(w.domain, 1);
+        w.device.failing_number = 0;
+        for (unsigned i = 0; i < 3; i++) {
+            uint64_t one = take(4 * MIB), other = take(8 * MIB);
+            assert_int_equal(CURRENT(active_bytes), 14 * MIB);
+            assert_int_equal(w.device.used, 14 * MIB);
+            give(i % 2 ? one : other);
+            give(i % 2 ? other : one);
+        }
+        domain_empty_cache(w.domain, 1);
+        assert_int_equal(w.device.used, 2 * MIB);
+    }
+}
+
+/* What is idle is there for blocks of both pools, and is booked as that of the one it is lent to. */
+static void both_pools_share_what_is_idle(void **state)
+{
+    (void)state;
+    uint64_t large = take(64 * MIB), small[40];
+    give(large);
+    uint64_t made = w.device.calls[FAKE_CREATE];
+    for (unsigned i = 0; i < 40; i++)
+        small[i] = take(MIB);
+    assert_int_equal(CURRENT_IN(reserved_bytes, SMALL_POOL), 40 * MIB);
+    assert_int_equal(CURRENT_IN(reserved_bytes, LARGE_POOL), 24 * MIB);
+    assert_int_equal(CURRENT_IN(segment, SMALL_POOL), 20);
+    for (unsigned i = 0; i < 40; i++)
+        give(small[i]);
+    assert_int_equal(CURRENT_IN(reserved_bytes, SMALL_POOL), 0); /* it was lent, and went home */
+    assert_int_equal(take(64 * MIB), large);
+    assert_int_equal(CURRENT(reserved_bytes), 64 * MIB);
+    assert_int_equal(w.device.calls[FAKE_CREATE], made);
+    assert_int_equal(w.device.used, 64 * MIB);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 0);
+}
+
+/* Where chunks are larger than a segment of small blocks these are the driver's own. */
+static void small_requests_get_room(void **state)
+{
+    (void)state;
+    world_remake("expandable_segments:True,large_segment_size_mb:4", 64 * MIB);
+    give(take(64 * MIB));
+    take(1000);
+    assert_int_equal(CURRENT_IN(reserved_bytes, SMALL_POOL), 2 * MIB);
+    assert_true(w.device.calls[FAKE_ALLOC] > 0);
+    assert_true(w.device.used <= 64 * MIB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(both_pools_share_what_is_idle, setup),
+        cmocka_unit_test_setup(small_requests_get_room, setup),
+        cmocka_unit_test_setup(what_is_not_taken_down_serves_again, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
