@@ -122,6 +122,18 @@ static void publish(struct context *context, CUcontext handle, struct allocator 
     pthread_mutex_unlock(&process->context_lock);
 }
 
+/* A primary context that has ended stays current, and says whose it is; but nothing can be had in it
+ * (709), also not what needs no context, as mapped memory. */
+static int has_memory(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    size_t available, total;
+    real()->cuThreadExchangeStreamCaptureMode(&mode);
+    CUresult result = real()->cuMemGetInfo_v2(&available, &total);
+    real()->cuThreadExchangeStreamCaptureMode(&mode);
+    return result == CUDA_SUCCESS;
+}
+
 /* Caller holds the lock of the device's primary context: one that still answers is not ended
  * meanwhile by another thread. */
 static struct context *make(CUcontext handle)
@@ -129,7 +141,7 @@ static struct context *make(CUcontext handle)
     CUdevice device;
     size_t total = 0;
     if (real()->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 ||
-        (unsigned)device >= atomic_load(&process->page->device_count))
+        (unsigned)device >= atomic_load(&process->page->device_count) || !has_memory())
         return NULL;
     int primary = is_primary(handle, device);
     if (primary < 0 || real()->cuDeviceTotalMem_v2(&total, device) != CUDA_SUCCESS)

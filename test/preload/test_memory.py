@@ -307,3 +307,10 @@ def test_threads(place):
     assert (report.totals["requests"], report.totals["frees"]) == (16000, 16000)
     assert report.totals["allocated_bytes"] == report.totals["active_bytes"] == 0
     assert report.totals["requested_bytes"] == 0
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("how", ["release", "reset"])
+def test_a_context_that_has_ended_gives_nothing(place, mapped, how):
+    """Though it is current, and mapped memory needs no context."""
+    place.same("context_ended", how, CACHALOT_CONF=f"expandable_segments:{mapped}")

@@ -66,9 +66,15 @@ CUresult do_cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)
     return CUDA_SUCCESS;
 }
 
+/* Of a primary context that has ended it still answers, as long as that is current (580). */
 CUresult do_cuCtxGetDevice(CUdevice *device)
 {
-    return do_cuCtxGetDevice_v2(device, NULL);
+    const struct sim_thread *thread = thread_self();
+    const struct sim_context *context = thread->depth ? thread->stack[thread->depth - 1] : NULL;
+    if (!context || !context->primary || !device)
+        return do_cuCtxGetDevice_v2(device, NULL);
+    *device = context->device;
+    return CUDA_SUCCESS;
 }
 
 CUresult do_cuCtxSynchronize_v2(CUcontext handle)
