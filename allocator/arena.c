@@ -58,6 +58,7 @@ static void retire_chunk(struct arena *arena, uint32_t slot)
     struct slot *s = &arena->slot[slot];
     struct chunk *chunk = &arena->chunk[s->chunk];
     chunk->owner = chunk->home = 0;
+    arena->away[slot] = 0;
     chunk->retired = 1;
     arena_count_spare(arena, chunk, 1);
     s->pinned = 0;
@@ -90,16 +91,17 @@ void arena_retire(struct block *block)
 void arena_note(const struct block *block, int reusable)
 {
     struct arena *arena = block->segment->arena;
-    uint64_t chunk_bytes = arena->chunk_bytes, offset = block_address(block) - arena->base;
+    uint64_t offset = block_address(block) - arena->base, end = offset + block_size(block),
+             tail = 0;
     if (block->pinned || !arena_is_large(arena, block_size(block)))
         return;
-    uint64_t last = (offset + block_size(block)) / chunk_bytes;
-    uint64_t tail = (offset + block_size(block)) % chunk_bytes;
-    if (block_size(block) < tail)
-        return; /* within one slot, and not at its begin */
-    uint64_t first = (offset + chunk_bytes - 1) / chunk_bytes;
-    if (first > last || !tail || arena_present(arena, (uint32_t)last) != tail)
-        tail = 0;
+    uint64_t first = arena_slot_at(arena, offset + arena->chunk_bytes - 1);
+    uint64_t last = arena_slot_at(arena, end);
+    if (first > last) /* within one slot, and not at its begin */
+        return;
+    if (arena->tails && end > arena_address(arena, last) - arena->base &&
+        arena_present(arena, (uint32_t)last) == end % arena->chunk_bytes)
+        tail = end % arena->chunk_bytes;
     if (first >= last + (tail != 0))
         return;
     memset(arena->idle + first, reusable, last - first + (tail != 0));
@@ -221,14 +223,18 @@ int arena_is_alone(const struct block *block)
  * slots, go home. */
 void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end)
 {
-    uint32_t slot = (uint32_t)((begin - arena->base) / arena->chunk_bytes);
-    uint32_t last = (uint32_t)((end - 1 - arena->base) / arena->chunk_bytes);
+    uint32_t slot = (uint32_t)arena_slot_at(arena, begin - arena->base);
+    uint32_t last = (uint32_t)arena_slot_at(arena, end - 1 - arena->base);
     for (; slot <= last; slot++) {
+        if (!arena->away[slot] || !arena->idle[slot])
+            continue;
         uint32_t number = arena->slot[slot].chunk;
         struct chunk *chunk = &arena->chunk[number];
-        if (arena->idle[slot] && !chunk->home)
+        if (!chunk->home) {
             chunk->home = slot + 1;
-        if (!arena->idle[slot] || chunk->home == slot + 1 || arena_fill_kit(arena, 4))
+            arena->away[slot] = 0;
+        }
+        if (chunk->home == slot + 1 || arena_fill_kit(arena, 4))
             continue;
         arena_evict(arena, slot);
         uint64_t address = arena_address(arena, chunk->home - 1);
@@ -245,6 +251,7 @@ void arena_evict(struct arena *arena, uint32_t slot)
     struct block *block = arena_block_at(arena, slot);
     block = arena_isolate(arena, block, begin, begin + arena_present(arena, slot));
     arena->chunk[arena->slot[slot].chunk].owner = 0;
+    arena->away[slot] = 0;
     arena->slot[slot].since = arena->epoch;
     arena_put(block, BLOCK_ABSENT);
 }

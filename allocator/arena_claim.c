@@ -46,6 +46,15 @@ static struct block *carve(struct arena *arena, const struct window *window, uin
     return whole;
 }
 
+/* A chunk is at home where it was first. But what small blocks have needed once stays with them: else
+ * each that comes after all were free would need a claim. */
+static void give_home(struct arena *arena, uint32_t chunk, uint32_t slot)
+{
+    if (!arena->chunk[chunk].home || arena_pool_of(arena, slot) == SMALL_POOL)
+        arena->chunk[chunk].home = slot + 1;
+    arena->away[slot] = arena->chunk[chunk].home != slot + 1;
+}
+
 /* Gives slots the chunks that were mapped there, where those are idle. */
 static void call_back(struct arena *arena, const struct window *window)
 {
@@ -59,6 +68,7 @@ static void call_back(struct arena *arena, const struct window *window)
         else
             arena_count_spare(arena, &arena->chunk[chunk], -1);
         arena_own(arena, chunk, slot);
+        give_home(arena, chunk, slot);
     }
 }
 
@@ -214,13 +224,14 @@ static void settle_slots(struct arena *arena, const struct window *window, int f
             arena_add_chunk(arena, s->chunk);
         if (failed) {
             chunk->owner = 0;
+            arena->away[slot] = 0;
             if (chunk->handle)
                 arena_count_spare(arena, chunk, 1);
             s->chunk = s->unmapped ? 0 : s->was;
             s->bytes = s->chunk ? s->bytes : 0;
         } else {
             stats_count(arena->allocator->stats, COUNTER_num_maps, 1);
-            chunk->home = chunk->home ? chunk->home : slot + 1;
+            give_home(arena, s->chunk, slot);
             s->bytes = chunk->bytes;
         }
         s->changing = s->stuck; /* then for ever */

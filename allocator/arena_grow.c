@@ -22,10 +22,12 @@ int arena_serves(const struct allocator *a, uint64_t size)
     return (pool == POOL_MAPPED || pool == POOL_SMALL) && for_size(a->arena, size);
 }
 
-/* Could idle memory do, with what the holes around it have in parts of chunks? */
+/* Could idle memory do, with what the holes around it have in parts of chunks? At least one chunk
+ * is missing, else there were a hole. */
 static int may_do(const struct arena *arena, uint64_t size)
 {
-    return arena_idle_bytes(arena) + 2 * arena->chunk_bytes > size;
+    uint64_t idle = arena_idle_bytes(arena);
+    return idle && idle + 2 * arena->chunk_bytes > size;
 }
 
 int arena_claim(struct allocator *a, uint64_t size, struct block **taken)

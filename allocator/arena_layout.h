@@ -44,7 +44,9 @@ struct arena {
     struct arena_part part[STAT_POOLS]; /* small blocks behind the large ones */
     struct arena *older;                /* outgrown: its chunks are smaller, and it grows no more */
     uint64_t chunk_bytes, base, reserved; /* reserved: bytes of addresses, a multiple of nothing */
+    unsigned shift;                       /* chunk_bytes is 2^shift; 0: no power of two */
     uint8_t *idle;                        /* by slot: it lies whole in a reusable block */
+    uint8_t *away;                        /* by slot: what is present here is not at home here */
     struct slot *slot;
     struct chunk *chunk;         /* from 1 */
     uint32_t slots, made;        /* made: chunk numbers ever used */

@@ -50,6 +50,12 @@ static inline void arena_count_spare(struct arena *arena, const struct chunk *ch
         arena->spares += (uint32_t)n;
 }
 
+/* The slot that holds the byte at `offset`. Each free asks, and a division takes as long as the rest. */
+static inline uint64_t arena_slot_at(const struct arena *arena, uint64_t offset)
+{
+    return arena->shift ? offset >> arena->shift : offset / arena->chunk_bytes;
+}
+
 static inline uint64_t arena_address(const struct arena *arena, uint64_t slot)
 {
     return arena->base + slot * arena->chunk_bytes;

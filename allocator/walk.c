@@ -117,8 +117,13 @@ static int arena_is_valid(const struct arena *arena)
     uint64_t idle = 0, spare = 0, retired = 0, booked[STAT_POOLS] = {0};
     uint32_t chunks[STAT_POOLS] = {0};
     for (uint32_t slot = arena_used(arena, 0); slot < arena->slots;
-         slot = arena_used(arena, slot + 1))
+         slot = arena_used(arena, slot + 1)) {
+        int away =
+            arena_is_present(arena, slot) && arena->chunk[arena->slot[slot].chunk].home != slot + 1;
         idle += arena->idle[slot] ? arena_present(arena, slot) : 0;
+        if (arena->away[slot] != away)
+            return 0;
+    }
     for (uint32_t number = 1; number <= arena->made; number++) {
         const struct chunk *chunk = &arena->chunk[number];
         uint64_t bytes = chunk->booked ? chunk->bytes : 0;

@@ -9,8 +9,9 @@
 #define COST_RECALL 1
 #define COST_MAP 34
 #define COST_UNMAP 22
-/* for each chunk's worth of idle memory: so much that calls seldom outweigh it */
-#define COST_IDLE 1000
+/* for each MiB of idle memory that could have stayed whole; more of it means more calls, less means
+ * that more is reserved (test/replay/footprint.md) */
+#define COST_IDLE 25
 
 struct sum {
     uint64_t cost, blocked;
@@ -145,7 +146,7 @@ static void consider(struct search *search, const struct window *window, uint64_
     if (tail == NEVER)
         return;
     uint64_t fresh = fresh_for(search, window);
-    cost += tail + idle_bytes_of(search, window) * COST_IDLE / arena->chunk_bytes;
+    cost += tail + idle_bytes_of(search, window) * COST_IDLE / MIB;
     if (best->from && (fresh > best->fresh || (fresh == best->fresh && cost >= best->cost)))
         return;
     uint64_t more = clashes(arena, window);

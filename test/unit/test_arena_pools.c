@@ -53,9 +53,20 @@ static void both_pools_share_what_is_idle(void **state)
     assert_int_equal(CURRENT_IN(segment, SMALL_POOL), 20);
     for (unsigned i = 0; i < 40; i++)
         give(small[i]);
-    assert_int_equal(CURRENT_IN(reserved_bytes, SMALL_POOL), 0); /* it was lent, and went home */
+    assert_int_equal(CURRENT_IN(reserved_bytes, SMALL_POOL), 40 * MIB); /* at home there now */
     assert_int_equal(take(64 * MIB), large);
+    assert_int_equal(CURRENT_IN(reserved_bytes, SMALL_POOL), 0);
     assert_int_equal(CURRENT(reserved_bytes), 64 * MIB);
+    uint64_t maps = w.device.calls[FAKE_MAP];
+    for (unsigned i = 0; i < 4; i++) { /* from here on each finds its mappings where it left them */
+        give(large);
+        for (unsigned k = 0; k < 40; k++)
+            small[k] = take(MIB);
+        for (unsigned k = 0; k < 40; k++)
+            give(small[k]);
+        assert_int_equal(take(64 * MIB), large);
+    }
+    assert_int_equal(w.device.calls[FAKE_MAP], maps);
     assert_int_equal(w.device.calls[FAKE_CREATE], made);
     assert_int_equal(w.device.used, 64 * MIB);
     assert_int_equal(w.device.calls[FAKE_ALLOC], 0);
