@@ -7,6 +7,7 @@
 #   rates     alone on the machine: a cached pair, sixteen streams, a watched launch, gptfix in processes of its own, what recording costs
 #   pairs     steps beside PyTorch's own cache, of all workloads; CACHALOT_TORCH_WORK is run.py's --torch-work
 #   memory    steps and device memory beside PyTorch's expandable segments, of all workloads
+#   traced    traces of the small PyTorch programs of traced/, as NAME.csv of programs.tar.xz (test/replay has those of an H100)
 #   runtimes  programs of test/preload built with other cudarts, in folders of CACHALOT_RUNTIMES: natively and in front
 #
 # With two GPUs `pairs` and `memory` take one half on each.
@@ -71,6 +72,26 @@ rates() {
     cases rates recording-cost
 }
 
+# trace NAME FOLDER: what it asks for, without PyTorch's cache, in front of us.
+trace() {
+    timeout -k 5 60 env PYTORCH_NO_CUDA_MEMORY_CACHING=1 CACHALOT_TRACE="$2/$1.trace" CACHALOT_OUTPUT="$2/$1.json" \
+        LD_PRELOAD="$CACHALOT_BUILD/libcachalot.so" python3 test/gpu/traced/run.py "$1" >"$2/$1.log" 2>&1 ||
+        { printf '%s: FAILED: exit code %d\n' "$1" $? && return; }
+    # Lines `op,id,bytes,stream`: an id counts the allocations, and an address means the last one there.
+    scripts/cachalot export "$2/$1.trace" --csv - | awk -F, 'BEGIN { print "op,id,bytes,stream" }
+        $3 == "allocate" { id[$4] = count + 0; printf "a,%d,%s,0\n", count++, $5 }
+        $3 == "free" && $4 in id { printf "f,%d,,0\n", id[$4]; delete id[$4] }' >"$2/$1.csv"
+}
+
+traced() {
+    local folder
+    folder=$(mktemp -d)
+    export -f trace
+    export CACHALOT_BUILD
+    python3 test/gpu/traced/run.py --list | xargs -P 4 -I{} bash -c 'trace {} "$0"' "$folder"
+    (cd "$folder" && tar cJf "$OUT/programs.tar.xz" --sort=name --owner=0 --group=0 --mtime=@0 -- *.csv)
+}
+
 run_times() {
     local program folder report
     report=$(mktemp -d)/report.json
@@ -89,11 +110,11 @@ run_times() {
 
 for part; do
     case $part in
-    correct | hunted | rates | memory) "$part" ;;
+    correct | hunted | rates | memory | traced) "$part" ;;
     pairs) halves pairs pairs ;;
     runtimes) logged runtimes run_times ;;
     *)
-        sed -n '2,12p' "$0" >&2
+        sed -n '2,13p' "$0" >&2
         exit 2
         ;;
     esac

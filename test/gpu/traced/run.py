@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""Small real PyTorch programs of many kinds, for traces. usage: run.py --list | NAME
+
+Models are made from their configurations, with random weights: nothing is downloaded. With PYTORCH_NO_CUDA_MEMORY_CACHING=1 in
+front of us each gives a trace of what such a program asks for; ../record.sh traced makes them all."""
+
+import os
+import pathlib
+import sys
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from point import torch_on_gpu  # noqa: E402
+
+for key, value in {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TRANSFORMERS_VERBOSITY": "error"}.items():
+    os.environ.setdefault(key, value)
+
+
+def main(name):
+    torch = torch_on_gpu()
+    import common
+    import encoders  # noqa: F401
+    import generative  # noqa: F401
+    import graphs  # noqa: F401
+    import numeric  # noqa: F401
+    import sequences  # noqa: F401
+    import text  # noqa: F401
+    import vision  # noqa: F401
+    if name == "--list":
+        print("\n".join(common.PROGS))
+        return
+    torch.manual_seed(0)
+    torch.set_num_threads(4)
+    torch.backends.cudnn.benchmark = False
+    begin = time.time()
+    common.PROGS[name]()
+    torch.cuda.synchronize()
+    print(f"{name} ok {time.time() - begin:.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(sys.argv[1])
