@@ -44,7 +44,7 @@ void arena_pin(struct block *block)
             uint64_t from = block_address(block), to = from + block_size(block);
             block = arena_isolate(arena, block, from < begin ? begin : from, to < end ? to : end);
             block->pinned = 1;
-            arena_put(block, BLOCK_REUSABLE);
+            block = arena_put(block, BLOCK_REUSABLE); /* perhaps what is pinned before it */
         }
         block->pinned |= block->state != BLOCK_REUSABLE && block->state != BLOCK_ABSENT;
         if (block->pinned && block_claimed(block) == CLAIM_EASY)
@@ -195,13 +195,11 @@ struct block *arena_isolate(struct arena *arena, struct block *block, uint64_t b
     return part;
 }
 
-void arena_put(struct block *block, enum block_state state)
+struct block *arena_put(struct block *block, enum block_state state)
 {
     struct arena *arena = block->segment->arena;
-    if (state == BLOCK_REUSABLE) {
-        pool_merge(arena->allocator, block);
-        return;
-    }
+    if (state == BLOCK_REUSABLE)
+        return pool_merge(arena->allocator, block);
     block->state = BLOCK_ABSENT;
     if (block->next && block->next->state == BLOCK_ABSENT)
         block_join(block, block->next);
@@ -210,6 +208,7 @@ void arena_put(struct block *block, enum block_state state)
     uint64_t c = arena->chunk_bytes, slot = (block_address(block) - arena->base + c - 1) / c;
     if (arena_address(arena, slot) < block_address(block) + block_size(block))
         arena->slot[slot].hole = block; /* else a gap and no more */
+    return block;
 }
 
 int arena_is_alone(const struct block *block)

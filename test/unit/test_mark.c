@@ -169,6 +169,23 @@ static void small_blocks_beside_large_chunks_are_not_mapped(void **state)
     assert_true(place.mapped);
 }
 
+/* Of a hole in two slots the second part becomes one with the first when it is pinned, too. */
+static void neighbours_are_pinned_one_after_another(void **state)
+{
+    (void)state;
+    world_remake("expandable_segments:True,large_segment_size_mb:2", 64 * MIB);
+    uint64_t first = take(1000), hole = take(MIB), other = take(MIB), last = take(1000);
+    give(hole);
+    give(other);
+    assert_int_equal(domain_mark(w.domain, first, BLOCK_PINNED, &place), 0);
+    assert_int_equal(domain_mark(w.domain, last, BLOCK_PINNED, &place), 0);
+    assert_int_not_equal(take(MIB), hole);
+    give(first);
+    give(last);
+    domain_empty_cache(w.domain, 1);
+    assert_int_equal(CURRENT_IN(reserved_bytes, SMALL_POOL), 2 * MIB);
+}
+
 /* A small block that keeps a setting of the program's: of its chunk nothing is handed out again, by
  * whatever way. */
 static void a_pinned_small_block_keeps_its_chunk(void **state)
@@ -250,6 +267,7 @@ int main(void)
         RULE(a_block_is_found_without_a_walk),
         RULE(a_name_is_one_hand_outs_alone),
         RULE(small_blocks_beside_large_chunks_are_not_mapped),
+        RULE(neighbours_are_pinned_one_after_another),
         RULE(a_pinned_small_block_keeps_its_chunk),
         RULE(the_chunks_of_an_exported_block_are_lent),
         RULE(a_tail_is_lent_as_such),
