@@ -34,6 +34,10 @@ void arena_poll(struct allocator *allocator, struct arena *arena);
 uint64_t arena_release(struct allocator *allocator, struct arena *arena, uint64_t bytes,
                        uint64_t timeout_ns);
 
+/* The same of those alone that have no blocks of `size`, of which there are some elsewhere. */
+uint64_t arena_release_others(struct allocator *allocator, uint64_t size, uint64_t bytes,
+                              uint64_t timeout_ns);
+
 /* Bytes that can only be given back; that, and what was idle ever since the last call. */
 uint64_t arena_retired(const struct allocator *allocator);
 uint64_t arena_unused(struct allocator *allocator);

@@ -225,9 +225,12 @@ static void settle_slots(struct arena *arena, const struct window *window, int f
         if (failed) {
             chunk->owner = 0;
             arena->away[slot] = 0;
-            if (chunk->handle)
+            if (s->stuck) /* mapped without access: for nobody, until the context ends */
+                chunk->leaving = NEVER_LEAVES, s->bytes = chunk->bytes;
+            else if (chunk->handle)
                 arena_count_spare(arena, chunk, 1);
-            s->chunk = s->unmapped ? 0 : s->was;
+            if (!s->stuck)
+                s->chunk = s->unmapped ? 0 : s->was;
             s->bytes = s->chunk ? s->bytes : 0;
         } else {
             stats_count(arena->allocator->stats, COUNTER_num_maps, 1);
@@ -253,7 +256,11 @@ static void dissolve(struct arena *arena, struct block *block)
         rest = arena_address(arena, slot) < end
                    ? arena_cut(arena, block, arena_address(arena, slot))
                    : NULL;
-        arena_put(block, present ? BLOCK_REUSABLE : BLOCK_ABSENT);
+        if (!present)
+            block->pinned = 0; /* meanwhile, because of a neighbour */
+        block = arena_put(block, present ? BLOCK_REUSABLE : BLOCK_ABSENT);
+        if (block->pinned)
+            arena_retire(block);
     }
     arena_go_home(arena, begin, until);
 }

@@ -57,6 +57,12 @@ static uint64_t give_back(struct allocator *a, uint64_t size)
     return segment_release_whole(a, missing, MOMENT_NS);
 }
 
+uint64_t arena_release_others(struct allocator *a, uint64_t size, uint64_t bytes,
+                              uint64_t timeout_ns)
+{
+    return arena_release_between(a, a->arena, for_size(a->arena, size), bytes, timeout_ns);
+}
+
 /* Before an arena grows: what is idle in those that it has outgrown, if that needs no wait. */
 static void release_older(struct allocator *a, uint64_t size)
 {
@@ -65,17 +71,39 @@ static void release_older(struct allocator *a, uint64_t size)
         arena_release(a, a->arena->older, size - idle, 0);
 }
 
+/* Could the request be served at all? The lock is dropped meanwhile. Who asks for more than there is,
+ * to see how much that is, shall change nothing. */
+static int may_grow(struct allocator *a, uint64_t size)
+{
+    uint64_t room = 0, total = 0, reserved = segment_reserved(a);
+    allocator_call(a);
+    int code = a->ops->memory_free(a->device, &room, &total);
+    allocator_return(a);
+    if (code || a->forgotten)
+        return !a->forgotten;
+    uint64_t below = a->limit > reserved ? a->limit - reserved : 0;
+    room = room < below ? room : below;
+    for (const struct arena *arena = a->arena; arena; arena = arena->older)
+        room += arena_idle_bytes(arena);
+    return size <= room;
+}
+
 #define ROUNDS 4 /* others may take what was given back */
 
 /* Where blocks share no chunk, the last one of each has a size of its own, and idle memory in other
  * pieces may have to go back first; but nobody waits long for that: then chunks are shared after all. */
 int arena_grow(struct allocator *a, uint64_t size, struct block **taken)
 {
-    if (size <= MIB)
-        return arena_claim_in(for_size(a->arena, size), size, CLAIM_GROW, taken);
-    arena_outgrow(a, size);
-    if (!a->forgotten)
-        release_older(a, size);
+    if (size <= MIB) {
+        arena_release_others(a, size, size, 0);
+        return a->forgotten ? ALLOCATOR_PASS
+                            : arena_claim_in(for_size(a->arena, size), size, CLAIM_GROW, taken);
+    }
+    if ((a->arena->older || arena_is_outgrown(a->arena, size)) && may_grow(a, size)) {
+        arena_outgrow(a, size);
+        if (!a->forgotten)
+            release_older(a, size);
+    }
     for (int round = 0; round < ROUNDS && !a->forgotten && native_is_exact(a); round++) {
         int code = arena_claim_in(a->arena, size, CLAIM_GROW | CLAIM_ALONE, taken);
         if (code != a->ops->out_of_memory)

@@ -136,7 +136,7 @@ void arena_destroy(struct allocator *a, struct arena *arena)
 
 void arena_outgrow(struct allocator *a, uint64_t size)
 {
-    while (!a->forgotten && a->arena->part[LARGE_POOL].booked + size > a->arena->most) {
+    while (!a->forgotten && arena_is_outgrown(a->arena, size)) {
         struct arena *arena = a->arena;
         allocator_call(a);
         struct arena *next = arena_create(a, arena);

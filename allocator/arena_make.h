@@ -15,4 +15,9 @@ void arena_destroy(struct allocator *allocator, struct arena *arena);
  * meanwhile. */
 void arena_outgrow(struct allocator *allocator, uint64_t size);
 
+static inline int arena_is_outgrown(const struct arena *arena, uint64_t size)
+{
+    return arena->part[LARGE_POOL].booked + size > arena->most;
+}
+
 #endif

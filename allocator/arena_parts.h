@@ -20,7 +20,11 @@ void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end);
 void arena_evict(struct arena *arena, uint32_t slot);
 void arena_add_chunk(struct arena *arena, uint32_t chunk);
 void arena_own(struct arena *arena, uint32_t chunk, uint32_t slot);
+uint64_t arena_release_between(struct allocator *allocator, struct arena *from,
+                               const struct arena *until, uint64_t bytes, uint64_t timeout_ns);
 int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block **taken);
+
+#define NEVER_LEAVES UINT32_MAX /* as a batch */
 
 /* In a claim: may the driver be asked for more; does the block share no chunk with others? */
 enum claim_flags { CLAIM_GROW = 1, CLAIM_ALONE = 2 };

@@ -144,13 +144,12 @@ static uint64_t take_unowned(struct arena *arena, int retired, uint64_t most, ui
     return taken;
 }
 
-/* Idle chunks, `most` bytes of them if there are so many: of the oldest arena first; retired first,
- * then spare, then tails, which serve few. Out of all reach, in a batch of their own. */
-static uint64_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
+/* Idle chunks, `most` bytes of them if there are so many: of the oldest arena first; spare, then
+ * tails, which serve few. */
+static uint64_t take_idle(struct arena *arena, const struct arena *until, uint64_t most,
+                          uint32_t batch)
 {
-    uint64_t taken = arena->older ? take_away(arena->older, most, batch) : 0;
-    if (taken < most)
-        taken += take_unowned(arena, 1, most - taken, batch);
+    uint64_t taken = arena->older != until ? take_idle(arena->older, until, most, batch) : 0;
     if (taken < most)
         taken += take_unowned(arena, 0, most - taken, batch);
     for (int tails = 2; tails--;)
@@ -158,6 +157,16 @@ static uint64_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
             taken += take_from_slots(arena, pool, tails, most - taken, batch);
     arena_note_idle(arena);
     return taken;
+}
+
+/* The same, before them what can only go. Out of all reach, in a batch of their own. */
+static uint64_t take_away(struct arena *from, const struct arena *until, uint64_t most,
+                          uint32_t batch)
+{
+    uint64_t taken = 0;
+    for (struct arena *arena = from; arena != until && taken < most; arena = arena->older)
+        taken += take_unowned(arena, 1, most - taken, batch);
+    return taken < most ? taken + take_idle(from, until, most - taken, batch) : taken;
 }
 
 static void make_spare(struct arena *arena, uint32_t number)
@@ -278,22 +287,29 @@ static void settle_batch(struct arena *arena, uint32_t batch, int over)
             make_spare(arena, number);
 }
 
-uint64_t arena_release(struct allocator *a, struct arena *from, uint64_t bytes, uint64_t timeout_ns)
+uint64_t arena_release_between(struct allocator *a, struct arena *from, const struct arena *until,
+                               uint64_t bytes, uint64_t timeout_ns)
 {
     uint32_t batch = ++a->batches;
     uint64_t released = 0;
-    if (!take_away(from, bytes, batch))
+    if (from == until || !take_away(from, until, bytes, batch))
         return 0;
     int over = is_over(a, timeout_ns);
-    for (struct arena *arena = from; !a->forgotten && arena; arena = arena->older)
+    for (struct arena *arena = from; !a->forgotten && arena != until; arena = arena->older)
         settle_batch(arena, batch, over);
-    for (struct arena *arena = from; over && !a->forgotten && arena; arena = arena->older) {
+    for (struct arena *arena = from; over && !a->forgotten && arena != until;
+         arena = arena->older) {
         unmap_batch(a, arena, batch);
         released += a->forgotten ? 0 : release_batch(a, arena, batch);
         if (a->forgotten)
             break;
     }
     return released;
+}
+
+uint64_t arena_release(struct allocator *a, struct arena *from, uint64_t bytes, uint64_t timeout_ns)
+{
+    return arena_release_between(a, from, NULL, bytes, timeout_ns);
 }
 
 uint64_t arena_retired(const struct allocator *a)

@@ -27,8 +27,8 @@ static inline uint64_t block_claim_again(struct block *block, int kind)
 /* The program's: may a thread's free take it? */
 static inline void block_claim_for_program(struct block *block)
 {
-    int easy =
-        block->segment->pool == POOL_SMALL && block_size(block) <= MIB && block_requested(block);
+    int easy = block->segment->pool == POOL_SMALL && !block->pinned && block_size(block) <= MIB &&
+               block_requested(block);
     block_claim(block, easy ? CLAIM_EASY : CLAIM_HELD);
 }
 

@@ -325,7 +325,9 @@ void segment_collect_garbage(struct allocator *a, uint64_t size)
     uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes);
     if (reserved + size <= keep)
         return;
-    if (a->arena && reserved > keep && !arena_serves(a, size))
+    if (a->arena && reserved > keep && arena_serves(a, size))
+        arena_release_others(a, size, reserved - keep, IDLE_WAIT_NS);
+    else if (a->arena && reserved > keep)
         arena_release(a, a->arena, reserved - keep, IDLE_WAIT_NS);
     if (!large->oldest || !fence_is_idle(a, IDLE_WAIT_NS))
         return;

@@ -87,7 +87,9 @@ int block_is_valid(const struct block *block)
              (block->state == BLOCK_REUSABLE || block->state == BLOCK_ABSENT));
 }
 
-#define CHECK_EACH 64 /* of the changes of an arena: what has as many parts as it has slots */
+#define CHECK_EACH                                                                                 \
+    61 /* of the changes of an arena: what has as many parts as it has slots. Odd, since
+                          arenas have two segments */
 
 /* Has the block memory below all of it, or below none if it is absent? And is it noted as idle
  * where it should be? */

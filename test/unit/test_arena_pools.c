@@ -2,6 +2,7 @@
 #include "world.h"
 
 #include "allocator/domain.h"
+#include "allocator/share.h"
 
 #define CONF "expandable_segments:True,large_segment_size_mb:2"
 
@@ -84,12 +85,74 @@ static void small_requests_get_room(void **state)
     assert_true(w.device.used <= 64 * MIB);
 }
 
+static uint64_t beside;
+
+static void pin_what_lies_beside(struct fake_device *device, enum fake_call call, int after)
+{
+    struct block_place place;
+    if (call != FAKE_MAP || after)
+        return;
+    device->meanwhile = NULL;
+    assert_int_equal(domain_mark(w.domain, beside, BLOCK_PINNED, &place), 0);
+}
+
+/* While a block is made that shares a chunk with another one, that is pinned: the new one may be in no
+ * thread's cache, from where it would be handed out again. failing: nor may it come to nothing. */
+static void a_block_is_pinned_while_it_is_made(void **state)
+{
+    (void)state;
+    for (int failing = 0; failing < 2; failing++) {
+        uint64_t address = 0;
+        world_remake(CONF, 64 * MIB);
+        beside = take(MIB);
+        take(512 * KIB);
+        w.device.meanwhile = pin_what_lies_beside;
+        w.device.code[FAKE_ALLOW] = failing ? FAKE_INVALID : 0;
+        int code = allocator_malloc(w.a, MIB, &address);
+        w.device.code[FAKE_ALLOW] = 0;
+        assert_null(w.device.meanwhile);
+        if (code == 0) {
+            const struct block *made = block_of_listed(map_find(&w.domain->listed, address));
+            assert_true(made->pinned == !failing);
+            assert_int_equal(block_claimed(made), failing ? CLAIM_EASY : CLAIM_HELD);
+            give(address);
+        }
+        give(beside);
+        domain_empty_cache(w.domain, 1);
+        assert_int_equal(CURRENT_IN(reserved_bytes, SMALL_POOL), 2 * MIB);
+    }
+}
+
+/* The driver gives no access to what it has mapped, and does not take it down: nobody has that, and it
+ * is there until the context ends. */
+static void what_is_mapped_without_access_stays(void **state)
+{
+    (void)state;
+    uint64_t first = take(4 * MIB), address = 0;
+    w.device.code[FAKE_ALLOW] = w.device.code[FAKE_UNMAP] = FAKE_INVALID;
+    allocator_malloc(w.a, 10 * MIB, &address);
+    w.device.code[FAKE_ALLOW] = w.device.code[FAKE_UNMAP] = 0;
+    give(first);
+    if (address)
+        give(address);
+    domain_empty_cache(w.domain, 1);
+    give(take(20 * MIB));
+    domain_empty_cache(w.domain, 1);
+    assert_int_equal(CURRENT(reserved_bytes), w.device.used);
+    allocator_forget(w.a);
+    allocator_bury(w.a);
+    assert_int_equal(w.device.used, 0);
+    assert_int_equal(w.device.mapped, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(both_pools_share_what_is_idle, setup),
         cmocka_unit_test_setup(small_requests_get_room, setup),
         cmocka_unit_test_setup(what_is_not_taken_down_serves_again, setup),
+        cmocka_unit_test_setup(a_block_is_pinned_while_it_is_made, setup),
+        cmocka_unit_test_setup(what_is_mapped_without_access_stays, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "allocator/arena.h"
 #include "allocator/domain.h"
+#include "allocator/share.h"
 
 #define SMALL_CHUNKS (1280 * 2 * MIB) /* so much comes in chunks of 2 MiB */
 #define STEP (64 * MIB)
@@ -110,6 +111,50 @@ static void without_addresses_it_grows_on(void **state)
     assert_int_equal(w.device.calls[FAKE_CREATE], 1280 + 64);
 }
 
+static void what_cannot_be_had_outgrows_nothing(void **state)
+{
+    uint64_t none;
+    (void)state;
+    give(block[3]);
+    uint64_t used = w.device.used;
+    assert_int_equal(allocator_malloc(w.a, 100 * GIB, &none), FAKE_OOM);
+    assert_int_equal(w.device.ranges, 1);
+    world_remake("expandable_segments:True", 64 * GIB);
+    take(4 * MIB);
+    assert_int_equal(allocator_malloc(w.a, 100 * GIB, &none), FAKE_OOM);
+    used = w.device.used;
+    take(3 * MIB); /* of chunks of 2 MiB, as before */
+    assert_int_equal(w.device.used - used, 4 * MIB);
+}
+
+/* What has to go back does so first, whichever arena it is in. */
+static void what_can_only_go_back_goes_first(void **state)
+{
+    struct block_place place;
+    (void)state;
+    uint64_t pinned = take(STEP);
+    take(STEP);
+    assert_int_equal(domain_mark(w.domain, pinned, BLOCK_PINNED, &place), 0);
+    give(pinned);
+    give(block[3]);
+    assert_int_equal(arena_retired(w.a), STEP);
+    take(2 * STEP);
+    assert_int_equal(arena_retired(w.a), 0);
+    assert_int_equal(CURRENT(reserved_bytes), SMALL_CHUNKS + 2 * STEP);
+}
+
+/* Small blocks lie in the first arena alone: what is idle in another one goes back before that grows. */
+static void small_blocks_do_not_grow_beside_what_is_idle(void **state)
+{
+    (void)state;
+    give(take(STEP));
+    assert_int_equal(CURRENT(reserved_bytes), SMALL_CHUNKS + STEP);
+    for (unsigned i = 0; i < 2 * STEP / MIB; i++)
+        take(MIB);
+    assert_int_equal(CURRENT(reserved_bytes), SMALL_CHUNKS + 2 * STEP);
+    assert_int_equal(CURRENT_IN(reserved_bytes, SMALL_POOL), 2 * STEP);
+}
+
 static uint64_t other_block;
 
 static void another_grows(struct fake_device *device, enum fake_call call, int after)
@@ -173,6 +218,9 @@ int main(void)
         cmocka_unit_test_setup(what_may_still_be_used_stays, setup),
         cmocka_unit_test_setup(what_is_idle_serves_first, setup),
         cmocka_unit_test_setup(without_addresses_it_grows_on, setup),
+        cmocka_unit_test_setup(what_cannot_be_had_outgrows_nothing, setup),
+        cmocka_unit_test_setup(what_can_only_go_back_goes_first, setup),
+        cmocka_unit_test_setup(small_blocks_do_not_grow_beside_what_is_idle, setup),
         cmocka_unit_test_setup(two_threads_outgrow_it_at_once, setup),
         cmocka_unit_test_setup(a_context_that_ends_leaves_nothing, setup),
     };
