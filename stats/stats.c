@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "stats/pause.h"
+
 /* While threads count alone, what one freed may be here before what another allocated. */
 static void note(stat_value *moment, uint64_t n)
 {
@@ -36,7 +38,7 @@ int stats_copy(struct device_stats *to, const struct device_stats *from)
         atomic_thread_fence(memory_order_acquire);
         if (before % 2 == 0 && stat_get(&from->sequence) == before)
             return 0;
-        if (try == 10000)
+        if (!pause_between(try))
             return -1;
     }
 }

@@ -10,8 +10,9 @@
 
 #include <stddef.h>
 
+#include "stats/pause.h"
+
 #define NUMBERS (sizeof(struct cache_row) / sizeof(stat_value))
-#define MOST_TRIES 10000
 #define ALL_BINS ((UINT32_C(1) << CACHE_BINS) - 1)
 
 /* A fold under way: `undos` is stats->undo_count, which is not read back for each number. */
@@ -116,7 +117,7 @@ static int copy_row(struct cache_row *to, const struct cache_row *from)
         atomic_thread_fence(memory_order_acquire);
         if (before % 2 == 0 && stat_get(&from->sequence) == before)
             return 0;
-        if (try == MOST_TRIES)
+        if (!pause_between(try))
             return -1;
     }
 }
@@ -140,7 +141,7 @@ int stats_gather(struct device_stats *to, const struct device_stats *from,
         atomic_thread_fence(memory_order_acquire);
         if (stat_get(&from->sequence) == sequence)
             return code;
-        if (try == MOST_TRIES)
+        if (!pause_between(try))
             return -1;
     }
 }
