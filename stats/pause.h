@@ -14,12 +14,12 @@ static inline void pause_ns(long ns)
 }
 
 /* Between two tries to read what is being changed: its writer may have lost its processor in the
- * middle. Returns 0 when it is time to give up (some 50 ms): it has died, or hangs. */
+ * middle. Returns 0 when it is time to give up (some 15 ms): it has died, or hangs. */
 static inline int pause_between(int try)
 {
     if (try >= 1000)
         pause_ns(20000);
-    return try < 1500;
+    return try < 1200;
 }
 
 #endif
