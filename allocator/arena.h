@@ -1,7 +1,7 @@
-/* Mapped memory (expandable_segments): blocks lie in one range of addresses, far larger than the
- * memory, and physical memory is mapped below them where it is needed.
+/* Mapped memory (expandable_segments): blocks lie in ranges of addresses, each far larger than
+ * the memory, and physical memory is mapped below them where it is needed.
  *
- * The range is cut into slots, the memory into chunks of the same size; smaller ones, tails, lie at
+ * A range is cut into slots, the memory into chunks of the same size; smaller ones, tails, lie at
  * the front of a slot, and the rest of its addresses stays absent. A chunk may be mapped in several
  * slots at once; its bytes belong to blocks in one of them, its owner: there they are
  * present, in the others absent. The head of arena.c says why that is enough. Guarded by the

@@ -225,13 +225,15 @@ static void settle_slots(struct arena *arena, const struct window *window, int f
         if (failed) {
             chunk->owner = 0;
             arena->away[slot] = 0;
-            if (s->stuck) /* mapped without access: for nobody, until the context ends */
-                chunk->leaving = NEVER_LEAVES, s->bytes = chunk->bytes;
-            else if (chunk->handle)
-                arena_count_spare(arena, chunk, 1);
-            if (!s->stuck)
+            if (s->stuck) { /* mapped without access: for nobody, until the context ends */
+                chunk->leaving = NEVER_LEAVES;
+                s->bytes = chunk->bytes;
+            } else {
+                if (chunk->handle)
+                    arena_count_spare(arena, chunk, 1);
                 s->chunk = s->unmapped ? 0 : s->was;
-            s->bytes = s->chunk ? s->bytes : 0;
+                s->bytes = s->chunk ? s->bytes : 0;
+            }
         } else {
             stats_count(arena->allocator->stats, COUNTER_num_maps, 1);
             give_home(arena, s->chunk, slot);

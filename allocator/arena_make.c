@@ -103,11 +103,7 @@ static int begin_part(struct arena *arena, enum pool pool, enum stat_pool stat)
         return -1;
     part->segment = segment;
     segment->arena = arena;
-    segment->next = a->segments;
-    if (a->segments)
-        a->segments->previous = segment;
-    a->segments = segment;
-    tree_insert(&a->domain->segments, &segment->node);
+    segment_list(segment);
     arena_put(segment->first, BLOCK_ABSENT);
     return 0;
 }

@@ -74,8 +74,7 @@ struct segment *segment_holding(const struct domain *domain, uint64_t address)
     return segment && address - node->minor < segment->size ? segment : NULL;
 }
 
-/* On the books. */
-static void segment_link(struct segment *segment)
+void segment_list(struct segment *segment)
 {
     struct allocator *a = segment->allocator;
     segment->previous = NULL;
@@ -84,6 +83,13 @@ static void segment_link(struct segment *segment)
         a->segments->previous = segment;
     a->segments = segment;
     tree_insert(&a->domain->segments, &segment->node);
+}
+
+/* On the books. */
+static void segment_link(struct segment *segment)
+{
+    struct allocator *a = segment->allocator;
+    segment_list(segment);
     stats_add(a->stats, STAT_segment, segment->stat, 1);
     stats_add(a->stats, STAT_reserved_bytes, segment->stat, segment->size);
     record_segment(segment, EVENT_segment_alloc);

@@ -9,6 +9,9 @@
 struct segment *segment_new(struct allocator *allocator, enum pool pool, enum stat_pool stat,
                             uint64_t address, uint64_t bytes);
 
+/* Found by its addresses, and among its allocator's. */
+void segment_list(struct segment *segment);
+
 /* Bytes that the device's contexts have reserved, and are about to. */
 uint64_t segment_reserved(const struct allocator *allocator);
 
