@@ -10,6 +10,7 @@
 #define SMALL_MOST MIB         /* kSmallSize */
 #define LEAST_REST BLOCK_GRAIN /* small, and in mapped memory, where nothing ever stays split */
 #define DEDICATED_LEAST (2 * MIB)
+#define LOOK_AT 8 /* holes of mapped memory */
 
 enum pool pool_for(const struct allocator *a, uint64_t size)
 {
@@ -132,10 +133,26 @@ void pool_split(struct allocator *a, struct block *block, uint64_t size)
     pool_insert(a, rest);
 }
 
+/* The best fit; in mapped memory the lowest of the few best, of the same arena: what lies low lies
+ * close together, and chunks further up become idle as a whole. */
+static struct block *choose(const struct bins *bins, enum pool pool, uint64_t size)
+{
+    struct tree_node *node = bins_at_least(bins, size, 0);
+    struct block *best = node ? block_of_node(node) : NULL;
+    for (int looked = 1; node && pool == POOL_MAPPED && looked < LOOK_AT; looked++) {
+        struct block *other;
+        if (!(node = bins_at_least(bins, node->major, node->minor + 1)))
+            break;
+        other = block_of_node(node);
+        if (other->segment == best->segment && block_address(other) < block_address(best))
+            best = other;
+    }
+    return best;
+}
+
 struct block *pool_take_from(struct allocator *a, enum pool pool, uint64_t size)
 {
-    struct tree_node *node = bins_at_least(&a->pool[pool], size, 0);
-    struct block *block = node ? block_of_node(node) : NULL;
+    struct block *block = choose(&a->pool[pool], pool, size);
     if (!block || !may_take(a, pool, block, size))
         return NULL;
     pool_remove(a, block);

@@ -9,9 +9,9 @@
 #define COST_RECALL 1
 #define COST_MAP 34
 #define COST_UNMAP 22
-/* for each MiB of idle memory that could have stayed whole; more of it means more calls, less means
- * that more is reserved (test/replay/footprint.md) */
-#define COST_IDLE 25
+/* for as many addresses as the part has memory: of two places that cost the same the lower one, so
+ * that blocks lie close together, and chunks further up become idle as a whole */
+#define COST_REACH (COST_MAP + COST_UNMAP)
 
 struct sum {
     uint64_t cost, blocked;
@@ -22,8 +22,9 @@ struct search {
     uint64_t size;
     int alone;            /* begins with a slot, and ends with a chunk */
     uint64_t tail, fresh; /* alone: what all windows need */
-    uint32_t most;        /* slots below this one may be used */
+    uint32_t first, most; /* slots from the one to below the other may be used */
     uint32_t top;         /* the last one where a window may begin */
+    uint64_t memory;      /* in slots */
     struct window best;
 };
 
@@ -58,7 +59,7 @@ static uint64_t cost_of(const struct search *search, uint32_t slot, uint64_t byt
         return COST_MAP;
     if (s->bytes == bytes && window_chunk_is_idle(arena, s->chunk))
         return COST_RECALL;
-    if (s->since > arena->safe || arena->chunk[s->chunk].home == slot + 1)
+    if (s->since > arena->safe)
         return NEVER;
     return COST_MAP + COST_UNMAP;
 }
@@ -75,7 +76,7 @@ static void add(const struct search *search, struct sum *sum, uint32_t slot, int
 }
 
 /* What slots cost that were to be called back, but whose chunk another slot of the window has;
- * UINT64_MAX: the window cannot be had. */
+ * NEVER: the window cannot be had. */
 static uint64_t clashes(struct arena *arena, const struct window *window)
 {
     uint64_t cost = 0;
@@ -88,8 +89,8 @@ static uint64_t clashes(struct arena *arena, const struct window *window)
             continue;
         if (chunk->seen == arena->searches ||
             (chunk->owner > window->first && chunk->owner <= window->end)) {
-            if (arena->slot[slot].since > arena->safe || chunk->home == slot + 1)
-                return UINT64_MAX;
+            if (arena->slot[slot].since > arena->safe)
+                return NEVER;
             cost += COST_MAP + COST_UNMAP - COST_RECALL;
         }
         chunk->seen = arena->searches;
@@ -124,19 +125,6 @@ static uint64_t fresh_for(const struct search *search, const struct window *wind
     return needed > have ? (needed - have) * arena->chunk_bytes : 0;
 }
 
-/* Of the block in a window the bytes that lie in chunks which no other block has a part of. The
- * rest lies in holes that nothing larger can use, the more the better. */
-static uint64_t idle_bytes_of(const struct search *search, const struct window *window)
-{
-    const struct arena *arena = search->arena;
-    uint64_t begin = window->begin, stop = begin + search->size;
-    if (!is_whole(arena, window->first) && (begin = arena_address(arena, window->first + 1)) > stop)
-        return 0;
-    if (window->end - window->first > 1 && !is_whole(arena, window->end - 1))
-        stop = arena_address(arena, window->end - 1);
-    return stop - begin;
-}
-
 /* The window of slots [first, end) that begins at `begin` in block `from`; `cost`: without tail. */
 static void consider(struct search *search, const struct window *window, uint64_t cost)
 {
@@ -146,15 +134,18 @@ static void consider(struct search *search, const struct window *window, uint64_
     if (tail == NEVER)
         return;
     uint64_t fresh = fresh_for(search, window);
-    cost += tail + idle_bytes_of(search, window) * COST_IDLE / MIB;
+    cost = (cost + tail) * search->memory + COST_REACH * (uint64_t)(window->first - search->first);
     if (best->from && (fresh > best->fresh || (fresh == best->fresh && cost >= best->cost)))
         return;
     uint64_t more = clashes(arena, window);
-    if (more == UINT64_MAX || (best->from && fresh == best->fresh && cost + more >= best->cost))
+    if (more == NEVER)
+        return;
+    cost += more * search->memory;
+    if (best->from && fresh == best->fresh && cost >= best->cost)
         return;
     *best = *window;
     best->fresh = fresh;
-    best->cost = cost + more;
+    best->cost = cost;
 }
 
 /* All windows of the run of blocks [from, run_end). */
@@ -199,8 +190,13 @@ static int is_hole(const struct block *block)
 int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most, struct window *window)
 {
     const struct arena_part *part = arena_part_for(arena, size);
-    struct search search = {
-        .arena = arena, .size = size, .alone = alone, .most = most, .top = part->top};
+    struct search search = {.arena = arena,
+                            .size = size,
+                            .alone = alone,
+                            .first = part->first,
+                            .most = most,
+                            .top = part->top,
+                            .memory = part->chunks ? part->chunks : 1};
     search.tail = alone ? size % arena->chunk_bytes : 0;
     search.fresh = alone ? window_fresh_alone(arena, size) : 0;
     for (uint32_t slot = part->first; slot <= part->top && slot < part->end;) {

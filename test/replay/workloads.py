@@ -106,6 +106,55 @@ def prompts(steps=15, layers=12, width=768, heads=12, batch=16, words=32000, see
     return trace
 
 
+def chat(seed, steps=90, layers=4, width=768, words=32000, most=8):
+    """Small decoders' requests in turns: each layer's keys and values are two blocks of 1 to 5 MiB, made anew, a little larger, for each
+    token (torch.cat). Hardly anything lives long or comes again, and the driver's granule is as large as the blocks: the worst case."""
+    trace, dice, running = Trace(), random.Random(seed), []
+    for _ in range(layers):
+        for rows in (3, 1, 4, 4):
+            made = trace.take(4 * rows * width * width)
+            trace.take(2 * rows * width * width)  # in half precision
+            trace.drop(made)
+    trace.take(2 * words * width)
+
+    def run(request, tokens):
+        n = 2 * tokens * width
+        x = trace.take(n)
+        for cache in request["cache"]:
+            normed, old = trace.take(n), list(cache)
+            made = trace.take(3 * n)
+            trace.drop(normed)
+            cache[:] = [trace.take(request["length"] * 2 * width + n) for _ in range(2)]
+            trace.drop(*old)
+            attended = trace.take(n)
+            out = trace.take(n)
+            middle = trace.take(n)
+            trace.drop(out, x, attended, made)
+            normed, up = trace.take(n), trace.take(4 * n)
+            trace.drop(normed)
+            curved = trace.take(4 * n)
+            trace.drop(up)
+            down = trace.take(n)
+            trace.drop(curved)
+            x = trace.take(n)
+            trace.drop(middle, down)
+        logits = trace.take(4 * words)
+        trace.drop(logits, x)
+        request["length"] += tokens
+
+    for _ in range(steps):
+        if len(running) < most and dice.random() < 0.35:
+            running.append({"cache": [[] for _ in range(layers)], "length": 0, "left": dice.randint(4, 60)})
+            run(running[-1], dice.randint(20, 2500))
+        for request in running:
+            run(request, 1)
+            request["left"] -= 1
+        for request in [r for r in running if not r["left"]]:
+            trace.drop(*[block for cache in request["cache"] for block in cache])
+            running.remove(request)
+    return trace
+
+
 def unet(steps=40, seed=2):
     """Training at changing resolutions: activations kept on the way down, used on the way up."""
     trace, dice = Trace(), random.Random(seed)
