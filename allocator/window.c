@@ -1,5 +1,6 @@
-/* Which window is taken: head of arena_claim.c. All windows of all runs of reusable and absent
- * blocks are looked at, slot by slot; holes are found from the first slot of each absent block. */
+/* Which window is taken: head of arena_claim.c. The windows of all runs of reusable and absent
+ * blocks are looked at, slot by slot, from the lowest on, until none can be cheaper; holes are found
+ * from the first slot of each absent block. */
 #include "allocator/window.h"
 
 #include <assert.h>
@@ -148,7 +149,15 @@ static void consider(struct search *search, const struct window *window, uint64_
     best->cost = cost;
 }
 
-/* All windows of the run of blocks [from, run_end). */
+/* Can no window from `slot` on be cheaper than the best one? For its address alone costs as much. */
+static int is_beaten(const struct search *search, uint32_t slot)
+{
+    const struct window *best = &search->best;
+    return best->from && best->fresh <= search->fresh &&
+           best->cost <= COST_REACH * (uint64_t)(slot - search->first);
+}
+
+/* All windows of the run of blocks [from, run_end) that may be cheaper. */
 static void search_run(struct search *search, struct block *from, uint64_t run_end)
 {
     const struct arena *arena = search->arena;
@@ -157,7 +166,8 @@ static void search_run(struct search *search, struct block *from, uint64_t run_e
     uint32_t first = (uint32_t)((begin - arena->base) / c), end;
     if (search->alone && begin > arena_address(arena, first))
         begin = arena_address(arena, ++first);
-    for (end = first; begin + search->size <= run_end && first <= search->top;
+    for (end = first;
+         begin + search->size <= run_end && first <= search->top && !is_beaten(search, first);
          begin = arena_address(arena, first)) {
         while (block_end(from) <= begin)
             from = from->next;
@@ -208,6 +218,8 @@ int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most, st
         assert(from->state == BLOCK_ABSENT);
         if (is_hole(from->previous))
             from = from->previous;
+        if (is_beaten(&search, (uint32_t)arena_slot_at(arena, block_address(from) - arena->base)))
+            break;
         while (is_hole(last->next))
             last = last->next;
         search_run(&search, from, block_end(last));
