@@ -71,4 +71,12 @@ static inline uint32_t arena_used(const struct arena *arena, uint32_t slot)
     return slot < small->top ? slot : arena->slots;
 }
 
+/* The chunk is to be mapped at `slot` no more: if it was at home there, it has no home until it is
+ * idle next (arena_go_home). */
+static inline void arena_leave_home(struct arena *arena, uint32_t chunk, uint32_t slot)
+{
+    if (arena->chunk[chunk].home == slot + 1)
+        arena->chunk[chunk].home = 0;
+}
+
 #endif

@@ -156,8 +156,8 @@ static uint64_t move_in(struct arena *arena, const struct window *window, uint32
         ++*moves;
         s->changing = 1;
         s->was = s->chunk;
-        if (s->was && arena->chunk[s->was].home == slot + 1)
-            arena->chunk[s->was].home = 0;
+        if (s->was)
+            arena_leave_home(arena, s->was, slot);
         s->chunk = chunk;
     }
     return fresh;

@@ -195,8 +195,7 @@ static void unmap_run(struct allocator *a, struct arena *arena, uint32_t first, 
             arena->chunk[s->chunk].stays = 1;
             continue;
         }
-        if (arena->chunk[s->chunk].home == slot + 1)
-            arena->chunk[s->chunk].home = 0;
+        arena_leave_home(arena, s->chunk, slot);
         s->chunk = 0;
         s->bytes = 0;
     }

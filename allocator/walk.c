@@ -87,9 +87,9 @@ int block_is_valid(const struct block *block)
              (block->state == BLOCK_REUSABLE || block->state == BLOCK_ABSENT));
 }
 
-#define CHECK_EACH                                                                                 \
-    61 /* of the changes of an arena: what has as many parts as it has slots. Odd, since
-                          arenas have two segments */
+/* Of the changes of an arena one in so many is checked in what has as many parts as it has slots.
+ * Odd, since arenas have two segments. */
+#define CHECK_EACH 61
 
 /* Has the block memory below all of it, or below none if it is absent? And is it noted as idle
  * where it should be? */

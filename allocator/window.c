@@ -126,6 +126,12 @@ static uint64_t fresh_for(const struct search *search, const struct window *wind
     return needed > have ? (needed - have) * arena->chunk_bytes : 0;
 }
 
+/* What the addresses of a window from `slot` on cost. Costs are in calls times slots of memory. */
+static uint64_t reach(const struct search *search, uint32_t slot)
+{
+    return COST_REACH * (uint64_t)(slot - search->first);
+}
+
 /* The window of slots [first, end) that begins at `begin` in block `from`; `cost`: without tail. */
 static void consider(struct search *search, const struct window *window, uint64_t cost)
 {
@@ -135,7 +141,7 @@ static void consider(struct search *search, const struct window *window, uint64_
     if (tail == NEVER)
         return;
     uint64_t fresh = fresh_for(search, window);
-    cost = (cost + tail) * search->memory + COST_REACH * (uint64_t)(window->first - search->first);
+    cost = (cost + tail) * search->memory + reach(search, window->first);
     if (best->from && (fresh > best->fresh || (fresh == best->fresh && cost >= best->cost)))
         return;
     uint64_t more = clashes(arena, window);
@@ -153,8 +159,7 @@ static void consider(struct search *search, const struct window *window, uint64_
 static int is_beaten(const struct search *search, uint32_t slot)
 {
     const struct window *best = &search->best;
-    return best->from && best->fresh <= search->fresh &&
-           best->cost <= COST_REACH * (uint64_t)(slot - search->first);
+    return best->from && best->fresh <= search->fresh && best->cost <= reach(search, slot);
 }
 
 /* All windows of the run of blocks [from, run_end) that may be cheaper. */

@@ -34,7 +34,7 @@ BUGS = (
     Bug("idle_in_part", "a chunk counts as idle when part of it is", ARENA, "mapped",
         (("uint64_t last = arena_slot_at(arena, end);", "uint64_t last = arena_slot_at(arena, end + arena->chunk_bytes / 2);"),), MOVES),
     Bug("two_at_home", "a chunk goes home to a slot where another one is mapped since", CLAIM, "mapped",
-        (("        if (s->was && arena->chunk[s->was].home == slot + 1)\n            arena->chunk[s->was].home = 0;\n", ""),), MOVES),
+        (("        if (s->was)\n            arena_leave_home(arena, s->was, slot);\n", ""),), MOVES),
     Bug("goes_home_only_once", "what is lent a second time stays where it is when it is idle", CLAIM, "model",
         (("    arena->away[slot] = arena->chunk[chunk].home != slot + 1;", "    arena->away[slot] = 0;"),)),
     Bug("two_owners", "a chunk that is called back stays in the hole where it was", CLAIM, "mapped",

@@ -25,6 +25,16 @@ class Trace:
             self.live -= self.size.pop(number)
             self.lines.append(f"f,{number},,0")
 
+    def feed_forward(self, size):
+        """That of a decoder's layer, four times as wide inside: takes its output."""
+        normed, up = self.take(size), self.take(4 * size)
+        self.drop(normed)
+        curved = self.take(4 * size)
+        self.drop(up)
+        down = self.take(size)
+        self.drop(curved)
+        return down
+
     def text(self):
         return "\n".join(self.lines) + "\n"
 
@@ -83,12 +93,7 @@ def prompts(steps=15, layers=12, width=768, heads=12, batch=16, words=32000, see
         trace.drop(sums, shaped)
         middle = trace.take(n)
         trace.drop(out, x, attended, *([made] if cache else []))
-        normed, up = trace.take(n), trace.take(4 * n)
-        trace.drop(normed)
-        curved = trace.take(4 * n)
-        trace.drop(up)
-        down = trace.take(n)
-        trace.drop(curved)
+        down = trace.feed_forward(n)
         x = trace.take(n)
         trace.drop(down, middle, *(cache[0] if cache else []))
         return x, kept
@@ -130,12 +135,7 @@ def chat(seed, steps=90, layers=4, width=768, words=32000, most=8):
             out = trace.take(n)
             middle = trace.take(n)
             trace.drop(out, x, attended, made)
-            normed, up = trace.take(n), trace.take(4 * n)
-            trace.drop(normed)
-            curved = trace.take(4 * n)
-            trace.drop(up)
-            down = trace.take(n)
-            trace.drop(curved)
+            down = trace.feed_forward(n)
             x = trace.take(n)
             trace.drop(middle, down)
         logits = trace.take(4 * words)
