@@ -189,19 +189,22 @@ static int look_further(struct allocator *a, uint64_t size, struct block **taken
 static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, uint64_t *address)
 {
     enum stat_pool stat = block->segment->stat;
+    uint64_t size = block_size(block);
     if (block_list(block)) {
         pool_merge(a, block);
         return a->ops->out_of_memory;
     }
     if (block->segment->arena)
         arena_note_idle(block->segment->arena);
+    if (block->segment->arena && size > CACHE_MOST)
+        thread_cache_settle_large(a, size, bytes);
     block->state = BLOCK_ALLOCATED;
     block->shared = 0;
     block->sync_memops = 0;
     block->noted_by = 0;
     block->name = 0;
     block_request(block, bytes);
-    stats_hand_out(a->stats, stat, block_size(block), bytes);
+    stats_hand_out(a->stats, stat, size, bytes);
     stats_histogram(a->stats, bytes, 1);
     record_block(block, EVENT_alloc);
     block_claim_for_program(block);
@@ -245,7 +248,8 @@ static int allocate(struct allocator *a, uint64_t bytes, uint64_t *address, int 
     if (a->domain->kept.block)
         kept_put(a->domain);
     stats_begin(a->stats);
-    thread_cache_settle(a);
+    if (a->pending || pool_for(a, size) != POOL_MAPPED)
+        thread_cache_settle(a);
     int code = find(a, bytes, size, further, &block);
     if (code == 0)
         code = hand_out(a, block, bytes, address);
@@ -331,13 +335,22 @@ static struct block *held_at(struct domain *domain, uint64_t address)
                                                                                         : NULL;
 }
 
+/* Is its free one of which no number passes a peak, whatever this thread counted alone? If it is
+ * reusable by a fence only, fence_free settles. */
+static int raises_no_peak(const struct block *block)
+{
+    const struct allocator *a = block->segment->allocator;
+    return block->segment->arena && block_size(block) > CACHE_MOST && !a->pending &&
+           !allocator_owes_host(a);
+}
+
 /* A block that the program held until now; gives the lock back. */
 __attribute__((noinline)) static int free_held(struct block *block, enum free_kind kind)
 {
     struct allocator *a = block->segment->allocator;
     enum stat_pool stat = block->segment->stat;
     stats_begin(a->stats);
-    if (kind == FREED_NATIVE)
+    if (kind == FREED_NATIVE && !raises_no_peak(block))
         thread_cache_settle(a);
     stats_subtract(a->stats, STAT_allocation, stat, 1);
     stats_subtract(a->stats, STAT_allocated_bytes, stat, block_size(block));

@@ -114,8 +114,8 @@ struct block *arena_block_at(const struct arena *arena, uint32_t slot)
 {
     assert(arena->idle[slot]);
     while (slot && arena->idle[slot - 1] &&
-           arena_present(arena, slot - 1) == arena->chunk_bytes) /* else a gap lies between */
-        slot--;
+           (!arena->tails || arena_present(arena, slot - 1) == arena->chunk_bytes))
+        slot--; /* behind a tail lies a gap */
     return arena->slot[slot].hole;
 }
 
@@ -218,39 +218,63 @@ int arena_is_alone(const struct block *block)
     return begin % arena->chunk_bytes == 0 && arena->idle[(end - 1) / arena->chunk_bytes];
 }
 
+/* Is the chunk of `slot`, which is only lent to it, idle? What has no home yet is at home there. */
+static int is_to_go_home(struct arena *arena, uint32_t slot)
+{
+    struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
+    if (!arena->away[slot] || !arena->idle[slot])
+        return 0;
+    if (!chunk->home) {
+        chunk->home = slot + 1;
+        arena->away[slot] = 0;
+    }
+    return chunk->home != slot + 1;
+}
+
+/* The idle chunks of slots [slot, end) go to [home, …), where they are mapped. */
+static void move_home(struct arena *arena, uint32_t slot, uint32_t end, uint32_t home)
+{
+    uint64_t address = arena_address(arena, home);
+    arena_evict(arena, slot, end);
+    struct block *absent = absent_at(arena, home);
+    for (; slot < end; slot++)
+        arena_own(arena, arena->slot[slot].chunk, home++);
+    uint64_t until = arena_address(arena, home - 1) + arena_present(arena, home - 1);
+    arena_put(arena_isolate(arena, absent, address, until), BLOCK_REUSABLE);
+}
+
 /* Blocks in [begin, end) have become reusable: chunks that are idle now, and only lent to their
- * slots, go home. */
+ * slots, go home; what lies side by side here and there, as one. */
 void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end)
 {
-    uint32_t slot = (uint32_t)arena_slot_at(arena, begin - arena->base);
+    uint32_t slot = (uint32_t)arena_slot_at(arena, begin - arena->base), until;
     uint32_t last = (uint32_t)arena_slot_at(arena, end - 1 - arena->base);
-    for (; slot <= last; slot++) {
-        if (!arena->away[slot] || !arena->idle[slot])
+    const uint8_t *away;
+    for (; slot <= last && (away = memchr(arena->away + slot, 1, last + 1 - slot)); slot = until) {
+        slot = (uint32_t)(away - arena->away);
+        until = slot + 1;
+        if (!is_to_go_home(arena, slot) || arena_fill_kit(arena, 4))
             continue;
-        uint32_t number = arena->slot[slot].chunk;
-        struct chunk *chunk = &arena->chunk[number];
-        if (!chunk->home) {
-            chunk->home = slot + 1;
-            arena->away[slot] = 0;
-        }
-        if (chunk->home == slot + 1 || arena_fill_kit(arena, 4))
-            continue;
-        arena_evict(arena, slot);
-        uint64_t address = arena_address(arena, chunk->home - 1);
-        struct block *absent = absent_at(arena, chunk->home - 1);
-        arena_own(arena, number, chunk->home - 1);
-        arena_put(arena_isolate(arena, absent, address, address + chunk->bytes), BLOCK_REUSABLE);
+        uint32_t home = arena->chunk[arena->slot[slot].chunk].home;
+        while (until <= last && arena_present(arena, until - 1) == arena->chunk_bytes &&
+               is_to_go_home(arena, until) &&
+               arena->chunk[arena->slot[until].chunk].home == home + until - slot)
+            until++;
+        move_home(arena, slot, until, home - 1);
     }
 }
 
-/* Takes the idle chunk of `slot` away: it is nobody's for now, and its mapping stays. */
-void arena_evict(struct arena *arena, uint32_t slot)
+/* Takes the idle chunks of slots [slot, end) away, which lie in one hole: they are nobody's for now,
+ * and their mappings stay. */
+void arena_evict(struct arena *arena, uint32_t slot, uint32_t end)
 {
     uint64_t begin = arena_address(arena, slot);
-    struct block *block = arena_block_at(arena, slot);
-    block = arena_isolate(arena, block, begin, begin + arena_present(arena, slot));
-    arena->chunk[arena->slot[slot].chunk].owner = 0;
-    arena->away[slot] = 0;
-    arena->slot[slot].since = arena->epoch;
+    uint64_t until = arena_address(arena, end - 1) + arena_present(arena, end - 1);
+    struct block *block = arena_isolate(arena, arena_block_at(arena, slot), begin, until);
+    for (; slot < end; slot++) {
+        arena->chunk[arena->slot[slot].chunk].owner = 0;
+        arena->away[slot] = 0;
+        arena->slot[slot].since = arena->epoch;
+    }
     arena_put(block, BLOCK_ABSENT);
 }

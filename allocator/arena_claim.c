@@ -55,20 +55,39 @@ static void give_home(struct arena *arena, uint32_t chunk, uint32_t slot)
     arena->away[slot] = arena->chunk[chunk].home != slot + 1;
 }
 
-/* Gives slots the chunks that were mapped there, where those are idle. */
+/* Is the chunk that was mapped in a slot of the window idle where it is? */
+static int comes_back(const struct arena *arena, const struct window *window, uint32_t slot)
+{
+    uint32_t chunk = arena->slot[slot].chunk;
+    return chunk && !arena_is_present(arena, slot) && window_chunk_is_idle(arena, chunk) &&
+           arena->chunk[chunk].bytes == window_needs(arena, window, slot);
+}
+
+static uint32_t owner_of(const struct arena *arena, uint32_t slot)
+{
+    return arena->chunk[arena->slot[slot].chunk].owner;
+}
+
+/* Gives slots the chunks that were mapped there, where those are idle; what lies side by side, as
+ * one. */
 static void call_back(struct arena *arena, const struct window *window)
 {
-    for (uint32_t slot = window->first; slot < window->end; slot++) {
-        uint32_t chunk = arena->slot[slot].chunk;
-        if (!chunk || arena_is_present(arena, slot) || !window_chunk_is_idle(arena, chunk) ||
-            arena->chunk[chunk].bytes != window_needs(arena, window, slot))
+    for (uint32_t slot = window->first, end; slot < window->end; slot = end) {
+        end = slot + 1;
+        if (!comes_back(arena, window, slot))
             continue;
-        if (arena->chunk[chunk].owner)
-            arena_evict(arena, arena->chunk[chunk].owner - 1);
+        uint32_t owner = owner_of(arena, slot);
+        while (owner && end < window->end && owner_of(arena, end) == owner + end - slot &&
+               comes_back(arena, window, end))
+            end++;
+        if (owner)
+            arena_evict(arena, owner - 1, owner - 1 + end - slot);
         else
-            arena_count_spare(arena, &arena->chunk[chunk], -1);
-        arena_own(arena, chunk, slot);
-        give_home(arena, chunk, slot);
+            arena_count_spare(arena, &arena->chunk[arena->slot[slot].chunk], -1);
+        for (uint32_t at = slot; at < end; at++) {
+            arena_own(arena, arena->slot[at].chunk, at);
+            give_home(arena, arena->slot[at].chunk, at);
+        }
     }
 }
 
@@ -77,7 +96,7 @@ static uint32_t take_tail(struct arena *arena, uint64_t bytes)
 {
     uint32_t number = window_idle_tail(arena, bytes);
     if (number && arena->chunk[number].owner)
-        arena_evict(arena, arena->chunk[number].owner - 1);
+        arena_evict(arena, arena->chunk[number].owner - 1, arena->chunk[number].owner);
     else if (number)
         arena_count_spare(arena, &arena->chunk[number], -1);
     return number;
@@ -121,7 +140,7 @@ static uint32_t take_idle(struct arena *arena)
     if (small && (!large || small->major < large->major))
         slot = other;
     uint32_t chunk = arena->slot[slot].chunk;
-    arena_evict(arena, slot);
+    arena_evict(arena, slot, slot + 1);
     return chunk;
 }
 

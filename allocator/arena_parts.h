@@ -17,7 +17,7 @@ struct block *arena_put(struct block *block, enum block_state state);
 struct block *arena_block_at(const struct arena *arena, uint32_t slot);
 int arena_is_alone(const struct block *block);
 void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end);
-void arena_evict(struct arena *arena, uint32_t slot);
+void arena_evict(struct arena *arena, uint32_t slot, uint32_t end);
 void arena_add_chunk(struct arena *arena, uint32_t chunk);
 void arena_own(struct arena *arena, uint32_t chunk, uint32_t slot);
 uint64_t arena_release_between(struct allocator *allocator, struct arena *from,

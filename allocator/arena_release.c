@@ -120,7 +120,7 @@ static uint64_t take_from_slots(struct arena *arena, enum stat_pool pool, int ta
         if (arena_fill_kit(arena, 2))
             break;
         chunk->leaving = batch;
-        arena_evict(arena, slot);
+        arena_evict(arena, slot, slot + 1);
         taken += chunk->bytes;
     }
     return taken;

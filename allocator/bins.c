@@ -24,16 +24,46 @@ void bins_remove(struct bins *bins, struct tree_node *node)
         bins->used[bin / 64] &= ~((uint64_t)1 << bin % 64);
 }
 
+/* The next bin above `bin` that has any; BINS: none. */
+static inline unsigned used_above(const struct bins *bins, unsigned bin)
+{
+    uint64_t above = ~(uint64_t)1 << bin % 64; /* the bins of its word that are above it */
+    for (unsigned word = bin / 64; word < BIN_WORDS; word++, above = UINT64_MAX)
+        if (bins->used[word] & above)
+            return word * 64 + (unsigned)__builtin_ctzll(bins->used[word] & above);
+    return BINS;
+}
+
 struct tree_node *bins_at_least(const struct bins *bins, uint64_t size, uint64_t address)
 {
     unsigned bin = bin_of(size);
     struct tree_node *node = tree_at_least(&bins->bin[bin], size, address);
-    uint64_t above = ~(uint64_t)1 << bin % 64; /* the bins of its word that are above it */
-    for (unsigned word = bin / 64; !node && word < BIN_WORDS; word++, above = UINT64_MAX)
-        if (bins->used[word] & above)
-            node = tree_at_least(
-                &bins->bin[word * 64 + (unsigned)__builtin_ctzll(bins->used[word] & above)], 0, 0);
+    if (!node && (bin = used_above(bins, bin)) < BINS)
+        node = tree_first(bins->bin[bin].root);
     return node;
+}
+
+/* Their lines are often cold. Which bin is next does not depend on what the last one holds, so that
+ * the processor can fetch them side by side. */
+struct tree_node *bins_lowest(const struct bins *bins, struct tree_node *node, unsigned most,
+                              uint64_t address)
+{
+    unsigned bin = bin_of(node->major);
+    struct tree_node *lowest = node;
+    while (--most) {
+        const struct tree *tree = &bins->bin[bin];
+        if (node->right)
+            node = tree_first(node->right);
+        else if (tree->root == node ||
+                 !(node = tree_at_least(tree, node->major, node->minor + 1))) {
+            if ((bin = used_above(bins, bin)) == BINS)
+                break;
+            node = tree_first(bins->bin[bin].root);
+        }
+        if (node->minor >= address && node->minor < lowest->minor)
+            lowest = node;
+    }
+    return lowest;
 }
 
 struct tree_node *bins_last(const struct bins *bins)

@@ -7,10 +7,11 @@
 #include "allocator/tree.h"
 
 #define BIN_WORDS 4
+#define BINS (BIN_WORDS * 64)
 
 struct bins {
     uint64_t used[BIN_WORDS]; /* by bin: has it any? */
-    struct tree bin[BIN_WORDS * 64];
+    struct tree bin[BINS];
 };
 
 void bins_insert(struct bins *bins, struct tree_node *node);
@@ -19,5 +20,10 @@ void bins_remove(struct bins *bins, struct tree_node *node);
 /* First node with key >= (size, address), the last of all; or NULL. */
 struct tree_node *bins_at_least(const struct bins *bins, uint64_t size, uint64_t address);
 struct tree_node *bins_last(const struct bins *bins);
+
+/* Of `node` and those behind it, `most` in all, the one with the lowest address from `address` on,
+ * which node's is. */
+struct tree_node *bins_lowest(const struct bins *bins, struct tree_node *node, unsigned most,
+                              uint64_t address);
 
 #endif

@@ -254,6 +254,8 @@ int fence_free(struct allocator *a, struct block *block, int async)
             block_becomes_reusable(block);
         return 0;
     }
+    if (!async)
+        thread_cache_settle(a);
     struct fence *fence = fence_make(a);
     struct block_list freed = {block, block};
     block->link = NULL;

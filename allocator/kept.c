@@ -90,7 +90,9 @@ int kept_again(struct allocator *a, uint64_t bytes, uint64_t *address)
     uint64_t size = block_size(block);
     int counted = cache && cache->touched;
     stats_begin(stats);
-    if (cache)
+    if (segment->arena && size > CACHE_MOST)
+        counted = thread_cache_settle_large(a, size, bytes);
+    else if (cache)
         thread_cache_settle_own(cache, a);
     kept->block = NULL;
     pool_count_out(segment, size + kept->more, kept->split);

@@ -6,6 +6,7 @@
 #include "allocator/native.h"
 #include "allocator/pool.h"
 #include "allocator/segment.h"
+#include "allocator/thread_cache_limits.h"
 
 #define SMALL_MOST MIB         /* kSmallSize */
 #define LEAST_REST BLOCK_GRAIN /* small, and in mapped memory, where nothing ever stays split */
@@ -138,16 +139,9 @@ void pool_split(struct allocator *a, struct block *block, uint64_t size)
 static struct block *choose(const struct bins *bins, enum pool pool, uint64_t size)
 {
     struct tree_node *node = bins_at_least(bins, size, 0);
-    struct block *best = node ? block_of_node(node) : NULL;
-    for (int looked = 1; node && pool == POOL_MAPPED && looked < LOOK_AT; looked++) {
-        struct block *other;
-        if (!(node = bins_at_least(bins, node->major, node->minor + 1)))
-            break;
-        other = block_of_node(node);
-        if (other->segment == best->segment && block_address(other) < block_address(best))
-            best = other;
-    }
-    return best;
+    if (node && pool == POOL_MAPPED)
+        node = bins_lowest(bins, node, LOOK_AT, block_of_node(node)->segment->node.minor);
+    return node ? block_of_node(node) : NULL;
 }
 
 struct block *pool_take_from(struct allocator *a, enum pool pool, uint64_t size)
@@ -179,8 +173,10 @@ struct block *pool_take(struct allocator *a, uint64_t size)
     enum pool pool = pool_for(a, size);
     struct block *block = pool == POOL_MAPPED && native_is_exact(a) ? take_alone(a, size)
                                                                     : pool_take_from(a, pool, size);
-    if (!block && pool == POOL_MAPPED) /* where mapping failed there are ordinary segments too */
+    if (!block && pool == POOL_MAPPED) { /* where mapping failed there are ordinary segments too */
+        thread_cache_settle(a);          /* for them, and for what grows */
         block = pool_take_from(a, POOL_LARGE, size);
+    }
     a->taken = block;
     return block;
 }

@@ -26,6 +26,7 @@
  */
 #include "allocator/map_glance.h"
 #include "allocator/record_alone.h"
+#include "allocator/thread_cache_limits.h"
 
 #define SPILLS 8 /* sizes that one request takes out of a full cache */
 
@@ -43,56 +44,6 @@ static void leave(struct thread_cache *cache)
 {
     uint64_t sequence = stat_get(&cache->row->sequence);
     atomic_store_explicit(&cache->row->sequence, sequence + 1, memory_order_release);
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* How far a statistic is below its peak, of this pool and of all. */
-static int64_t below_peak(const struct device_stats *stats, enum stat_kind kind)
-{
-    const struct pool_stat *stat = &stats->stat[kind];
-    return least(
-        (int64_t)(stat_get(&stat->peak[SMALL_POOL]) - stats_current(stats, kind, SMALL_POOL)),
-        (int64_t)(stat_get(&stat->peak[STAT_POOLS]) - stats_current_all(stats, kind)));
-}
-
-/* Neither a peak is passed nor the cache too full. */
-static void clamp(struct thread_cache *cache)
-{
-    cache->most_bytes = least(cache_limit(cache), cache->peak_bytes);
-    cache->most_count = least(CACHE_BLOCKS, cache->peak_count);
-}
-
-/* The limits as they are now. What other threads count alone is not in it. */
-__attribute__((noinline)) static void set_limits(struct thread_cache *cache)
-{
-    const struct device_stats *stats = cache->allocator->stats;
-    /* What this thread has counted since it was last folded: freed less allocated. */
-    int64_t bytes =
-        (int64_t)(stat_get(&cache->row->freed_bytes) - stat_get(&cache->row->allocated_bytes));
-    int64_t blocks = 0, requested = 0;
-    for (uint32_t left = cache->touched; left; left &= left - 1) {
-        const struct cache_bin *bin = &cache->row->bin[__builtin_ctz(left)];
-        blocks += (int64_t)(stat_get(&bin->freed) - stat_get(&bin->allocated));
-        requested +=
-            (int64_t)(stat_get(&bin->freed_requested) - stat_get(&bin->allocated_requested));
-    }
-    /* However much goes through a cache, no more than that is counted alone: others' peaks are
-     * right within it. */
-    int64_t below_bytes =
-        least(below_peak(stats, STAT_allocated_bytes), below_peak(stats, STAT_active_bytes));
-    int64_t below_count = least(below_peak(stats, STAT_allocation), below_peak(stats, STAT_active));
-    int64_t above_bytes = least(ALONE_LIMIT, below_peak(stats, STAT_inactive_split_bytes));
-    int64_t above_count = least(CACHE_BLOCKS, below_peak(stats, STAT_inactive_split));
-    cache->least_bytes = cache->bytes - bytes - least(ALONE_LIMIT, below_bytes);
-    cache->peak_bytes = cache->bytes - bytes + above_bytes;
-    cache->least_count = cache->count - blocks - least(CACHE_BLOCKS, below_count);
-    cache->peak_count = cache->count - blocks + above_count;
-    cache->least_requested = cache->requested - requested - below_peak(stats, STAT_requested_bytes);
-    clamp(cache);
 }
 
 /* As stat_bin_of, without a jump; below CACHE_BINS, as the block's size says. */
@@ -144,18 +95,6 @@ static struct shelf *use(struct thread_cache *cache, uint64_t size)
     atomic_store_explicit(&cache->used[step / 64], bits | (uint64_t)1 << step % 64,
                           memory_order_relaxed);
     return &cache->shelf[step];
-}
-
-void thread_cache_moved(struct thread_cache *cache, uint64_t size, int64_t blocks)
-{
-    int64_t bytes = (int64_t)size * blocks;
-    cache->bytes += bytes;
-    cache->count += blocks;
-    cache->least_bytes += bytes;
-    cache->least_count += blocks;
-    cache->peak_bytes += bytes;
-    cache->peak_count += blocks;
-    clamp(cache);
 }
 
 /* A batch of one size, the next below the hand, becomes spare: 0 if that has no room. A shelf with
@@ -264,7 +203,7 @@ __attribute__((noinline)) static uint64_t serve_at_limits(struct thread_cache *c
 {
     if (shelf_of(cache, size)->first || (!cache->noted && thread_cache_fill(cache, size))) {
         if (!may_take(cache, size, requested))
-            set_limits(cache);
+            thread_cache_set_limits(cache);
         if (may_take(cache, size, requested))
             return take_out(cache, shelf_of(cache, size), size, requested, record_of(cache));
         thread_cache_forget_limits(cache);
@@ -355,7 +294,7 @@ __attribute__((noinline)) static int keep_at_limits(struct thread_cache *cache, 
     uint64_t size = block_small_size(block);
     int keeps = !cache->noted && thread_cache_room(cache, size);
     if (keeps && !may_give(cache, size))
-        set_limits(cache);
+        thread_cache_set_limits(cache);
     if (keeps && !(keeps = may_give(cache, size)))
         thread_cache_forget_limits(cache);
     if (keeps)

@@ -30,12 +30,15 @@ struct thread_cache {
     struct allocator *allocator; /* whose blocks; NULL: none */
     _Atomic int wanted;          /* somebody else is in here */
     uint32_t touched;            /* bins of the row that are not 0 */
-    /* Freed less allocated since the cache was empty. Between the limits no peak is passed, and the
-     * cache is not too full. */
+    /* Freed less allocated since the cache was empty; and when it was last folded. Between the
+     * limits no peak is passed, and the cache is not too full. */
     int64_t bytes, count, requested;
     int64_t least_bytes, most_bytes, least_count, most_count, least_requested;
-    int64_t peak_bytes, peak_count; /* most_…, were the cache never too full */
-    struct block *found;            /* by the last free without the lock, which did not take it */
+    int64_t folded_bytes, folded_count, folded_requested;
+    int64_t own_bytes, own_count, own_requested; /* least_… for the peaks of small blocks alone */
+    int64_t all_bytes, all_count, all_requested; /* and of all sizes */
+    int64_t peak_bytes, peak_count;              /* most_…, were the cache never too full */
+    struct block *found; /* by the last free without the lock, which did not take it */
     struct thread_cache *next, *previous;
     int64_t spared;                          /* given less taken of spare blocks, not told yet */
     unsigned hand;                           /* which size spills next, when all is too much */
@@ -53,28 +56,6 @@ static inline struct shelf *shelf_of(struct thread_cache *cache, uint64_t size)
  * spare ones if need be? Is there room for one, when others have become spare? */
 int thread_cache_fill(struct thread_cache *cache, uint64_t size);
 int thread_cache_room(struct thread_cache *cache, uint64_t size);
-
-/* So that the limits are looked up at the next request: until then nothing may be taken or given.
- */
-static inline void thread_cache_forget_limits(struct thread_cache *cache)
-{
-    cache->least_bytes = INT64_MAX / 2; /* also when it moves a little */
-    cache->peak_bytes = INT64_MIN / 2;
-    cache->most_bytes = -1;
-}
-
-static inline int thread_cache_knows_limits(const struct thread_cache *cache)
-{
-    return cache->most_bytes >= 0;
-}
-
-/* Blocks came in or went out uncounted: what is known of the limits is as far away as before. */
-void thread_cache_moved(struct thread_cache *cache, uint64_t size, int64_t blocks);
-
-static inline int64_t cache_limit(const struct thread_cache *cache)
-{
-    return atomic_load_explicit(&cache->allocator->cache_most, memory_order_relaxed);
-}
 
 /* The calling thread's, of one domain; NULL: it has none. */
 extern _Thread_local struct thread_cache *thread_cache_own;

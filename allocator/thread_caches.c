@@ -8,48 +8,6 @@
 #define TRIM_BLOCKS 6  /* what one free moves from the spare blocks to the pool, and of its size */
 #define STOCK_BLOCKS 8 /* what one request takes from the pool */
 #define TRIM_LOOKS 16  /* sizes that it looks for them at */
-#define PACE_FAST 4000000 /* ns */
-#define PACE_SLOW 20000000
-
-static void change(_Atomic int64_t *number, int64_t to)
-{
-    if (atomic_load_explicit(number, memory_order_relaxed) != to)
-        atomic_store_explicit(number, to, memory_order_relaxed);
-}
-
-/* How much caches may hold, and how much may be spare. In whole MiB: it seldom changes for those
- * who look without the lock. */
-static void note_most(struct allocator *a)
-{
-    const struct pool_stat *held_by_program = &a->stats->stat[STAT_allocated_bytes];
-    uint64_t part = stat_get(&held_by_program->peak[SMALL_POOL]) / CACHE_PART + a->cache_more;
-    uint64_t most = part < CACHE_LEAST   ? CACHE_LEAST
-                    : part > CACHE_LIMIT ? CACHE_LIMIT
-                                         : part / MIB * MIB;
-    change(&a->cache_most, (int64_t)most);
-    change(&a->spare_most, (int64_t)(most * a->sharers * SPARE_PART));
-}
-
-void thread_caches_pace(struct allocator *a)
-{
-    uint64_t now = a->ops->now_ns(), took = now - a->settled_since;
-    a->settled_since = now;
-    a->settled = 0;
-    if (took > PACE_SLOW)
-        a->cache_more = 0;
-    else if (took < PACE_FAST && a->cache_more < CACHE_LIMIT)
-        a->cache_more += MIB;
-    note_most(a);
-}
-
-static void fold(struct thread_cache *cache)
-{
-    if (cache->touched)
-        stats_fold(cache->allocator->stats, cache->row, cache->touched);
-    cache->touched = 0;
-    note_most(cache->allocator);
-    thread_cache_forget_limits(cache);
-}
 
 void thread_cache_book_out(struct allocator *a, uint64_t size)
 {
@@ -85,7 +43,7 @@ static uint64_t pool_chain(struct block *block)
 static uint64_t empty(struct thread_cache *cache)
 {
     uint64_t bytes = 0;
-    fold(cache);
+    thread_cache_fold(cache);
     for (int step; (step = step_before(cache->used, CACHE_STEPS)) >= 0;) {
         struct shelf *shelf = &cache->shelf[step];
         bytes += pool_chain(shelf->first) + pool_chain(shelf->full);
@@ -93,6 +51,7 @@ static uint64_t empty(struct thread_cache *cache)
         cache->used[step / 64] &= ~((uint64_t)1 << step % 64);
     }
     cache->count = cache->bytes = 0;
+    cache->folded_count = cache->folded_bytes = 0;
     atomic_fetch_add_explicit(&cache->allocator->spare_weight, cache->spared, memory_order_relaxed);
     cache->spared = 0;
     return bytes;
@@ -155,7 +114,7 @@ static void note_sharers(struct allocator *a)
         device += (unsigned)serves(cache, a->stats);
     }
     a->sharers = caches;
-    note_most(a);
+    thread_cache_note_most(a);
     if (device > 1)
         stat_raise_to(&a->stats->counter[COUNTER_peak_uncertainty_bytes], device * ALONE_LIMIT);
 }
@@ -181,7 +140,7 @@ static void unbind(struct thread_cache *cache, const struct device_stats *begun)
 void thread_cache_settle_with(struct thread_cache *cache, struct allocator *a)
 {
     if (cache->allocator == a) {
-        fold(cache);
+        thread_cache_fold(cache);
         return;
     }
     unbind(cache, a->stats);

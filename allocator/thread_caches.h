@@ -3,39 +3,7 @@
 #ifndef CACHALOT_ALLOCATOR_THREAD_CACHES_H
 #define CACHALOT_ALLOCATOR_THREAD_CACHES_H
 
-#include "allocator/thread_cache.h"
-
-/* What caches hold is missing where it could be split or merged, so that more is reserved. It is
- * worth that only where the lock is taken all the time: after each PACE requests by it the clock
- * says whether a cache may hold a MiB more (within 4 ms: with a quarter of a million a second they
- * are what the thread does), or no longer (in 20 ms). */
-#define PACE 1024
-void thread_caches_pace(struct allocator *allocator);
-
-/* At the begin of a request: what the thread counted alone is folded into the numbers, and its
- * cache serves `allocator` from now on. A fold writes some thirty lines that the last one to hold
- * the lock wrote, too. So where threads wait for each other it is left out, until one is at its
- * limits: an allocator that threads share has peaks within ALONE_LIMIT a thread anyway. */
-void thread_cache_settle_with(struct thread_cache *cache, struct allocator *allocator);
-static inline void thread_cache_settle_own(struct thread_cache *cache, struct allocator *allocator)
-{
-    struct lock *lock = &allocator->domain->lock;
-    int later = lock->waited && thread_cache_knows_limits(cache) && spare_is_shared(allocator);
-    lock->waited = 0;
-    if (++allocator->settled == PACE)
-        thread_caches_pace(allocator);
-    if (cache->allocator != allocator || (cache->touched && !later))
-        thread_cache_settle_with(cache, allocator);
-    else if (!cache->touched)
-        thread_cache_forget_limits(cache);
-}
-
-static inline void thread_cache_settle(struct allocator *allocator)
-{
-    struct thread_cache *cache = thread_cache_of(allocator->domain);
-    if (cache)
-        thread_cache_settle_own(cache, allocator);
-}
+#include "allocator/thread_cache_limits.h"
 
 /* A block of `size` from the calling thread's cache or the spare blocks, in no pool and out of the
  * books of reusable ones; or NULL. */

@@ -110,8 +110,7 @@ static void sort_shelf(struct thread_cache *cache, unsigned step)
         shelf->first = rest;
         shelf->room--;
     }
-    cache->bytes -= (int64_t)(size * (before - after));
-    cache->count -= (int64_t)(before - after);
+    thread_cache_moved(cache, size, (int64_t)(after - before));
     thread_cache_forget_limits(cache);
 }
 

@@ -6,6 +6,7 @@
 #ifndef CACHALOT_ALLOCATOR_TREE_H
 #define CACHALOT_ALLOCATOR_TREE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct tree_node {
@@ -24,5 +25,13 @@ void tree_remove(struct tree *tree, struct tree_node *node);
 struct tree_node *tree_at_least(const struct tree *tree, uint64_t major, uint64_t minor);
 struct tree_node *tree_at_most(const struct tree *tree, uint64_t major, uint64_t minor);
 struct tree_node *tree_last(const struct tree *tree);
+
+/* The first at or below `node`; NULL of NULL. */
+static inline struct tree_node *tree_first(struct tree_node *node)
+{
+    while (node && node->left)
+        node = node->left;
+    return node;
+}
 
 #endif

@@ -23,7 +23,7 @@ MOVES = ("1 1 6000", "2 1 6000", "3 3 4000", *(f"{seed} {1 + seed % 4 // 3} 6000
 TAIL_MOVES = tuple(f"{seed} {1 + seed % 4 // 3} 6000 90" for seed in range(1, 13))  # no size comes again
 SUBMIT, CAPTURE, CONTEXT, LAUNCH = (f"interpose/{name}.c" for name in ("submit", "capture", "exports_context", "exports_launch"))
 MEMORY, SHARE = "interpose/memory.c", "allocator/share.c"
-CACHE, CACHES = "allocator/thread_cache.c", "allocator/thread_caches.c"
+CACHE, CACHES, LIMITS = (f"allocator/thread_cache{name}.c" for name in ("", "s", "_limits"))
 THREADS = ("1 3 200000", "2 8 60000", "3 3 400000", "4 8 100000", "5 3 400000", "6 4 400000")
 
 BUGS = (
@@ -38,8 +38,12 @@ BUGS = (
     Bug("goes_home_only_once", "what is lent a second time stays where it is when it is idle", CLAIM, "model",
         (("    arena->away[slot] = arena->chunk[chunk].home != slot + 1;", "    arena->away[slot] = 0;"),)),
     Bug("two_owners", "a chunk that is called back stays in the hole where it was", CLAIM, "mapped",
-        (("        if (arena->chunk[chunk].owner)\n            arena_evict(arena, arena->chunk[chunk].owner - 1);\n        else\n",
-          "        if (!arena->chunk[chunk].owner)\n"),), MOVES),
+        (("        if (owner)\n            arena_evict(arena, owner - 1, owner - 1 + end - slot);\n        else\n",
+          "        if (!owner)\n"),), MOVES),
+    Bug("called_back_together", "chunks that do not lie side by side are called back as one", CLAIM, "model",
+        (("owner_of(arena, end) == owner + end - slot &&", "owner_of(arena, end) &&"),)),
+    Bug("go_home_together", "chunks whose homes do not lie side by side go there as one", ARENA, "model",
+        (("arena->chunk[arena->slot[until].chunk].home == home + until - slot)", "arena->chunk[arena->slot[until].chunk].home)"),)),
     Bug("grows_beside_idle", "a second slot of a window gets a new chunk though one is idle", CLAIM, "model",
         ((": take_idle(arena);", ": *moves == 1 ? 0 : take_idle(arena);"),)),
     Bug("access_in_part", "the last slot of a run is mapped without access", CLAIM, "model",
@@ -54,7 +58,8 @@ BUGS = (
         (("    arena->idle_slots += (uint32_t)(reusable ? last - first : first - last);",
           "    if (block->segment->stat != SMALL_POOL)\n        arena->idle_slots += (uint32_t)(reusable ? last - first : first - last);"),)),
     Bug("tail_as_whole", "a tail is called back where a whole chunk should lie", CLAIM, "mapped",
-        ((" ||\n            arena->chunk[chunk].bytes != window_needs(arena, window, slot))", ")"),), TAIL_MOVES),
+        ((" &&\n           arena->chunk[chunk].bytes == window_needs(arena, window, slot);", ";"), ("const struct window *window, uint32_t slot)\n{\n    uint32_t chunk = arena",
+          "const struct window *window, uint32_t slot)\n{\n    (void)window;\n    uint32_t chunk = arena")), TAIL_MOVES),
     Bug("idle_for_a_moment", "chunks count as in use while their hole is merged: others never get them", ARENA, "model",
         (("arena->idle_slots += (uint32_t)(reusable ? last - first : first - last);",
           "arena->idle_slots += (uint32_t)(reusable ? last - first : first - last);\n    arena_note_idle(arena);"),)),
@@ -194,10 +199,10 @@ BUGS = (
     Bug("asked_never", "sizes in demand make room for others", "allocator/spare.c", "unit", (("    list->asked = 1;\n", ""),)),
     Bug("batch_lost", "a full list forgets a batch", "allocator/spare.c", "unit",
         (("first->node.left = &list->batch[--count]->node;", "--count;"),)),
-    Bug("counted_late", "a thread counts alone whatever goes through its cache", CACHE, "unit",
-        (("- bytes - least(ALONE_LIMIT, below_bytes)", "- bytes - below_bytes"),)),
-    Bug("limits_stay", "a batch comes in, and the limits stay where they were", CACHE, "unit",
-        (("    cache->least_bytes += bytes;\n    cache->least_count += blocks;\n", ""),)),
+    Bug("counted_late", "a thread counts alone whatever goes through its cache", LIMITS, "unit",
+        (("most(most(cache->own_bytes, cache->all_bytes), cache->folded_bytes - ALONE_LIMIT)", "most(cache->own_bytes, cache->all_bytes)"),)),
+    Bug("limits_stay", "a batch comes in, and the limits stay where they were", LIMITS, "unit",
+        (("    cache->own_bytes += bytes;\n    cache->own_count += blocks;\n", ""),)),
     Bug("batch_alone", "a thread that shares with nobody takes batches from the pool", CACHES, "unit",
         (("cache->allocator != a || !spare_is_shared(a))\n        return;", "cache->allocator != a)\n        return;"),)),
     Bug("room_uncounted", "a cache believes to have what went to the pool", CACHES, "unit",

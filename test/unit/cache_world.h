@@ -11,6 +11,7 @@ extern struct cache_row rows[ROWS];
 extern struct thread_cache *caches[ROWS];
 extern struct device_stats now; /* as of the last look */
 
+void cache_world_remake(const char *conf);
 int cache_world_setup(void **state);
 #define CACHE(test) cmocka_unit_test_setup(test, cache_world_setup)
 

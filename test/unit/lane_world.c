@@ -31,9 +31,9 @@ static int barrier(void)
 static const struct lane_ops ops = {
     .context = context_of, .is_capturing = is_capturing, .join = join, .barrier = barrier};
 
-int lane_world_setup(void **state)
+void lane_world_remake(const char *conf)
 {
-    world_setup(state);
+    world_remake(conf, UINT64_MAX);
     w.device.instant = 0;
     joins = barriers = joined_mark = 0;
     for (int key = 0; key <= M; key++) {
@@ -42,6 +42,12 @@ int lane_world_setup(void **state)
     }
     lane_start(w.domain, &ops);
     self = lane_thread_begin(w.domain);
+}
+
+int lane_world_setup(void **state)
+{
+    (void)state;
+    lane_world_remake("");
     return 0;
 }
 

@@ -15,6 +15,7 @@ extern uint64_t joins, barriers, joined_mark; /* joined_mark: the fake device's 
 extern uint64_t contexts[M + 1];              /* of each stream */
 extern int capturing[M + 1];
 
+void lane_world_remake(const char *conf);
 int lane_world_setup(void **state);
 
 /* A submission under way: -1 seen at a glance, 0 no work, 1 put on the books anew. */

@@ -1,0 +1,72 @@
+/* Thread caches: how far their threads may count alone without passing a peak, when what they
+ * counted is folded into the numbers, and how much a cache may hold. */
+#ifndef CACHALOT_ALLOCATOR_THREAD_CACHE_LIMITS_H
+#define CACHALOT_ALLOCATOR_THREAD_CACHE_LIMITS_H
+
+#include "allocator/thread_cache.h"
+
+/* So that the limits are looked up at the next request: until then nothing may be taken or given.
+ */
+static inline void thread_cache_forget_limits(struct thread_cache *cache)
+{
+    cache->least_bytes = cache->own_bytes = INT64_MAX / 2; /* also when it moves a little */
+    cache->peak_bytes = INT64_MIN / 2;
+    cache->most_bytes = -1;
+}
+
+static inline int thread_cache_knows_limits(const struct thread_cache *cache)
+{
+    return cache->most_bytes >= 0;
+}
+
+/* As they are now. What other threads count alone is not in it. */
+void thread_cache_set_limits(struct thread_cache *cache);
+
+/* Blocks came in or went out uncounted: what is known of the limits is as far away as before. */
+void thread_cache_moved(struct thread_cache *cache, uint64_t size, int64_t blocks);
+
+static inline int64_t cache_limit(const struct thread_cache *cache)
+{
+    return atomic_load_explicit(&cache->allocator->cache_most, memory_order_relaxed);
+}
+
+/* What caches hold is missing where it could be split or merged, so that more is reserved. It is
+ * worth that only where they miss all the time: after each PACE requests by the lock that a cache
+ * might have served the clock says whether one may hold a MiB more, or half as much more. */
+#define PACE 1024
+void thread_cache_pace(struct allocator *allocator);
+void thread_cache_note_most(struct allocator *allocator);
+
+/* What the thread counted alone is added to the numbers, which are being changed. */
+void thread_cache_fold(struct thread_cache *cache);
+
+/* At the begin of a request: what the thread counted alone is folded, and its cache serves
+ * `allocator` from now on. A fold writes some thirty lines that the last one to hold the lock
+ * wrote, too. So where threads wait for each other it is left out, until one is at its limits: an
+ * allocator that threads share has peaks within ALONE_LIMIT a thread anyway. */
+void thread_cache_settle_with(struct thread_cache *cache, struct allocator *allocator);
+static inline void thread_cache_settle_own(struct thread_cache *cache, struct allocator *allocator)
+{
+    struct lock *lock = &allocator->domain->lock;
+    int later = lock->waited && thread_cache_knows_limits(cache) && spare_is_shared(allocator);
+    lock->waited = 0;
+    if (++allocator->settled == PACE)
+        thread_cache_pace(allocator);
+    if (cache->allocator != allocator || (cache->touched && !later))
+        thread_cache_settle_with(cache, allocator);
+    else if (!cache->touched)
+        thread_cache_forget_limits(cache);
+}
+
+static inline void thread_cache_settle(struct allocator *allocator)
+{
+    struct thread_cache *cache = thread_cache_of(allocator->domain);
+    if (cache)
+        thread_cache_settle_own(cache, allocator);
+}
+
+/* Before a large block of `size` in mapped memory is handed out. That raises no peak but its own
+ * pool's and those of all: unless one of these is near, nothing is folded. Returns 1 if it was. */
+int thread_cache_settle_large(struct allocator *allocator, uint64_t size, uint64_t requested);
+
+#endif
