@@ -130,11 +130,8 @@ static struct block *absent_at(const struct arena *arena, uint32_t slot)
 
 int arena_fill_kit(struct arena *arena, unsigned blocks)
 {
-    struct slab *slab = &arena->allocator->domain->blocks;
-    for (const struct block *block = arena->kit; block && blocks; block = block->link)
-        blocks--;
-    for (; blocks; blocks--) {
-        struct block *block = slab_take(slab);
+    for (; arena->kits < blocks; arena->kits++) {
+        struct block *block = slab_take(&arena->allocator->domain->blocks);
         if (!block)
             return -1;
         block->link = arena->kit;
@@ -152,6 +149,7 @@ void arena_put_kit(struct allocator *a, struct arena *arena, struct block *kit)
         } else {
             kit->link = arena->kit;
             arena->kit = kit;
+            arena->kits++;
         }
     }
 }
@@ -164,6 +162,7 @@ struct block *arena_cut(struct arena *arena, struct block *block, uint64_t addre
     struct block *rest = arena->kit;
     assert(rest && offset < block_size(block));
     arena->kit = rest->link;
+    arena->kits--;
     rest->link = NULL;
     rest->segment = block->segment;
     rest->state = block->state;

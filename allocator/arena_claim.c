@@ -298,6 +298,7 @@ static int make_usable(struct allocator *a, struct arena *arena, const struct wi
     struct block *kit = arena->kit;
     uint64_t walks = arena->walks;
     arena->kit = NULL;
+    arena->kits = 0;
     a->growing_bytes += bytes;
     allocator_call(a);
     int code = map_slots(a, arena, window, &done);

@@ -48,19 +48,19 @@ struct arena {
     uint8_t *idle;                        /* by slot: it lies whole in a reusable block */
     uint8_t *away;                        /* by slot: what is present here is not at home here */
     struct slot *slot;
-    struct chunk *chunk;         /* from 1 */
-    uint32_t slots, made;        /* made: chunk numbers ever used */
-    uint32_t tails, searches;    /* of the chunks; so far */
-    uint32_t idle_slots, spares; /* what could be moved, without tails */
-    uint64_t idle_tails;         /* bytes of tails, idle or spare */
-    uint64_t retired;            /* bytes that can only be given back */
-    uint64_t idle_least;         /* bytes idle since the last look, all the time */
-    uint64_t most;               /* bytes of large blocks' chunks to which it grows */
+    struct chunk *chunk;            /* from 1 */
+    uint32_t slots, made;           /* made: chunk numbers ever used */
+    uint32_t tails, searches, kits; /* of the chunks; so far; below, kit */
+    uint32_t idle_slots, spares;    /* what could be moved, without tails */
+    uint64_t idle_tails;            /* bytes of tails, idle or spare */
+    uint64_t retired;               /* bytes that can only be given back */
+    uint64_t idle_least;            /* bytes idle since the last look, all the time */
+    uint64_t most;                  /* bytes of large blocks' chunks to which it grows */
     uint64_t room, missing; /* for new ones, when a claim last looked; what that was too little */
     uint64_t epoch, safe, marked; /* slots left up to `safe` are done with */
     uint64_t walks;               /* that gave peers access, begun so far */
     struct fence *mark;           /* of `marked`; NULL: none is on its way */
-    struct block *kit;            /* block structs in reserve, joined by `link` */
+    struct block *kit;            /* block structs in reserve, joined by `link`: `kits` of them */
     uint64_t sizes[NATIVE_SIZES]; /* of requests, by hash; native.c */
     uint64_t noted;               /* from this size on one that is new is a sign */
     int irregular;                /* above 0: sizes hardly come again */

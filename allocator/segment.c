@@ -366,6 +366,7 @@ void segment_forget(struct segment *segment, uint64_t *held)
     if (segment->arena) {
         arena_put_kit(a, segment->arena, segment->arena->kit);
         segment->arena->kit = NULL;
+        segment->arena->kits = 0;
     }
     segment_unlink(segment);
     slab_give(&a->domain->segment_slab, segment);
