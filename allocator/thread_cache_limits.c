@@ -1,9 +1,9 @@
 /* Thread caches: what may be counted alone, and how much a cache may hold. */
 #include "allocator/thread_cache_limits.h"
 
-#define PACE_FAST 4000000   /* ns for PACE misses: they are what the thread does */
-#define PACE_BRISK 32000000 /* they are a hundredth of what it does, or more */
-#define PACE_SLOW 160000000
+#define PACE_FAST 4000000    /* ns for PACE misses: they are what the thread does */
+#define PACE_BRISK 200000000 /* a five-hundredth of it or more, at 0.4 us each */
+#define PACE_SLOW 1000000000
 #define BRISK_PART 64 /* of the most that the program held at all */
 
 static int64_t least(int64_t a, int64_t b)

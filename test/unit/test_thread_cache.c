@@ -262,13 +262,13 @@ static void caches_hold_more_while_they_miss_often(void **state)
     (void)state;
     as(0);
     put(get(4096));
-    assert_int_equal(may_hold_after(3 * PACE, 100000), CACHE_LEAST);
+    assert_int_equal(may_hold_after(3 * PACE, 500000), CACHE_LEAST);
     assert_int_equal(may_hold_after(20 * PACE, 100), CACHE_LIMIT);
-    assert_int_equal(may_hold_after(3 * PACE, 100000), CACHE_LIMIT);
-    assert_int_equal(may_hold_after(3 * PACE, 1000000), CACHE_LEAST);
-    assert_int_equal(may_hold_after(20 * PACE, 20000), CACHE_LEAST);
+    assert_int_equal(may_hold_after(3 * PACE, 500000), CACHE_LIMIT);
+    assert_int_equal(may_hold_after(3 * PACE, 10000000), CACHE_LEAST);
+    assert_int_equal(may_hold_after(20 * PACE, 100000), CACHE_LEAST);
     give(take(320 * MIB)); /* a 64th of that */
-    assert_int_equal(may_hold_after(20 * PACE, 20000), 5 * MIB);
+    assert_int_equal(may_hold_after(20 * PACE, 100000), 5 * MIB);
 }
 
 static void without_the_option_there_are_none(void **state)
