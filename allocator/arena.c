@@ -58,7 +58,7 @@ static void retire_chunk(struct arena *arena, uint32_t slot)
     struct slot *s = &arena->slot[slot];
     struct chunk *chunk = &arena->chunk[s->chunk];
     chunk->owner = chunk->home = 0;
-    arena->away[slot] = 0;
+    arena->present[slot] = NOT_PRESENT;
     chunk->retired = 1;
     arena_count_spare(arena, chunk, 1);
     s->pinned = 0;
@@ -221,11 +221,11 @@ int arena_is_alone(const struct block *block)
 static int is_to_go_home(struct arena *arena, uint32_t slot)
 {
     struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
-    if (!arena->away[slot] || !arena->idle[slot])
+    if (arena->present[slot] != AWAY || !arena->idle[slot])
         return 0;
     if (!chunk->home) {
         chunk->home = slot + 1;
-        arena->away[slot] = 0;
+        arena->present[slot] = AT_HOME;
     }
     return chunk->home != slot + 1;
 }
@@ -249,8 +249,9 @@ void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end)
     uint32_t slot = (uint32_t)arena_slot_at(arena, begin - arena->base), until;
     uint32_t last = (uint32_t)arena_slot_at(arena, end - 1 - arena->base);
     const uint8_t *away;
-    for (; slot <= last && (away = memchr(arena->away + slot, 1, last + 1 - slot)); slot = until) {
-        slot = (uint32_t)(away - arena->away);
+    for (; slot <= last && (away = memchr(arena->present + slot, AWAY, last + 1 - slot));
+         slot = until) {
+        slot = (uint32_t)(away - arena->present);
         until = slot + 1;
         if (!is_to_go_home(arena, slot) || arena_fill_kit(arena, 4))
             continue;
@@ -272,7 +273,7 @@ void arena_evict(struct arena *arena, uint32_t slot, uint32_t end)
     struct block *block = arena_isolate(arena, arena_block_at(arena, slot), begin, until);
     for (; slot < end; slot++) {
         arena->chunk[arena->slot[slot].chunk].owner = 0;
-        arena->away[slot] = 0;
+        arena->present[slot] = NOT_PRESENT;
         arena->slot[slot].since = arena->epoch;
     }
     arena_put(block, BLOCK_ABSENT);

@@ -52,7 +52,7 @@ static void give_home(struct arena *arena, uint32_t chunk, uint32_t slot)
 {
     if (!arena->chunk[chunk].home || arena_pool_of(arena, slot) == SMALL_POOL)
         arena->chunk[chunk].home = slot + 1;
-    arena->away[slot] = arena->chunk[chunk].home != slot + 1;
+    arena->present[slot] = arena->chunk[chunk].home == slot + 1 ? AT_HOME : AWAY;
 }
 
 /* Is the chunk that was mapped in a slot of the window idle where it is? */
@@ -245,7 +245,7 @@ static void settle_slots(struct arena *arena, const struct window *window, int f
             arena_add_chunk(arena, s->chunk);
         if (failed) {
             chunk->owner = 0;
-            arena->away[slot] = 0;
+            arena->present[slot] = NOT_PRESENT;
             if (s->stuck) { /* mapped without access: for nobody, until the context ends */
                 chunk->leaving = NEVER_LEAVES;
                 s->bytes = chunk->bytes;

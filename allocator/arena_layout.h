@@ -16,6 +16,8 @@ struct slot {
     int pinned;          /* the program has set something on what is mapped here */
 };
 
+enum presence { NOT_PRESENT, AT_HOME, AWAY }; /* away: the chunk has its home elsewhere */
+
 struct chunk {
     uint64_t handle, bytes; /* fewer than a slot's: a tail */
     uint32_t owner;         /* slot, from 1; 0: none, it is spare */
@@ -46,7 +48,7 @@ struct arena {
     uint64_t chunk_bytes, base, reserved; /* reserved: bytes of addresses, a multiple of nothing */
     unsigned shift;                       /* chunk_bytes is 2^shift; 0: no power of two */
     uint8_t *idle;                        /* by slot: it lies whole in a reusable block */
-    uint8_t *away;                        /* by slot: what is present here is not at home here */
+    uint8_t *present, *cost;              /* by slot: enum presence; in a search, of a window */
     struct slot *slot;
     struct chunk *chunk;            /* from 1 */
     uint32_t slots, made;           /* made: chunk numbers ever used */

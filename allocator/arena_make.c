@@ -30,7 +30,7 @@ static void *map_zeroes(size_t bytes)
 static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_t bytes)
 {
     uint64_t slots = bytes / chunk_bytes;
-    size_t each = sizeof(struct slot) + sizeof(struct chunk) + 2;
+    size_t each = sizeof(struct slot) + sizeof(struct chunk) + 3;
     struct arena *arena =
         slots < UINT32_MAX ? map_zeroes(sizeof *arena + (slots + 1) * each) : NULL;
     if (!arena)
@@ -44,7 +44,8 @@ static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_
     arena->slot = (struct slot *)(arena + 1);
     arena->chunk = (struct chunk *)(arena->slot + slots);
     arena->idle = (uint8_t *)(arena->chunk + slots + 1);
-    arena->away = arena->idle + slots;
+    arena->present = arena->idle + slots;
+    arena->cost = arena->present + slots;
     if (!(chunk_bytes & (chunk_bytes - 1)))
         arena->shift = (unsigned)__builtin_ctzll(chunk_bytes);
     arena->epoch = 1;
@@ -66,7 +67,7 @@ static void divide(struct arena *arena)
 
 static void unmap_tables(struct arena *arena)
 {
-    size_t each = sizeof(struct slot) + sizeof(struct chunk) + 2;
+    size_t each = sizeof(struct slot) + sizeof(struct chunk) + 3;
     munmap(arena, sizeof *arena + (arena->slots + (size_t)1) * each);
 }
 

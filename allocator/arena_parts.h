@@ -67,8 +67,7 @@ static inline uint64_t arena_address(const struct arena *arena, uint64_t slot)
 
 static inline int arena_is_present(const struct arena *arena, uint32_t slot)
 {
-    uint32_t chunk = arena->slot[slot].chunk;
-    return chunk && arena->chunk[chunk].owner == slot + 1;
+    return arena->present[slot] != NOT_PRESENT;
 }
 
 /* Bytes of memory that are present in the slot, from its begin. */

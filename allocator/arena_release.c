@@ -82,7 +82,7 @@ void arena_own(struct arena *arena, uint32_t number, uint32_t slot)
         book_out(arena, chunk);
     chunk->owner = slot + 1;
     chunk->pool = pool;
-    arena->away[slot] = chunk->home != slot + 1;
+    arena->present[slot] = chunk->home == slot + 1 ? AT_HOME : AWAY;
     if (moves)
         book(arena, chunk);
 }

@@ -120,10 +120,12 @@ static int arena_is_valid(const struct arena *arena)
     uint32_t chunks[STAT_POOLS] = {0};
     for (uint32_t slot = arena_used(arena, 0); slot < arena->slots;
          slot = arena_used(arena, slot + 1)) {
-        int away =
-            arena_is_present(arena, slot) && arena->chunk[arena->slot[slot].chunk].home != slot + 1;
+        const struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
+        enum presence presence = chunk->owner != slot + 1  ? NOT_PRESENT
+                                 : chunk->home == slot + 1 ? AT_HOME
+                                                           : AWAY;
         idle += arena->idle[slot] ? arena_present(arena, slot) : 0;
-        if (arena->away[slot] != away)
+        if (arena->present[slot] != presence)
             return 0;
     }
     for (uint32_t number = 1; number <= arena->made; number++) {

@@ -65,15 +65,26 @@ static uint64_t cost_of(const struct search *search, uint32_t slot, uint64_t byt
     return COST_MAP + COST_UNMAP;
 }
 
-/* Adds a slot to the window, or takes it off again. */
-static void add(const struct search *search, struct sum *sum, uint32_t slot, int sign)
+_Static_assert(COST_MAP + COST_UNMAP < (uint8_t)NEVER, "a slot's cost is a byte");
+
+/* Adds a slot to the window; takes one off again. */
+static void add(const struct search *search, struct sum *sum, uint32_t slot)
 {
-    uint64_t n = (uint64_t)(int64_t)sign;
     uint64_t cost = cost_of(search, slot, search->arena->chunk_bytes);
+    search->arena->cost[slot] = (uint8_t)cost;
     if (cost == NEVER)
-        sum->blocked += n;
+        sum->blocked++;
     else
-        sum->cost += n * cost;
+        sum->cost += cost;
+}
+
+static void take_off(const struct search *search, struct sum *sum, uint32_t slot)
+{
+    uint8_t cost = search->arena->cost[slot];
+    if (cost == (uint8_t)NEVER)
+        sum->blocked--;
+    else
+        sum->cost -= cost;
 }
 
 /* What slots cost that were to be called back, but whose chunk another slot of the window has;
@@ -179,7 +190,7 @@ static void search_run(struct search *search, struct block *from, uint64_t run_e
         uint32_t until =
             (uint32_t)((begin + search->size - search->tail - arena->base + c - 1) / c);
         while (end < until)
-            add(search, &sum, end++, 1);
+            add(search, &sum, end++);
         const struct window window = {.from = from,
                                       .begin = begin,
                                       .first = first,
@@ -188,7 +199,7 @@ static void search_run(struct search *search, struct block *from, uint64_t run_e
         if (!sum.blocked)
             consider(search, &window, sum.cost);
         if (first < end)
-            add(search, &sum, first, -1);
+            take_off(search, &sum, first);
         else
             end++; /* no more than a tail */
         first++;

@@ -36,7 +36,7 @@ BUGS = (
     Bug("two_at_home", "a chunk goes home to a slot where another one is mapped since", CLAIM, "mapped",
         (("        if (s->was)\n            arena_leave_home(arena, s->was, slot);\n", ""),), MOVES),
     Bug("goes_home_only_once", "what is lent a second time stays where it is when it is idle", CLAIM, "model",
-        (("    arena->away[slot] = arena->chunk[chunk].home != slot + 1;", "    arena->away[slot] = 0;"),)),
+        (("    arena->present[slot] = arena->chunk[chunk].home == slot + 1 ? AT_HOME : AWAY;", "    arena->present[slot] = AT_HOME;"),)),
     Bug("two_owners", "a chunk that is called back stays in the hole where it was", CLAIM, "mapped",
         (("        if (owner)\n            arena_evict(arena, owner - 1, owner - 1 + end - slot);\n        else\n",
           "        if (!owner)\n"),), MOVES),
