@@ -3,8 +3,8 @@
 
 #define PACE_FAST 4000000    /* ns for PACE misses: they are what the thread does */
 #define PACE_BRISK 200000000 /* a five-hundredth of it or more, at 0.4 us each */
-#define PACE_SLOW 1000000000
-#define BRISK_PART 64 /* of the most that the program held at all */
+#define PACE_SLOW 5          /* times as long */
+#define BRISK_PART 64        /* of the most that the program held at all */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -107,11 +107,12 @@ void thread_cache_pace(struct allocator *a)
     uint64_t now = a->ops->now_ns(), took = now - a->settled_since;
     a->settled_since = now;
     a->settled = 0;
+    uint64_t brisk = spare_is_shared(a) ? PACE_FAST : PACE_BRISK;
     uint64_t part = stat_get(&a->stats->stat[STAT_allocated_bytes].peak[STAT_POOLS]) / BRISK_PART;
-    uint64_t most = took < PACE_FAST ? CACHE_LIMIT : took < PACE_BRISK ? part : 0;
-    if (took > PACE_SLOW)
+    uint64_t most = took < PACE_FAST || part > CACHE_LIMIT ? CACHE_LIMIT : part;
+    if (took > PACE_SLOW * brisk)
         a->cache_more = a->cache_more / MIB / 2 * MIB;
-    else if (a->cache_more + MIB <= most && a->cache_more < CACHE_LIMIT)
+    else if (took < brisk && a->cache_more + MIB <= most)
         a->cache_more += MIB;
     thread_cache_note_most(a);
 }

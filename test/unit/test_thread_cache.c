@@ -269,6 +269,9 @@ static void caches_hold_more_while_they_miss_often(void **state)
     assert_int_equal(may_hold_after(20 * PACE, 100000), CACHE_LEAST);
     give(take(320 * MIB)); /* a 64th of that */
     assert_int_equal(may_hold_after(20 * PACE, 100000), 5 * MIB);
+    as(1);
+    put(get(4096)); /* what one holds the other misses */
+    assert_int_equal(may_hold_after(20 * PACE, 100000), CACHE_LEAST);
 }
 
 static void without_the_option_there_are_none(void **state)
