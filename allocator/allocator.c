@@ -248,6 +248,7 @@ static int allocate(struct allocator *a, uint64_t bytes, uint64_t *address, int 
     if (a->domain->kept.block)
         kept_put(a->domain);
     stats_begin(a->stats);
+    /* Else hand_out does. A forgotten one's arena, which pool_for asks for, is buried unlocked. */
     if (a->forgotten || a->pending || pool_for(a, size) != POOL_MAPPED)
         thread_cache_settle(a);
     int code = find(a, bytes, size, further, &block);

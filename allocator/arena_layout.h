@@ -48,7 +48,7 @@ struct arena {
     uint64_t chunk_bytes, base, reserved; /* reserved: bytes of addresses, a multiple of nothing */
     unsigned shift;                       /* chunk_bytes is 2^shift; 0: no power of two */
     uint8_t *idle;                        /* by slot: it lies whole in a reusable block */
-    uint8_t *present, *cost;              /* by slot: enum presence; in a search, of a window */
+    uint8_t *present, *cost;              /* by slot: enum presence; in the search under way */
     struct slot *slot;
     struct chunk *chunk;            /* from 1 */
     uint32_t slots, made;           /* made: chunk numbers ever used */

@@ -25,14 +25,16 @@ static void *map_zeroes(size_t bytes)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
+/* Its slot, a chunk, and a byte each in idle, present and cost. */
+#define BYTES_OF_SLOT (sizeof(struct slot) + sizeof(struct chunk) + 3)
+
 /* Tables for all slots of the range; they are touched, and cost memory, only as far as it is used.
  */
 static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_t bytes)
 {
     uint64_t slots = bytes / chunk_bytes;
-    size_t each = sizeof(struct slot) + sizeof(struct chunk) + 3;
     struct arena *arena =
-        slots < UINT32_MAX ? map_zeroes(sizeof *arena + (slots + 1) * each) : NULL;
+        slots < UINT32_MAX ? map_zeroes(sizeof *arena + (slots + 1) * BYTES_OF_SLOT) : NULL;
     if (!arena)
         return NULL;
     arena->chunk_bytes = chunk_bytes;
@@ -67,8 +69,7 @@ static void divide(struct arena *arena)
 
 static void unmap_tables(struct arena *arena)
 {
-    size_t each = sizeof(struct slot) + sizeof(struct chunk) + 3;
-    munmap(arena, sizeof *arena + (arena->slots + (size_t)1) * each);
+    munmap(arena, sizeof *arena + (arena->slots + (size_t)1) * BYTES_OF_SLOT);
 }
 
 struct arena *arena_create(struct allocator *a, const struct arena *older)

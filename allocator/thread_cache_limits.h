@@ -31,8 +31,9 @@ static inline int64_t cache_limit(const struct thread_cache *cache)
 }
 
 /* What caches hold is missing where it could be split or merged, so that more is reserved. It is
- * worth that only where they miss all the time: after each PACE requests by the lock that a cache
- * might have served the clock says whether one may hold a MiB more, or half as much more. */
+ * worth that only where they miss all the time: after each PACE requests that fold (small ones
+ * by the lock, and large ones in ordinary segments) the clock says whether one may hold a MiB more,
+ * or half as much more. */
 #define PACE 1024
 void thread_cache_pace(struct allocator *allocator);
 void thread_cache_note_most(struct allocator *allocator);

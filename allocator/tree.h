@@ -6,7 +6,6 @@
 #ifndef CACHALOT_ALLOCATOR_TREE_H
 #define CACHALOT_ALLOCATOR_TREE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 struct tree_node {
