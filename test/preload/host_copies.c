@@ -67,6 +67,7 @@ int main(void)
         CUdeviceptr other = make(5 * MIB);
         host[BYTES - 1] = 0;
         OK(cuMemsetD8_v2(block, (unsigned char)(way + 1), BYTES));
+        OK(cuCtxSynchronize()); /* the stream does not wait for the legacy one */
         OK(cachalot_sim_launch(stream, 20000000, NULL, 0));
         copy(stream, way);
         OK(cuMemFree(other));
