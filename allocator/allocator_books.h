@@ -53,7 +53,9 @@ struct allocator {
     int error, forgotten, away, visits;
     uint64_t idle_seen; /* idle_clock at the last look for what others could use: once a second */
     uint64_t looked_at; /* reserved for small blocks when all caches were last looked through */
-    unsigned spare_hand, sharers; /* which size goes to the pool next; caches that serve it */
+    /* Which size goes to the pool next; caches that serve it; 0: no request by the lock has had to
+     * wait for it lately. */
+    unsigned spare_hand, sharers, contended;
     uint64_t settled, settled_since, cache_more; /* requests by the lock, ns, bytes: pace */
     struct allocator *next;
 

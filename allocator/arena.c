@@ -140,8 +140,13 @@ int arena_fill_kit(struct arena *arena, unsigned blocks)
     return 0;
 }
 
-void arena_put_kit(struct allocator *a, struct arena *arena, struct block *kit)
+void arena_put_kit(struct allocator *a, struct arena *arena, struct block *kit, unsigned kits)
 {
+    if (!a->forgotten && !arena->kit) {
+        arena->kit = kit;
+        arena->kits = kits;
+        return;
+    }
     for (struct block *next; kit; kit = next) {
         next = kit->link;
         if (a->forgotten) {

@@ -296,6 +296,7 @@ static int make_usable(struct allocator *a, struct arena *arena, const struct wi
 {
     uint32_t done = 0;
     struct block *kit = arena->kit;
+    unsigned kits = arena->kits;
     uint64_t walks = arena->walks;
     arena->kit = NULL;
     arena->kits = 0;
@@ -313,7 +314,7 @@ static int make_usable(struct allocator *a, struct arena *arena, const struct wi
         allocator_return(a);
     }
     a->growing_bytes -= bytes;
-    arena_put_kit(a, arena, kit);
+    arena_put_kit(a, arena, kit, kits);
     if (a->forgotten)
         return ALLOCATOR_PASS;
     settle_slots(arena, window, code != 0);

@@ -10,7 +10,8 @@
  * reusable or absent, and merged; returns what it has become. block_at: that holds an idle slot.
  * own: the slot has the chunk from now on, whose bytes are booked as the pool's that lies there. */
 int arena_fill_kit(struct arena *arena, unsigned blocks);
-void arena_put_kit(struct allocator *allocator, struct arena *arena, struct block *kit);
+void arena_put_kit(struct allocator *allocator, struct arena *arena, struct block *kit,
+                   unsigned kits);
 struct block *arena_cut(struct arena *arena, struct block *block, uint64_t address);
 struct block *arena_isolate(struct arena *arena, struct block *block, uint64_t begin, uint64_t end);
 struct block *arena_put(struct block *block, enum block_state state);

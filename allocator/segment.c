@@ -364,7 +364,7 @@ void segment_forget(struct segment *segment, uint64_t *held)
         pool_forget(a, block);
     }
     if (segment->arena) {
-        arena_put_kit(a, segment->arena, segment->arena->kit);
+        arena_put_kit(a, segment->arena, segment->arena->kit, segment->arena->kits);
         segment->arena->kit = NULL;
         segment->arena->kits = 0;
     }

@@ -73,6 +73,12 @@ static inline int spare_is_shared(const struct allocator *allocator)
     return allocator->sharers > 1;
 }
 
+/* And are they in each other's way? Else what is fetched in advance costs more than it saves. */
+static inline int spare_is_wanted(const struct allocator *allocator)
+{
+    return spare_is_shared(allocator) && allocator->contended;
+}
+
 static inline struct block *spare_next(const struct block *batch)
 {
     return batch->node.left ? block_of_node(batch->node.left) : NULL;

@@ -35,6 +35,8 @@ static inline int64_t cache_limit(const struct thread_cache *cache)
  * by the lock, and large ones in ordinary segments) the clock says whether one may hold a MiB more,
  * or half as much more. */
 #define PACE 1024
+#define CONTENDED                                                                                  \
+    64 /* such requests without a wait, and threads have stopped to be in each other's way */
 void thread_cache_pace(struct allocator *allocator);
 void thread_cache_note_most(struct allocator *allocator);
 
@@ -50,6 +52,10 @@ static inline void thread_cache_settle_own(struct thread_cache *cache, struct al
 {
     struct lock *lock = &allocator->domain->lock;
     int later = lock->waited && thread_cache_knows_limits(cache) && spare_is_shared(allocator);
+    if (lock->waited)
+        allocator->contended = CONTENDED;
+    else if (allocator->contended)
+        allocator->contended--;
     lock->waited = 0;
     if (++allocator->settled == PACE)
         thread_cache_pace(allocator);

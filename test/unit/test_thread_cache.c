@@ -248,10 +248,11 @@ static void others_may_take_what_is_in_them(void **state)
     assert_true(allocator_is_valid(w.a));
 }
 
-static int64_t may_hold_after(int pairs, uint64_t ns)
+static int64_t may_hold_after(int pairs, uint64_t ns, uint32_t waiting)
 {
     for (int i = 0; i < pairs; i++) {
         fake_advance(ns);
+        w.domain->lock.waited = waiting;
         give(take(4 * MIB)); /* by the lock */
     }
     return w.a->cache_most;
@@ -262,16 +263,19 @@ static void caches_hold_more_while_they_miss_often(void **state)
     (void)state;
     as(0);
     put(get(4096));
-    assert_int_equal(may_hold_after(3 * PACE, 500000), CACHE_LEAST);
-    assert_int_equal(may_hold_after(20 * PACE, 100), CACHE_LIMIT);
-    assert_int_equal(may_hold_after(3 * PACE, 500000), CACHE_LIMIT);
-    assert_int_equal(may_hold_after(3 * PACE, 10000000), CACHE_LEAST);
-    assert_int_equal(may_hold_after(20 * PACE, 100000), CACHE_LEAST);
-    give(take(320 * MIB)); /* a 64th of that */
-    assert_int_equal(may_hold_after(20 * PACE, 100000), 5 * MIB);
+    assert_int_equal(may_hold_after(3 * PACE, 500000, 0), CACHE_LEAST);
+    assert_int_equal(may_hold_after(20 * PACE, 100, 0), CACHE_LIMIT);
+    assert_int_equal(may_hold_after(3 * PACE, 500000, 0), CACHE_LIMIT);
+    assert_int_equal(may_hold_after(3 * PACE, 10000000, 0), CACHE_LEAST);
+    assert_int_equal(may_hold_after(20 * PACE, 100000, 0), CACHE_LEAST);
+    give(take(256 * MIB)); /* a 64th of that */
+    assert_int_equal(may_hold_after(20 * PACE, 100000, 0), 4 * MIB);
     as(1);
-    put(get(4096)); /* what one holds the other misses */
-    assert_int_equal(may_hold_after(20 * PACE, 100000), CACHE_LEAST);
+    put(get(4096));
+    give(take(450 * MIB)); /* half of that for each of two */
+    assert_int_equal(may_hold_after(20 * PACE, 100000, 0), 3 * MIB);
+    assert_int_equal(may_hold_after(20 * PACE, 100000, 1), CACHE_LEAST); /* they wait in line */
+    assert_int_equal(may_hold_after(20 * PACE, 100000, 0), 3 * MIB);
 }
 
 static void without_the_option_there_are_none(void **state)
