@@ -6,7 +6,8 @@
 
 /* alone: does the reusable block begin and end with a chunk?
  * isolate: cuts a reusable or absent block, and takes the part out of pool and lists; kit: enough
- * structs for that are in reserve, and who drops the lock in between takes them along. put: as
+ * structs for that are in reserve, and who drops the lock in between takes them along, and puts
+ * these `kits` back. put: as
  * reusable or absent, and merged; returns what it has become. block_at: that holds an idle slot.
  * own: the slot has the chunk from now on, whose bytes are booked as the pool's that lies there. */
 int arena_fill_kit(struct arena *arena, unsigned blocks);

@@ -33,10 +33,10 @@ static inline int64_t cache_limit(const struct thread_cache *cache)
 /* What caches hold is missing where it could be split or merged, so that more is reserved. It is
  * worth that only where they miss all the time: after each PACE requests that fold (small ones
  * by the lock, and large ones in ordinary segments) the clock says whether one may hold a MiB more,
- * or half as much more. */
+ * or half as much more. After CONTENDED of them of which none had to wait for the lock, threads are
+ * in each other's way no more (spare.h). */
 #define PACE 1024
-#define CONTENDED                                                                                  \
-    64 /* such requests without a wait, and threads have stopped to be in each other's way */
+#define CONTENDED 64
 void thread_cache_pace(struct allocator *allocator);
 void thread_cache_note_most(struct allocator *allocator);
 

@@ -13,8 +13,8 @@ struct block *thread_cache_find(struct allocator *allocator, uint64_t size);
  * A full cache spills. */
 int thread_cache_keep(struct block *block);
 
-/* Where threads share the allocator, more of `size` from its pool, as many as go round at once, for
- * the calling thread's next requests. */
+/* Where threads are in each other's way, more of `size` from the pool, as many as go round at once,
+ * for the calling thread's next requests. */
 void thread_cache_stock(struct allocator *allocator, uint64_t size);
 
 /* All caches that serve this device (NULL: all): no thread is in its cache until
