@@ -74,7 +74,7 @@ static inline int spare_is_shared(const struct allocator *allocator)
 }
 
 /* And are they in each other's way? Else what is fetched in advance costs more than it saves. */
-static inline int spare_is_wanted(const struct allocator *allocator)
+static inline int spare_is_contended(const struct allocator *allocator)
 {
     return spare_is_shared(allocator) && allocator->contended;
 }

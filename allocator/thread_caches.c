@@ -223,7 +223,7 @@ void thread_cache_stock(struct allocator *a, uint64_t size)
 {
     struct thread_cache *cache = thread_cache_of(a->domain);
     struct block *block;
-    if (!cache || cache->allocator != a || !spare_is_wanted(a))
+    if (!cache || cache->allocator != a || !spare_is_contended(a))
         return;
     for (uint64_t i = 1;
          i < batch_blocks(size) && i < STOCK_BLOCKS && thread_cache_room(cache, size) &&
