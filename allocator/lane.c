@@ -128,6 +128,10 @@ static void mark(struct domain *domain, uint64_t word)
     struct fence *fence = NULL;
     stats_begin(a->stats);
     int visit = allocator_visit_soon(a), begun = change(lane, word, own);
+    if (begun && lane->mark) { /* now: so it is the same event that is recorded again */
+        fence_drop(lane->marked, lane->mark);
+        lane->mark = NULL;
+    }
     if (visit && begun) {
         struct thread_cache *cache = without_cache();
         fence = fence_mark(a);
@@ -147,8 +151,6 @@ static void mark(struct domain *domain, uint64_t word)
             fence_drop(a, fence);
         return;
     }
-    if (lane->mark)
-        fence_drop(lane->marked, lane->mark);
     lane->mark = fence;
     lane->marked = a;
     atomic_fetch_and(&lane->state.word, ~(uint64_t)LANE_MARKING);

@@ -25,6 +25,19 @@ static void on_a_lane_a_free_is_reused_and_marked_before_the_next_submission(voi
     assert_true(marks() == 1 && joins == 0 && COUNTER(num_lane_frees) == 2);
 }
 
+static void the_event_of_the_mark_before_is_recorded_again(void **state)
+{
+    (void)state;
+    submit(L);
+    for (unsigned i = 0; i < 10; i++) {
+        assert_reused_at_once();
+        submit(L);
+    }
+    assert_true(marks() == 10 && w.device.recorded == 10 && w.device.events == 1);
+    submit(K);
+    assert_true(joins == 1 && joined_mark == 10);
+}
+
 static void each_other_stream_joins_the_early_mark_once(void **state)
 {
     (void)state;
@@ -297,6 +310,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         LANE(with_nothing_outstanding_a_free_is_reused_and_needs_no_mark),
         LANE(on_a_lane_a_free_is_reused_and_marked_before_the_next_submission),
+        LANE(the_event_of_the_mark_before_is_recorded_again),
         LANE(each_other_stream_joins_the_early_mark_once),
         LANE(a_dirty_lane_is_marked_before_it_is_left),
         LANE(without_frees_nobody_joins),
