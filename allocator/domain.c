@@ -1,6 +1,5 @@
 /* What concerns all allocators of a process at once. */
 #include <stddef.h>
-#include <sys/mman.h>
 
 #include "allocator/arena_make.h"
 #include "allocator/fence.h"
@@ -8,25 +7,31 @@
 #include "allocator/thread_caches.h"
 #include "stats/events_alone.h"
 
+static struct slab slab_of(struct domain *domain, size_t item_bytes)
+{
+    return (struct slab){.item_bytes = item_bytes, .metadata = &domain->metadata};
+}
+
 struct domain *domain_create(const struct options *options)
 {
-    struct domain *domain =
-        mmap(NULL, sizeof *domain, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (domain == MAP_FAILED)
+    struct metadata metadata = {0};
+    struct domain *domain = metadata_take(&metadata, sizeof *domain);
+    if (!domain)
         return NULL;
-    madvise(domain, sizeof *domain, MADV_WIPEONFORK); /* lane_enter looks here without asking */
+    domain->metadata = metadata;
     /* Who makes room and is called back by the driver does not wait for itself. */
     domain->pressure = (pthread_mutex_t)PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
     domain->options = *options;
     domain->dedicated = options->ipc == IPC_DEDICATED;
     domain->listed.low = CLAIM_KINDS - 1;
-    domain->blocks.item_bytes = sizeof(struct block);
+    domain->listed.metadata = &domain->metadata;
+    domain->blocks = slab_of(domain, sizeof(struct block));
     domain->blocks.kept_from = offsetof(struct block, claim);
     domain->blocks.apart = 37; /* blocks that several threads take at first share no line */
-    domain->segment_slab.item_bytes = sizeof(struct segment);
-    domain->fences.item_bytes = sizeof(struct fence);
-    domain->allocators.item_bytes = sizeof(struct allocator);
-    domain->cache_slab.item_bytes = sizeof(struct thread_cache);
+    domain->segment_slab = slab_of(domain, sizeof(struct segment));
+    domain->fences = slab_of(domain, sizeof(struct fence));
+    domain->allocators = slab_of(domain, sizeof(struct allocator));
+    domain->cache_slab = slab_of(domain, sizeof(struct thread_cache));
     return domain;
 }
 

@@ -31,6 +31,7 @@ struct domain {
     struct options options;
     struct thread_cache *caches;
     struct tree segments;
+    struct metadata metadata;
     struct slab blocks, segment_slab, fences, allocators, cache_slab;
     struct allocator *first;
     struct lane lane;

@@ -1,7 +1,5 @@
 #include "allocator/map_glance.h"
 
-#include <sys/mman.h>
-
 /* Buckets. A node that stands before another is one more line, which its own block's thread writes. */
 #define PER_NODE 2
 
@@ -22,9 +20,8 @@ static int make_chunk(struct map *map, unsigned chunk)
     if (map->chunk[chunk])
         return 0;
     size_t buckets = (size_t)1 << (chunk ? MAP_FIRST + chunk - 1 : MAP_FIRST);
-    void *memory = mmap(NULL, buckets * sizeof(struct map_node *), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
+    void *memory = metadata_take(map->metadata, buckets * sizeof(struct map_node *));
+    if (!memory)
         return -1;
     atomic_store_explicit(&map->chunk[chunk], memory, memory_order_release);
     return 0;

@@ -7,6 +7,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "allocator/metadata.h"
+
 struct map_node {
     _Atomic uint64_t key;
     struct map_node *_Atomic next;
@@ -16,9 +18,10 @@ struct map_node {
 
 struct map {
     _Alignas(64) struct map_node *_Atomic *_Atomic chunk[MAP_CHUNKS];
-    _Atomic uint64_t buckets; /* in use; 0 before the first insert */
-    uint64_t low;             /* low bits of keys that are not the map's, but their owner's */
-    char apart[48];           /* what map_glance reads from what changes all the time */
+    _Atomic uint64_t buckets;  /* in use; 0 before the first insert */
+    uint64_t low;              /* low bits of keys that are not the map's, but their owner's */
+    char apart[48];            /* what map_glance reads from what changes all the time */
+    struct metadata *metadata; /* where buckets lie (metadata_take) */
     uint64_t count;
 };
 

@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #if __has_include(<sanitizer/asan_interface.h>)
 #include <sanitizer/asan_interface.h>
@@ -14,9 +13,7 @@
 #define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
 #endif
 
-#define FIRST_BYTES ((size_t)256 * 1024)  /* of memory for items; all that most processes need */
-#define MANY_BYTES 4096                   /* no page and more each, as a thread's cache is */
-#define CHUNK_BYTES ((size_t)2048 * 1024) /* then a huge page at a time, where the host has them */
+#define CHUNK_BYTES ((size_t)64 * 1024) /* of memory for items at a time, or one large item */
 
 /* What is nobody's while the item is not taken. */
 static size_t own_bytes(const struct slab *slab)
@@ -24,36 +21,16 @@ static size_t own_bytes(const struct slab *slab)
     return slab->kept_from ? slab->kept_from : slab->item_bytes;
 }
 
-static char *map(size_t bytes)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
-}
-
-/* One that begins at a multiple of its size: then it can be a huge page. */
-static char *map_chunk(void)
-{
-    char *memory = map(2 * CHUNK_BYTES);
-    if (!memory)
-        return NULL;
-    size_t before = -(uintptr_t)memory % CHUNK_BYTES;
-    if (before)
-        munmap(memory, before);
-    munmap(memory + before + CHUNK_BYTES, CHUNK_BYTES - before);
-    madvise(memory + before, CHUNK_BYTES, MADV_HUGEPAGE);
-    return memory + before;
-}
-
 static int grow(struct slab *slab)
 {
-    int many = slab->chunk && slab->item_bytes < MANY_BYTES;
-    char *chunk = many ? map_chunk() : map(FIRST_BYTES);
+    size_t most = CHUNK_BYTES / slab->item_bytes, bytes = (most ? most : 1) * slab->item_bytes;
+    char *chunk = metadata_take(slab->metadata, bytes);
     if (!chunk)
         return -1;
-    slab->chunk_bytes = many ? CHUNK_BYTES : FIRST_BYTES;
+    slab->chunk_bytes = bytes;
     slab->chunk = chunk;
     slab->made = 0;
-    ASAN_POISON_MEMORY_REGION(chunk, slab->chunk_bytes);
+    ASAN_POISON_MEMORY_REGION(chunk, bytes);
     return 0;
 }
 

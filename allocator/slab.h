@@ -1,14 +1,17 @@
-/* Memory for our own small structs: fixed size, from mmap, never from the host's malloc, never
- * unmapped (a stale pointer reads a struct of the same kind, not a hole). Caller holds a lock. */
+/* Our own structs of one kind: of fixed size, and never anything else (a stale pointer reads a struct
+ * of the same kind, not a hole). Caller holds a lock. */
 #ifndef CACHALOT_ALLOCATOR_SLAB_H
 #define CACHALOT_ALLOCATOR_SLAB_H
 
 #include <stddef.h>
 
+#include "allocator/metadata.h"
+
 struct slab {
     size_t item_bytes; /* at least sizeof(void *) */
     size_t kept_from;  /* from here on an item keeps what it held, given back or not; 0: nothing */
     size_t apart; /* items made one after the other lie so many apart: a prime; 0: side by side */
+    struct metadata *metadata; /* where they lie (metadata_take) */
     void *free;
     char *chunk;
     size_t chunk_bytes, made; /* items of this chunk */

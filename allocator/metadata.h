@@ -1,0 +1,19 @@
+/* Memory for what the allocator keeps about the program's: zeroed, from mmap, never from the host's
+ * malloc, never unmapped. All of a domain's lies side by side in huge pages, where the host has
+ * them: what runs between two requests leaves few of the processor's entries for pages (DESIGN.md,
+ * "Between other work"). In a forked child all of it is zero. Caller holds a lock. */
+#ifndef CACHALOT_ALLOCATOR_METADATA_H
+#define CACHALOT_ALLOCATOR_METADATA_H
+
+#include <stddef.h>
+
+struct metadata {
+    char *at; /* what is left of the last huge page */
+    size_t left;
+};
+
+/* bytes, at a multiple of 128, or NULL when the host is out of memory. metadata NULL: a mapping of
+ * its own, of which a fork makes a copy. */
+void *metadata_take(struct metadata *metadata, size_t bytes);
+
+#endif
