@@ -23,28 +23,29 @@
 enum process_state { PROCESS_IDLE, PROCESS_SERVING, PROCESS_EXITING };
 
 struct process {
-    struct map capturing, others, graphs;
-    struct page *page;
+    /* What each call looks at comes first, and lies in one page. */
+    _Atomic int state; /* enum process_state */
+    int pid, traced;   /* traced: the trace is whole */
+    int lanes;         /* free_mode is async */
     struct domain *domain;
+    struct page *page;
     struct sites *sites;          /* NULL: nobody wants them */
-    int lanes;                    /* free_mode is async */
-    _Atomic uint64_t thread_rows; /* bit i: a thread has row i of the page */
-    _Atomic uintptr_t first_context;
     struct context *_Atomic sole; /* the only context, if it is a primary one */
+    _Atomic int several_contexts, captures, recordings, unnoted_captures, own_threads, unnoted_work;
+    _Atomic uintptr_t first_context;
+    uint64_t captures_begun;
     _Atomic uint64_t generation, late_frees, graphs_forgotten; /* contexts gone; after our end */
+    _Atomic uint64_t thread_rows;                  /* bit i: a thread has row i of the page */
     _Atomic uint64_t cache_rows[PAGE_CACHES / 64]; /* as thread_rows, of thread caches */
+    struct context contexts[MOST_CONTEXTS];
+    struct map capturing, others, graphs;
     pthread_mutex_t start_lock, context_lock, others_lock, capture_lock, graphs_lock, report_lock,
         trace_lock, primary_lock[PEER_DEVICES];
     struct slab capture_nodes, other_nodes, graph_nodes;
     stat_value early[COVERAGE_KINDS]; /* counted before there is a page */
     struct ipc ipc;
     struct config config;
-    struct context contexts[MOST_CONTEXTS];
     struct peers peers;
-    _Atomic int state; /* enum process_state */
-    int pid, traced;   /* traced: the trace is whole */
-    uint64_t captures_begun;
-    _Atomic int several_contexts, captures, recordings, unnoted_captures, own_threads, unnoted_work;
 };
 
 /* How deep this thread is in the allocator: a signal handler that calls exit interrupts it there,
