@@ -36,6 +36,7 @@ void lane_forget(struct allocator *a)
 
 void lane_start(struct domain *domain, const struct lane_ops *ops)
 {
+    /* A fork copies these: who submits looks at its own there before it asks anything. */
     domain->lane.thread_slab.item_bytes = sizeof(struct lane_thread);
     atomic_store(&domain->lane.state.epoch, 1);
     atomic_store(&domain->lane.state.word, lane_next(0, LANE_NONE));

@@ -230,7 +230,8 @@ static uint64_t in_grains(uint64_t bytes)
     return (bytes + BLOCK_GRAIN - 1) / BLOCK_GRAIN * BLOCK_GRAIN;
 }
 
-/* Recorded, or with roundup_power2_divisions. With call sites, only once it is known where. */
+/* Recorded, or with roundup_power2_divisions. With call sites, only once it is known where. In a
+ * child of a bare clone the cache is its parent's, and wiped. */
 __attribute__((noinline)) static uint64_t serve_specially(struct thread_cache *cache,
                                                           const struct allocator *a,
                                                           uint64_t requested, int asked)
@@ -238,7 +239,7 @@ __attribute__((noinline)) static uint64_t serve_specially(struct thread_cache *c
     const struct options *options = &a->domain->options;
     int in_steps = options->roundup_power2_divisions[0] > 1;
     uint64_t size = in_steps ? options_round(options, requested) : in_grains(requested);
-    if (size > CACHE_MOST || asked != (cache->sites != NULL))
+    if (cache->domain != a->domain || size > CACHE_MOST || asked != (cache->sites != NULL))
         return 0;
     return asked          ? serve(cache, a, size, requested, RECORD_SITES)
            : cache->noted ? serve(cache, a, size, requested, RECORD_EVENTS)
@@ -250,7 +251,7 @@ uint64_t allocator_hit_alone(struct allocator *a, uint64_t bytes)
     struct thread_cache *cache = thread_cache_own;
     if (!cache || bytes - 1 >= CACHE_MOST)
         return 0;
-    if (__builtin_expect(cache->special, 0))
+    if (__builtin_expect(!cache->plain, 0))
         return serve_specially(cache, a, bytes, 0);
     return serve(cache, a, in_grains(bytes), bytes, RECORD_NOTHING);
 }

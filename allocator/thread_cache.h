@@ -26,7 +26,7 @@ struct thread_cache {
     uint64_t thread, kept;       /* in events; what kept.c handed out last, address */
     uint16_t mark, number;       /* of blocks, not 0; of the allocator */
     struct sites *sites;         /* where it is asked; NULL: nobody wants to know */
-    int recorded, special;       /* either of them; a request is, or is rounded in steps */
+    int recorded, plain;         /* either of them; a request is not, nor rounded in steps */
     struct allocator *allocator; /* whose blocks; NULL: none */
     _Atomic int wanted;          /* somebody else is in here */
     uint32_t touched;            /* bins of the row that are not 0 */

@@ -320,7 +320,7 @@ int domain_thread_begins(struct domain *domain, struct cache_row *row)
         cache->thread = events_thread();
         cache->sites = domain->sites;
         cache->recorded = domain->recorded;
-        cache->special = cache->recorded || domain->options.roundup_power2_divisions[0] > 1;
+        cache->plain = !cache->recorded && domain->options.roundup_power2_divisions[0] <= 1;
         thread_cache_forget_limits(cache);
         cache->next = domain->caches;
         if (cache->next)

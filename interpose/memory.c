@@ -80,9 +80,12 @@ static CUresult answered_for(const struct context *context, uint64_t bytes, CUre
     return result;
 }
 
-/* Has this thread a cache of its own (row: plus one), or shall it have none? */
-static _Thread_local enum { NOT_ASKED, CACHED, UNCACHED } cached;
-static _Thread_local unsigned cache_row;
+/* Has this thread a cache of its own? Asked once in each process: the child of a bare clone has its
+ * parent's answer. */
+static _Thread_local struct {
+    int asked_in, has; /* a pid */
+    unsigned row;
+} cached;
 
 static int take_row(unsigned *row)
 {
@@ -106,25 +109,27 @@ static void give_row(unsigned row)
 
 static void thread_begins(void)
 {
-    cached = UNCACHED;
-    if (!thread_watch() || take_row(&cache_row))
+    cached.asked_in = process->pid;
+    cached.has = 0;
+    if (!thread_watch() || take_row(&cached.row))
         return;
-    if (domain_thread_begins(process->domain, &process->page->cache[cache_row])) {
-        give_row(cache_row);
-        return;
-    }
-    cached = CACHED;
+    if (domain_thread_begins(process->domain, &process->page->cache[cached.row]))
+        give_row(cached.row);
+    else
+        cached.has = 1;
 }
 
 void memory_thread_ends(void)
 {
-    if (cached == CACHED && process_serving()) {
+    if (cached.has && process_serving() && cached.asked_in == process->pid) {
         process_inside++;
         domain_thread_ends(process->domain);
         process_inside--;
-        give_row(cache_row);
+        give_row(cached.row);
     }
-    cached = UNCACHED; /* whatever destructors of the program still free */
+    cached.asked_in =
+        process->pid; /* and no more, whatever destructors of the program still free */
+    cached.has = 0;
 }
 
 /* The driver's own memory for the program: on the books as what went past the cache. */
@@ -163,7 +168,7 @@ CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
         return CUDA_SUCCESS;
     }
     process_inside++;
-    if (cached == NOT_ASKED)
+    if (cached.asked_in != process->pid)
         thread_begins();
     int code = allocator_malloc(context->allocator, bytes, &address);
     process_inside--;
@@ -241,7 +246,7 @@ static int free_block(CUdeviceptr pointer, int state, enum free_kind kind)
     if (late && process_inside) /* exit interrupted us: what this is cannot be looked up */
         return CUDA_SUCCESS;
     process_inside++;
-    if (cached == NOT_ASKED && !late)
+    if (cached.asked_in != process->pid && !late)
         thread_begins();
     int code = domain_free(process->domain, pointer, late ? FREED_LATE : kind);
     process_inside--;

@@ -31,13 +31,14 @@ struct process {
     struct page *page;
     struct sites *sites;          /* NULL: nobody wants them */
     struct context *_Atomic sole; /* the only context, if it is a primary one */
-    _Atomic int several_contexts, captures, recordings, unnoted_captures, own_threads, unnoted_work;
+    _Atomic int several_contexts, captures, unnoted_captures, own_threads, unnoted_work;
     _Atomic uintptr_t first_context;
     uint64_t captures_begun;
     _Atomic uint64_t generation, late_frees, graphs_forgotten; /* contexts gone; after our end */
     _Atomic uint64_t thread_rows;                  /* bit i: a thread has row i of the page */
     _Atomic uint64_t cache_rows[PAGE_CACHES / 64]; /* as thread_rows, of thread caches */
     struct context contexts[MOST_CONTEXTS];
+    _Atomic int recordings; /* changes with each mark: apart from the above */
     struct map capturing, others, graphs;
     pthread_mutex_t start_lock, context_lock, others_lock, capture_lock, graphs_lock, report_lock,
         trace_lock, primary_lock[PEER_DEVICES];

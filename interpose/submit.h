@@ -16,12 +16,14 @@ void submit_context_made(CUcontext context);
 /* Before the driver destroys a stream. */
 void submit_stream_ends(CUstream stream);
 
-/* The calling thread's share. In a forked child it is never looked at, since nothing is served. */
+/* The calling thread's share. In a forked child nothing is served, and what submit_seen looks at is a
+ * copy whose word is on no books. */
 struct submitter {
     struct lane_thread *alone; /* `lane`, if the row is this thread's alone: the short way */
-    stat_value *submissions;   /* its row in the page; NULL: not begun */
+    stat_value *submissions;   /* its row in the page */
     struct lane_thread *lane;
     unsigned row; /* 0: shared with others, or without a lane */
+    int begun_in; /* a pid: the child of a bare clone has its parent's */
 };
 extern _Thread_local struct submitter submitter;
 

@@ -213,6 +213,8 @@ BUGS = (
         (("!spare_is_contended(a))\n        return;", "!spare_is_shared(a))\n        return;"),)),
     Bug("mark_after_mark", "the mark before keeps its event until the next one is recorded", LANE, "unit",
         (("    if (begun && lane->mark) { ", "    struct fence *before = lane->mark;\n    if (0) { "), ("    lane->mark = fence;\n", "    if (before)\n        fence_drop(lane->marked, before);\n    lane->mark = fence;\n"))),
+    Bug("awaited_again", "an event is recorded again while somebody waits for it", LANE, "unit",
+        (("    fence->users++;\n", ""), ("    fence->users--;\n", ""))),
     Bug("copied_at_fork", "a forked child has a copy of what its parent keeps", "allocator/metadata.c", "unit",
         (("    madvise(memory + before, bytes, MADV_WIPEONFORK);", "    (void)0;"),)),
     Bug("room_uncounted", "a cache believes to have what went to the pool", CACHES, "unit",

@@ -98,6 +98,18 @@ def test_forked_children(place, when, what):
     assert place.left_pages() == []
 
 
+@sanitizer.unless_sanitized("its runtime knows nothing of such a child, either", ("asan", "tsan"))
+@pytest.mark.parametrize("who, times", [("itself", 1), ("other", 2)])
+def test_a_child_that_begins_again(place, who, times):
+    place.same("begin_again", who)
+    parent, child = sorted(place.reports(), key=lambda report: report["exit"]["code"])
+    check(parent, 100, 100)
+    check(child, 50 * times, 50 * times)
+    for report, works in (parent, 2), (child, times):
+        assert report["coverage"]["submissions"]["sets"] == 50 * works
+    assert place.left_pages() == []
+
+
 @pytest.mark.parametrize("by", [(), ("driver",)])
 def test_frees_at_exit(place, by):
     report = place.report("free_at_exit", *by)

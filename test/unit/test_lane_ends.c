@@ -1,5 +1,7 @@
 /* Lanes and what begins and ends beside the work: captures, streams, contexts, exports, threads;
  * and what the host may see. */
+#include <pthread.h>
+
 #include "allocator/share.h"
 #include "lane_world.h"
 #include "stats/pause.h"
@@ -276,6 +278,37 @@ static void a_name_that_became_that_of_several_streams_is_on_no_books(void **sta
     assert_int_equal(submit(K), -1);
 }
 
+static void *frees_and_submits(void *unused)
+{
+    struct lane_thread *other = lane_thread_begin(w.domain);
+    give(take(4 * MIB));
+    enter(other, L);
+    lane_leave(other);
+    return unused;
+}
+
+/* While the host waits for the mark, another thread marks the lane anew. */
+static void marked_meanwhile(struct fake_device *device, enum fake_call call, int after)
+{
+    pthread_t thread;
+    if (call != FAKE_WAIT || after)
+        return;
+    device->meanwhile = NULL;
+    assert_int_equal(pthread_create(&thread, NULL, frees_and_submits, NULL), 0);
+    pthread_join(thread, NULL);
+}
+
+static void an_awaited_mark_is_not_recorded_again(void **state)
+{
+    (void)state;
+    submit(L);
+    assert_reused_at_once();
+    submit(L);
+    w.device.meanwhile = marked_meanwhile;
+    lane_finish(w.domain);
+    assert_true(marks() == 2 && w.device.events == 2 && w.device.passed == 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +325,7 @@ int main(void)
         LANE(others_wait_until_a_context_is_back),
         LANE(what_was_exported_goes_through_a_fence),
         LANE(a_mark_that_cannot_be_recorded_is_a_wait),
+        LANE(an_awaited_mark_is_not_recorded_again),
         LANE(without_a_record_for_the_thread_no_lane_comes_back),
         LANE(host_work_is_waited_for_by_the_next_free),
         LANE(of_two_marks_of_host_work_at_once_neither_is_the_newer),
