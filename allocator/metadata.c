@@ -32,7 +32,7 @@ void *metadata_take(struct metadata *metadata, size_t bytes)
     if (!metadata)
         return map(bytes);
     bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (bytes > HUGE_BYTES / 2)
+    if (bytes > HUGE_BYTES / 2) /* else it would end a page of which much is left */
         return map_huge((bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES);
     if (bytes > metadata->left) {
         char *memory = map_huge(HUGE_BYTES);

@@ -1,4 +1,4 @@
-/* Memory for what the allocator keeps about the program's: zeroed, from mmap, never from the host's
+/* Memory for what the allocator keeps about the program's: from mmap, never from the host's
  * malloc, never unmapped. What a domain has of it lies side by side in huge pages, where the
  * host has them: what runs between two requests leaves few of the processor's entries for pages
  * (DESIGN.md, "Between other work"). In a forked child that is zero. Caller holds a lock. */
@@ -12,8 +12,8 @@ struct metadata {
     size_t left;
 };
 
-/* bytes, at a multiple of 128, or NULL when the host is out of memory. metadata NULL: a mapping of
- * its own, of which a fork makes a copy. */
+/* So many bytes, zeroed, at a multiple of 128, or NULL when the host is out of memory. metadata NULL:
+ * a mapping of its own, of which a fork makes a copy. */
 void *metadata_take(struct metadata *metadata, size_t bytes);
 
 #endif

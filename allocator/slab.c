@@ -3,7 +3,6 @@
 #include "allocator/slab.h"
 
 #include <assert.h>
-#include <stdint.h>
 #include <string.h>
 
 #if __has_include(<sanitizer/asan_interface.h>)

@@ -23,7 +23,7 @@
 enum process_state { PROCESS_IDLE, PROCESS_SERVING, PROCESS_EXITING };
 
 struct process {
-    /* What each call looks at comes first, and lies in one page. */
+    /* What mallocs, frees and launches look at comes first: with the first contexts it is one page. */
     _Atomic int state; /* enum process_state */
     int pid, traced;   /* traced: the trace is whole */
     int lanes;         /* free_mode is async */
