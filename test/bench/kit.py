@@ -26,6 +26,8 @@ def environment(library=None, simulated=True, capacity="64G"):
         found["LD_LIBRARY_PATH"] = str(BUILD / "test/sim")
         found["CACHALOT_SIM_CAPACITY"] = capacity
     if library:
+        if not pathlib.Path(library).exists():
+            raise Failed(f"{library}: not built")  # ld.so would go on without it
         found["LD_PRELOAD"] = str(library)
         found["CACHALOT_OUTPUT"] = "/dev/null"
         for page in pathlib.Path(PAGES.name).iterdir():

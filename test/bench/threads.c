@@ -15,8 +15,9 @@
 
 #define THREADS_MAX 64
 #define RING 256
-#define UNIT 32  /* counts between two looks at the stop sign */
-#define SHOWN 16 /* blocks that are handed on together: what travels between threads is theirs */
+#define UNIT 32    /* counts between two looks at the stop sign */
+#define GROWING 10 /* rounds before the first: large blocks take their memory from the driver */
+#define SHOWN 16   /* blocks that are handed on together: what travels between threads is theirs */
 
 struct worker {
     _Alignas(128) uint64_t done;
@@ -185,7 +186,7 @@ void bench_passing(const uint64_t *argument)
 {
     uint64_t threads = some_threads(argument[0]), ms = argument[2];
     unsigned classes = argument[3] ? (unsigned)argument[3] : 12;
-    rate(threads, ms, 0, classes);
+    rate(threads, GROWING * ms, 0, classes);
     for (uint64_t round = 0; round < argument[1]; round++) {
         double base = rate(1, ms, 0, classes), ours = rate(threads, ms, 0, classes);
         print(ours, base);
