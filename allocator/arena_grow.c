@@ -63,12 +63,21 @@ uint64_t arena_release_others(struct allocator *a, uint64_t size, uint64_t bytes
     return arena_release_between(a, a->arena, for_size(a->arena, size), bytes, timeout_ns);
 }
 
-/* Before an arena grows: what is idle in those that it has outgrown, if that needs no wait. */
-static void release_older(struct allocator *a, uint64_t size)
+/* Which arena is to grow: the newest, once what is idle in those that it has outgrown has gone back. But
+ * behind a program's step lies work, mostly, and nothing waits for it: then what is idle there would be
+ * lost for this request, and so the one grows that needs the least for it. */
+static struct arena *to_grow(struct allocator *a, uint64_t size)
 {
-    uint64_t idle = arena_idle_bytes(a->arena);
-    if (a->arena->older && size > idle)
-        arena_release(a, a->arena->older, size - idle, 0);
+    struct arena *least = a->arena;
+    uint64_t have = arena_idle_bytes(least);
+    if (least->older && size > have)
+        have += arena_release(a, least->older, size - have, 0);
+    for (struct arena *arena = a->forgotten ? NULL : least->older; arena; arena = arena->older)
+        if (arena_idle_bytes(arena) > have) {
+            least = arena;
+            have = arena_idle_bytes(arena);
+        }
+    return least;
 }
 
 /* Could the request be served at all? The lock is dropped meanwhile. Who asks for more than there is,
@@ -99,10 +108,11 @@ int arena_grow(struct allocator *a, uint64_t size, struct block **taken)
         return a->forgotten ? ALLOCATOR_PASS
                             : arena_claim_in(for_size(a->arena, size), size, CLAIM_GROW, taken);
     }
+    struct arena *grows = a->arena;
     if ((a->arena->older || arena_is_outgrown(a->arena, size)) && may_grow(a, size)) {
         arena_outgrow(a, size);
         if (!a->forgotten)
-            release_older(a, size);
+            grows = to_grow(a, size);
     }
     for (int round = 0; round < ROUNDS && !a->forgotten && native_is_exact(a); round++) {
         int code = arena_claim_in(a->arena, size, CLAIM_GROW | CLAIM_ALONE, taken);
@@ -111,5 +121,5 @@ int arena_grow(struct allocator *a, uint64_t size, struct block **taken)
         if (!a->arena->missing || !give_back(a, size))
             break;
     }
-    return a->forgotten ? ALLOCATOR_PASS : arena_claim_in(a->arena, size, CLAIM_GROW, taken);
+    return a->forgotten ? ALLOCATOR_PASS : arena_claim_in(grows, size, CLAIM_GROW, taken);
 }

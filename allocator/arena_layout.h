@@ -43,8 +43,8 @@ struct arena_part {
 
 struct arena {
     struct allocator *allocator;
-    struct arena_part part[STAT_POOLS]; /* small blocks behind the large ones */
-    struct arena *older;                /* outgrown: its chunks are smaller, and it grows no more */
+    struct arena_part part[STAT_POOLS];   /* small blocks behind the large ones */
+    struct arena *older;                  /* outgrown: its chunks are smaller */
     uint64_t chunk_bytes, base, reserved; /* reserved: bytes of addresses, a multiple of nothing */
     unsigned shift;                       /* chunk_bytes is 2^shift; 0: no power of two */
     uint8_t *idle;                        /* by slot: it lies whole in a reusable block */

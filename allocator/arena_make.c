@@ -4,7 +4,7 @@
  * pack best. But each costs calls of the driver to be moved. So an arena that has grown to
  * CHUNKS_MOST small chunks is outgrown: another one grows from there on, with large ones. Of the
  * older one holes are served, and what is idle in it moves as before, until it goes back to the
- * driver, which it does before anything grows. */
+ * driver, which it does before anything grows, unless work is under way (arena_grow.c). */
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -14,7 +14,8 @@ from cachalot_traces import device_number, open_source
 
 HELP = """\
 usage: cachalot replay TRACE [--conf OPTIONS] [--capacity BYTES]
-                       [--format table|json] [--costs FILE] [--device N]
+                       [--behind OPERATIONS] [--format table|json]
+                       [--costs FILE] [--device N]
 
 Replays the allocations of a recorded run through the library's allocator, with
 no GPU: every free is reusable at once. Prints peaks, fragmentation, and what
@@ -25,6 +26,8 @@ the calls to the driver would have cost.
   --conf      options, as in CACHALOT_CONF
   --capacity  memory of the device (8GiB; default: no end); with it, what was
               out of memory in the run itself is asked for again
+  --behind    the device is so many operations behind the program, as one that
+              is busy: what would have to wait for it is not done (default: 0)
   --costs     other prices of driver calls: lines call,bytes,ns
               (`--costs default` alone prints those in use, measured on an H200)
   --device    which device of a snapshot or of a recorded trace (text has none)
@@ -35,7 +38,7 @@ example: cachalot replay snapshot.pickle --capacity 24GiB --format json
 """
 
 UNITS = {"": 0, "B": 0, "K": 10, "KIB": 10, "M": 20, "MIB": 20, "G": 30, "GIB": 30, "T": 40, "TIB": 40}
-VALUES = ("--conf", "--capacity", "--format", "--costs", "--device")
+VALUES = ("--conf", "--capacity", "--behind", "--format", "--costs", "--device")
 
 
 def bytes_of(text):
@@ -59,6 +62,10 @@ def tool_arguments(options):
         arguments += ["--capacity", str(bytes_of(options["--capacity"]))]
     elif "per_process_memory_fraction" in options.get("--conf", ""):
         raise Failure(2, "per_process_memory_fraction is a share of the device's memory: give --capacity")
+    if "--behind" in options:
+        if not re.fullmatch("[0-9]{1,18}", options["--behind"]):
+            raise Failure(2, f"--behind={options['--behind']} is no number of operations")
+        arguments += ["--behind", options["--behind"]]
     if "--costs" in options:
         arguments += ["--costs", options["--costs"]]
     return arguments
@@ -158,8 +165,9 @@ def table(replay):
     trace, totals, given = replay["trace"], replay["totals"], replay["config"]
     conf = ",".join(f"{k}:{v['value']}" for k, v in given.items() if v["source"] != "default")
     ratio = replay["reserved_per_requested"]
+    behind = replay["driver"]["behind_operations"]
     lines = [f"{printable(trace['name'])}: {trace['operations']} operations, {trace['mallocs']} allocations, "
-             f"{trace['live_at_end']} live at the end",
+             f"{trace['live_at_end']} live at the end" + (f"; the device {behind} operations behind" if behind else ""),
              f"Options: {conf or 'the defaults'}", *device_table(replay["devices"][0]), *cost_lines(replay["driver"]),
              rule("="),
              f"Peak requested {totals['peak_requested_bytes']}, allocated {totals['peak_allocated_bytes']}, "

@@ -15,7 +15,7 @@
 static const char usage[] =
     "usage: cachalot-replay [--conf OPTIONS] [--capacity BYTES] [--costs FILE] [--name TEXT]\n"
     "                       [--kind TEXT] [--recorded-reserved BYTES] [--device N] [--progress]\n"
-    "                       FILE|-\n"
+    "                       [--behind OPERATIONS] FILE|-\n"
     "       cachalot-replay [--costs FILE] --print-costs\n";
 
 static double now(void)
@@ -213,6 +213,7 @@ static int set_up(struct replay *replay)
     if (replay_device_init(&replay->device, replay->capacity, &replay->costs) ||
         !(replay->domain = domain_create(&replay->options)))
         return -1;
+    replay->device.behind = replay->behind;
     if (replay->options.free_mode == FREE_ASYNC && replay->options.cache)
         lane_start(replay->domain, &no_streams);
     replay->allocator = allocator_create(replay->domain, &replay_device_ops, &replay->device, 1, 0,
@@ -240,6 +241,7 @@ static int read_arguments(int argc, char **argv, struct arguments *arguments, st
                                           {"kind", required_argument, NULL, 'k'},
                                           {"recorded-reserved", required_argument, NULL, 'r'},
                                           {"device", required_argument, NULL, 'd'},
+                                          {"behind", required_argument, NULL, 'b'},
                                           {"progress", no_argument, NULL, 'g'},
                                           {"print-costs", no_argument, NULL, 't'},
                                           {NULL, 0, NULL, 0}};
@@ -270,6 +272,10 @@ static int read_arguments(int argc, char **argv, struct arguments *arguments, st
         case 'd':
             replay->feed.trace.device = (int)strtoul(optarg, NULL, 10);
             replay->device_is_chosen = 1;
+            break;
+        case 'b':
+            replay->behind = strtoull(optarg, &end, 10);
+            bad |= *end != 0;
             break;
         case 'g':
             arguments->progress = 1;

@@ -1,5 +1,6 @@
-/* The device made of bookkeeping: addresses only grow, memory is a number, all work is done at
- * once. Every call is booked with its price at the operation of the trace that made it. */
+/* The device made of bookkeeping: addresses only grow, memory is a number, and all work is done at
+ * once, or `behind` operations later. Every call is booked with its price at the operation of the
+ * trace that made it. */
 #include "scripts/replay.h"
 
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 #define OUT_OF_MEMORY 2 /* CUDA's code for it */
 #define FIRST_ADDRESS UINT64_C(0x7f0000000000)
 #define GRAIN (2 * MIB)
+#define LONG_NS UINT64_C(1000000000) /* who waits so long sees all work done */
 #define RANGE_ADDRESS (UINT64_C(1) << 48)
 #define RANGE_BYTES (UINT64_C(1) << 46)
 
@@ -165,25 +167,30 @@ static int chunk_unmap(void *context, uint64_t address, uint64_t bytes)
     return 0;
 }
 
+/* An event is the operation at which it was recorded, from 1. */
 static int fence_record(void *context, void **event)
 {
+    const struct replay_device *device = context;
     book(context, CALL_event_record, 0);
-    *event = context; /* all marks are alike: passed */
+    *event = (void *)(uintptr_t)(device->operation + 1);
     return 0;
+}
+
+static int has_passed(const struct replay_device *device, const void *event)
+{
+    return device->operation + 1 - (uintptr_t)event >= device->behind;
 }
 
 static int fence_query(void *context, void *event)
 {
-    (void)event;
     book(context, CALL_event_query, 0);
-    return 0;
+    return has_passed(context, event) ? 0 : DEVICE_NOT_READY;
 }
 
 static int fence_wait(void *context, void *event, uint64_t timeout_ns)
 {
-    (void)event, (void)timeout_ns;
     book(context, CALL_event_wait, 0);
-    return 0;
+    return timeout_ns >= LONG_NS || has_passed(context, event) ? 0 : DEVICE_NOT_READY;
 }
 
 static void fence_destroy(void *context, void *event)

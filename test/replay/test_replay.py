@@ -93,6 +93,15 @@ def test_what_is_given_back_is_free_again(tmp_path):
     assert got["totals"]["ooms"] == 0 and got["driver"]["calls"]["free"]["count"] == 2
 
 
+def test_how_far_the_device_is_behind_is_said(tmp_path):
+    path = write(tmp_path / "x.csv", "a,0,40000000,0\nf,0\n")
+    assert "; the device 12 operations behind\n" in command("replay", path, "--behind", "12").stdout
+    assert "behind" not in command("replay", path).stdout
+    for bad in ("-1", "many", "1.5", ""):
+        done = command("replay", path, f"--behind={bad}")
+        assert (done.returncode, done.stdout) == (2, "") and f"--behind={bad} is no number of operations" in done.stderr
+
+
 def test_nothing_and_everything(tmp_path):
     got = replay(write(tmp_path / "x.csv", "a,5,0,0\na,6,9223372036854775807,3\nf,5,,0\nf,6,,3\n\n"))
     assert got["totals"]["ooms"] == 1 and got["totals"]["requests"] == 0 and got["trace"]["empty"] == 1

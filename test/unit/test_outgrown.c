@@ -62,7 +62,7 @@ static void what_is_idle_goes_before_another_grows(void **state)
 
 static const struct lane_ops no_lane; /* but others' work may be under way */
 
-/* Work that may use it is under way: nothing waits, and it is not lost. */
+/* Work that may use it is under way: nothing waits, and what is idle is of use where it is. */
 static void what_may_still_be_used_stays(void **state)
 {
     (void)state;
@@ -70,14 +70,32 @@ static void what_may_still_be_used_stays(void **state)
     w.device.instant = 0;
     w.domain->lane.ops = &no_lane;
     uint64_t waits = w.device.calls[FAKE_WAIT];
+    uint64_t released = w.device.calls[FAKE_RELEASE];
     take(2 * STEP);
     assert_int_equal(w.device.calls[FAKE_WAIT], waits);
-    assert_int_equal(CURRENT(reserved_bytes), SMALL_CHUNKS + 2 * STEP);
+    assert_int_equal(w.device.calls[FAKE_RELEASE], released);
+    assert_int_equal(CURRENT(reserved_bytes), SMALL_CHUNKS + STEP);
+    assert_int_equal(CURRENT(active_bytes), SMALL_CHUNKS + STEP);
     w.domain->lane.ops = NULL;
-    uint64_t made = w.device.calls[FAKE_CREATE];
-    take(STEP);
-    assert_int_equal(w.device.calls[FAKE_CREATE], made);
-    assert_int_equal(CURRENT(active_bytes), SMALL_CHUNKS + 2 * STEP);
+}
+
+/* Of two arenas with idle memory the one grows that needs the least for the request. */
+static void what_needs_least_grows(void **state)
+{
+    (void)state;
+    take(STEP);       /* of large chunks, */
+    give(take(STEP)); /* and as much is idle there */
+    give(block[3]);
+    give(block[9]);
+    w.device.instant = 0;
+    w.domain->lane.ops = &no_lane;
+    take(3 * STEP);
+    assert_int_equal(w.device.ranges, 2);
+    assert_int_equal(CURRENT(reserved_bytes), SMALL_CHUNKS + 3 * STEP);
+    take(2 * STEP);
+    assert_int_equal(CURRENT(reserved_bytes), SMALL_CHUNKS + 4 * STEP);
+    assert_int_equal(CURRENT(active_bytes), SMALL_CHUNKS + 4 * STEP);
+    w.domain->lane.ops = NULL;
 }
 
 static void what_is_idle_serves_first(void **state)
@@ -214,6 +232,7 @@ int main(void)
         cmocka_unit_test_setup(who_asks_for_much_gets_large_ones, setup),
         cmocka_unit_test_setup(what_is_idle_goes_before_another_grows, setup),
         cmocka_unit_test_setup(what_may_still_be_used_stays, setup),
+        cmocka_unit_test_setup(what_needs_least_grows, setup),
         cmocka_unit_test_setup(what_is_idle_serves_first, setup),
         cmocka_unit_test_setup(without_addresses_it_grows_on, setup),
         cmocka_unit_test_setup(what_cannot_be_had_outgrows_nothing, setup),
