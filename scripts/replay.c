@@ -213,7 +213,6 @@ static int set_up(struct replay *replay)
     if (replay_device_init(&replay->device, replay->capacity, &replay->costs) ||
         !(replay->domain = domain_create(&replay->options)))
         return -1;
-    replay->device.behind = replay->behind;
     if (replay->options.free_mode == FREE_ASYNC && replay->options.cache)
         lane_start(replay->domain, &no_streams);
     replay->allocator = allocator_create(replay->domain, &replay_device_ops, &replay->device, 1, 0,
@@ -274,7 +273,7 @@ static int read_arguments(int argc, char **argv, struct arguments *arguments, st
             replay->device_is_chosen = 1;
             break;
         case 'b':
-            replay->behind = strtoull(optarg, &end, 10);
+            replay->device.behind = strtoull(optarg, &end, 10);
             bad |= *end != 0;
             break;
         case 'g':

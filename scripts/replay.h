@@ -51,10 +51,10 @@ struct replay_device {
     struct call_sum {
         uint64_t count, failed, bytes, cost_ns;
     } call[CALL_KINDS];
-    uint64_t operation; /* the present one of the trace, from 0 */
-    uint64_t behind;    /* so many operations later what is submitted is done; 0: at once */
-    uint64_t *cost_ns;  /* by parts of the trace, */
-    unsigned log2_part; /* each of that many operations; it grows with the trace */
+    uint64_t operation, behind; /* the present one of the trace, from 0; so many later what is
+                                 * submitted is done */
+    uint64_t *cost_ns;          /* by parts of the trace, */
+    unsigned log2_part;         /* each of that many operations; it grows with the trace */
 };
 #define REPLAY_NO_CAPACITY ((uint64_t)1 << 46)
 extern const struct device_ops replay_device_ops;
@@ -65,7 +65,7 @@ struct replay {
     struct options options;
     const char *name, *kind;    /* of the trace; kind: what it was before it was CSV, or NULL */
     uint64_t recorded_reserved; /* most that its own allocator had; 0: not known */
-    uint64_t capacity, behind;  /* of the device */
+    uint64_t capacity;
     struct costs costs;
     struct replay_device device;
     int device_is_chosen, has_end; /* of a recorded trace; of memory */

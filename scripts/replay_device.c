@@ -20,8 +20,10 @@ const char *const call_names[CALL_KINDS] = {
 
 int replay_device_init(struct replay_device *device, uint64_t capacity, const struct costs *costs)
 {
-    *device =
-        (struct replay_device){.capacity = capacity, .next_address = FIRST_ADDRESS, .costs = costs};
+    *device = (struct replay_device){.capacity = capacity,
+                                     .next_address = FIRST_ADDRESS,
+                                     .costs = costs,
+                                     .behind = device->behind};
     device->cost_ns = calloc(LEDGER_PARTS, sizeof *device->cost_ns);
     return device->cost_ns ? 0 : -1;
 }

@@ -47,7 +47,7 @@ static json_t *driver_object(const struct replay *replay)
     }
     uint64_t from = (replay->operations + 4) / 5;
     report_put(driver, "calls", calls);
-    report_put(driver, "behind_operations", report_number(replay->behind));
+    report_put(driver, "behind_operations", report_number(device->behind));
     report_put(driver, "cost_ns", report_number(replay_cost_since(device, 0)));
     report_put(driver, "steady_from_operation", report_number(from));
     report_put(driver, "steady_cost_ns", report_number(replay_cost_since(device, from)));
