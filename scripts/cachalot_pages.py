@@ -4,7 +4,7 @@ import os
 import sys
 
 from cachalot_report import Report
-from cachalot_tools import Failure, list_pages, named_directory, printable, tool
+from cachalot_tools import Failure, list_pages, named_directory, printable, say, tool
 from cachalot_words import coverage_advice
 
 DUMP_HELP = """\
@@ -133,15 +133,20 @@ def with_pid(path, pid):
 
 
 def harvest_page(page, *options):
-    """Makes the report of a dead page, and removes it. Returns its path; None if there was one."""
-    path = None
+    """Makes the report of a dead page, and removes it, unless it has what could not be written yet. Returns the report's
+    path (None if there was one), and whether something is missing, which is said."""
+    path, said = None, ""
     if page.state not in ("reported", "making"):  # making: killed before it counted anything
         written = tool("report", page.path, *options)
+        path, said = written.stdout[:-1], written.stderr.strip().replace("cachalot-page: ", "")
+        if written.returncode != 0 and not path:
+            raise Failure(1, said)
+        if said:
+            say(f"cachalot: {printable(said)}")
         if written.returncode != 0:
-            raise Failure(1, written.stderr.strip().replace("cachalot-page: ", ""))
-        path = written.stdout[:-1]
+            return path, True
     tool("remove", page.path)
-    return path
+    return path, bool(said)
 
 
 def harvest_all(pages, output):
@@ -154,7 +159,9 @@ def harvest_all(pages, output):
         if output:
             options = ["--output", with_pid(output, page.pid) if len(unreported) > 1 else output]
         try:
-            paths.append(harvest_page(page, *options))
+            path, missing = harvest_page(page, *options)
+            paths.append(path)
+            code = code or int(missing)
         except Failure as failure:
             print(f"cachalot: {failure}", file=sys.stderr)
             code = 1

@@ -49,7 +49,7 @@ def harvest(child, pages):
             problems.append(f"process {page.pid} of this run still runs")
         else:
             try:
-                paths.append(harvest_page(page, *end_of(page, child, pages)))
+                paths.append(harvest_page(page, *end_of(page, child, pages))[0])
             except Failure as failure:
                 problems.append(str(failure))
     return [path for path in paths if path], problems

@@ -73,22 +73,32 @@ static void take_events(struct page *page)
     events_take(events, 1);
 }
 
-/* What a killed process had not written to its trace any more. */
-static void end_trace(struct page *page)
+/* What a killed process had not written to its trace any more. Returns 1 if its page has to stay, since
+ * that may be written another time. */
+static int end_trace(struct page *page)
 {
     const struct events *events = page_events(page);
     int error = events && page->trace[0] && events->trace == TRACE_ON
                     ? trace_write(page, TRACE_ENDED, 1)
                     : 0;
-    if (error)
-        fprintf(stderr, "cachalot-page: the end of the trace is lost: %s\n", trace_problem(error));
+    int again = error == -ENOSPC || error == -EDQUOT || error == -EFBIG || error == -EROFS ||
+                error == -EACCES || error == -EIO;
+    if (again)
+        fprintf(stderr,
+                "cachalot-page: the end of the trace %s cannot be written: %s; the page keeps it: "
+                "`cachalot harvest` once that is mended\n",
+                page->trace, trace_problem(error));
+    else if (error)
+        fprintf(stderr, "cachalot-page: the end of the trace %s is lost: %s\n", page->trace,
+                trace_problem(error));
     take_events(page);
+    return again;
 }
 
 static int write_report(struct page *page, const struct tool_options *options)
 {
     char path[2048] = "";
-    end_trace(page);
+    int again = end_trace(page);
     page->sequence++; /* as the process itself would have: it is no earlier report */
     struct snapshot snapshot = {.page = page};
     struct report_options report = report_options_of(page, options, 0);
@@ -99,7 +109,7 @@ static int write_report(struct page *page, const struct tool_options *options)
         fprintf(stderr, "cachalot-page: %s: its report cannot be written to %s: %s\n",
                 options->path, path[0] ? path : "a place that it did not know (--output names one)",
                 strerror(-error));
-    return error == 0 ? TOOL_DONE : TOOL_FAILED;
+    return error == 0 && !again ? TOOL_DONE : TOOL_FAILED;
 }
 
 static int tool_report(const struct tool_options *options)

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -157,6 +158,26 @@ const char *trace_problem(int error)
                              : strerror(-error);
 }
 
+enum owner { OURS, EMPTIED, FOREIGN };
+
+/* Whose is the file? A name and even an inode come again, and whoever copies onto a file keeps both:
+ * ours begins with the header that was made for this page. EMPTIED: with a hole instead. */
+static enum owner owner_of(int fd, const struct page *page)
+{
+    static const struct trace_header hole;
+    struct trace_header header = {0};
+    if (pread(fd, &header, offsetof(struct trace_header, first_ticks), 0) <= 0 ||
+        memcmp(&header, &hole, sizeof header) == 0)
+        return EMPTIED;
+    return memcmp(header.magic, TRACE_MAGIC, sizeof TRACE_MAGIC) == 0 && header.pid == page->pid &&
+                   header.start_ticks == page->start_ticks &&
+                   header.pid_namespace == page->pid_namespace &&
+                   header.start_realtime_ns == page->start_realtime_ns &&
+                   header.begin_ns == page_events(page)->begin_ns
+               ? OURS
+               : FOREIGN;
+}
+
 /* The file that was made, with all that was written, or -errno. */
 static int open_again(const struct page *page)
 {
@@ -167,7 +188,8 @@ static int open_again(const struct page *page)
         return -errno;
     if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
         status.st_dev == page->trace_file[0] && status.st_ino == page->trace_file[1] &&
-        (uint64_t)status.st_size >= TRACE_HEADER_BYTES + written * sizeof(struct event))
+        (uint64_t)status.st_size >= TRACE_HEADER_BYTES + written * sizeof(struct event) &&
+        owner_of(fd, page) == OURS)
         return fd;
     close(fd);
     return -ESTALE;
@@ -190,20 +212,18 @@ static uint64_t count_whole(const struct events *events, uint64_t n)
 
 /* Was the file cut off after the look at its size? What was written since made it as long as
  * before, but what was there is gone: event number `n`, or the header. */
-static int is_whole(int fd, uint64_t n)
+static int is_whole(int fd, const struct page *page, uint64_t n)
 {
     struct event last = {0};
-    char magic[sizeof TRACE_MAGIC];
     off_t offset = (off_t)(TRACE_HEADER_BYTES + (n - 1) * sizeof last);
-    if (pread(fd, magic, sizeof magic, 0) != sizeof magic ||
-        memcmp(magic, TRACE_MAGIC, sizeof magic) != 0)
-        return 0;
-    return n == 0 || (pread(fd, &last, sizeof last, offset) == sizeof last && last.number == n &&
-                      last.who != 0);
+    return owner_of(fd, page) == OURS &&
+           (n == 0 || (pread(fd, &last, sizeof last, offset) == sizeof last && last.number == n &&
+                       last.who != 0));
 }
 
-static int write_events(int fd, struct events *events, int skip)
+static int write_events(int fd, struct page *page, int skip)
 {
+    struct events *events = page_events(page);
     uint64_t last = stat_get(&events->written); /* that is no hole */
     if (last > 0 && stat_get(&events->event[(last - 1) & (events->capacity - 1)].number) < last)
         last = 0;
@@ -217,7 +237,7 @@ static int write_events(int fd, struct events *events, int skip)
         uint64_t offset = TRACE_HEADER_BYTES + n * sizeof(struct event);
         int error = write_at(fd, &events->event[n & (events->capacity - 1)],
                              count * sizeof(struct event), offset);
-        if (error == 0 && count > 0 && !is_whole(fd, last))
+        if (error == 0 && count > 0 && !is_whole(fd, page, last))
             error = -ESTALE;
         if (error != 0)
             return error;
@@ -229,23 +249,27 @@ static int write_events(int fd, struct events *events, int skip)
 }
 
 /* And what its threads noted alone, as much at a time as there is room for. */
-static int write_left(int fd, struct events *events)
+static int write_left(int fd, struct page *page)
 {
-    int error = write_events(fd, events, 1);
+    struct events *events = page_events(page);
+    int error = write_events(fd, page, 1);
     events_take_over(events);
     while (error == 0 && events_take(events, 0))
-        error = write_events(fd, events, 1);
+        error = write_events(fd, page, 1);
     return error;
 }
 
-/* And after an error takes off what is not in its count; all of a file that was emptied under us.
- */
+/* And after an error takes off what is not in its count; all of a file that was emptied under us,
+ * and nothing of one that is somebody else's by now. */
 static int write_header(int fd, const struct page *page, int error, int dead)
 {
     const struct events *events = page_events(page);
     struct trace_header header;
     fill_header(&header, page, events, error ? trace_problem(error) : "", dead);
-    int emptied = error == -ESTALE && !is_whole(fd, 0);
+    enum owner owner = error == -ESTALE ? owner_of(fd, page) : OURS;
+    if (owner == FOREIGN)
+        return error;
+    int emptied = owner == EMPTIED;
     uint64_t bytes = emptied ? 0 : TRACE_HEADER_BYTES + events->written * sizeof(struct event);
     int late = emptied ? 0 : write_at(fd, &header, sizeof header, 0);
     return error != 0 && ftruncate(fd, (off_t)bytes) != 0 ? -errno : late;
@@ -261,9 +285,9 @@ int trace_write(struct page *page, enum events_trace end, int dead)
         error =
             error ? error : -ETIME; /* whoever waited gave up; what follows may be overwritten */
     else if (error == 0 && dead)
-        error = write_left(fd, events);
+        error = write_left(fd, page);
     else if (error == 0)
-        error = write_events(fd, events, end != TRACE_ON);
+        error = write_events(fd, page, end != TRACE_ON);
     if (error != 0 || end != TRACE_ON)
         atomic_store(&events->trace, error != 0 ? TRACE_STOPPED : end);
     if (fd < 0)

@@ -238,6 +238,71 @@ def test_the_disk(place, way):
             subprocess.run(["umount", small], check=True)
 
 
+def copy_onto(path, length):
+    """As `cp` does: the file stays, its content is somebody's."""
+    data = os.urandom(length)
+    with open(path, "r+b") as file:
+        file.write(data)
+        file.truncate()
+    return data
+
+
+def test_what_was_copied_onto_it_stays(place):
+    process = ready(place, CACHALOT_TRACE="t")
+    wait_for(lambda: os.path.getsize(place.work / "t") > 10000)
+    stop(process)
+    data = copy_onto(place.work / "t", 40 * MIB)
+    process.send_signal(signal.SIGCONT)
+    wait_for_end(place, process)
+    process.communicate("")
+    assert place.reports()[-1].warned("replaced or cut off") == 1
+    assert (place.work / "t").read_bytes() == data
+
+
+@pytest.mark.parametrize("what", ["a file of mine", "another run's"])
+def test_what_took_its_place_stays(place, what):
+    """What a killed process had not written goes into its own file or nowhere: inodes come again."""
+    process = ready(place, CACHALOT_TRACE="t")
+    wait_for(lambda: os.path.getsize(place.work / "t") > 10000)
+    process.kill()
+    process.communicate()
+    if what == "a file of mine":
+        copy_onto(place.work / "t", 40 * MIB)
+    else:
+        place.run("allocate_130", CACHALOT_TRACE="u")
+        with open(place.work / "t", "r+b") as file, open(place.work / "u", "rb") as other:
+            file.write(other.read())
+    data = (place.work / "t").read_bytes()
+    done = place.cachalot("harvest", "--output", "late.json")
+    assert (done.code, done.out) == (1, "late.json\n") and "replaced or cut off" in done.err
+    assert (place.work / "t").read_bytes() == data and place.cachalot("ls").out.startswith("no program")
+
+
+def test_a_full_disk_loses_nothing_of_a_killed_process(place):
+    small = place.work / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", small], check=False, stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("no tmpfs can be mounted here")
+    try:
+        process = ready(place, CACHALOT_TRACE=small / "t")
+        wait_for(lambda: os.path.getsize(small / "t") > 10000)
+        stop(process)
+        with open(small / "rest", "wb") as rest, pytest.raises(OSError, match="No space left"):
+            while True:
+                os.write(rest.fileno(), bytes(4096) if os.statvfs(small).f_bavail < 2048 else bytes(MIB))
+        process.kill()
+        process.communicate()
+        done = place.cachalot("harvest", "--output", "late.json")
+        assert (done.code, done.out) == (1, "late.json\n") and "No space left" in done.err and "the page keeps it" in done.err
+        (small / "rest").unlink()
+        done = place.cachalot("harvest", "--output", "late.json")
+        assert done.code == 0, done.err
+        report = Report(json.loads((place.work / "late.json").read_text()))
+        same_peaks(report, replay(place, small / "t"), under_way=2)
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
 @pytest.mark.parametrize("length", [0, 4096 + 48 * 1000 + 17])
 def test_a_cut_between_look_and_write(place, length):
     """The file is as long as before, with a hole in it: so a cut looks that a write has followed."""
