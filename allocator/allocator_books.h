@@ -65,7 +65,7 @@ struct allocator {
     _Atomic int64_t spare_most, cache_most;        /* bytes that may be spare; in each cache */
     _Alignas(128) _Atomic int64_t spare_weight;    /* what is spare */
     _Atomic uint64_t spare_used[CACHE_STEPS / 64]; /* bit: a list that was not empty */
-    struct spare_list spares[CACHE_STEPS];         /* by size */
+    struct spare_list *spares; /* by size; in pages of their own, most of which are never touched */
 };
 
 /* Is there something for the host that a free must wait for? */

@@ -56,6 +56,12 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
     domain_lock(domain);
     struct allocator *a = slab_take(&domain->allocators);
     domain_unlock(domain);
+    if (a && !(a->spares = metadata_take(NULL, CACHE_STEPS * sizeof *a->spares))) {
+        domain_lock(domain);
+        slab_give(&domain->allocators, a);
+        domain_unlock(domain);
+        return NULL;
+    }
     if (a) {
         a->domain = domain;
         a->ops = ops;

@@ -139,6 +139,7 @@ uint64_t allocator_forget(struct allocator *a)
 
 void allocator_bury(struct allocator *a)
 {
+    metadata_clear(a->spares, CACHE_STEPS * sizeof *a->spares);
     if (a->arena)
         arena_bury(a);
     a->arena = NULL;

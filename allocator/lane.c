@@ -49,11 +49,10 @@
  */
 #include "allocator/lane.h"
 
-#include <sched.h>
-
 #include "allocator/domain.h"
 #include "allocator/fence.h"
 #include "allocator/thread_cache.h"
+#include "stats/pause.h"
 
 #define MOST_PATIENCE 64  /* seals between two tries, when several streams are busy all the time */
 #define UNKNOWN_CONTEXT 1 /* no handle has this value */
@@ -181,11 +180,11 @@ static int leave(struct domain *domain, uint64_t word)
  * anew. */
 uint64_t lane_settled(struct domain *domain)
 {
-    for (;;) {
+    for (int looks = 0;; looks++) {
         uint64_t word = load(&domain->lane);
         if (word & LANE_MARKING && !within) {
             domain_unlock(domain);
-            sched_yield();
+            pause_look(looks);
             domain_lock(domain);
         } else if (word & (LANE_DIRTY | LANE_MARKING)) {
             mark(domain, word);

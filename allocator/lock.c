@@ -4,7 +4,8 @@
  *
  * Who gives it stores FREE and then looks for sleepers, both plainly: an atomic change each time
  * would cost a hit a tenth. So the look may come before others see the store, and miss a sleeper that
- * counts itself just then, and finds the lock still taken. That one looks again after a millisecond. */
+ * counts itself just then, and finds the lock still taken. That one looks again after a millisecond for
+ * each that sleeps: if thousands did so each millisecond, who has the lock would not get to run. */
 #include "allocator/lock.h"
 
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #define LOOKS 2000
+#define MOST_MS 500
 
 /* Looks for a while: 0, and it is ours. */
 static int look(struct lock *lock)
@@ -27,11 +29,11 @@ static int look(struct lock *lock)
 
 static void sleep_for(struct lock *lock)
 {
-    static const struct timespec millisecond = {.tv_nsec = 1000000};
     int error = errno; /* the program's */
-    atomic_fetch_add(&lock->sleepers, 1);
+    long sleepers = (long)atomic_fetch_add(&lock->sleepers, 1) + 1;
+    struct timespec limit = {.tv_nsec = 1000000 * (sleepers < MOST_MS ? sleepers : MOST_MS)};
     while (lock_try(lock))
-        syscall(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, LOCK_TAKEN, &millisecond, NULL, 0);
+        syscall(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, LOCK_TAKEN, &limit, NULL, 0);
     atomic_fetch_sub(&lock->sleepers, 1);
     errno = error;
 }

@@ -46,3 +46,8 @@ void *metadata_take(struct metadata *metadata, size_t bytes)
     metadata->left -= bytes;
     return taken;
 }
+
+void metadata_clear(void *memory, size_t bytes)
+{
+    madvise(memory, bytes, MADV_DONTNEED);
+}

@@ -16,4 +16,7 @@ struct metadata {
  * a mapping of its own, of which a fork makes a copy. */
 void *metadata_take(struct metadata *metadata, size_t bytes);
 
+/* A mapping of its own becomes zero again, and takes no memory of the host until it is written to. */
+void metadata_clear(void *memory, size_t bytes);
+
 #endif

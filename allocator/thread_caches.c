@@ -1,9 +1,9 @@
 /* Thread caches: what is done under the lock. The rules are at the head of thread_cache.c. */
-#include <sched.h>
 #include <stddef.h>
 
 #include "allocator/pool.h"
 #include "allocator/thread_caches.h"
+#include "stats/pause.h"
 
 #define TRIM_BLOCKS 6  /* what one free moves from the spare blocks to the pool, and of its size */
 #define STOCK_BLOCKS 8 /* what one request takes from the pool */
@@ -258,8 +258,9 @@ void thread_caches_stop(struct domain *domain, const struct device_stats *stats)
     domain->lane.ops->barrier();
     for (struct thread_cache *cache = domain->caches; cache; cache = cache->next)
         if (atomic_load_explicit(&cache->wanted, memory_order_relaxed))
-            while (atomic_load_explicit(&cache->row->sequence, memory_order_acquire) % 2)
-                sched_yield();
+            for (int looks = 0;
+                 atomic_load_explicit(&cache->row->sequence, memory_order_acquire) % 2; looks++)
+                pause_look(looks);
 }
 
 void thread_caches_go_on(struct domain *domain, const struct device_stats *stats)

@@ -82,7 +82,7 @@ static CUresult answered_for(const struct context *context, uint64_t bytes, CUre
 
 /* Has this thread a cache of its own? */
 static _Thread_local struct {
-    int begun_in; /* a pid: the child of a bare clone has its parent's */
+    int begun_in; /* a life: the child of a bare clone has its parent's notes */
     int has;
     unsigned row;
 } cached;
@@ -109,7 +109,7 @@ static void give_row(unsigned row)
 
 static void thread_begins(void)
 {
-    cached.begun_in = process->pid;
+    cached.begun_in = process->life;
     cached.has = 0;
     if (!thread_watch() || take_row(&cached.row))
         return;
@@ -121,14 +121,14 @@ static void thread_begins(void)
 
 void memory_thread_ends(void)
 {
-    if (cached.has && process_serving() && cached.begun_in == process->pid) {
+    if (cached.has && process_serving() && cached.begun_in == process->life) {
         process_inside++;
         domain_thread_ends(process->domain);
         process_inside--;
         give_row(cached.row);
     }
     /* And no other one, whatever destructors of the program still free. */
-    cached.begun_in = process->pid;
+    cached.begun_in = process->life;
     cached.has = 0;
 }
 
@@ -168,7 +168,7 @@ CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
         return CUDA_SUCCESS;
     }
     process_inside++;
-    if (cached.begun_in != process->pid)
+    if (cached.begun_in != process->life)
         thread_begins();
     int code = allocator_malloc(context->allocator, bytes, &address);
     process_inside--;
@@ -246,7 +246,7 @@ static int free_block(CUdeviceptr pointer, int state, enum free_kind kind)
     if (late && process_inside) /* exit interrupted us: what this is cannot be looked up */
         return CUDA_SUCCESS;
     process_inside++;
-    if (cached.begun_in != process->pid && !late)
+    if (cached.begun_in != process->life && !late)
         thread_begins();
     int code = domain_free(process->domain, pointer, late ? FREED_LATE : kind);
     process_inside--;

@@ -42,10 +42,9 @@ CUresult memory_export(CUipcMemHandle *handle, CUdeviceptr pointer)
                      "CACHALOT_CONF=expandable_segments:False");
     } else if (place.offset) {
         process_warn(
-            "IPC handle of a block at offset %llu of its segment: the peer maps the segment's "
-            "begin. Programs that also send the offset in cuMemGetAddressRange's range (UCX, MPI) "
-            "are right; those that do not read other bytes. Use CACHALOT_CONF=ipc:dedicated",
-            (unsigned long long)place.offset);
+            "IPC handle of a block inside its segment: the peer maps the segment's begin. Programs "
+            "that also send the offset in cuMemGetAddressRange's range (UCX, MPI) are right; those "
+            "that do not read other bytes. Use CACHALOT_CONF=ipc:dedicated");
         if (process->config.options.ipc == IPC_ERROR)
             return CUDA_ERROR_NOT_SUPPORTED;
     }

@@ -181,8 +181,10 @@ static int begin(void)
     int count = 0;
     if (real()->cuDeviceGetCount(&count) != CUDA_SUCCESS || count < 1)
         return -1;
+    static int lives; /* a child that is made without fork may have its parent's pid, too */
     process->pid = getpid();
-    atomic_store(&process->generation, ((uint64_t)process->pid << 32) + 1);
+    process->life = ++lives;
+    atomic_store(&process->generation, ((uint64_t)process->life << 32) + 1);
     config_read(&process->config);
     process->page = recording_page((unsigned)count, &problem);
     if (!process->page)

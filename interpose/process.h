@@ -25,13 +25,14 @@ enum process_state { PROCESS_IDLE, PROCESS_SERVING, PROCESS_EXITING };
 struct process {
     /* What mallocs, frees and launches look at comes first: with the first contexts it is one page. */
     _Atomic int state; /* enum process_state */
-    int pid, traced;   /* traced: the trace is whole */
+    int pid, life;     /* life: of this process and those that it was made from; see begin */
     int lanes;         /* free_mode is async */
     struct domain *domain;
     struct page *page;
     struct sites *sites;          /* NULL: nobody wants them */
     struct context *_Atomic sole; /* the only context, if it is a primary one */
     _Atomic int several_contexts, captures, unnoted_captures, own_threads, unnoted_work;
+    int traced; /* the trace is whole */
     _Atomic uintptr_t first_context;
     uint64_t captures_begun;
     _Atomic uint64_t generation, late_frees, graphs_forgotten; /* contexts gone; after our end */

@@ -209,10 +209,12 @@ static void on_signal(int signal)
 
 static void take_signal(void)
 {
-    struct sigaction old, mine = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction old, mine = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
     int number = process->config.signal;
     if (!number || sigaction(number, NULL, &old))
         return;
+    if (old.sa_handler == on_signal) /* a child's, made without fork */
+        old = replaced;
     /* Ignored: by `cachalot run`, else the program wants it so, and what it starts inherits that. */
     if ((old.sa_flags & SA_SIGINFO) ||
         (old.sa_handler != SIG_DFL && (old.sa_handler != SIG_IGN || !process->page->session[0]))) {

@@ -106,7 +106,7 @@ static unsigned take_row(void)
 
 static void thread_begins(void)
 {
-    submitter = (struct submitter){.begun_in = process->pid};
+    submitter = (struct submitter){.begun_in = process->life};
     if (thread_watch() && process->lanes && (submitter.lane = lane_thread_begin(process->domain)))
         submitter.row = take_row();
     submitter.alone = submitter.row ? submitter.lane : NULL;
@@ -115,7 +115,7 @@ static void thread_begins(void)
 
 void submit_thread_ends(void)
 {
-    if (!process_serving() || submitter.begun_in != process->pid)
+    if (!process_serving() || submitter.begun_in != process->life)
         return;
     if (submitter.lane)
         lane_thread_end(process->domain, submitter.lane);
@@ -130,7 +130,7 @@ int submit_put(enum submission_kind kind, CUstream stream, int per_thread)
     if (!process_serving())
         return 0;
     process_inside++;
-    if (submitter.begun_in != process->pid)
+    if (submitter.begun_in != process->life)
         thread_begins();
     if (submitter.row)
         stat_increase(&submitter.submissions[kind], 1);

@@ -23,7 +23,7 @@ struct submitter {
     stat_value *submissions;   /* its row in the page */
     struct lane_thread *lane;
     unsigned row; /* 0: shared with others, or without a lane */
-    int begun_in; /* a pid: the child of a bare clone has its parent's */
+    int begun_in; /* a life: the child of a bare clone has its parent's */
 };
 extern _Thread_local struct submitter submitter;
 

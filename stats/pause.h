@@ -3,6 +3,7 @@
 #ifndef CACHALOT_STATS_PAUSE_H
 #define CACHALOT_STATS_PAUSE_H
 
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,6 +12,16 @@
 static inline void pause_ns(long ns)
 {
     syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = ns}, NULL);
+}
+
+/* Between two looks whether another thread is done with what takes it no time, once it runs. It may have a
+ * lower priority on this processor, and a yield lets nobody run then. `looks`: from 0. */
+static inline void pause_look(int looks)
+{
+    if (looks < 100)
+        sched_yield();
+    else
+        pause_ns(50000);
 }
 
 /* Between two tries to read what is being changed: its writer may have lost its processor in the

@@ -110,6 +110,25 @@ def test_a_child_that_begins_again(place, who, times):
     assert place.left_pages() == []
 
 
+@sanitizer.unless_sanitized("its runtime knows nothing of such a child, either", ("asan", "tsan"))
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes pid namespaces")
+def test_a_child_that_has_its_parents_pid(place):
+    report = place.report("begin_again", "same pid")  # the parent's: it takes the place of the child's, of the same name
+    check(report, 100, 100)
+    assert report["process"]["pid"] == 1 and report["coverage"]["submissions"]["sets"] == 100
+
+
+@sanitizer.unless_sanitized("what the sanitizer keeps grows")
+def test_contexts_that_end_leave_little(place):
+    (kib,) = (int(line.split()[-1]) for line in place.run("contexts_come_and_go").out.splitlines())
+    assert kib <= 40  # 14 to 20; 145 with the lists of spare blocks
+
+
+def test_a_signal_on_a_small_stack(place):
+    ours = place.run("small_stack", LD_BIND_NOW="1")  # natively SIGUSR1 ends it
+    assert (ours.code, ours.out, ours.err) == (0, "cuInit(0): 0\n", "")
+
+
 @pytest.mark.parametrize("by", [(), ("driver",)])
 def test_frees_at_exit(place, by):
     report = place.report("free_at_exit", *by)

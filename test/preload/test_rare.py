@@ -19,6 +19,16 @@ def test_exit_in_the_middle_of_malloc(place):
     assert len(place.reports()) == 12 and place.left_pages() == []
 
 
+@sanitizer.unless_sanitized("too slow for a processor that is never let go")
+@pytest.mark.parametrize("what", ["mark", "cache"])
+def test_threads_of_two_priorities_on_one_processor(place, what):
+    native = place.native("priorities", what)
+    if native.code == 77:
+        pytest.skip("no real-time priorities here")
+    ours = place.run("priorities", what)
+    assert native.code == ours.code == 0, ours.err
+
+
 @sanitizer.unless_sanitized("its runtime takes a key")
 def test_a_program_that_takes_all_keys(place):
     report = place.report("all_keys")

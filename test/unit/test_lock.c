@@ -1,0 +1,78 @@
+/* The lock: one at a time; and threads that sleep for long keep no processor from who has it. */
+#include "world.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "allocator/lock.h"
+
+#define THREADS 200
+#define TURNS 100
+
+static struct lock lock;
+static unsigned counted; /* under it */
+static pthread_t thread[THREADS];
+
+static void *count(void *unused)
+{
+    for (int i = 0; i < TURNS; i++) {
+        lock_take(&lock);
+        counted++;
+        lock_give(&lock);
+    }
+    return unused;
+}
+
+static void begin_threads(void)
+{
+    counted = 0;
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, count, NULL), 0);
+}
+
+static void end_threads(void)
+{
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+    assert_int_equal(counted, THREADS * TURNS);
+    assert_int_equal(lock.sleepers, 0);
+}
+
+static void one_at_a_time(void **state)
+{
+    (void)state;
+    begin_threads();
+    end_threads();
+}
+
+static long switches(void)
+{
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_nvcsw;
+}
+
+/* A second: each by itself a thousand times, all together about as often. */
+static void sleepers_seldom_look(void **state)
+{
+    (void)state;
+    lock_take(&lock);
+    begin_threads();
+    while (lock.sleepers < THREADS)
+        usleep(1000);
+    long before = switches();
+    usleep(1000000);
+    assert_in_range(switches() - before, 0, 10 * 1000);
+    lock_give(&lock);
+    end_threads();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_at_a_time),
+        cmocka_unit_test(sleepers_seldom_look),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
