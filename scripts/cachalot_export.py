@@ -192,7 +192,7 @@ def main(arguments):
     refuse_overwriting(words[0], options.values())
     if "--html" in options:
         cachalot_html.find_chart()
-    source, note = read_source(words[0])
+    source, note = read_source(words[0], device)
     if note:
         print(f"cachalot: {note}", file=sys.stderr)
     only_device(source, device)

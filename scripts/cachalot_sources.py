@@ -170,19 +170,27 @@ def whole(field):
     return int(field)
 
 
+RMM_ACTIONS = {b"allocate": "a", b"free": "f", b"allocate failure": "oom"}
+
+
 def operation(fields, is_rmm):
     """(`a`, `f`, `oom` or None, id, bytes) of a line."""
     if is_rmm:
         _, _, action, pointer, size, stream = fields
-        kind, size = {b"allocate": "a", b"free": "f", b"allocate failure": "oom"}[action], whole(size)
+        kind, size = RMM_ACTIONS[action], whole(size)
         if not POINTER.fullmatch(pointer) or not stream:
             raise ValueError
         return kind if size or kind == "oom" else None, int(pointer, 16) if pointer != b"(nil)" else 0, size
-    if fields[0] == b"a":
+    if fields[0] in (b"a", b"o"):
         _, key, size, stream = fields
         whole(stream)
-        return "a", whole(key), whole(size)
+        return {b"a": "a", b"o": "oom"}[fields[0]], whole(key), whole(size)
     return {b"f": "f"}[fields[0]], whole(fields[1]), 0
+
+
+def is_line_of_rmm(fields):
+    """Is this an operation of a log that has no header (any more)?"""
+    return len(fields) == 6 and fields[2] in RMM_ACTIONS
 
 
 class TraceReader:
@@ -208,22 +216,25 @@ class TraceReader:
         self.count += kind is not None
 
 
-def from_text(path):
-    """The history in a trace of text: allocations and frees, in order, without times."""
-    source = open_source(path)
+def from_text(path, device):
+    """The history in a trace of text or a snapshot: allocations and frees, in order, without times."""
+    source = open_source(path, device)
     reader, is_rmm = TraceReader(source.name), False
     for i, line in enumerate(trace_lines(source), 1):
         fields = line.rstrip(b"\r\n").split(b",")
+        if i == 1:
+            is_rmm = fields[0] == b"Thread" or is_line_of_rmm(fields)
         if i == 1 and fields[0] in (b"op", b"Thread"):
-            is_rmm = fields[0] == b"Thread"
-        elif fields != [b""]:
+            continue
+        if fields != [b""]:
             reader.add(i, fields, is_rmm)
         if reader.count > OPERATIONS_MOST:
             raise Failure(3, f"{source.name} has more than {OPERATIONS_MOST} operations")
     if not reader.events:
         raise Failure(3, f"{source.name} has no operations in it")
+    tells = is_rmm or any(event.action == "oom" for event in reader.events)
     return Source(path, source.name.rsplit("/", 1)[-1], has_time=False,
-                  histories=[History(0, "recorded trace", reader.events, tells_ooms=is_rmm)])
+                  histories=[History(source.device or 0, "recorded trace", reader.events, tells_ooms=tells)])
 
 
 def missing_map(source):
@@ -233,14 +244,14 @@ def missing_map(source):
     return f"No map of segments and blocks: {why}. `cachalot run --html FILE PROGRAM` makes a page with one."
 
 
-def read_source(path):
-    """(history, note on what is missing or None) of the file, a report or a trace."""
+def read_source(path, device=None):
+    """(history, note on what is missing or None) of the file, a report or a trace; of one device of a snapshot."""
     try:
         with open_regular(path) as file:
             begin = file.read(256).lstrip()
-        if not begin.startswith(TRACES) and not odd_header(begin):
+        if not begin.startswith(TRACES) and not odd_header(begin) and not is_line_of_rmm(begin.split(b"\n")[0].split(b",")):
             return with_segments(from_report(path)), None
         recorded = recorded_events(path)
-        return (from_recorded(path, *recorded), recorded[0].note()) if recorded else (from_text(path), None)
+        return (from_recorded(path, *recorded), recorded[0].note()) if recorded else (from_text(path, device), None)
     except DAMAGED as error:
         raise Failure(3, f"{path}: {getattr(error, 'strerror', None) or error}") from error

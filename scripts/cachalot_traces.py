@@ -11,11 +11,12 @@ import itertools
 import os
 import pickle
 import resource
+import sys
 import zlib
 from dataclasses import dataclass
 
 import cachalot_recorded
-from cachalot_tools import Failure, open_regular, printable
+from cachalot_tools import Failure, open_regular, printable, say
 
 CHUNK = 1 << 20
 MEMORY_LEAST, MEMORY_PER_BYTE = 1 << 28, 64  # of a pickle; PyTorch's snapshots take up to 12
@@ -28,6 +29,7 @@ UNREADABLE = (pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError
 FREES = ("free_requested", "free_completed")
 GROWTH = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 SILENT = ("snapshot", "user_defined")
+SLOW_BYTES = 1 << 24  # a snapshot that takes a second to read
 LIVE = ("active_allocated", "active_pending_free", "active_awaiting_free")  # the last: as PyTorch's documentation has it
 
 
@@ -40,6 +42,7 @@ class Source:
     chunks: object = None
     arguments: tuple = ()
     note: str = None
+    device: int = None  # of a snapshot
 
 
 # Columns of text as others write them: in another order, quoted, with more beside them or behind a byte order mark.
@@ -58,17 +61,25 @@ def odd_header(begin):
     return next(((columns, every) for every, least in FORMS if known != ",".join(every) and set(least) <= set(columns)), None)
 
 
-def in_order(chunks, columns, every):
+def fields_of(line):
+    """Of a line of text that others wrote; as it is, if that is no such line."""
+    if '"' in line:
+        with contextlib.suppress(csv.Error):
+            return [field.strip() for field in next(csv.reader([line], skipinitialspace=True), ())]
+    return [field.strip() for field in line.split(",")] if line.strip() else []
+
+
+def in_order(chunks, columns, every, name):
     """The text with the columns as cachalot-replay wants them, line by line, so that it names the right one."""
     places = [columns.index(name) if name in columns else None for name in every]
     rest, is_first = b"", True
     for chunk in itertools.chain(chunks, [b"\n"]):
         text, _, rest = (rest + chunk).rpartition(b"\n")
         if len(rest) > CHUNK:
-            raise Failure(3, f"this is no trace: it has a line of more than {CHUNK} bytes")
+            raise Failure(3, f"{name} is no trace: it has a line of more than {CHUNK} bytes")
         lines = []
         for line in text.decode("utf-8-sig", "replace").split("\n") if text else ():
-            row = [field.strip() for field in next(csv.reader([line], skipinitialspace=True), ())]
+            row = fields_of(line)
             whole = len(row) == len(columns) or not row
             lines.append(",".join("0" if i is None else row[i] for i in places) if row and whole else line)
         if lines and is_first:
@@ -112,6 +123,9 @@ class Snapshot:
         segments = root.get("segments")
         self.segments = [s for s in segments if isinstance(s, dict) and s.get("device") == self.device] \
             if isinstance(segments, list) else []
+        self.unknown = sorted({event["action"] for event in self.events if isinstance(event, dict) and isinstance(event.get("action"), str)
+                               and event["action"] not in ("alloc", "oom", *FREES, *GROWTH, *SILENT)})
+        self.ends = self.last_of_a_free()
         self.before = self.live_before()
 
     def choose(self, traces, device):
@@ -132,14 +146,19 @@ class Snapshot:
         if not isinstance(event, dict) or not isinstance(event.get("action"), str):
             raise self.broken(number, "it has no action")
         action = event["action"]
-        if action in SILENT:
+        if action in SILENT or action in self.unknown:
             return action, 0, 0
-        if action not in ("alloc", "oom", *FREES, *GROWTH):
-            raise self.broken(number, f"the action `{printable(action)}` is unknown")
         address, size = event.get("addr", 0 if action == "oom" else None), event.get("size")
         if not is_below(ADDRESS_MOST, address) or not is_below(SIZE_MOST, size):
             raise self.broken(number, "its address or size is no number")
         return action, address, size
+
+    def last_of_a_free(self):
+        """With which action a block is free: with the later of the two, unless the history was recorded without it (skip_actions)."""
+        asked = {event.get("addr") for event in self.events if isinstance(event, dict) and event.get("action") == FREES[0]}
+        completed = any(isinstance(event, dict) and event.get("action") == FREES[1] for event in self.events)
+        pending = {address for address, _ in self.blocks(LIVE[1:])}
+        return FREES[1] if completed or all(address in pending for address in asked) else FREES[0]
 
     def live_before(self):
         """{address: size} of blocks that the history does not see allocated: it keeps only so many events."""
@@ -158,15 +177,23 @@ class Snapshot:
                     live.add(address)
                 if address not in live:
                     raise self.broken(number, f"frees {address:#x}, which is not allocated")
-                if action == "free_completed":
+                if action == self.ends:
                     live.remove(address)
-        for address, size in self.blocks():
+        for address, size in self.blocks(LIVE):
             if address not in seen:
                 before[address] = size
         return before
 
-    def blocks(self):
-        """(address, requested) of each block that is live at the end."""
+    @staticmethod
+    def requested(block, size):
+        """What was asked for; PyTorch 2.0 says it in the block's history."""
+        history = block.get("history")
+        last = history[0] if isinstance(history, list) and history and isinstance(history[0], dict) else {}
+        requested = block.get("requested_size", last.get("real_size", size))
+        return requested if type(requested) is int and 0 < requested <= size else size
+
+    def blocks(self, states):
+        """(address, requested) of each block that is in one of these states at the end."""
         for segment in self.segments:
             place = segment.get("address")
             blocks = segment.get("blocks")
@@ -176,9 +203,8 @@ class Snapshot:
                 if not is_below(ADDRESS_MOST, address) or not is_below(SIZE_MOST, size):
                     raise Failure(3, f"{self.name}: a block of device {self.device} has no address or size")
                 place = address + size
-                if block.get("state") in LIVE:
-                    requested = block.get("requested_size", size)
-                    yield address, requested if type(requested) is int and 0 < requested <= size else size
+                if block.get("state") in states:
+                    yield address, self.requested(block, size)
 
     def recorded_reserved(self):
         """The most that PyTorch itself had reserved; 0 if the snapshot does not say, or its events and segments do not agree."""
@@ -192,7 +218,7 @@ class Snapshot:
         return max(levels) if all(is_below(SIZE_MOST, level) for level in levels) else 0
 
     def chunks(self):
-        """The events as our CSV. A block is free when PyTorch has it back (free_completed)."""
+        """The events as our CSV. A block is free when PyTorch has it back."""
         ids, streams, lines, count = {}, {}, ["op,id,bytes,stream"], 0
         for address in sorted(self.before):
             lines.append(f"a,{count},{self.before[address]},0")
@@ -205,7 +231,7 @@ class Snapshot:
                 lines.append(f"a,{count},{event['size']},{stream}")
                 ids[event["addr"]] = count
                 count += 1
-            elif event["action"] == "free_completed":
+            elif event["action"] == self.ends:
                 lines.append(f"f,{ids.pop(event['addr'])},,0")
             elif event["action"] == "oom":
                 lines.append(f"o,0,{event['size']},0")
@@ -233,6 +259,8 @@ def open_snapshot(file, name, device):
     try:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
+        if size > SLOW_BYTES and sys.stderr.isatty():
+            say(f"cachalot: {name}: reading a snapshot of {size >> 20} MiB")
         with memory_for(size):
             root = PlainUnpickler(file).load()
     except MemoryError as error:
@@ -242,11 +270,13 @@ def open_snapshot(file, name, device):
     except DAMAGED as error:
         raise Failure(3, f"{name}: the gzip file is damaged: {error}") from error
     snapshot = Snapshot(root, device, name)
-    note = None
+    notes = []
+    if snapshot.unknown:
+        notes.append(f"{name}: actions that are not known are left out: {', '.join(printable(action)[:40] for action in snapshot.unknown[:8])}")
     if snapshot.before:
-        note = (f"{len(snapshot.before)} block{'s were' if len(snapshot.before) > 1 else ' was'} allocated before the snapshot's history begins; "
-                "replayed first")
-    return Source(name, chunks=snapshot.chunks(), note=note,
+        notes.append(f"{len(snapshot.before)} block{'s were' if len(snapshot.before) > 1 else ' was'} allocated before the snapshot's history "
+                     "begins; replayed first")
+    return Source(name, chunks=snapshot.chunks(), note="\ncachalot: ".join(notes) or None, device=snapshot.device,
                   arguments=("--kind", "snapshot", "--recorded-reserved", str(snapshot.recorded_reserved())))
 
 
@@ -300,7 +330,7 @@ def open_text(begin, chunks, path, name, device):
         raise Failure(2, f"{name}: a trace of text has no devices: leave out --device")
     odd = odd_header(begin)
     if odd:
-        return Source(name, chunks=in_order(chunks, *odd))
+        return Source(name, chunks=in_order(chunks, *odd, name))
     return Source(name, path=path, chunks=None if path else chunks)
 
 
@@ -310,6 +340,10 @@ def open_source(path, device=None):
     try:
         file = open_regular(path)
         begin = file.read(2)
+        if path.startswith(("/dev/", "/proc/")):
+            path = None  # another file, or none, to cachalot-replay
+        if begin == b"(\xb5":
+            raise Failure(3, f"{name}: compressed by zstd; unpack it first, or compress it by gzip")
         if begin == b"\x1f\x8b":
             file.seek(0)
             file = gzip.GzipFile(fileobj=file)
@@ -320,9 +354,11 @@ def open_source(path, device=None):
             raise Failure(3, f"{name}: line 1: this is JSON, not a trace; `cachalot run --trace FILE` records one")
         else:
             read, header = read_header(begin, file, name)
-            if header:
+            if header and path:
                 file.close()
                 return open_recorded(read, header, None, path, name, device)
+            if header:
+                return open_recorded(read, header, file, None, name, device)
             return open_text(read, itertools.chain([read], unpack(file, name)), path, name, device)
     except DAMAGED as error:
         raise unreadable(error, name) from error

@@ -1,6 +1,7 @@
 """cachalot tune: replays a trace with many settings and names the best."""
 
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,8 @@ from cachalot_tools import Failure, tool
 
 HELP = """\
 usage: cachalot tune TRACE [--conf OPTIONS] [--capacity BYTES]
-                     [--format table|json] [--costs FILE] [--device N]
+                     [--behind OPERATIONS] [--format table|json]
+                     [--costs FILE] [--device N]
 
 Replays a recorded run with many settings and prints the best three as
 CACHALOT_CONF lines: first those without out-of-memory, then by peak reserved
@@ -22,7 +24,7 @@ memory; of those within 1 % of each other the one whose driver calls cost less.
   --conf      options that stay as given; the others are tried
   --capacity  memory of the device (8GiB; default: no end); with it, what was
               out of memory in the run itself is asked for again
-  --costs, --device  as for `cachalot replay`
+  --behind, --costs, --device  as for `cachalot replay`
 
 Exit code: 0 done, 2 usage, 3 no or broken trace.
 example: cachalot tune run.csv.gz --capacity 24GiB
@@ -48,6 +50,7 @@ class Result:
     reserved: int
     cost: int
     steady: int
+    refused: int  # bytes, the largest
 
     def outcome(self):
         return self.ooms, self.reserved, self.cost, self.steady
@@ -93,7 +96,7 @@ class Tuner:
         got = self.one_replay([*self.arguments, *self.capacity, *(["--conf", text] if text else [])])
         totals, driver, self.trace = got["totals"], got["driver"], got["trace"]
         self.results[conf] = Result(conf, totals["ooms"], totals["peak_reserved_bytes"], driver["cost_ns"],
-                                    driver["steady_cost_ns"])
+                                    driver["steady_cost_ns"], max((event["requested_bytes"] for event in got["oom_events"]), default=0))
 
     def best(self):
         """All results, the best first."""
@@ -158,8 +161,13 @@ def tune(source, fixed, arguments):
         return tuner
 
 
+def conf_of(result, fixed):
+    return ",".join([*fixed, *([result.text()] if result.conf else [])])
+
+
 def line(result, fixed):
-    return "CACHALOT_CONF=" + ",".join([*fixed, *([result.text()] if result.conf else [])])
+    """For a shell."""
+    return "CACHALOT_CONF=" + shlex.quote(conf_of(result, fixed)) if conf_of(result, fixed) else "CACHALOT_CONF="
 
 
 def ratio(result, tuner):
@@ -178,14 +186,17 @@ def table(tuner, best, fixed):
                      f"{time_text(result.cost):>14} {time_text(result.steady):>12} {result.ooms:>6}")
     lines += failure_lines(tuner.trace)
     lines.append("")
-    if best[0].ooms:
+    if best[0].ooms and tuner.trace["recorded_failures"]:
+        lines += [f"None of them serves all: {bytes_text(best[0].refused).strip()} are refused, as in the run itself, beside at most "
+                  f"{bytes_text(tuner.requested).strip()} that are held at once, rounding not counted.", ""]
+    elif best[0].ooms:
         lines += [f"None of them serves all: {bytes_text(tuner.requested).strip()} are held at once, rounding not counted.", ""]
     return lines + [line(result, fixed) for result in best]
 
 
 def document(tuner, best, fixed):
     def entry(result):
-        return {"conf": line(result, fixed).partition("=")[2], "peak_reserved_bytes": result.reserved,
+        return {"conf": conf_of(result, fixed), "peak_reserved_bytes": result.reserved,
                 "reserved_per_requested": ratio(result, tuner), "cost_ns": result.cost,
                 "steady_cost_ns": result.steady, "ooms": result.ooms}
     return {"schema_version": "1.0.0", "kind": "tune", "settings": len(tuner.results),

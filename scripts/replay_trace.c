@@ -173,13 +173,17 @@ static const char *rmm_line(const char *text, struct operation *operation, uint6
     return next_field(text + 1) ? "more than Thread,Time,Action,Pointer,Size,Stream" : NULL;
 }
 
-/* The first line says which kind of trace this is. Returns how long it is if it is a header. */
+/* The first line says which kind of trace this is, be it a header or an operation. Returns how long it is if it is a header. */
 static size_t header(struct trace *trace)
 {
     const char *text = trace->begin;
     trace->rmm = begins(&text, rmm_header);
-    if (!trace->rmm && !begins(&text, own_header))
+    if (!trace->rmm && !begins(&text, own_header)) {
+        struct operation operation;
+        uint64_t id;
+        trace->rmm = !rmm_line(trace->begin, &operation, &id); /* a log's header may be elsewhere */
         return 0;
+    }
     return is_end(text) ? (size_t)(strchr(text, '\n') + 1 - trace->begin) : 0;
 }
 

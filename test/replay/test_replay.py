@@ -93,6 +93,38 @@ def test_what_is_given_back_is_free_again(tmp_path):
     assert got["totals"]["ooms"] == 0 and got["driver"]["calls"]["free"]["count"] == 2
 
 
+@pytest.mark.parametrize("bad", ["x" * 140000, "a\0b", '"'], ids=("long", "nul", "quote"))
+def test_lines_that_are_none_in_another_order(tmp_path, bad):
+    path = write(tmp_path / "x.csv", f"id,op,bytes,stream\n1,a,10,0\n{bad},a,10,0\n")
+    for name in "replay", "tune", "export":
+        done = command(name, path, *(["--csv", "-"] if name == "export" else []))
+        assert done.returncode == 3 and f"{path}: line 3: " in done.stderr and "Traceback" not in done.stderr, done.stderr
+    path = write(tmp_path / "y.csv", "id,op,bytes,stream\n" + "x" * (2 << 20) + "\n")
+    assert f"{path} is no trace: it has a line of more than" in command("replay", path).stderr
+
+
+def test_a_log_of_rmm_without_its_header(tmp_path):
+    lines = "1,12:00:00,allocate,0x10,4096,0x0\n1,12:00:01,allocate failure,0x0,9999,0x0\n1,12:00:02,free,0x10,4096,0x0\n"
+    path = write(tmp_path / "x.csv", lines)
+    got = replay(path)["trace"]
+    assert (got["format"], got["mallocs"], got["frees"], got["recorded_failures"]) == ("rmm", 1, 1, 1)
+    done = command("export", path, "--csv", tmp_path / "out.csv")
+    assert done.returncode == 0 and replay(tmp_path / "out.csv")["trace"]["mallocs"] == 1, done.stderr
+
+
+def test_a_file_that_is_standard_input(tmp_path):
+    path = write(tmp_path / "x.csv", OWN + "a,0,4096,0\n")
+    with open(path) as file:
+        assert " 1 operations" in command("replay", "/dev/stdin", stdin=file).stdout
+    with open(path) as file:
+        assert " 1 operations" in command("replay", f"/dev/fd/{file.fileno()}", pass_fds=[file.fileno()]).stdout
+
+
+def test_what_zstd_made(tmp_path):
+    (tmp_path / "x").write_bytes(b"\x28\xb5\x2f\xfd and more")
+    assert "x: compressed by zstd; unpack it first" in command("replay", tmp_path / "x").stderr
+
+
 def test_how_far_the_device_is_behind_is_said(tmp_path):
     path = write(tmp_path / "x.csv", "a,0,40000000,0\nf,0\n")
     assert "; the device 12 operations behind\n" in command("replay", path, "--behind", "12").stdout

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import pickle
+import subprocess
 
 import pytest
 from conftest import command, replay, trace_of
@@ -59,6 +60,24 @@ def test_where_nothing_fits_it_is_said(tmp_path):
     assert done.returncode == 0 and "peak requested 56 MiB" in done.stdout
     assert "None of them serves all: 56 MiB are held at once" in done.stdout
     assert tuned(path, "--capacity", "40MiB")["peak_requested_bytes"] == 56 * MIB
+
+
+def test_what_the_run_itself_was_refused_is_said(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(f"a,0,{4 * MIB},0\no,0,{8 << 30},0\n")
+    done = command("tune", path, "--capacity", "1GiB")
+    assert "None of them serves all: 8192 MiB are refused, as in the run itself, beside at most 4096 KiB that are held" in done.stdout, done.stdout
+
+
+def test_lines_can_be_pasted(tmp_path):
+    """Into a shell, whatever is in the options."""
+    path = tmp_path / "x.csv"
+    path.write_text(f"a,0,{4 * MIB},0\n")
+    done = command("tune", path, "--conf", "roundup_power2_divisions:[256:1,512:2,>:8],max_split_size_mb: 128")
+    for line in done.stdout.splitlines()[-3:]:
+        told = subprocess.run(["sh", "-c", f'{line}; printf %s "$CACHALOT_CONF"'], capture_output=True, text=True, cwd=tmp_path, check=True)
+        assert told.stdout.startswith("roundup_power2_divisions:[256:1,512:2,>:8],max_split_size_mb: 128") and not told.stderr
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.csv"]
 
 
 def test_of_equals_the_cheaper_and_plainer_comes_first(tmp_path):
