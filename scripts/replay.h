@@ -51,10 +51,11 @@ struct replay_device {
     struct call_sum {
         uint64_t count, failed, bytes, cost_ns;
     } call[CALL_KINDS];
-    uint64_t operation, behind; /* the present one of the trace, from 0; so many later what is
-                                 * submitted is done */
-    uint64_t *cost_ns;          /* by parts of the trace, */
-    unsigned log2_part;         /* each of that many operations; it grows with the trace */
+    /* The present one of the trace, from 0; so many later what is submitted is done, or once somebody
+     * has waited for what was submitted up to then (from 1). */
+    uint64_t operation, behind, waited_for;
+    uint64_t *cost_ns;  /* by parts of the trace, */
+    unsigned log2_part; /* each of that many operations; it grows with the trace */
 };
 #define REPLAY_NO_CAPACITY ((uint64_t)1 << 46)
 extern const struct device_ops replay_device_ops;

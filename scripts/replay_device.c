@@ -180,7 +180,8 @@ static int fence_record(void *context, void **event)
 
 static int has_passed(const struct replay_device *device, const void *event)
 {
-    return device->operation + 1 - (uintptr_t)event >= device->behind;
+    uint64_t at = (uintptr_t)event;
+    return at <= device->waited_for || device->operation + 1 - at >= device->behind;
 }
 
 static int fence_query(void *context, void *event)
@@ -191,8 +192,11 @@ static int fence_query(void *context, void *event)
 
 static int fence_wait(void *context, void *event, uint64_t timeout_ns)
 {
+    struct replay_device *device = context;
     book(context, CALL_event_wait, 0);
-    return timeout_ns >= LONG_NS || has_passed(context, event) ? 0 : DEVICE_NOT_READY;
+    if (timeout_ns >= LONG_NS && device->waited_for < (uintptr_t)event)
+        device->waited_for = (uintptr_t)event; /* and what was recorded before has passed, too */
+    return has_passed(device, event) ? 0 : DEVICE_NOT_READY;
 }
 
 static void fence_destroy(void *context, void *event)
@@ -202,7 +206,9 @@ static void fence_destroy(void *context, void *event)
 
 static int synchronize(void *context)
 {
+    struct replay_device *device = context;
     book(context, CALL_synchronize, 0);
+    device->waited_for = device->operation + 1;
     return 0;
 }
 
