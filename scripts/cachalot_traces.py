@@ -340,7 +340,7 @@ def open_source(path, device=None):
     try:
         file = open_regular(path)
         begin = file.read(2)
-        if path.startswith(("/dev/", "/proc/")):
+        if os.fspath(path).startswith(("/dev/", "/proc/")):
             path = None  # another file, or none, to cachalot-replay
         if begin == b"(\xb5":
             raise Failure(3, f"{name}: compressed by zstd; unpack it first, or compress it by gzip")
