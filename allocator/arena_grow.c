@@ -63,6 +63,8 @@ uint64_t arena_release_others(struct allocator *a, uint64_t size, uint64_t bytes
     return arena_release_between(a, a->arena, for_size(a->arena, size), bytes, timeout_ns);
 }
 
+#define WORTH 128 /* of a request: smaller chunks cost more calls, so they must save something */
+
 /* Which arena is to grow: the newest, once what is idle in those that it has outgrown has gone back. But
  * behind a program's step lies work, mostly, and nothing waits for it: then what is idle there would be
  * lost for this request, and so the one grows that needs the least for it. */
@@ -73,7 +75,7 @@ static struct arena *to_grow(struct allocator *a, uint64_t size)
     if (least->older && size > have)
         have += arena_release(a, least->older, size - have, 0);
     for (struct arena *arena = a->forgotten ? NULL : least->older; arena; arena = arena->older)
-        if (arena_idle_bytes(arena) > have) {
+        if (arena_idle_bytes(arena) > have + size / WORTH) {
             least = arena;
             have = arena_idle_bytes(arena);
         }

@@ -141,8 +141,8 @@ def harvest_page(page, *options):
         path, said = written.stdout[:-1], written.stderr.strip().replace("cachalot-page: ", "")
         if written.returncode != 0 and not path:
             raise Failure(1, said)
-        if said:
-            say(f"cachalot: {printable(said)}")
+        for line in said.splitlines():
+            say(f"cachalot: {printable(line)}")
         if written.returncode != 0:
             return path, True
     tool("remove", page.path)

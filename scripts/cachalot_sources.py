@@ -15,7 +15,7 @@ DIGITS_MOST = 19
 STEPS = {"a": ("alloc",), "f": ("free_requested", "free_completed"), "oom": ("oom",)}
 POINTER = re.compile(rb"\(nil\)|0x[0-9a-fA-F]{1,16}")
 SMALL_SEGMENT = 2 << 20
-TRACES = (b"op,", b"Thread,", b"a,", b"\x1f\x8b", b"CACHALOT-TRACE", *PICKLES)
+TRACES = (b"op,", b"Thread,", b"a,", b"f,", b"o,", b"\x1f\x8b", b"CACHALOT-TRACE", *PICKLES)
 
 
 def blocks_after(events, before=()):
@@ -217,7 +217,7 @@ class TraceReader:
 
 
 def from_text(path, device):
-    """The history in a trace of text or a snapshot: allocations and frees, in order, without times."""
+    """(the history in a trace of text or a snapshot, note): allocations and frees, in order, without times."""
     source = open_source(path, device)
     reader, is_rmm = TraceReader(source.name), False
     for i, line in enumerate(trace_lines(source), 1):
@@ -233,8 +233,8 @@ def from_text(path, device):
     if not reader.events:
         raise Failure(3, f"{source.name} has no operations in it")
     tells = is_rmm or any(event.action == "oom" for event in reader.events)
-    return Source(path, source.name.rsplit("/", 1)[-1], has_time=False,
-                  histories=[History(source.device or 0, "recorded trace", reader.events, tells_ooms=tells)])
+    history = History(source.device or 0, "recorded trace", reader.events, tells_ooms=tells)
+    return Source(path, source.name.rsplit("/", 1)[-1], has_time=False, histories=[history]), source.note
 
 
 def missing_map(source):
@@ -252,6 +252,7 @@ def read_source(path, device=None):
         if not begin.startswith(TRACES) and not odd_header(begin) and not is_line_of_rmm(begin.split(b"\n")[0].split(b",")):
             return with_segments(from_report(path)), None
         recorded = recorded_events(path)
-        return (from_recorded(path, *recorded), recorded[0].note()) if recorded else (from_text(path, device), None)
+        packed = begin.startswith((b"\x1f\x8b", *PICKLES))
+        return (from_recorded(path, *recorded), recorded[0].note()) if recorded else from_text(path, device if packed else None)
     except DAMAGED as error:
         raise Failure(3, f"{path}: {getattr(error, 'strerror', None) or error}") from error

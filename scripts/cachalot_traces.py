@@ -155,10 +155,15 @@ class Snapshot:
 
     def last_of_a_free(self):
         """With which action a block is free: with the later of the two, unless the history was recorded without it (skip_actions)."""
-        asked = {event.get("addr") for event in self.events if isinstance(event, dict) and event.get("action") == FREES[0]}
-        completed = any(isinstance(event, dict) and event.get("action") == FREES[1] for event in self.events)
+        asked, again, completed = set(), False, False
+        for number, event in enumerate(self.events):
+            action, address, _ = self.read(number, event)
+            completed = completed or action == FREES[1]
+            again = again or action == "alloc" and address in asked
+            if action == FREES[0]:
+                asked.add(address)
         pending = {address for address, _ in self.blocks(LIVE[1:])}
-        return FREES[1] if completed or all(address in pending for address in asked) else FREES[0]
+        return FREES[1] if completed or (asked <= pending and not again) else FREES[0]
 
     def live_before(self):
         """{address: size} of blocks that the history does not see allocated: it keeps only so many events."""

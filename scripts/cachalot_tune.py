@@ -187,8 +187,8 @@ def table(tuner, best, fixed):
     lines += failure_lines(tuner.trace)
     lines.append("")
     if best[0].ooms and tuner.trace["recorded_failures"]:
-        lines += [f"None of them serves all: {bytes_text(best[0].refused).strip()} are refused, as in the run itself, beside at most "
-                  f"{bytes_text(tuner.requested).strip()} that are held at once, rounding not counted.", ""]
+        lines += [f"None of them serves all: a request of {bytes_text(best[0].refused).strip()} is refused; at most "
+                  f"{bytes_text(tuner.requested).strip()} are held at once, rounding not counted.", ""]
     elif best[0].ooms:
         lines += [f"None of them serves all: {bytes_text(tuner.requested).strip()} are held at once, rounding not counted.", ""]
     return lines + [line(result, fixed) for result in best]

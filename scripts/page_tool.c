@@ -73,6 +73,20 @@ static void take_events(struct page *page)
     events_take(events, 1);
 }
 
+/* Is it no use to try once more? A file that is not there may lie where nothing is mounted just now. */
+static int is_final(int error, const char *trace)
+{
+    char folder[sizeof((struct page *)NULL)->trace];
+    char *end;
+    if (error != -ENOENT)
+        return error == -ESTALE || error == -EINVAL || error == -ETIME || error == -ELOOP;
+    snprintf(folder, sizeof folder, "%s", trace);
+    if (!(end = strrchr(folder, '/')))
+        return 1;
+    end[end == folder] = '\0';
+    return access(folder, F_OK) == 0;
+}
+
 /* What a killed process had not written to its trace any more. Returns 1 if its page has to stay, since
  * that may be written another time. */
 static int end_trace(struct page *page)
@@ -81,12 +95,11 @@ static int end_trace(struct page *page)
     int error = events && page->trace[0] && events->trace == TRACE_ON
                     ? trace_write(page, TRACE_ENDED, 1)
                     : 0;
-    int again = error == -ENOSPC || error == -EDQUOT || error == -EFBIG || error == -EROFS ||
-                error == -EACCES || error == -EIO;
+    int again = error && !is_final(error, page->trace);
     if (again)
         fprintf(stderr,
                 "cachalot-page: the end of the trace %s cannot be written: %s; the page keeps it: "
-                "`cachalot harvest` once that is mended\n",
+                "`cachalot harvest` once that is mended, or remove the page\n",
                 page->trace, trace_problem(error));
     else if (error)
         fprintf(stderr, "cachalot-page: the end of the trace %s is lost: %s\n", page->trace,

@@ -3,6 +3,7 @@
 #ifndef CACHALOT_STATS_PAUSE_H
 #define CACHALOT_STATS_PAUSE_H
 
+#include <errno.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -18,10 +19,12 @@ static inline void pause_ns(long ns)
  * lower priority on this processor, and a yield lets nobody run then. `looks`: from 0. */
 static inline void pause_look(int looks)
 {
+    int error = errno; /* the program's */
     if (looks < 100)
         sched_yield();
     else
         pause_ns(50000);
+    errno = error;
 }
 
 /* Between two tries to read what is being changed: its writer may have lost its processor in the

@@ -7,7 +7,7 @@
 
 #include "driver_case.h"
 
-#define ROUNDS 2000
+#define ROUNDS 10000
 
 static CUcontext context;
 static int marks;

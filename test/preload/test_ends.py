@@ -111,8 +111,9 @@ def test_a_child_that_begins_again(place, who, times):
 
 
 @sanitizer.unless_sanitized("its runtime knows nothing of such a child, either", ("asan", "tsan"))
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes pid namespaces")
 def test_a_child_that_has_its_parents_pid(place):
+    if place.native("begin_again", "same pid").code == 77:
+        pytest.skip("no pid namespaces here")
     report = place.report("begin_again", "same pid")  # the parent's: it takes the place of the child's, of the same name
     check(report, 100, 100)
     assert report["process"]["pid"] == 1 and report["coverage"]["submissions"]["sets"] == 100

@@ -11,7 +11,7 @@ MAPPED = "expandable_segments:True"
 RULES = "expandable_segments:False,thread_cache:off"
 TRACES = pathlib.Path(__file__).with_name("programs.tar.xz")
 WITHIN = 1.05
-BEHIND, WITHIN_BEHIND = 200, 1.07  # operations that the device is behind, as on the GPU; the most is neural_ode's 1.063
+BEHIND = {50: 1.11, 200: 1.07}  # operations that the device is behind, as on the GPU; the most are grad_accum_lm's 1.104, neural_ode's 1.063
 
 with tarfile.open(TRACES) as packed:
     NAMES = sorted(pathlib.Path(name).stem for name in packed.getnames())
@@ -35,9 +35,10 @@ def test_reserved_is_what_is_needed(folder, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_busy_device_needs_little_more(folder, name):
-    requested, _, reserved = peaks(replay(folder / f"{name}.csv", "--conf", MAPPED, "--behind", BEHIND))
-    assert reserved <= WITHIN_BEHIND * requested
+@pytest.mark.parametrize("behind", BEHIND)
+def test_a_busy_device_needs_little_more(folder, name, behind):
+    requested, _, reserved = peaks(replay(folder / f"{name}.csv", "--conf", MAPPED, "--behind", behind))
+    assert reserved <= BEHIND[behind] * requested
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -49,8 +50,8 @@ def test_a_little_more_than_the_peak_is_enough(folder, name):
 
 def test_a_busy_device_gives_nothing_back(folder):
     """nmt_train outgrows its first chunks, which go back to a device that is idle."""
-    got = [replay(folder / "nmt_train.csv", "--conf", MAPPED, "--behind", behind)["driver"] for behind in (0, BEHIND)]
-    assert [driver["behind_operations"] for driver in got] == [0, BEHIND]
+    got = [replay(folder / "nmt_train.csv", "--conf", MAPPED, "--behind", behind)["driver"] for behind in (0, 200)]
+    assert [driver["behind_operations"] for driver in got] == [0, 200]
     assert got[0]["calls"]["chunk_release"]["count"] > 10 * got[1]["calls"]["chunk_release"]["count"]
 
 

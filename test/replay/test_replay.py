@@ -112,17 +112,18 @@ def test_a_log_of_rmm_without_its_header(tmp_path):
     assert done.returncode == 0 and replay(tmp_path / "out.csv")["trace"]["mallocs"] == 1, done.stderr
 
 
+def test_a_trace_that_begins_with_a_failure_is_exported(tmp_path):
+    path = write(tmp_path / "x", "o,0,4096,0\na,0,10,0\n")
+    done = command("export", path, "--csv", "-", "--device", "0")
+    assert done.returncode == 0 and done.stdout.count("allocate") == 2, done.stderr
+
+
 def test_a_file_that_is_standard_input(tmp_path):
     path = write(tmp_path / "x.csv", OWN + "a,0,4096,0\n")
     with open(path) as file:
         assert " 1 operations" in command("replay", "/dev/stdin", stdin=file).stdout
     with open(path) as file:
         assert " 1 operations" in command("replay", f"/dev/fd/{file.fileno()}", pass_fds=[file.fileno()]).stdout
-
-
-def test_what_zstd_made(tmp_path):
-    (tmp_path / "x").write_bytes(b"\x28\xb5\x2f\xfd and more")
-    assert "x: compressed by zstd; unpack it first" in command("replay", tmp_path / "x").stderr
 
 
 def test_how_far_the_device_is_behind_is_said(tmp_path):

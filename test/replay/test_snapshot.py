@@ -104,7 +104,7 @@ def test_what_is_no_snapshot(tmp_path, value):
 
 @pytest.mark.parametrize("events, number, reason", [
     ([5], 0, "no action"), ([{"action": 7}], 0, "no action"), 
-    ([event("alloc", "x", 1)], 0, "no number"), ([event("alloc", 1, -1)], 0, "no number"),
+    ([event("alloc", "x", 1)], 0, "no number"), ([event("free_requested", [1], 3)], 0, "no number"), ([event("alloc", 1, -1)], 0, "no number"),
     ([event("alloc", 1, True)], 0, "no number"), ([event("alloc", 1, 1), event("alloc", 1, 1)], 1, "allocated already"),
     ([event("alloc", 1, 1), event("free_completed", 1, 1), event("free_requested", 1, 1)], 2, "not allocated"),
     ([event("free_completed", 1, 1), event("free_completed", 1, 1)], 1, "not allocated")])
@@ -154,10 +154,17 @@ def test_a_history_without_one_half_of_each_free(tmp_path):
     assert peaks(got)[0] == 2000 and got["trace"]["live_at_end"] == 2
 
 
+    # Nor where an address comes again, whatever is the last of it.
+    events = [step for _ in range(3) for step in (event("alloc", 4096, 1000), event("free_requested", 4096, 1000))]
+    got = replay(write(tmp_path / "s.pickle", snapshot(events, segments=[segment(4096, [block(1024, "active_pending_free")])])))
+    assert peaks(got)[0] == 1000
+
+
 def test_actions_of_a_later_pytorch_are_left_out(tmp_path):
     path = write(tmp_path / "s.pickle", snapshot([event("alloc", 4096, 1000), {"action": "annotate\x1b"}, event("free_completed", 4096, 1000)]))
-    done = command("replay", path)
-    assert done.returncode == 0 and done.stderr == f"cachalot: {path}: actions that are not known are left out: annotate?\n"
+    for name in ("replay", "export"):
+        done = command(name, path, *(["--csv", tmp_path / "out"] if name == "export" else []))
+        assert done.returncode == 0 and done.stderr == f"cachalot: {path}: actions that are not known are left out: annotate?\n"
     assert peaks(replay(path))[0] == 1000
 
 
@@ -182,3 +189,8 @@ def test_one_device_is_exported(tmp_path):
     done = command("export", path, "--csv", "-", "--device", 1)
     assert done.returncode == 0 and ",7000," in done.stdout and ",10," not in done.stdout, done.stderr
     assert "choose one with --device" in command("export", path, "--csv", "-").stderr
+
+
+def test_what_zstd_made_is_no_pickle(tmp_path):
+    path = write(tmp_path / "s", b"\x28\xb5\x2f\xfd and more")
+    assert f"{path}: compressed by zstd; unpack it first" in command("replay", path).stderr

@@ -66,7 +66,7 @@ def test_what_the_run_itself_was_refused_is_said(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text(f"a,0,{4 * MIB},0\no,0,{8 << 30},0\n")
     done = command("tune", path, "--capacity", "1GiB")
-    assert "None of them serves all: 8192 MiB are refused, as in the run itself, beside at most 4096 KiB that are held" in done.stdout, done.stdout
+    assert "None of them serves all: a request of 8192 MiB is refused; at most 4096 KiB are held at once" in done.stdout, done.stdout
 
 
 def test_lines_can_be_pasted(tmp_path):

@@ -98,6 +98,19 @@ static void what_needs_least_grows(void **state)
     w.domain->lane.ops = NULL;
 }
 
+/* But not by thousands of small chunks for the sake of a few. */
+static void what_saves_little_is_not_worth_it(void **state)
+{
+    (void)state;
+    give(block[3]);
+    w.device.instant = 0;
+    w.domain->lane.ops = &no_lane;
+    uint64_t made = w.device.calls[FAKE_CREATE];
+    take(20 * GIB);
+    assert_int_equal(w.device.calls[FAKE_CREATE] - made, 20 * GIB / (8 * MIB));
+    w.domain->lane.ops = NULL;
+}
+
 static void what_is_idle_serves_first(void **state)
 {
     (void)state;
@@ -233,6 +246,7 @@ int main(void)
         cmocka_unit_test_setup(what_is_idle_goes_before_another_grows, setup),
         cmocka_unit_test_setup(what_may_still_be_used_stays, setup),
         cmocka_unit_test_setup(what_needs_least_grows, setup),
+        cmocka_unit_test_setup(what_saves_little_is_not_worth_it, setup),
         cmocka_unit_test_setup(what_is_idle_serves_first, setup),
         cmocka_unit_test_setup(without_addresses_it_grows_on, setup),
         cmocka_unit_test_setup(what_cannot_be_had_outgrows_nothing, setup),
