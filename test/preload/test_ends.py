@@ -125,6 +125,7 @@ def test_contexts_that_end_leave_little(place):
     assert kib <= 40  # 14 to 20; 145 with the lists of spare blocks
 
 
+@sanitizer.unless_sanitized("its runtime warns of coroutines", ("asan",))
 def test_a_signal_on_a_small_stack(place):
     ours = place.run("small_stack", LD_BIND_NOW="1")  # natively SIGUSR1 ends it
     assert (ours.code, ours.out, ours.err) == (0, "cuInit(0): 0\n", "")
