@@ -167,6 +167,15 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
     return code;
 }
 
+/* What is idle elsewhere, were it not for what is cached. */
+static int claim(struct allocator *a, uint64_t size, struct block **taken)
+{
+    int code = arena_claim(a, size, taken);
+    return code && size > MIB && !a->forgotten && thread_caches_yield(a)
+               ? arena_claim(a, size, taken)
+               : code;
+}
+
 /* The ways to more memory, cheapest first. 0 and *taken (in no pool, cut to size), or what the
  * driver said. */
 static int look_further(struct allocator *a, uint64_t size, struct block **taken)
@@ -175,8 +184,8 @@ static int look_further(struct allocator *a, uint64_t size, struct block **taken
     if (pool_for(a, size) == POOL_SMALL && thread_caches_make(a, size) &&
         (*taken = pool_take(a, size)))
         return 0;
-    if (arena_serves(a, size) && arena_claim(a, size, taken) == 0)
-        return 0; /* what is idle elsewhere */
+    if (arena_serves(a, size) && claim(a, size, taken) == 0)
+        return 0;
     if (a->forgotten)
         return ALLOCATOR_PASS;
     segment_collect_garbage(a, size);

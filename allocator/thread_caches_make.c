@@ -1,4 +1,5 @@
-/* One large block out of small cached ones, before a segment is taken from the driver.
+/* One large block out of small cached ones, before a segment is taken from the driver; and whole
+ * chunks, before large blocks grow.
  *
  * A run is a row of neighbours that are reusable or cached: merged, they would be one block. So if
  * no run is long enough, giving all that is cached back to the pool would not help either. The look
@@ -6,6 +7,7 @@
  * only the blocks of the run that was chosen leave their caches, and the others stay. */
 #include <stddef.h>
 
+#include "allocator/arena.h"
 #include "allocator/pool.h"
 #include "allocator/thread_caches.h"
 
@@ -164,13 +166,13 @@ static void merge(struct block *block, uint64_t size)
 
 #define SEGMENT (2 * MIB) /* of small blocks */
 
-/* Where threads share an allocator, all wait for a look, at lines that are far away: then one comes
- * only when an eighth more is reserved than at the last one, or that is less than a segment. */
+/* Where threads are in each other's way, all wait for a look, at lines that are far away: then one
+ * comes only when an eighth more is reserved than at the last one, or that is less than a segment. */
 static int is_due(struct allocator *a)
 {
     uint64_t reserved = stats_current(a->stats, STAT_reserved_bytes, SMALL_POOL);
     uint64_t before = a->looked_at, more = before / 8;
-    if (spare_is_shared(a) && more >= SEGMENT && reserved >= before && reserved < before + more)
+    if (spare_is_contended(a) && more >= SEGMENT && reserved >= before && reserved < before + more)
         return 0;
     a->looked_at = reserved;
     return 1;
@@ -193,4 +195,18 @@ int thread_caches_make(struct allocator *a, uint64_t size)
     }
     thread_caches_go_on(a->domain, a->stats);
     return search.first != NULL;
+}
+
+#define YIELD_PART 4 /* putting all that back costs some 50 us, growing by a chunk as much */
+
+/* One cached block is enough to keep a chunk from being idle, so all go. */
+int thread_caches_yield(struct allocator *a)
+{
+    int64_t cached = (int64_t)stats_current(a->stats, STAT_inactive_split_bytes, SMALL_POOL);
+    uint64_t chunks = stats_get(a->stats, COUNTER_num_device_alloc);
+    uint64_t grown = (chunks - a->yielded_at) * a->arena->chunk_bytes;
+    if (cached <= 0 || grown < (uint64_t)cached / YIELD_PART)
+        return 0;
+    a->yielded_at = chunks;
+    return thread_caches_empty(a) > 0;
 }

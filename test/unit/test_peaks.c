@@ -98,6 +98,38 @@ static void a_large_request_folds_nothing(void **state)
     assert_false(caches[0]->touched);
 }
 
+/* Nothing grows, and neither what is asked for nor the number of blocks comes near its peak. */
+static void a_large_request_passes_a_peak_with_what_was_counted_alone(void **state)
+{
+    (void)state;
+    enum { LARGE = 10, SMALL = 11, BYTES = 19 * MIB / LARGE / 512 * 512 };
+    uint64_t large[LARGE], small[SMALL];
+    cache_world_remake("expandable_segments:True");
+    for (int i = 1; i < SMALL; i++)
+        small[i] = get(512);
+    for (int i = 0; i < LARGE; i++)
+        large[i] = take(BYTES);
+    uint64_t peak = LARGE * BYTES + (SMALL - 1) * 512, reserved = CURRENT(reserved_bytes);
+    assert_true(PEAK(allocated_bytes) == peak);
+    for (int i = 0; i < LARGE; i++)
+        give(large[i]);
+    small[0] = get(512);
+    for (int i = 0; i < SMALL; i++)
+        put(small[i]);
+    take(4 * BYTES);
+    put(get(1)); /* knows how far it may go */
+    take(4 * BYTES);
+    for (int i = 0; i < SMALL; i++)
+        small[i] = get(1);
+    assert_true(caches[0]->touched);
+    take(2 * BYTES);
+    assert_int_equal(CURRENT(reserved_bytes), reserved);
+    for (int i = 0; i < SMALL; i++)
+        put(small[i]);
+    look();
+    assert_true(PEAK(allocated_bytes) == peak + 512);
+}
+
 /* This thread has ten blocks of 4096 and ten of 512 bytes in its cache. The most there was are
  * twenty blocks and `large` bytes; now it holds 14 MiB in seven, and knows how far it may go. */
 static void far_below(uint64_t large)
@@ -188,6 +220,7 @@ int main(void)
         CACHE(peaks_of_one_thread_are_exact),
         CACHE(peaks_are_exact_beside_large_blocks),
         CACHE(a_large_request_folds_nothing),
+        CACHE(a_large_request_passes_a_peak_with_what_was_counted_alone),
         CACHE(a_large_request_brings_the_peaks_nearer),
         CACHE(a_large_request_passes_them_with_what_was_counted_alone),
         CACHE(a_batch_that_comes_back_moves_no_limit),

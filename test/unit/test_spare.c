@@ -1,4 +1,4 @@
-/* What thread caches exchange in batches, what is merged out of them, and the bounds of it all. */
+/* What thread caches exchange in batches, and the bounds of it all. */
 #include "cache_world.h"
 #include "random.h"
 
@@ -8,72 +8,6 @@
 static int64_t spare_now(void)
 {
     return w.a->spare_weight + caches[0]->spared + caches[1]->spared + caches[2]->spared;
-}
-
-static void a_run_is_merged_before_memory_is_taken_from_the_driver(void **state)
-{
-    (void)state;
-    uint64_t block[512];
-    for (int i = 0; i < 512; i++)
-        block[i] = get(4096);
-    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
-    for (int i = 0; i < 512; i++) {
-        as(i % 2);
-        put(block[i]);
-    }
-    int64_t before = caches[0]->count + caches[1]->count;
-    assert_true(before > 0 && spare_now() > 0);
-    as(2);
-    get(MIB);
-    assert_true(caches[0]->count + caches[1]->count > before / 4); /* the others stay */
-    for (int i = 0; i < 256; i++)
-        get(4096);
-    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
-}
-
-/* 20 MiB lie in caches of so many threads; segments taken for each of so many MiB after that. */
-enum { LARGE = 7, MORE = 14 };
-static void grows_by(int threads, int count, const unsigned *segments)
-{
-    enum { MOST = 320 };
-    uint64_t block[MOST];
-    as(0);
-    for (int i = 0; i < MOST; i++) /* so much was held once that all of it may lie in caches */
-        block[i] = get(MIB);
-    for (int i = 0; i < MOST; i++)
-        put(block[i]);
-    w.device.instant = 1;
-    domain_empty_cache(w.domain, 1);
-    w.a->looked_at = 0;
-    for (int i = 0; i < threads; i++) {
-        as(i);
-        cached(64 * KIB);
-    }
-    for (int i = 0; i < MOST; i++)
-        block[i] = get(64 * KIB);
-    for (int i = 0; i < MOST; i++) {
-        as(i % threads);
-        put(block[i]);
-    }
-    assert_true(caches[0]->count > 0);
-    uint64_t before = w.device.calls[FAKE_ALLOC];
-    for (int i = 0; i < count; i++) {
-        get(MIB);
-        assert_int_equal(w.device.calls[FAKE_ALLOC] - before, segments[i]);
-    }
-}
-
-/* What many share is looked through when an eighth more is reserved; what one has, at each miss. */
-static void looks_are_few_where_threads_share(void **state)
-{
-    (void)state;
-    grows_by(ROWS, LARGE, (const unsigned[LARGE]){1, 1, 1, 2, 2, 3, 3});
-}
-
-static void one_thread_looks_at_each_miss(void **state)
-{
-    (void)state;
-    grows_by(1, MORE, (const unsigned[MORE]){0});
 }
 
 /* More batches than a list has places for; and whether any was taken. */
@@ -382,10 +316,7 @@ static void a_pair_touches_no_line_of_another_thread(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CACHE(a_run_is_merged_before_memory_is_taken_from_the_driver),
         CACHE(a_list_holds_any_number_of_batches),
-        CACHE(looks_are_few_where_threads_share),
-        CACHE(one_thread_looks_at_each_miss),
         CACHE(batches_pass_between_threads_without_the_lock),
         CACHE(caches_and_spare_blocks_are_bounded),
         CACHE(a_pair_touches_no_line_of_another_thread),

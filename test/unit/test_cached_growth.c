@@ -1,0 +1,145 @@
+/* What is cached does not make memory grow: what is merged out of caches first, and what yields. */
+#include "cache_world.h"
+
+#include "allocator/thread_cache_limits.h"
+
+static void a_run_is_merged_before_memory_is_taken_from_the_driver(void **state)
+{
+    (void)state;
+    uint64_t block[512];
+    for (int i = 0; i < 512; i++)
+        block[i] = get(4096);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
+    for (int i = 0; i < 512; i++) {
+        as(i % 2);
+        put(block[i]);
+    }
+    int64_t before = caches[0]->count + caches[1]->count;
+    assert_true(before > 0 && w.a->spare_weight + caches[0]->spared + caches[1]->spared > 0);
+    as(2);
+    get(MIB);
+    assert_true(caches[0]->count + caches[1]->count > before / 4); /* the others stay */
+    for (int i = 0; i < 256; i++)
+        get(4096);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
+}
+
+/* 20 MiB lie in caches of so many threads; segments taken for each of so many MiB after that. */
+enum { LARGE = 7, MORE = 14 };
+static void grows_by(int threads, unsigned contended, int count, const unsigned *segments)
+{
+    enum { MOST = 320 };
+    uint64_t block[MOST];
+    as(0);
+    for (int i = 0; i < MOST; i++) /* so much was held once that all of it may lie in caches */
+        block[i] = get(MIB);
+    for (int i = 0; i < MOST; i++)
+        put(block[i]);
+    w.device.instant = 1;
+    domain_empty_cache(w.domain, 1);
+    w.a->looked_at = 0;
+    for (int i = 0; i < threads; i++) {
+        as(i);
+        cached(64 * KIB);
+    }
+    for (int i = 0; i < MOST; i++)
+        block[i] = get(64 * KIB);
+    for (int i = 0; i < MOST; i++) {
+        as(i % threads);
+        put(block[i]);
+    }
+    assert_true(caches[0]->count > 0);
+    uint64_t before = w.device.calls[FAKE_ALLOC];
+    for (int i = 0; i < count; i++) {
+        w.a->contended = contended;
+        get(MIB);
+        assert_int_equal(w.device.calls[FAKE_ALLOC] - before, segments[i]);
+    }
+}
+
+/* Where threads wait for each other all is looked through when an eighth more is reserved; else at
+ * each miss. */
+static void looks_are_few_where_threads_wait(void **state)
+{
+    (void)state;
+    grows_by(ROWS, CONTENDED, LARGE, (const unsigned[LARGE]){1, 1, 1, 2, 2, 3, 3});
+}
+
+static void threads_in_turns_look_at_each_miss(void **state)
+{
+    (void)state;
+    grows_by(ROWS, 0, MORE, (const unsigned[MORE]){0});
+}
+
+static void one_thread_looks_at_each_miss(void **state)
+{
+    (void)state;
+    grows_by(1, CONTENDED, MORE, (const unsigned[MORE]){0});
+}
+
+/* So many MiB, in blocks of one, are cached in mapped memory. */
+static void cache_in_chunks(int count)
+{
+    enum { MOST = 320 };
+    uint64_t block[MOST];
+    cache_world_remake("expandable_segments:True");
+    as(0);
+    for (int i = 0; i < MOST; i++)
+        block[i] = get(MIB);
+    for (int i = count; i < MOST; i++)
+        put(block[i]);
+    for (int i = 0; i < count; i++)
+        put(block[i]);
+    assert_true(caches[0]->count > 0);
+}
+
+/* What is cached keeps no chunk from large blocks. */
+static void caches_yield_to_large_blocks(void **state)
+{
+    (void)state;
+    cache_in_chunks(8);
+    uint64_t reserved = CURRENT(reserved_bytes);
+    take(reserved);
+    assert_int_equal(CURRENT(reserved_bytes), reserved);
+    assert_int_equal(caches[0]->count, 0);
+}
+
+/* Of what they hold a quarter must have been grown by since they last did. */
+static void they_yield_when_much_has_grown(void **state)
+{
+    (void)state;
+    enum { COUNT = 8 };
+    uint64_t block[COUNT];
+    cache_in_chunks(COUNT);
+    take(CURRENT(reserved_bytes));
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < COUNT - 2 * round; i++)
+            block[i] = get(MIB);
+        for (int i = 0; i < COUNT - 2 * round; i++)
+            put(block[i]);
+        uint64_t reserved = CURRENT(reserved_bytes);
+        int64_t count = caches[0]->count;
+        assert_true(count > 0);
+        if (round) {
+            take(2 * MIB); /* nothing has grown since */
+            assert_int_equal(CURRENT(reserved_bytes), reserved += 2 * MIB);
+            assert_int_equal(caches[0]->count, count);
+        }
+        take(2 * MIB);
+        assert_int_equal(CURRENT(reserved_bytes), reserved);
+        assert_int_equal(caches[0]->count, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CACHE(a_run_is_merged_before_memory_is_taken_from_the_driver),
+        CACHE(looks_are_few_where_threads_wait),
+        CACHE(threads_in_turns_look_at_each_miss),
+        CACHE(one_thread_looks_at_each_miss),
+        CACHE(caches_yield_to_large_blocks),
+        CACHE(they_yield_when_much_has_grown),
+    };
+    return cmocka_run_group_tests_name("cached growth", tests, NULL, NULL);
+}
