@@ -22,7 +22,7 @@
  * Tails: where blocks share no chunk (native.c), the last one of each is no larger than it must be.
  * It lies at the front of its slot, what is behind it is absent as long as it is there, so no block
  * lies on both sides of that gap. */
-#include "allocator/arena_parts.h"
+#include "allocator/arena_chunks.h"
 
 #include <assert.h>
 #include <string.h>

@@ -14,10 +14,10 @@
 #include <assert.h>
 #include <stddef.h>
 
+#include "allocator/arena_map.h"
 #include "allocator/native.h"
 #include "allocator/pool.h"
 #include "allocator/segment.h"
-#include "allocator/window.h"
 
 #define KEEP 4
 #define KEEP_LEAST 64
@@ -44,15 +44,6 @@ static struct block *carve(struct arena *arena, const struct window *window, uin
     if (window->tail && block_end(whole) > end)
         arena_put(arena_cut(arena, whole, end), BLOCK_ABSENT);
     return whole;
-}
-
-/* A chunk is at home where it was first. But what small blocks have needed once stays with them: else
- * each that comes after all were free would need a claim. */
-static void give_home(struct arena *arena, uint32_t chunk, uint32_t slot)
-{
-    if (!arena->chunk[chunk].home || arena_pool_of(arena, slot) == SMALL_POOL)
-        arena->chunk[chunk].home = slot + 1;
-    arena->present[slot] = arena->chunk[chunk].home == slot + 1 ? AT_HOME : AWAY;
 }
 
 /* Is the chunk that was mapped in a slot of the window idle where it is? */
@@ -86,7 +77,7 @@ static void call_back(struct arena *arena, const struct window *window)
             arena_count_spare(arena, &arena->chunk[arena->slot[slot].chunk], -1);
         for (uint32_t at = slot; at < end; at++) {
             arena_own(arena, arena->slot[at].chunk, at);
-            give_home(arena, arena->slot[at].chunk, at);
+            arena_give_home(arena, arena->slot[at].chunk, at);
         }
     }
 }
@@ -147,16 +138,35 @@ static uint32_t take_idle(struct arena *arena)
 /* The number of a chunk that the driver has yet to make; none below `chunk` is free. */
 static uint32_t number_chunk(struct arena *arena, uint32_t chunk)
 {
-    while (chunk <= arena->made && (arena->chunk[chunk].booked || arena->chunk[chunk].owner))
+    while (chunk <= arena->made &&
+           (arena->chunk[chunk].booked || arena->chunk[chunk].owner || arena->chunk[chunk].part_of))
         chunk++;
     if (chunk > arena->made)
         arena->made = chunk;
     return chunk;
 }
 
+/* Of what is idle in the older arena, what the claim may have. */
+static uint64_t gatherable(const struct arena *arena, int flags)
+{
+    return flags & (CLAIM_GROW | CLAIM_GATHER) ? arena_gatherable(arena) : 0;
+}
+
+/* A chunk that is made of idle ones of the older arena. */
+static uint32_t gather(struct arena *arena, uint32_t last)
+{
+    struct arena *older = arena->older;
+    uint32_t number = number_chunk(arena, last + 1);
+    for (uint64_t bytes = 0; bytes < arena->chunk_bytes; bytes += older->chunk_bytes)
+        arena_compose(arena, number, take_idle(older));
+    arena_note_idle(older);
+    return number;
+}
+
 /* Gives the other slots (*moves) chunks that the driver will map there. Returns how many bytes of
  * those it must make. */
-static uint64_t move_in(struct arena *arena, const struct window *window, uint32_t *moves)
+static uint64_t move_in(struct arena *arena, const struct window *window, int flags,
+                        uint32_t *moves)
 {
     uint64_t fresh = 0;
     uint32_t last = 0;
@@ -166,6 +176,8 @@ static uint64_t move_in(struct arena *arena, const struct window *window, uint32
             continue;
         uint64_t bytes = window_needs(arena, window, slot);
         uint32_t chunk = bytes == window->tail ? take_tail(arena, bytes) : take_idle(arena);
+        if (!chunk && bytes == arena->chunk_bytes && gatherable(arena, flags))
+            chunk = gather(arena, last);
         if (!chunk) {
             chunk = last = number_chunk(arena, last + 1);
             arena->chunk[chunk].bytes = bytes;
@@ -180,90 +192,6 @@ static uint64_t move_in(struct arena *arena, const struct window *window, uint32
         s->chunk = chunk;
     }
     return fresh;
-}
-
-/* Calls of the driver, without the lock; `done` slots have been mapped. */
-static int map_slots(const struct allocator *a, struct arena *arena, const struct window *window,
-                     uint32_t *done)
-{
-    int code = 0;
-    for (uint32_t slot = window->first; !code && slot < window->end; slot++) {
-        struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
-        if (arena->slot[slot].changing && !chunk->handle)
-            code = a->ops->chunk_create(a->device, chunk->bytes, &chunk->handle);
-    }
-    for (*done = window->first; !code && *done < window->end; ++*done) {
-        struct slot *s = &arena->slot[*done];
-        uint64_t address = arena_address(arena, *done);
-        const struct chunk *chunk = &arena->chunk[s->chunk];
-        if (s->changing && s->was && !(code = a->ops->chunk_unmap(a->device, address, s->bytes)))
-            s->unmapped = 1;
-        if (s->changing && !code)
-            code = a->ops->chunk_map(a->device, address, chunk->bytes, chunk->handle);
-        if (code)
-            break;
-    }
-    return code;
-}
-
-/* The same, for what has been mapped: access for the device and its peers. */
-static int allow_slots(const struct allocator *a, const struct arena *arena,
-                       const struct window *window)
-{
-    int code = 0;
-    for (uint32_t slot = window->first, end; !code && slot < window->end; slot = end + 1) {
-        for (end = slot; end < window->end && arena->slot[end].changing; end++)
-            ;
-        uint64_t bytes = end > slot ? window_needs(arena, window, end - 1) : 0;
-        if (end > slot)
-            code = a->ops->chunk_allow(a->device, arena_address(arena, slot),
-                                       (end - 1 - slot) * arena->chunk_bytes + bytes);
-    }
-    return code;
-}
-
-/* The driver refused: takes down what was mapped, without the lock. A slot whose mapping stays is
- * of no use any more. */
-static void unmap_slots(const struct allocator *a, struct arena *arena, const struct window *window,
-                        uint32_t done)
-{
-    for (uint32_t slot = window->first; slot < done; slot++)
-        if (arena->slot[slot].changing && a->ops->chunk_unmap(a->device, arena_address(arena, slot),
-                                                              window_needs(arena, window, slot)))
-            arena->slot[slot].stuck = 1;
-}
-
-/* Books what the driver made, and ends the change. */
-static void settle_slots(struct arena *arena, const struct window *window, int failed)
-{
-    for (uint32_t slot = window->first; slot < window->end; slot++) {
-        struct slot *s = &arena->slot[slot];
-        struct chunk *chunk = &arena->chunk[s->chunk];
-        if (!s->changing)
-            continue;
-        if (chunk->handle && !chunk->booked)
-            arena_add_chunk(arena, s->chunk);
-        if (failed) {
-            chunk->owner = 0;
-            arena->present[slot] = NOT_PRESENT;
-            if (s->stuck) { /* mapped without access: for nobody, until the context ends */
-                chunk->leaving = NEVER_LEAVES;
-                s->bytes = chunk->bytes;
-            } else {
-                if (chunk->handle)
-                    arena_count_spare(arena, chunk, 1);
-                s->chunk = s->unmapped ? 0 : s->was;
-                s->bytes = s->chunk ? s->bytes : 0;
-            }
-        } else {
-            stats_count(arena->allocator->stats, COUNTER_num_maps, 1);
-            give_home(arena, s->chunk, slot);
-            s->bytes = chunk->bytes;
-        }
-        s->changing = s->stuck; /* then for ever */
-        s->was = 0;
-        s->unmapped = 0;
-    }
 }
 
 /* The window's block back to where its parts came from. */
@@ -286,39 +214,6 @@ static void dissolve(struct arena *arena, struct block *block)
             arena_retire(block);
     }
     arena_go_home(arena, begin, until);
-}
-
-/* Has the driver make the window's slots usable, where they are not; the lock is dropped meanwhile.
- * What is in reserve for what this claim still has to cut, others must not use up.
- */
-static int make_usable(struct allocator *a, struct arena *arena, const struct window *window,
-                       uint64_t bytes)
-{
-    uint32_t done = 0;
-    struct block *kit = arena->kit;
-    unsigned kits = arena->kits;
-    uint64_t walks = arena->walks;
-    arena->kit = NULL;
-    arena->kits = 0;
-    a->growing_bytes += bytes;
-    allocator_call(a);
-    int code = map_slots(a, arena, window, &done);
-    code = code ? code : allow_slots(a, arena, window);
-    if (code)
-        unmap_slots(a, arena, window, done);
-    allocator_return(a);
-    while (!code && !a->forgotten && walks != arena->walks) {
-        walks = arena->walks; /* one that began meanwhile has left out these slots */
-        allocator_call(a);
-        allow_slots(a, arena, window);
-        allocator_return(a);
-    }
-    a->growing_bytes -= bytes;
-    arena_put_kit(a, arena, kit, kits);
-    if (a->forgotten)
-        return ALLOCATOR_PASS;
-    settle_slots(arena, window, code != 0);
-    return code;
 }
 
 /* What the driver has free, where much is wanted: who asks for more than there is would else fill
@@ -346,21 +241,41 @@ static int has_room(const struct allocator *a, struct arena *arena, uint64_t byt
     return !arena->missing;
 }
 
+/* What must be made of `fresh` bytes, if so many can be gathered: tails cannot. */
+static uint64_t to_make(const struct arena *arena, uint64_t fresh, uint64_t gathered)
+{
+    uint64_t whole = fresh / arena->chunk_bytes * arena->chunk_bytes;
+    return fresh - (gathered < whole ? gathered : whole);
+}
+
+/* In reserve for all that is cut. */
+static int fill_kits(struct arena *arena, const struct window *window, int flags)
+{
+    uint64_t slots = window->end - window->first, more = gatherable(arena, flags);
+    more = more < slots * arena->chunk_bytes ? more : slots * arena->chunk_bytes;
+    return arena_fill_kit(arena, (unsigned)(4 * slots + 8)) ||
+           (more && arena_fill_kit(arena->older, (unsigned)(2 * more / arena->older->chunk_bytes)));
+}
+
 /* The cheapest window, and may it be had? */
-static int choose(const struct allocator *a, struct arena *arena, uint64_t size, int alone,
+static int choose(const struct allocator *a, struct arena *arena, uint64_t size, int flags,
                   uint64_t room, struct window *window)
 {
     const struct arena_part *part = arena_part_for(arena, size);
+    int alone = (flags & CLAIM_ALONE) != 0;
+    uint64_t gathered = gatherable(arena, flags);
     uint64_t most = (part->chunks + size / arena->chunk_bytes) * KEEP;
     most = part->first + (most < KEEP_LEAST ? KEEP_LEAST : most);
     most = most < part->end ? most : part->end;
-    if (alone && !has_room(a, arena, window_fresh_alone(arena, size), room))
+    if (alone &&
+        !has_room(a, arena, to_make(arena, window_fresh_alone(arena, size), gathered), room))
         return 0;
     /* Rather more addresses than no memory. */
     if (!window_find(arena, size, alone, (uint32_t)most, window) &&
         !window_find(arena, size, alone, part->end, window))
         return 0;
-    return has_room(a, arena, window->fresh, room) && arena->made < arena->slots / 2;
+    return has_room(a, arena, to_make(arena, window->fresh, gathered), room) &&
+           arena->made < arena->slots / 2;
 }
 
 /* A block of `size` bytes, in no pool, of this arena; the lock is dropped meanwhile. */
@@ -379,16 +294,15 @@ int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block *
         arena_poll(a, arena);
     if (a->forgotten) /* either drops the lock */
         return ALLOCATOR_PASS;
-    if (!choose(a, arena, whole, alone, room, window) ||
-        arena_fill_kit(arena, 4 * (window->end - window->first) + 8))
+    if (!choose(a, arena, whole, flags, room, window) || fill_kits(arena, window, flags))
         return a->ops->out_of_memory;
     struct block *block = carve(arena, window, whole);
     part->top = window->end > part->top ? window->end : part->top;
     call_back(arena, window);
     uint32_t moves = 0;
-    uint64_t fresh = move_in(arena, window, &moves);
+    uint64_t fresh = move_in(arena, window, flags, &moves);
     arena_note_idle(arena);
-    if (moves && (code = make_usable(a, arena, window, fresh))) {
+    if (moves && (code = arena_make_usable(a, arena, window, fresh))) {
         if (code > 0)
             dissolve(arena, block);
         return code;

@@ -1,6 +1,7 @@
 /* Where blocks come from when no hole has them: from what is idle in the arenas, the newest first,
- * and then from the driver. Small blocks lie in the first arena alone, beside large ones, with which
+ * then from what is idle in all of them together, and then from the driver. Small blocks lie in the first arena alone, beside large ones, with which
  * they share what is idle. */
+#include "allocator/arena_chunks.h"
 #include "allocator/arena_make.h"
 #include "allocator/arena_parts.h"
 #include "allocator/native.h"
@@ -39,6 +40,10 @@ int arena_claim(struct allocator *a, uint64_t size, struct block **taken)
         if (code != a->ops->out_of_memory || a->forgotten)
             break;
     }
+    struct arena *arena = a->arena;
+    if (code == a->ops->out_of_memory && !a->forgotten && size > MIB && arena_gatherable(arena) &&
+        arena_idle_bytes(arena) + arena_gatherable(arena) + 2 * arena->chunk_bytes > size)
+        code = arena_claim_in(arena, size, flags | CLAIM_GATHER, taken);
     return code;
 }
 
@@ -61,25 +66,6 @@ uint64_t arena_release_others(struct allocator *a, uint64_t size, uint64_t bytes
                               uint64_t timeout_ns)
 {
     return arena_release_between(a, a->arena, for_size(a->arena, size), bytes, timeout_ns);
-}
-
-#define WORTH 128 /* of a request: smaller chunks cost more calls, so they must save something */
-
-/* Which arena is to grow: the newest, once what is idle in those that it has outgrown has gone back. But
- * behind a program's step lies work, mostly, and nothing waits for it: then what is idle there would be
- * lost for this request, and so the one grows that needs the least for it. */
-static struct arena *to_grow(struct allocator *a, uint64_t size)
-{
-    struct arena *least = a->arena;
-    uint64_t have = arena_idle_bytes(least);
-    if (least->older && size > have)
-        have += arena_release(a, least->older, size - have, 0);
-    for (struct arena *arena = a->forgotten ? NULL : least->older; arena; arena = arena->older)
-        if (arena_idle_bytes(arena) > have + size / WORTH) {
-            least = arena;
-            have = arena_idle_bytes(arena);
-        }
-    return least;
 }
 
 /* Could the request be served at all? The lock is dropped meanwhile. Who asks for more than there is,
@@ -110,12 +96,8 @@ int arena_grow(struct allocator *a, uint64_t size, struct block **taken)
         return a->forgotten ? ALLOCATOR_PASS
                             : arena_claim_in(for_size(a->arena, size), size, CLAIM_GROW, taken);
     }
-    struct arena *grows = a->arena;
-    if ((a->arena->older || arena_is_outgrown(a->arena, size)) && may_grow(a, size)) {
+    if (arena_is_outgrown(a->arena, size) && may_grow(a, size))
         arena_outgrow(a, size);
-        if (!a->forgotten)
-            grows = to_grow(a, size);
-    }
     for (int round = 0; round < ROUNDS && !a->forgotten && native_is_exact(a); round++) {
         int code = arena_claim_in(a->arena, size, CLAIM_GROW | CLAIM_ALONE, taken);
         if (code != a->ops->out_of_memory)
@@ -123,5 +105,5 @@ int arena_grow(struct allocator *a, uint64_t size, struct block **taken)
         if (!a->arena->missing || !give_back(a, size))
             break;
     }
-    return a->forgotten ? ALLOCATOR_PASS : arena_claim_in(grows, size, CLAIM_GROW, taken);
+    return a->forgotten ? ALLOCATOR_PASS : arena_claim_in(a->arena, size, CLAIM_GROW, taken);
 }

@@ -23,10 +23,10 @@ struct chunk {
     uint32_t owner;         /* slot, from 1; 0: none, it is spare */
     uint32_t home; /* slot, from 1, where it goes when it is idle, and stays mapped; 0: none yet */
     uint32_t seen; /* by search number */
-    int booked;    /* counts as reserved */
-    int retired;   /* was below a pinned slot: nobody's, until it is given back */
-    int stays;     /* while leaving: the driver did not take a mapping of it down */
-    enum stat_pool pool;    /* what it is booked as: where it last had an owner */
+    int booked, retired; /* counts as reserved; was below a pinned slot: only to be given back */
+    int stays;           /* while leaving: the driver did not take a mapping of it down */
+    enum stat_pool pool; /* what it is booked as: where it last had an owner */
+    uint32_t parts, next_part, part_of; /* arena_chunks.h: numbers in the other arena; 0: none */
     uint32_t leaving, lent; /* batch with which it is about to be given back: nobody's; exports
                              * of its handle that are under way */
 };

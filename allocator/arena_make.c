@@ -3,8 +3,8 @@
  * What lives in a chunk cannot be moved, so each block may waste up to one at its ends: small chunks
  * pack best. But each costs calls of the driver to be moved. So an arena that has grown to
  * CHUNKS_MOST small chunks is outgrown: another one grows from there on, with large ones. Of the
- * older one holes are served, and what is idle in it moves as before, until it goes back to the
- * driver, which it does before anything grows, unless work is under way (arena_grow.c). */
+ * older one holes are served, and what is idle in it moves as before, until it becomes larger chunks
+ * of the other one, which it does before that grows (arena_chunks.h). */
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -8,8 +8,7 @@
  * isolate: cuts a reusable or absent block, and takes the part out of pool and lists; kit: enough
  * structs for that are in reserve, and who drops the lock in between takes them along, and puts
  * these `kits` back. put: as
- * reusable or absent, and merged; returns what it has become. block_at: that holds an idle slot.
- * own: the slot has the chunk from now on, whose bytes are booked as the pool's that lies there. */
+ * reusable or absent, and merged; returns what it has become. block_at: that holds an idle slot. */
 int arena_fill_kit(struct arena *arena, unsigned blocks);
 void arena_put_kit(struct allocator *allocator, struct arena *arena, struct block *kit,
                    unsigned kits);
@@ -20,16 +19,15 @@ struct block *arena_block_at(const struct arena *arena, uint32_t slot);
 int arena_is_alone(const struct block *block);
 void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end);
 void arena_evict(struct arena *arena, uint32_t slot, uint32_t end);
-void arena_add_chunk(struct arena *arena, uint32_t chunk);
-void arena_own(struct arena *arena, uint32_t chunk, uint32_t slot);
 uint64_t arena_release_between(struct allocator *allocator, struct arena *from,
                                const struct arena *until, uint64_t bytes, uint64_t timeout_ns);
 int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block **taken);
 
 #define NEVER_LEAVES UINT32_MAX /* as a batch */
 
-/* In a claim: may the driver be asked for more; does the block share no chunk with others? */
-enum claim_flags { CLAIM_GROW = 1, CLAIM_ALONE = 2 };
+/* In a claim: may the driver be asked for more; does the block share no chunk with others; may the older
+ * arena's idle chunks become this one's, as where it may grow? */
+enum claim_flags { CLAIM_GROW = 1, CLAIM_ALONE = 2, CLAIM_GATHER = 4 };
 
 static inline uint64_t arena_idle_bytes(const struct arena *arena)
 {

@@ -6,10 +6,9 @@
  * it can be mapped again, which needs no wait. */
 #include <stddef.h>
 
+#include "allocator/arena_chunks.h"
 #include "allocator/arena_make.h"
-#include "allocator/arena_parts.h"
 #include "allocator/fence.h"
-#include "allocator/record.h"
 
 /* All frees are reusable only when their work is done, but for those on a lane. */
 static int is_always_safe(const struct allocator *a)
@@ -48,65 +47,6 @@ void arena_poll(struct allocator *a, struct arena *arena)
     }
 }
 
-/* Where it was mapped first; 0: nowhere yet. */
-static void record(const struct arena *arena, enum event_action action, uint32_t slot,
-                   uint64_t bytes)
-{
-    record_chunk(arena->allocator, action, slot ? arena_address(arena, slot - 1) : 0, bytes);
-}
-
-static void book(struct arena *arena, const struct chunk *chunk)
-{
-    struct device_stats *stats = arena->allocator->stats;
-    arena->part[chunk->pool].chunks++;
-    arena->part[chunk->pool].booked += chunk->bytes;
-    stats_add(stats, STAT_segment, chunk->pool, 1);
-    stats_add(stats, STAT_reserved_bytes, chunk->pool, chunk->bytes);
-}
-
-static void book_out(struct arena *arena, const struct chunk *chunk)
-{
-    struct device_stats *stats = arena->allocator->stats;
-    arena->part[chunk->pool].chunks--;
-    arena->part[chunk->pool].booked -= chunk->bytes;
-    stats_subtract(stats, STAT_segment, chunk->pool, 1);
-    stats_subtract(stats, STAT_reserved_bytes, chunk->pool, chunk->bytes);
-}
-
-void arena_own(struct arena *arena, uint32_t number, uint32_t slot)
-{
-    struct chunk *chunk = &arena->chunk[number];
-    enum stat_pool pool = arena_pool_of(arena, slot);
-    int moves = chunk->booked && chunk->pool != pool;
-    if (moves)
-        book_out(arena, chunk);
-    chunk->owner = slot + 1;
-    chunk->pool = pool;
-    arena->present[slot] = chunk->home == slot + 1 ? AT_HOME : AWAY;
-    if (moves)
-        book(arena, chunk);
-}
-
-void arena_add_chunk(struct arena *arena, uint32_t number)
-{
-    struct chunk *chunk = &arena->chunk[number];
-    chunk->booked = 1;
-    arena->tails += chunk->bytes < arena->chunk_bytes;
-    book(arena, chunk);
-    stats_count(arena->allocator->stats, COUNTER_num_device_alloc, 1);
-    record(arena, EVENT_segment_map, chunk->owner, chunk->bytes);
-}
-
-static void remove_chunk(struct arena *arena, uint32_t number)
-{
-    struct chunk *chunk = &arena->chunk[number];
-    record(arena, EVENT_segment_unmap, chunk->home, chunk->bytes);
-    arena->tails -= chunk->bytes < arena->chunk_bytes;
-    book_out(arena, chunk);
-    *chunk = (struct chunk){0};
-    stats_count(arena->allocator->stats, COUNTER_num_device_free, 1);
-}
-
 /* Idle chunks of slots, the highest first: of those that are tails, or of the others. */
 static uint64_t take_from_slots(struct arena *arena, enum stat_pool pool, int tails, uint64_t most,
                                 uint32_t batch)
@@ -115,11 +55,12 @@ static uint64_t take_from_slots(struct arena *arena, enum stat_pool pool, int ta
     for (uint32_t slot = arena->part[pool].top; slot-- > arena->part[pool].first && taken < most &&
                                                 (tails ? arena->idle_tails : arena->idle_slots);) {
         struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
-        if (!arena->idle[slot] || chunk->lent || (chunk->bytes < arena->chunk_bytes) != tails)
+        if (!arena->idle[slot] || arena_is_lent(arena, arena->slot[slot].chunk) ||
+            (chunk->bytes < arena->chunk_bytes) != tails)
             continue;
         if (arena_fill_kit(arena, 2))
             break;
-        chunk->leaving = batch;
+        arena_set_leaving(arena, arena->slot[slot].chunk, batch);
         arena_evict(arena, slot, slot + 1);
         taken += chunk->bytes;
     }
@@ -134,10 +75,10 @@ static uint64_t take_unowned(struct arena *arena, int retired, uint64_t most, ui
                               (retired ? arena->retired : arena->spares + arena->idle_tails);
          number++) {
         struct chunk *chunk = &arena->chunk[number];
-        if (!chunk->booked || chunk->owner || chunk->leaving || chunk->lent ||
+        if (!chunk->booked || chunk->owner || chunk->leaving || arena_is_lent(arena, number) ||
             chunk->retired != retired)
             continue;
-        chunk->leaving = batch;
+        arena_set_leaving(arena, number, batch);
         arena_count_spare(arena, chunk, -1);
         taken += chunk->bytes;
     }
@@ -171,8 +112,9 @@ static uint64_t take_away(struct arena *from, const struct arena *until, uint64_
 
 static void make_spare(struct arena *arena, uint32_t number)
 {
-    arena->chunk[number].leaving = 0;
-    arena_count_spare(arena, &arena->chunk[number], 1);
+    arena_set_leaving(arena, number, 0);
+    if (!arena->chunk[number].part_of)
+        arena_count_spare(arena, &arena->chunk[number], 1);
 }
 
 static int goes(const struct arena *arena, uint32_t slot, uint32_t batch)
@@ -229,6 +171,12 @@ static uint64_t release_batch(struct allocator *a, struct arena *arena, uint32_t
             make_spare(arena, number);
             continue;
         }
+        if (arena->chunk[number].parts) {
+            arena_decompose(arena, number);
+            continue;
+        }
+        if (arena->chunk[number].part_of)
+            continue;
         uint64_t handle = arena->chunk[number].handle, bytes = arena->chunk[number].bytes;
         arena->chunk[number].handle = 0; /* not the burial's */
         allocator_call(a);
@@ -240,7 +188,7 @@ static uint64_t release_batch(struct allocator *a, struct arena *arena, uint32_t
         if (code)
             make_spare(arena, number);
         else
-            remove_chunk(arena, number);
+            arena_remove_chunk(arena, number);
         released += code ? 0 : bytes;
     }
     return released;
@@ -294,10 +242,9 @@ uint64_t arena_release_between(struct allocator *a, struct arena *from, const st
     if (from == until || !take_away(from, until, bytes, batch))
         return 0;
     int over = is_over(a, timeout_ns);
-    for (struct arena *arena = from; !a->forgotten && arena != until; arena = arena->older)
+    for (struct arena *arena = from; !a->forgotten && arena; arena = arena->older)
         settle_batch(arena, batch, over);
-    for (struct arena *arena = from; over && !a->forgotten && arena != until;
-         arena = arena->older) {
+    for (struct arena *arena = from; over && !a->forgotten && arena; arena = arena->older) {
         unmap_batch(a, arena, batch);
         released += a->forgotten ? 0 : release_batch(a, arena, batch);
         if (a->forgotten)

@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "allocator/arena_parts.h"
+#include "allocator/arena_chunks.h"
 #include "allocator/segment.h"
 #include "allocator/thread_caches.h"
 
@@ -139,17 +139,21 @@ static struct block *lent_block(const struct domain *domain, uint64_t address, u
     return lent ? block : NULL;
 }
 
-/* Calls `take` for the block's chunk in `slot`; the lock is dropped meanwhile. */
-static int lend_chunk(struct arena *arena, uint32_t slot,
-                      int (*take)(void *context, uint64_t handle), void *context)
+/* Calls `take` for the piece that is *done bytes behind the begin of `slot`, and adds its own; the lock
+ * is dropped meanwhile. */
+static int lend_piece(struct arena *arena, uint64_t slot, uint64_t *done,
+                      int (*take)(void *context, uint64_t handle, uint64_t bytes), void *context)
 {
     struct allocator *a = arena->allocator;
-    struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
-    uint64_t handle = chunk->handle;
+    uint32_t number = arena->slot[slot + *done / arena->chunk_bytes].chunk;
+    const struct chunk *piece = arena_piece(arena, number, *done % arena->chunk_bytes);
+    struct chunk *chunk = &arena->chunk[number];
+    uint64_t handle = piece->handle, bytes = piece->bytes;
+    *done += bytes;
     chunk->lent++;
     stats_begin(a->stats);
     allocator_call(a);
-    int code = take(context, handle);
+    int code = take(context, handle, bytes);
     allocator_return(a);
     stats_end(a->stats);
     if (!a->forgotten) /* else its tables may be gone */
@@ -158,24 +162,24 @@ static int lend_chunk(struct arena *arena, uint32_t slot,
 }
 
 int domain_lend(struct domain *domain, uint64_t address, uint64_t name, struct block_loan *loan,
-                int (*take)(void *context, uint64_t handle), void *context)
+                int (*take)(void *context, uint64_t handle, uint64_t bytes), void *context)
 {
     const struct block *block;
     int code = 0;
     uint64_t done = 0;
-    *loan = (struct block_loan){.chunks = 1};
+    *loan = (struct block_loan){.bytes = 1};
     domain_lock(domain);
-    while (!code && done < loan->chunks) {
+    while (!code && done < loan->bytes) {
         if (!(block = lent_block(domain, address, name))) {
             code = ALLOCATOR_UNKNOWN;
             break;
         }
         struct arena *arena = block->segment->arena;
         uint64_t c = arena->chunk_bytes, at = address - arena->base;
-        uint64_t chunks = (at % c + block_size(block) + c - 1) / c;
-        uint64_t last = arena_present(arena, (uint32_t)(at / c + chunks - 1));
-        *loan = (struct block_loan){at % c, c, chunks, last};
-        code = lend_chunk(arena, (uint32_t)(at / c + done++), take, context);
+        uint64_t whole = (at % c + block_size(block) - 1) / c; /* slots before the last one */
+        *loan = (struct block_loan){at % c,
+                                    whole * c + arena_present(arena, (uint32_t)(at / c + whole))};
+        code = lend_piece(arena, at / c, &done, take, context);
     }
     domain_unlock(domain);
     return code;

@@ -26,15 +26,15 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
 int domain_sync_memops(struct domain *domain, uint64_t address, int on,
                        int (*set)(void *device, uint64_t address, int mapped, int on));
 
-/* Lends the chunks below the exported block that begins at `address` and has that name: `take` is
- * called for the handle of each, without the lock, and none is given back meanwhile. Fills *loan
- * before. Returns 0, what `take` returned if not 0, or ALLOCATOR_UNKNOWN: there is no such block
+/* Lends the memory below the exported block that begins at `address` and has that name: `take` is
+ * called for each piece of it with the driver's handle and its bytes, from the lowest on, without the
+ * lock, and none is given back meanwhile. Fills *loan before. Returns 0, what `take` returned if not 0, or ALLOCATOR_UNKNOWN: there is no such block
  * (any more). */
 struct block_loan {
-    uint64_t offset, chunk_bytes, chunks, last_bytes; /* offset: in the first chunk */
+    uint64_t offset, bytes; /* of the block in all that is lent; of that */
 };
 int domain_lend(struct domain *domain, uint64_t address, uint64_t name, struct block_loan *loan,
-                int (*take)(void *context, uint64_t handle), void *context);
+                int (*take)(void *context, uint64_t handle, uint64_t bytes), void *context);
 
 /* The live block that holds `address`: as domain_mark, and marks nothing. */
 int domain_find(struct domain *domain, uint64_t address, struct block_place *place);

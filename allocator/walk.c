@@ -114,6 +114,20 @@ static int block_is_backed(const struct arena *arena, const struct block *block)
     return block->state == BLOCK_ABSENT || arena_address(arena, slot) >= end;
 }
 
+/* Is what a chunk is made of its own, and as large? */
+static int pieces_are_valid(const struct arena *arena, uint32_t number)
+{
+    const struct chunk *whole = &arena->chunk[number], *piece;
+    uint64_t bytes = 0;
+    for (uint32_t part = whole->parts; part; part = piece->next_part) {
+        piece = &arena->older->chunk[part];
+        bytes += piece->bytes;
+        if (piece->part_of != number || piece->booked || piece->owner || !piece->handle)
+            return 0;
+    }
+    return !whole->parts || (whole->booked && !whole->handle && bytes == whole->bytes);
+}
+
 static int arena_is_valid(const struct arena *arena)
 {
     uint64_t idle = 0, spare = 0, retired = 0, booked[STAT_POOLS] = {0};
@@ -141,6 +155,8 @@ static int arena_is_valid(const struct arena *arena)
         if (chunk->owner && arena->slot[chunk->owner - 1].chunk != number)
             return 0;
         if (chunk->home && arena->slot[chunk->home - 1].chunk != number)
+            return 0;
+        if (!pieces_are_valid(arena, number))
             return 0;
     }
     for (enum stat_pool pool = 0; pool < STAT_POOLS; pool++)

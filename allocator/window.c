@@ -32,7 +32,7 @@ struct search {
 int window_chunk_is_idle(const struct arena *arena, uint32_t chunk)
 {
     const struct chunk *c = &arena->chunk[chunk];
-    return !c->leaving && !c->retired && (!c->owner || arena->idle[c->owner - 1]);
+    return !c->leaving && !c->retired && !c->part_of && (!c->owner || arena->idle[c->owner - 1]);
 }
 
 uint32_t window_idle_tail(const struct arena *arena, uint64_t bytes)

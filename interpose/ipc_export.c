@@ -98,18 +98,17 @@ static int tell(int socket, const void *data, size_t size, int fd)
     return sendmsg(socket, &message, MSG_NOSIGNAL) == (ssize_t)size ? 0 : -1;
 }
 
-static int give_chunk(void *context, uint64_t handle)
+static int give_piece(void *context, uint64_t handle, uint64_t bytes)
 {
     struct visitor *visitor = context;
-    const struct ipc_answer answer = {visitor->loan.offset, visitor->loan.chunk_bytes,
-                                      visitor->loan.chunks, visitor->loan.last_bytes};
+    const struct ipc_answer answer = {visitor->loan.offset, visitor->loan.bytes};
     if (!visitor->greeted && tell(visitor->socket, &answer, sizeof answer, -1))
         return 1;
     visitor->greeted = 1;
     int fd = -1, code = driver_chunk_export(handle, &fd);
     inherited[CHUNK] = fd + 1;
     if (code == 0)
-        code = tell(visitor->socket, &handle, 1, fd) ? 1 : 0;
+        code = tell(visitor->socket, &bytes, sizeof bytes, fd) ? 1 : 0;
     let_go(CHUNK, fd);
     return code;
 }
@@ -134,7 +133,7 @@ static void answer(const struct ipc_door *door, int socket)
         !is_mine(&wanted, door) || !process_serving())
         return;
     process_inside++;
-    domain_lend(process->domain, wanted.address, wanted.name, &visitor.loan, give_chunk, &visitor);
+    domain_lend(process->domain, wanted.address, wanted.name, &visitor.loan, give_piece, &visitor);
     process_inside--;
 }
 

@@ -17,7 +17,7 @@
 
 #define SILENCE_MS 5000 /* longer than the other end is patient with another visitor */
 #define IPC_NAMES ((uint64_t)1 << 61) /* none of a block's (block_place) */
-#define MOST_CHUNKS ((uint64_t)1 << 24)
+#define MOST_BYTES ((uint64_t)1 << 47)
 
 struct import {
     struct import *next;
@@ -118,15 +118,15 @@ static CUresult allow(const struct import *import, CUdevice owner)
     return result;
 }
 
-/* Maps the chunk that comes next at `at`. */
-static CUresult map_chunk(int socket, CUdeviceptr at, size_t bytes, CUdevice *owner)
+/* Maps the piece that comes next at `at`, where there is room for *bytes. Fills *bytes. */
+static CUresult map_piece(int socket, CUdeviceptr at, uint64_t *bytes, CUdevice *owner)
 {
     CUmemGenericAllocationHandle handle = 0;
     CUmemAllocationProp properties = {.location.id = -1};
-    char sign;
+    uint64_t room = *bytes;
     int fd;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    if (hear(socket, &sign, 1, &fd) == 0 && fd >= 0)
+    if (hear(socket, bytes, sizeof *bytes, &fd) == 0 && fd >= 0 && *bytes && *bytes <= room)
         result = real()->cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd,
                                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (fd >= 0)
@@ -135,40 +135,39 @@ static CUresult map_chunk(int socket, CUdeviceptr at, size_t bytes, CUdevice *ow
         return result;
     if (*owner < 0 && real()->cuMemGetAllocationPropertiesFromHandle(&properties, handle) == 0)
         *owner = properties.location.id;
-    result = real()->cuMemMap(at, bytes, 0, handle, 0);
-    driver_chunk_release(NULL, bytes, handle); /* what is mapped stays */
+    result = real()->cuMemMap(at, *bytes, 0, handle, 0);
+    driver_chunk_release(NULL, *bytes, handle); /* what is mapped stays */
     return result;
 }
 
 static CUresult map_all(struct import *import, int socket, const struct ipc_answer *answer)
 {
     CUdevice owner = -1;
-    size_t done = 0, bytes = answer->chunk_bytes, last = answer->chunks - 1;
-    import->range_bytes = bytes * last + answer->last_bytes;
+    uint64_t done = 0;
+    import->range_bytes = answer->bytes;
     CUresult result = real()->cuMemAddressReserve(&import->range, import->range_bytes, 0, 0, 0);
     if (result != CUDA_SUCCESS)
         return result;
     import->pointer = import->range + answer->offset;
-    for (; result == CUDA_SUCCESS && done < answer->chunks; done += result == CUDA_SUCCESS)
-        result = map_chunk(socket, import->range + done * bytes,
-                           done < last ? bytes : answer->last_bytes, &owner);
+    while (result == CUDA_SUCCESS && done < answer->bytes) {
+        uint64_t bytes = answer->bytes - done;
+        result = map_piece(socket, import->range + done, &bytes, &owner);
+        done += result == CUDA_SUCCESS ? bytes : 0;
+    }
     if (result == CUDA_SUCCESS)
         result = allow(import, owner);
     if (result == CUDA_SUCCESS)
         return result;
     if (done)
-        driver_chunk_unmap(NULL, import->range, done > last ? import->range_bytes : done * bytes);
+        driver_chunk_unmap(NULL, import->range, done);
     driver_range_free(NULL, import->range, import->range_bytes);
     return result;
 }
 
 static int makes_sense(const struct ipc_answer *answer, const struct ipc_handle *handle)
 {
-    uint64_t bytes = (answer->chunks - 1) * answer->chunk_bytes + answer->last_bytes;
-    return answer->chunks && answer->chunks < MOST_CHUNKS && answer->chunk_bytes &&
-           answer->chunk_bytes < ((uint64_t)1 << 40) && answer->offset < answer->chunk_bytes &&
-           answer->last_bytes && answer->last_bytes <= answer->chunk_bytes &&
-           handle->bytes <= bytes && answer->offset <= bytes - handle->bytes;
+    return answer->bytes < MOST_BYTES && handle->bytes <= answer->bytes &&
+           answer->offset <= answer->bytes - handle->bytes;
 }
 
 static CUresult fetch(struct import *import)

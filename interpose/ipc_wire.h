@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define IPC_MAGIC "cachalo1" /* the last one: version */
+#define IPC_MAGIC "cachalo2" /* the last one: version */
 
 /* In place of a CUipcMemHandle. Whoever has it may have the memory, as natively. */
 struct ipc_handle {
@@ -19,10 +19,11 @@ struct ipc_handle {
 };
 _Static_assert(sizeof(struct ipc_handle) == 64, "as large as the driver's");
 
-/* The answer to a handle; then one message for each chunk, with its file descriptor. No answer: no
- * such block. The block begins at `offset` of the first chunk, and the last one may be smaller. */
+/* The answer to a handle; then a message for each piece of that memory, with its size (uint64_t) and
+ * file descriptor, from the lowest on, until all `bytes` are there. No answer: no such block. The block
+ * begins at `offset` of them. */
 struct ipc_answer {
-    uint64_t offset, chunk_bytes, chunks, last_bytes;
+    uint64_t offset, bytes;
 };
 
 /* An abstract name: nothing is left of it when the process ends, however it does. */

@@ -18,7 +18,8 @@ class Bug:
 
 
 LANE, ENDS, FENCE, MARK = (f"allocator/{name}.c" for name in ("lane", "lane_ends", "fence", "mark"))
-RELEASE, WINDOW, CLAIM, GROW, ARENA = (f"allocator/{name}.c" for name in ("arena_release", "window", "arena_claim", "arena_grow", "arena"))
+RELEASE, WINDOW, CLAIM, MAP, GROW, ARENA, CHUNKS = (f"allocator/{name}.c" for name in (
+    "arena_release", "window", "arena_claim", "arena_map", "arena_grow", "arena", "arena_chunks"))
 MOVES = ("1 1 6000", "2 1 6000", "3 3 4000", *(f"{seed} {1 + seed % 4 // 3} 6000" for seed in range(4, 40)))  # of mapped_stress
 TAIL_MOVES = tuple(f"{seed} {1 + seed % 4 // 3} 6000 90" for seed in range(1, 13))  # no size comes again
 SUBMIT, CAPTURE, CONTEXT, LAUNCH = (f"interpose/{name}.c" for name in ("submit", "capture", "exports_context", "exports_launch"))
@@ -35,7 +36,7 @@ BUGS = (
         (("uint64_t last = arena_slot_at(arena, end);", "uint64_t last = arena_slot_at(arena, end + arena->chunk_bytes / 2);"),), MOVES),
     Bug("two_at_home", "a chunk goes home to a slot where another one is mapped since", CLAIM, "mapped",
         (("        if (s->was)\n            arena_leave_home(arena, s->was, slot);\n", ""),), MOVES),
-    Bug("goes_home_only_once", "what is lent a second time stays where it is when it is idle", CLAIM, "model",
+    Bug("goes_home_only_once", "what is lent a second time stays where it is when it is idle", MAP, "model",
         (("    arena->present[slot] = arena->chunk[chunk].home == slot + 1 ? AT_HOME : AWAY;", "    arena->present[slot] = AT_HOME;"),)),
     Bug("two_owners", "a chunk that is called back stays in the hole where it was", CLAIM, "mapped",
         (("        if (owner)\n            arena_evict(arena, owner - 1, owner - 1 + end - slot);\n        else\n",
@@ -46,13 +47,23 @@ BUGS = (
         (("arena->chunk[arena->slot[until].chunk].home == home + until - slot)", "arena->chunk[arena->slot[until].chunk].home)"),)),
     Bug("grows_beside_idle", "a second slot of a window gets a new chunk though one is idle", CLAIM, "model",
         ((": take_idle(arena);", ": *moves == 1 ? 0 : take_idle(arena);"),)),
-    Bug("access_in_part", "the last slot of a run is mapped without access", CLAIM, "model",
+    Bug("access_in_part", "the last slot of a run is mapped without access", MAP, "model",
         (("(end - 1 - slot) * arena->chunk_bytes + bytes);", "(end - 1 - slot) * arena->chunk_bytes + (end > slot + 1 ? 0 : bytes));"),)),
+    Bug("piece_called_back", "what became part of a larger chunk is called back to where it was", WINDOW, "unit",
+        (("!c->retired && !c->part_of &&", "!c->retired &&"),)),
+    Bug("piece_numbered", "its number is given to a new chunk", CLAIM, "unit", ((" || arena->chunk[chunk].part_of))", "))"),)),
+    Bug("pieces_stay", "what a chunk was made of does not go back with it", CHUNKS, "unit",
+        (("    for (uint32_t part = chunk->parts; part; part = chunk->next_part) {\n        chunk = &arena->older->chunk[part];\n        chunk->leaving",
+          "    for (uint32_t part = 0; part; part = chunk->next_part) {\n        chunk = &arena->older->chunk[part];\n        chunk->leaving"),)),
+    Bug("piece_stays_mapped", "of a chunk that cannot be mapped whole, what could be stays", MAP, "unit",
+        (("    if (code && done)\n", "    if (0)\n"),)),
+    Bug("pieces_in_turn", "the same chunk is taken for all of them", CHUNKS, "unit",
+        (("    book_out(arena->older, chunk);\n    chunk->home", "    chunk->home"),)),
     Bug("shares_what_is_idle", "a block that is to share no chunk does, where idle memory is enough", GROW, "model",
         (("flags = size > MIB && native_is_exact(a) ? CLAIM_ALONE : 0;", "flags = 0;"),)),
     Bug("tails_stay", "chunks that are smaller than a slot never go back", RELEASE, "model",
         (("for (int tails = 2; tails--;)", "for (int tails = 1; tails--;)"),)),
-    Bug("lent_to_the_other_pool", "a chunk that goes to the other pool stays booked where it was", RELEASE, "model",
+    Bug("lent_to_the_other_pool", "a chunk that goes to the other pool stays booked where it was", CHUNKS, "model",
         (("int moves = chunk->booked && chunk->pool != pool;", "int moves = 0;"),)),
     Bug("small_blocks_keep_theirs", "what is idle among small blocks' chunks is not seen by large ones", ARENA, "model",
         (("    arena->idle_slots += (uint32_t)(reusable ? last - first : first - last);",
@@ -186,7 +197,7 @@ BUGS = (
         (("atomic_load_explicit(&block->claim, memory_order_relaxed) == easy &&", "atomic_load(&block->claim) / 4 == easy / 4 &&"),
          ("atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED)",
           "(atomic_store(&block->claim, address | CLAIM_CACHED), 1)"))),
-    Bug("kit_shared", "what a claim has in reserve, others use up while the driver is called", CLAIM, "unit",
+    Bug("kit_shared", "what a claim has in reserve, others use up while the driver is called", MAP, "unit",
         (("    arena->kit = NULL;\n", ""), ("    arena_put_kit(a, arena, kit, kits);\n", "    (void)kit, (void)kits;\n"))),
     Bug("cached_at_growth", "caches keep what they have when a segment is taken from the driver", "allocator/allocator.c", "unit",
         (("pool_for(a, size) == POOL_SMALL && thread_caches_make(a, size) &&", "0 &&"),)),

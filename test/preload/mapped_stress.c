@@ -2,18 +2,19 @@
  * outstanding. Every block keeps a number of its own at several places, which must still be there
  * when it is freed: memory that two blocks have would lose one of them, also on one stream, where
  * the simulated device sees no disorder. Arguments: seed, threads, operations, MiB (no size comes
- * again, and all are up to that). */
+ * again, and all are up to that; 0: some do), blocks that a thread has at most. */
 #include <pthread.h>
 
 #include "driver_case.h"
 
 #define HELD 12
+#define HELD_MOST 96
 #define PLACES 8
 #define STREAMS 3
 #define WORK_NS 30000
 
 static CUcontext context;
-static unsigned seed, operations, most;
+static unsigned seed, operations, most, held = HELD;
 
 struct block {
     CUdeviceptr address;
@@ -25,7 +26,7 @@ struct block {
 struct worker {
     uint64_t random;
     CUstream stream[STREAMS];
-    struct block held[HELD];
+    struct block held[HELD_MOST];
     uint32_t numbers;
 };
 
@@ -79,7 +80,7 @@ static void take(struct worker *w, struct block *block, unsigned streams)
     block->number = ++w->numbers << 8 | (uint32_t)(w->random & 255);
     if (cuMemAlloc_v2(&block->address, block->bytes)) { /* full: room for next time */
         block->address = 0;
-        struct block *other = &w->held[dice(w, HELD)];
+        struct block *other = &w->held[dice(w, held)];
         if (other->address)
             drop(w, other);
         return;
@@ -107,7 +108,7 @@ static void *work(void *argument)
     for (int i = 1; i < STREAMS; i++)
         OK(cuStreamCreate(&w.stream[i], i % 2));
     for (unsigned i = 0; i < operations; i++) {
-        struct block *block = &w.held[dice(&w, HELD)];
+        struct block *block = &w.held[dice(&w, held)];
         unsigned streams = i / 500 % 2 ? STREAMS : 1; /* phases on one stream, and on several */
         if (block->address)
             drop(&w, block);
@@ -118,7 +119,7 @@ static void *work(void *argument)
         if (dice(&w, 100) == 0)
             OK(cuStreamSynchronize(w.stream[0]));
     }
-    for (int i = 0; i < HELD; i++)
+    for (int i = 0; i < (int)held; i++)
         if (w.held[i].address) {
             check(&w.held[i]);
             drop(&w, &w.held[i]);
@@ -131,8 +132,10 @@ static void *work(void *argument)
 int main(int count, char **argument)
 {
     pthread_t thread[16];
-    CHECK(count == 4 || count == 5);
-    most = count == 5 ? (unsigned)atoi(argument[4]) : 0;
+    CHECK(count >= 4 && count <= 6);
+    most = count > 4 ? (unsigned)atoi(argument[4]) : 0;
+    held = count > 5 ? (unsigned)atoi(argument[5]) : HELD;
+    CHECK(held <= HELD_MOST);
     seed = (unsigned)atoi(argument[1]);
     size_t threads = (size_t)atoi(argument[2]);
     operations = (unsigned)atoi(argument[3]);

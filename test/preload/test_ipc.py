@@ -14,7 +14,7 @@ from test_requests import each, wait_for
 
 MAPPED = "expandable_segments:True,large_segment_size_mb:2"
 TAILS = "expandable_segments:True,large_segment_size_mb:14,memory_limit_mb:1024"  # the last chunk of 45 MiB is of 4
-OURS = b"cachalo1"
+OURS = b"cachalo2"
 INVALID_VALUE, INVALID_CONTEXT, INVALID_HANDLE = 1, 201, 400
 
 

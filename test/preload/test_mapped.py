@@ -43,13 +43,13 @@ def test_calls_that_fail_for_chunks_of_all_sizes(place, failing):
     assert place.reports()[-1].totals["allocated_bytes"] == 0
 
 
-@pytest.mark.parametrize("seed, threads, operations, most", [(1, 1, 6000, 40), (2, 1, 6000, 0), (3, 3, 2000, 0), (4, 3, 2000, 40)])
-@pytest.mark.parametrize("failing", ["", "cuMemAddressReserve:2", "cuMemRelease:9:999"])
-def test_random_work_while_chunks_grow(place, seed, threads, operations, most, failing):
-    """In a library that outgrows an arena after four chunks: all sizes of chunks are in use at once, and go back."""
-    sizes = [most] if most else []
-    ours = place.run("mapped_stress", seed, threads, operations, *sizes, preload=(OUTGROWN,), CACHALOT_CONF="expandable_segments:True",
-                     CACHALOT_SIM_CAPACITY="512M", CACHALOT_SIM_FAIL=failing)
+@pytest.mark.parametrize("seed, threads, operations, most", [(1, 1, 3000, 40), (2, 1, 3000, 0), (16, 3, 1500, 0), (4, 3, 1500, 40)])
+@pytest.mark.parametrize("held", [12, 30])
+@pytest.mark.parametrize("failing", ["", "cuMemAddressReserve:2", "cuMemRelease:9:999", "cuMemMap:88", "cuMemMap:120:999"])
+def test_random_work_while_chunks_grow(place, seed, threads, operations, most, held, failing):
+    """In a library that outgrows an arena after 64 chunks: what is idle of these becomes larger ones, and all goes back."""
+    ours = place.run("mapped_stress", seed, threads, operations, most, held, preload=(OUTGROWN,), CACHALOT_CONF="expandable_segments:True",
+                     CACHALOT_SIM_CAPACITY="1G", CACHALOT_SIM_FAIL=failing)
     assert (ours.code, ours.err) == (0, "")
     report = place.reports()[-1]
     assert report.totals["allocated_bytes"] == 0 and report.counter("num_maps") > 50

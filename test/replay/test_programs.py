@@ -11,7 +11,7 @@ MAPPED = "expandable_segments:True"
 RULES = "expandable_segments:False,thread_cache:off"
 TRACES = pathlib.Path(__file__).with_name("programs.tar.xz")
 WITHIN = 1.05
-BEHIND = {50: 1.11, 200: 1.07}  # operations that the device is behind, as on the GPU; the most are grad_accum_lm's 1.104, neural_ode's 1.063
+BEHIND = {50: 1.075, 200: 1.07, 10**6: 1.08}  # operations that the device is behind, as on the GPU; the most are neural_ode's 1.069, 1.063, chat_server's 1.077
 
 with tarfile.open(TRACES) as packed:
     NAMES = sorted(pathlib.Path(name).stem for name in packed.getnames())
@@ -48,11 +48,16 @@ def test_a_little_more_than_the_peak_is_enough(folder, name):
     assert replay(path, "--conf", MAPPED, "--capacity", int(WITHIN * allocated))["totals"]["ooms"] == 0
 
 
-def test_a_busy_device_gives_nothing_back(folder):
-    """nmt_train outgrows its first chunks, which go back to a device that is idle."""
-    got = [replay(folder / "nmt_train.csv", "--conf", MAPPED, "--behind", behind)["driver"] for behind in (0, 200)]
-    assert [driver["behind_operations"] for driver in got] == [0, 200]
-    assert got[0]["calls"]["chunk_release"]["count"] > 10 * got[1]["calls"]["chunk_release"]["count"]
+def test_a_device_that_is_never_done_takes_no_mapping_down(folder):
+    got = [replay(folder / "nmt_train.csv", "--conf", MAPPED, "--behind", behind)["driver"] for behind in (0, 10**6)]
+    assert [driver["behind_operations"] for driver in got] == [0, 10**6]
+    assert got[0]["calls"]["chunk_unmap"]["count"] > 100 and got[1]["calls"]["chunk_unmap"]["count"] == 0
+
+
+def test_what_is_outgrown_does_not_go_by_way_of_the_driver(folder):
+    """deeplab_train outgrows its first chunks, and moves on with what is idle of them."""
+    driver = replay(folder / "deeplab_train.csv", "--conf", MAPPED)["driver"]["calls"]
+    assert driver["chunk_create"]["bytes"] <= 1.05 * 4501 * (1 << 20) and driver["chunk_release"]["count"] <= 1
 
 
 def test_there_are_all_of_them():

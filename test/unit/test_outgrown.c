@@ -1,5 +1,5 @@
-/* Chunks are as large as what is reserved makes them: an arena that is outgrown serves its holes,
- * moves what is idle, and gives that back before another grows. */
+/* Chunks are as large as what is reserved makes them: an arena that is outgrown serves its holes, and
+ * moves what is idle, until that becomes chunks of another one. */
 #include "world.h"
 
 #include "allocator/arena.h"
@@ -47,68 +47,139 @@ static void who_asks_for_much_gets_large_ones(void **state)
     assert_int_equal(w.device.ranges, 1);
 }
 
-static void what_is_idle_goes_before_another_grows(void **state)
-{
-    (void)state;
-    give(block[3]);
-    give(block[9]);
-    uint64_t released = w.device.calls[FAKE_RELEASE];
-    take(3 * STEP);
-    assert_int_equal(w.device.calls[FAKE_RELEASE] - released, 2 * STEP / (2 * MIB));
-    assert_int_equal(CURRENT(reserved_bytes), SMALL_CHUNKS + STEP);
-    assert_int_equal(w.device.used, SMALL_CHUNKS + STEP);
-    assert_int_equal(w.device.most_used, SMALL_CHUNKS + STEP);
-}
-
 static const struct lane_ops no_lane; /* but others' work may be under way */
 
-/* Work that may use it is under way: nothing waits, and what is idle is of use where it is. */
-static void what_may_still_be_used_stays(void **state)
+/* Nobody waits for it. */
+static void device_is_busy(int busy)
 {
-    (void)state;
-    give(block[3]);
-    w.device.instant = 0;
-    w.domain->lane.ops = &no_lane;
-    uint64_t waits = w.device.calls[FAKE_WAIT];
-    uint64_t released = w.device.calls[FAKE_RELEASE];
-    take(2 * STEP);
-    assert_int_equal(w.device.calls[FAKE_WAIT], waits);
-    assert_int_equal(w.device.calls[FAKE_RELEASE], released);
-    assert_int_equal(CURRENT(reserved_bytes), SMALL_CHUNKS + STEP);
-    assert_int_equal(CURRENT(active_bytes), SMALL_CHUNKS + STEP);
-    w.domain->lane.ops = NULL;
+    w.device.instant = !busy;
+    w.domain->lane.ops = busy ? &no_lane : NULL;
 }
 
-/* Of two arenas with idle memory the one grows that needs the least for the request. */
-static void what_needs_least_grows(void **state)
+/* What is idle in the arena that is outgrown becomes chunks of the other one, whatever is under way. */
+static void what_is_idle_serves_the_larger_chunks(void **state)
 {
     (void)state;
-    take(STEP);       /* of large chunks, */
-    give(take(STEP)); /* and as much is idle there */
+    for (int busy = 0; busy < 2; busy++) {
+        setup(NULL);
+        give(block[3]);
+        give(block[9]);
+        device_is_busy(busy);
+        uint64_t waits = w.device.calls[FAKE_WAIT], released = w.device.calls[FAKE_RELEASE];
+        uint64_t made = w.device.calls[FAKE_CREATE], mapped = w.device.calls[FAKE_MAP];
+        take(3 * STEP);
+        assert_int_equal(w.device.calls[FAKE_CREATE] - made, STEP / (8 * MIB));
+        assert_int_equal(w.device.calls[FAKE_MAP] - mapped,
+                         2 * STEP / (2 * MIB) + STEP / (8 * MIB));
+        assert_int_equal(w.device.calls[FAKE_RELEASE], released);
+        assert_int_equal(w.device.calls[FAKE_WAIT], waits);
+        assert_int_equal(CURRENT(reserved_bytes), SMALL_CHUNKS + STEP);
+        assert_int_equal(CURRENT(segment), 1280 - 2 * STEP / (2 * MIB) + 3 * STEP / (8 * MIB));
+        assert_int_equal(w.device.most_used, SMALL_CHUNKS + STEP);
+        device_is_busy(0);
+    }
+}
+
+/* Together with what is idle in the other one nothing need grow. */
+static void what_is_idle_in_both_is_enough(void **state)
+{
+    (void)state;
+    give(take(STEP));
     give(block[3]);
     give(block[9]);
-    w.device.instant = 0;
-    w.domain->lane.ops = &no_lane;
+    device_is_busy(1);
     take(3 * STEP);
-    assert_int_equal(w.device.ranges, 2);
-    assert_int_equal(CURRENT(reserved_bytes), SMALL_CHUNKS + 3 * STEP);
-    take(2 * STEP);
-    assert_int_equal(CURRENT(reserved_bytes), SMALL_CHUNKS + 4 * STEP);
-    assert_int_equal(CURRENT(active_bytes), SMALL_CHUNKS + 4 * STEP);
-    w.domain->lane.ops = NULL;
+    assert_int_equal(CURRENT(reserved_bytes), SMALL_CHUNKS + STEP);
+    assert_int_equal(CURRENT(active_bytes), SMALL_CHUNKS + STEP);
+    device_is_busy(0);
 }
 
-/* But not by thousands of small chunks for the sake of a few. */
-static void what_saves_little_is_not_worth_it(void **state)
+/* It goes back as any memory does, and its old place is as new. */
+static void what_served_the_larger_chunks_goes_back(void **state)
 {
     (void)state;
     give(block[3]);
-    w.device.instant = 0;
-    w.domain->lane.ops = &no_lane;
-    uint64_t made = w.device.calls[FAKE_CREATE];
-    take(20 * GIB);
-    assert_int_equal(w.device.calls[FAKE_CREATE] - made, 20 * GIB / (8 * MIB));
-    w.domain->lane.ops = NULL;
+    give(block[9]);
+    uint64_t large = take(3 * STEP);
+    give(large);
+    domain_empty_cache(w.domain, 1);
+    assert_int_equal(CURRENT(reserved_bytes), SMALL_CHUNKS - 2 * STEP);
+    assert_int_equal(w.device.used, SMALL_CHUNKS - 2 * STEP);
+    assert_int_equal(w.device.mapped, (SMALL_CHUNKS - 2 * STEP) / (2 * MIB));
+    assert_true(take(3 * STEP) == large);
+    give(block[4]);
+    assert_true(take(STEP) == block[4]);
+}
+
+/* At its old place it is nobody's, nor is its number. */
+static void what_serves_the_larger_chunks_serves_nobody_else(void **state)
+{
+    (void)state;
+    give(block[3]);
+    give(block[4]);
+    take(3 * STEP);
+    give(block[10]);
+    give(block[20]);
+    uint64_t mapped = w.device.calls[FAKE_MAP];
+    take(2 * STEP - MIB); /* would fit in there, but other memory must be mapped for it */
+    assert_int_equal(w.device.calls[FAKE_MAP] - mapped, 2 * STEP / (2 * MIB));
+    for (int i = 0; i < 8; i++)
+        take(MIB);
+    assert_int_equal(w.device.used, CURRENT(reserved_bytes));
+}
+
+/* The driver refuses one of the pieces: the request is served otherwise, and nothing is lost. */
+static void a_piece_that_cannot_be_mapped_stays(void **state)
+{
+    (void)state;
+    for (int piece = 1; piece < 6; piece++) {
+        setup(NULL);
+        give(block[3]);
+        w.device.failing = FAKE_MAP;
+        w.device.failing_number = w.device.calls[FAKE_MAP] + (uint64_t)piece;
+        uint64_t one = take(STEP + MIB), other = take(2 * STEP);
+        for (unsigned i = 0; i < STEPS; i++)
+            if (i != 3)
+                give(block[i]);
+        domain_empty_cache(w.domain, 1);
+        assert_true(CURRENT(reserved_bytes) >= 3 * STEP + MIB);
+        assert_true(CURRENT(reserved_bytes) <= 3 * STEP + 2 * 8 * MIB);
+        assert_int_equal(w.device.used, CURRENT(reserved_bytes));
+        give(one);
+        give(other);
+        domain_empty_cache(w.domain, 1);
+        assert_int_equal(w.device.used, 0);
+        assert_int_equal(w.device.mapped, 0);
+    }
+}
+
+/* Another process gets it piece by piece. */
+static uint64_t pieces, piece_bytes, last_handle;
+
+static int note_piece(void *unused, uint64_t handle, uint64_t bytes)
+{
+    (void)unused;
+    assert_true(handle && handle != last_handle);
+    last_handle = handle;
+    pieces++;
+    piece_bytes += bytes;
+    return 0;
+}
+
+static void its_pieces_are_lent(void **state)
+{
+    struct block_place place;
+    struct block_loan loan;
+    (void)state;
+    give(block[3]);
+    uint64_t shared = take(STEP + 16 * MIB);
+    assert_int_equal(domain_mark(w.domain, shared, BLOCK_LENT, &place), 0);
+    pieces = piece_bytes = last_handle = 0;
+    assert_int_equal(domain_lend(w.domain, shared, place.name, &loan, note_piece, NULL), 0);
+    assert_int_equal(loan.offset, 0);
+    assert_int_equal(loan.bytes, STEP + 16 * MIB);
+    assert_int_equal(piece_bytes, loan.bytes);
+    assert_int_equal(pieces, STEP / (2 * MIB) + 2);
 }
 
 static void what_is_idle_serves_first(void **state)
@@ -243,10 +314,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(chunks_grow, setup),
         cmocka_unit_test_setup(who_asks_for_much_gets_large_ones, setup),
-        cmocka_unit_test_setup(what_is_idle_goes_before_another_grows, setup),
-        cmocka_unit_test_setup(what_may_still_be_used_stays, setup),
-        cmocka_unit_test_setup(what_needs_least_grows, setup),
-        cmocka_unit_test_setup(what_saves_little_is_not_worth_it, setup),
+        cmocka_unit_test_setup(what_is_idle_serves_the_larger_chunks, setup),
+        cmocka_unit_test_setup(what_is_idle_in_both_is_enough, setup),
+        cmocka_unit_test_setup(what_served_the_larger_chunks_goes_back, setup),
+        cmocka_unit_test_setup(what_serves_the_larger_chunks_serves_nobody_else, setup),
+        cmocka_unit_test_setup(a_piece_that_cannot_be_mapped_stays, setup),
+        cmocka_unit_test_setup(its_pieces_are_lent, setup),
         cmocka_unit_test_setup(what_is_idle_serves_first, setup),
         cmocka_unit_test_setup(without_addresses_it_grows_on, setup),
         cmocka_unit_test_setup(what_cannot_be_had_outgrows_nothing, setup),
