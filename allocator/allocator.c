@@ -171,7 +171,7 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
 static int claim(struct allocator *a, uint64_t size, struct block **taken)
 {
     int code = arena_claim(a, size, taken);
-    return code && size > MIB && !a->forgotten && thread_caches_yield(a)
+    return code == a->ops->out_of_memory && size > MIB && !a->forgotten && thread_caches_yield(a)
                ? arena_claim(a, size, taken)
                : code;
 }

@@ -1,6 +1,7 @@
 /* The books of chunks: what is reserved, whose it is, and what is made of what. */
 #include "allocator/arena_chunks.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 #include "allocator/record.h"
@@ -68,6 +69,7 @@ void arena_remove_chunk(struct arena *arena, uint32_t number)
 void arena_compose(struct arena *arena, uint32_t number, uint32_t part)
 {
     struct chunk *whole = &arena->chunk[number], *chunk = &arena->older->chunk[part];
+    assert(chunk->handle && chunk->booked && !chunk->owner && !chunk->retired);
     if (!whole->parts)
         *whole = (struct chunk){.pool = LARGE_POOL};
     record(arena->older, EVENT_segment_unmap, chunk->home, chunk->bytes);
@@ -91,6 +93,7 @@ void arena_decompose(struct arena *arena, uint32_t number)
     for (uint32_t part = whole->parts; part; part = chunk->next_part) {
         chunk = &arena->older->chunk[part];
         chunk->part_of = 0;
+        chunk->retired = whole->retired;
         book(arena->older, chunk);
         record(arena->older, EVENT_segment_map, 0, chunk->bytes);
         if (!chunk->leaving)
@@ -106,6 +109,7 @@ void arena_set_leaving(struct arena *arena, uint32_t number, uint32_t batch)
     for (uint32_t part = chunk->parts; part; part = chunk->next_part) {
         chunk = &arena->older->chunk[part];
         chunk->leaving = batch;
+        chunk->stays = 0;
     }
 }
 

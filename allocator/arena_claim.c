@@ -4,7 +4,7 @@
  * taken: the one that needs the least new memory, then the least idle memory, and then the fewest
  * calls of the driver. A slot of it costs nothing if its memory is present, or if the chunk that
  * was mapped here before is idle where it is now: it is called back. Otherwise some chunk that is
- * idle is mapped here, or a new one. What was mapped here before is taken down first, if work that
+ * idle is mapped here, one that is made of the older arena's, or a new one. What was mapped here before is taken down first, if work that
  * may use it has passed; as long as there are few mappings the windows beyond the last slot used
  * are cheaper. So addresses are spent (KEEP times the memory) until what the program repeats has
  * addresses of its own.
@@ -135,7 +135,7 @@ static uint32_t take_idle(struct arena *arena)
     return chunk;
 }
 
-/* The number of a chunk that the driver has yet to make; none below `chunk` is free. */
+/* The number of a chunk that has yet to be made; none below `chunk` is free. */
 static uint32_t number_chunk(struct arena *arena, uint32_t chunk)
 {
     while (chunk <= arena->made &&

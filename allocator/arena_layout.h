@@ -19,7 +19,7 @@ struct slot {
 enum presence { NOT_PRESENT, AT_HOME, AWAY }; /* away: the chunk has its home elsewhere */
 
 struct chunk {
-    uint64_t handle, bytes; /* fewer than a slot's: a tail */
+    uint64_t handle, bytes; /* 0: it is made of parts; fewer than a slot's: a tail */
     uint32_t owner;         /* slot, from 1; 0: none, it is spare */
     uint32_t home; /* slot, from 1, where it goes when it is idle, and stays mapped; 0: none yet */
     uint32_t seen; /* by search number */

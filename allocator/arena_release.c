@@ -4,6 +4,7 @@
  * last use. What is to go is first taken out of all reach (its slots absent, its chunk leaving),
  * then a fence is sealed and waited for: no use can come in between. A wait in vain makes it spare:
  * it can be mapped again, which needs no wait. */
+#include <assert.h>
 #include <stddef.h>
 
 #include "allocator/arena_chunks.h"
@@ -175,8 +176,7 @@ static uint64_t release_batch(struct allocator *a, struct arena *arena, uint32_t
             arena_decompose(arena, number);
             continue;
         }
-        if (arena->chunk[number].part_of)
-            continue;
+        assert(!arena->chunk[number].part_of);
         uint64_t handle = arena->chunk[number].handle, bytes = arena->chunk[number].bytes;
         arena->chunk[number].handle = 0; /* not the burial's */
         allocator_call(a);
@@ -244,12 +244,13 @@ uint64_t arena_release_between(struct allocator *a, struct arena *from, const st
     int over = is_over(a, timeout_ns);
     for (struct arena *arena = from; !a->forgotten && arena; arena = arena->older)
         settle_batch(arena, batch, over);
-    for (struct arena *arena = from; over && !a->forgotten && arena; arena = arena->older) {
+    /* All mappings first: what is made of pieces can only go if its own and theirs are down. */
+    for (struct arena *arena = from; over && !a->forgotten && arena;
+         arena = a->forgotten ? NULL : arena->older)
         unmap_batch(a, arena, batch);
-        released += a->forgotten ? 0 : release_batch(a, arena, batch);
-        if (a->forgotten)
-            break;
-    }
+    for (struct arena *arena = from; over && !a->forgotten && arena;
+         arena = a->forgotten ? NULL : arena->older)
+        released += release_batch(a, arena, batch);
     return released;
 }
 

@@ -204,7 +204,7 @@ BUGS = (
     Bug("cached_at_large_growth", "caches keep what they have when large blocks grow", "allocator/allocator.c", "unit",
         (("!a->forgotten && thread_caches_yield(a)", "0"),)),
     Bug("yields_at_once", "all caches are emptied for each chunk that large blocks grow by", "allocator/thread_caches_make.c", "unit",
-        (("if (cached <= 0 || grown < (uint64_t)cached / YIELD_PART)", "(void)grown;\n    if (cached <= 0)"),)),
+        (("cached <= 0 || grown < (uint64_t)cached / YIELD_PART)", "cached <= 0 + 0 * (int64_t)grown)"),)),
     Bug("spare_unbounded", "what spills out of caches has no limit", "allocator/spare.c", "unit",
         (("return atomic_load_explicit(&a->spare_weight, memory_order_relaxed) + more >", "return more >"),)),
     Bug("looks_often", "all threads' caches are stopped and looked through at each miss", "allocator/thread_caches_make.c", "unit",

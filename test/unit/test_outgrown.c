@@ -111,6 +111,25 @@ static void what_served_the_larger_chunks_goes_back(void **state)
     assert_true(take(STEP) == block[4]);
 }
 
+/* Also when the driver did not take the mapping of one of them down at first. */
+static void what_stays_mapped_goes_back_later(void **state)
+{
+    (void)state;
+    for (uint64_t call = 1; call < 4; call++) {
+        setup(NULL);
+        give(block[3]);
+        give(block[9]);
+        give(take(3 * STEP));
+        w.device.failing = FAKE_UNMAP;
+        w.device.failing_number = w.device.calls[FAKE_UNMAP] + call;
+        domain_empty_cache(w.domain, 1);
+        domain_empty_cache(w.domain, 1);
+        assert_int_equal(CURRENT(reserved_bytes), SMALL_CHUNKS - 2 * STEP);
+        assert_int_equal(w.device.used, SMALL_CHUNKS - 2 * STEP);
+        assert_int_equal(w.device.mapped, (SMALL_CHUNKS - 2 * STEP) / (2 * MIB));
+    }
+}
+
 /* At its old place it is nobody's, nor is its number. */
 static void what_serves_the_larger_chunks_serves_nobody_else(void **state)
 {
@@ -317,6 +336,7 @@ int main(void)
         cmocka_unit_test_setup(what_is_idle_serves_the_larger_chunks, setup),
         cmocka_unit_test_setup(what_is_idle_in_both_is_enough, setup),
         cmocka_unit_test_setup(what_served_the_larger_chunks_goes_back, setup),
+        cmocka_unit_test_setup(what_stays_mapped_goes_back_later, setup),
         cmocka_unit_test_setup(what_serves_the_larger_chunks_serves_nobody_else, setup),
         cmocka_unit_test_setup(a_piece_that_cannot_be_mapped_stays, setup),
         cmocka_unit_test_setup(its_pieces_are_lent, setup),
