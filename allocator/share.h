@@ -27,9 +27,9 @@ int domain_sync_memops(struct domain *domain, uint64_t address, int on,
                        int (*set)(void *device, uint64_t address, int mapped, int on));
 
 /* Lends the memory below the exported block that begins at `address` and has that name: `take` is
- * called for each piece of it with the driver's handle and its bytes, from the lowest on, without the
- * lock, and none is given back meanwhile. Fills *loan before. Returns 0, what `take` returned if not 0, or ALLOCATOR_UNKNOWN: there is no such block
- * (any more). */
+ * called for each piece of it with the driver's handle and its bytes, from the lowest on, without
+ * the lock, and none is given back meanwhile. Fills *loan before. Returns 0, what `take` returned if
+ * not 0, or ALLOCATOR_UNKNOWN: there is no such block (any more). */
 struct block_loan {
     uint64_t offset, bytes; /* of the block in all that is lent; of that */
 };
