@@ -1,10 +1,7 @@
 #include "interpose/context.h"
 
-#include <stdio.h>
-
 #include "interpose/capture.h"
 #include "interpose/driver.h"
-#include "interpose/kind.h"
 #include "interpose/real.h"
 
 /* The context that this thread used last, valid while the generation stands. */
@@ -12,25 +9,9 @@ static _Thread_local struct {
     CUcontext handle;
     uint64_t generation;
     struct context *context;
+    int current;  /* and the thread has not switched since the driver said so */
+    int switches; /* that it is in */
 } last;
-
-static void describe(struct page_device *row, CUdevice device, size_t total)
-{
-    CUuuid uuid = {{0}};
-    if (atomic_load(&row->used))
-        return;
-    if (real()->cuDeviceGetUuid_v2(&uuid, device) != CUDA_SUCCESS)
-        real()->cuDeviceGetUuid(&uuid, device);
-    real()->cuDeviceGetName(row->name, sizeof row->name - 1, device);
-    const unsigned char *b = (const unsigned char *)uuid.bytes;
-    snprintf(row->uuid, sizeof row->uuid,
-             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
-             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
-             b[15]);
-    row->ordinal = (uint64_t)device;
-    row->total_bytes = total;
-    atomic_store(&row->used, 1);
-}
 
 int context_primary_is_active(CUdevice device)
 {
@@ -40,9 +21,7 @@ int context_primary_is_active(CUdevice device)
     return result == CUDA_SUCCESS ? active != 0 : -1;
 }
 
-/* Retaining it costs a reference for a moment only, and does not make it, since it is active. NULL:
- * the driver does not say. */
-static CUcontext active_primary(CUdevice device)
+CUcontext context_active_primary(CUdevice device)
 {
     CUcontext primary = NULL;
     if (real()->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
@@ -51,18 +30,7 @@ static CUcontext active_primary(CUdevice device)
     return primary;
 }
 
-/* The current context is the device's primary one if that is active and has this handle. Negative:
- * the driver does not say. */
-static int is_primary(CUcontext handle, CUdevice device)
-{
-    int active = context_primary_is_active(device);
-    if (active <= 0)
-        return active;
-    CUcontext primary = active_primary(device);
-    return primary ? primary == handle : -1;
-}
-
-static struct context *slot_of(CUcontext handle)
+struct context *context_slot_of(CUcontext handle)
 {
     for (unsigned i = 0; i < MOST_CONTEXTS; i++)
         if (process->contexts[i].handle == handle)
@@ -73,95 +41,9 @@ static struct context *slot_of(CUcontext handle)
 static struct context *seek(CUcontext handle)
 {
     pthread_mutex_lock(&process->context_lock);
-    struct context *context = slot_of(handle);
+    struct context *context = context_slot_of(handle);
     pthread_mutex_unlock(&process->context_lock);
     return context;
-}
-
-#define UNMADE ((CUcontext)1) /* a slot's handle until its context can be found: none has it */
-
-static struct context *reserve_slot(CUdevice device)
-{
-    pthread_mutex_lock(&process->context_lock);
-    struct context *context = slot_of(NULL);
-    if (context) {
-        context->primary = 0;
-        context->ender = 0;
-        context->device = device; /* the allocator asks the driver about it */
-        context->handle = UNMADE;
-    }
-    pthread_mutex_unlock(&process->context_lock);
-    return context;
-}
-
-static struct allocator *begin(struct context *context, CUcontext handle, size_t total)
-{
-    CUdevice device = context->device;
-    context->row = page_device(process->page, (unsigned)device);
-    describe(context->row, device, total);
-    kind_decide(device);
-    struct allocator *allocator = allocator_create(
-        process->domain, &driver_ops, context, (uint64_t)(uintptr_t)handle, (unsigned)device,
-        &context->row->stats, options_limit(&process->config.options, total));
-    if (allocator)
-        kind_check(device, allocator);
-    return allocator;
-}
-
-/* From here on others find it, or (no allocator) the slot is free. */
-static void publish(struct context *context, CUcontext handle, struct allocator *allocator,
-                    int primary)
-{
-    pthread_mutex_lock(&process->context_lock);
-    context->allocator = allocator;
-    context->primary = primary;
-    atomic_store(&context->suspended, 0);
-    context->handle = allocator ? handle : NULL;
-    if (allocator && primary)
-        atomic_store(&process->sole, context);
-    pthread_mutex_unlock(&process->context_lock);
-}
-
-/* A primary context that has ended stays current, and says whose it is; but nothing can be had in it
- * (709), also not what needs no context, as mapped memory. */
-static int has_memory(void)
-{
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    size_t available, total;
-    real()->cuThreadExchangeStreamCaptureMode(&mode);
-    CUresult result = real()->cuMemGetInfo_v2(&available, &total);
-    real()->cuThreadExchangeStreamCaptureMode(&mode);
-    return result == CUDA_SUCCESS;
-}
-
-/* Caller holds the lock of the device's primary context: one that still answers is not ended
- * meanwhile by another thread. */
-static struct context *make(CUcontext handle)
-{
-    CUdevice device;
-    size_t total = 0;
-    if (real()->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 ||
-        (unsigned)device >= atomic_load(&process->page->device_count) || !has_memory())
-        return NULL;
-    int primary = is_primary(handle, device);
-    if (primary < 0 || real()->cuDeviceTotalMem_v2(&total, device) != CUDA_SUCCESS)
-        return NULL;
-    struct context *context = reserve_slot(device);
-    if (!context)
-        return NULL;
-    struct allocator *allocator = begin(context, handle, total);
-    publish(context, handle, allocator, primary);
-    if (allocator && atomic_load(&process->unnoted_work))
-        allocator_note_host_work(allocator);
-    if (allocator && real()->cuCtxGetDevice(&device) == CUDA_SUCCESS)
-        return context;
-    /* It ended while nobody could find it: another thread's, or this one's, called back. */
-    if (allocator)
-        context_close(handle);
-    struct allocator *lost = allocator ? context_forget(handle) : NULL;
-    if (lost)
-        allocator_bury(lost);
-    return NULL;
 }
 
 /* How many changes of primary contexts this thread is in. More than one: a tool's function, which
@@ -193,27 +75,52 @@ static struct context *find(CUcontext handle)
     context_change_begin(device);
     context = seek(handle);
     if (!context)
-        context = make(handle);
+        context = context_make(handle);
     context_change_end(device);
     return context;
 }
 
-struct context *context_current(void)
+/* As the driver says. Nothing is noted of one that is ending: its slot may be another's next. */
+__attribute__((noinline)) static struct context *ask(void)
 {
     CUcontext handle = NULL;
     if (real()->cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle)
         return NULL;
-    uint64_t generation = atomic_load_explicit(&process->generation, memory_order_acquire);
-    if (last.handle != handle || last.generation != generation) {
-        last.context = find(handle);
-        last.handle = handle;
+    uint64_t generation = atomic_load(&process->generation);
+    while (last.handle != handle || last.generation != generation) {
+        struct context *context = find(handle);
+        int serves = context && !atomic_load(&context->suspended);
+        last.context = context;
+        last.handle = serves ? handle : NULL;
         last.generation = generation;
-        if (!last.context)
-            last.handle = NULL;
+        generation = atomic_load(&process->generation);
+        if (!serves && last.generation == generation)
+            return NULL;
     }
-    return last.context && !atomic_load_explicit(&last.context->suspended, memory_order_relaxed)
-               ? last.context
-               : NULL;
+    last.current = !last.switches;
+    return last.context;
+}
+
+struct context *context_current(void)
+{
+    int stands =
+        last.current &&
+        last.generation == atomic_load_explicit(&process->generation, memory_order_acquire) &&
+        !atomic_load_explicit(&process->several_contexts, memory_order_relaxed);
+    struct context *context = stands ? last.context : ask();
+    return context && !atomic_load_explicit(&context->suspended, memory_order_relaxed) ? context
+                                                                                       : NULL;
+}
+
+void context_switch_begin(void)
+{
+    last.switches++;
+    last.current = 0;
+}
+
+void context_switch_end(void)
+{
+    last.switches--;
 }
 
 enum { SUSPENDED = 1, CLOSED, ENDING /* and has a slot only for that */ };
@@ -246,7 +153,7 @@ static void shut(struct context *context)
 /* Caller holds the context lock, and the handle has no slot. NULL: there are too many. */
 static struct context *take_refused(CUcontext handle)
 {
-    struct context *context = slot_of(NULL);
+    struct context *context = context_slot_of(NULL);
     if (!context)
         return NULL;
     context->allocator = NULL;
@@ -263,7 +170,7 @@ void context_close(CUcontext handle)
     if (!handle)
         return;
     pthread_mutex_lock(&process->context_lock);
-    struct context *context = slot_of(handle);
+    struct context *context = context_slot_of(handle);
     int unnoted = !context;
     if (unnoted)
         context = take_refused(handle);
@@ -277,7 +184,7 @@ void context_close(CUcontext handle)
 void context_refuse(CUcontext handle)
 {
     pthread_mutex_lock(&process->context_lock);
-    if (!slot_of(handle))
+    if (!context_slot_of(handle))
         take_refused(handle);
     pthread_mutex_unlock(&process->context_lock);
 }
@@ -285,7 +192,7 @@ void context_refuse(CUcontext handle)
 void context_end_refused(CUcontext handle)
 {
     pthread_mutex_lock(&process->context_lock);
-    struct context *context = slot_of(handle);
+    struct context *context = context_slot_of(handle);
     if (context && context->suspended == ENDING && context->ender == driver_ops.thread_id()) {
         atomic_fetch_add(&process->generation, 1); /* threads may have looked it up */
         context->handle = NULL;
@@ -307,7 +214,7 @@ struct allocator *context_forget(CUcontext handle)
     if (!handle)
         return NULL;
     pthread_mutex_lock(&process->context_lock);
-    struct context *context = slot_of(handle);
+    struct context *context = context_slot_of(handle);
     if (context && context->ender == driver_ops.thread_id()) { /* else the handle's next owner's */
         allocator = context->allocator;
         captures = context->last_capture;
@@ -333,7 +240,7 @@ CUcontext context_of_stream(CUstream stream)
 int context_is_primary(CUcontext handle)
 {
     pthread_mutex_lock(&process->context_lock);
-    const struct context *context = handle ? slot_of(handle) : NULL;
+    const struct context *context = handle ? context_slot_of(handle) : NULL;
     int primary = context && context->primary;
     pthread_mutex_unlock(&process->context_lock);
     return primary;
@@ -357,13 +264,13 @@ CUcontext context_primary(CUdevice device)
     pthread_mutex_unlock(&process->context_lock);
     if (handle || !capture_active() || changes > 1 || context_primary_is_active(device) <= 0)
         return handle;
-    return active_primary(device); /* not on our books, but captures of it may be */
+    return context_active_primary(device); /* not on our books, but captures of it may be */
 }
 
-int context_suspend_primary(CUdevice device, int suspended)
+int context_suspend(CUcontext handle, int suspended)
 {
     pthread_mutex_lock(&process->context_lock);
-    struct context *context = primary_of(device);
+    struct context *context = handle ? context_slot_of(handle) : NULL;
     int before = context ? atomic_load(&context->suspended) : 0;
     struct allocator *allocator = context && before != CLOSED ? context->allocator : NULL;
     if (allocator)

@@ -5,8 +5,14 @@
 #include "interpose/process.h"
 
 /* The current context's, made at its first use; NULL: none is current, or it must be left to the
- * driver. */
+ * driver, who is asked which it is: not again with one context in the process, while this thread has
+ * not switched. */
 struct context *context_current(void);
+
+/* Around the driver's functions that may make another context this thread's current one. They nest:
+ * a tool's function, which the driver calls back, may ask and switch within. */
+void context_switch_begin(void);
+void context_switch_end(void);
 
 /* The same for a thread whose cudart has bound itself: with one context in the process, a primary
  * one, there is no other that its calls could mean, and the driver need not be asked. */
@@ -39,6 +45,9 @@ struct allocator *context_forget(CUcontext handle);
 /* The driver refused to end it: what had no slot before has none again. */
 void context_end_refused(CUcontext handle);
 
+/* It may be ending: nothing of it is served, and nobody visits it for others. Returns what it was. */
+int context_suspend(CUcontext handle, int suspended);
+
 int context_is_primary(CUcontext handle);
 
 /* Whose stream this is for the calling thread; NULL: none's, or the driver does not say. */
@@ -48,12 +57,11 @@ CUcontext context_of_stream(CUstream stream);
  * whatever retains, releases or resets one: no other thread's comes between the driver's release
  * and our look whether it was the last, since the next one has the same handle. They nest: the
  * driver may call a tool's function within each. primary: NULL if it is not served and nothing is
- * captured. suspend: nobody visits it for others either; returns what it was. forget_ended: as
- * close and forget, if the driver has ended the primary one, whose handle was this. */
+ * captured. forget_ended: as close and forget, if the driver has ended the primary one, whose
+ * handle was this. */
 void context_change_begin(CUdevice device);
 void context_change_end(CUdevice device);
 CUcontext context_primary(CUdevice device);
-int context_suspend_primary(CUdevice device, int suspended);
 struct allocator *context_forget_ended(CUdevice device, CUcontext handle);
 int context_primary_is_active(CUdevice device); /* negative: the driver does not say */
 

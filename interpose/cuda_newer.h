@@ -1,10 +1,11 @@
 /* Functions that carry work and that not every toolkit's cuda.h declares, as later ones do (12.8 to
  * 13.5): a program may have been built with a newer toolkit than we were. With theirs the compiler
- * compares. And those of cudaGL.h and cudaEGL.h, which need headers of their own. */
+ * compares. And those of cudaGL.h, cudaVDPAU.h and cudaEGL.h, which need headers of their own. */
 #ifndef CACHALOT_INTERPOSE_CUDA_NEWER_H
 #define CACHALOT_INTERPOSE_CUDA_NEWER_H
 
 #include <cuda.h>
+#include <stdint.h>
 
 #if CUDA_VERSION < 13030
 typedef void (*CUgraphRecaptureCallback)(void); /* passed on, never called */
@@ -39,6 +40,10 @@ TWINS(cuStreamBeginRecaptureToGraph,
 TWINS(cuFabricCpyBatchAsync,
       (size_t, CUDA_FABRIC_COPY_BATCH_OP *, unsigned long long, CUstream)); /* 13.5 */
 
+CUresult cuGLCtxCreate(CUcontext *, unsigned int, CUdevice);
+CUresult cuGLCtxCreate_v2(CUcontext *, unsigned int, CUdevice);
+CUresult cuVDPAUCtxCreate(CUcontext *, unsigned int, CUdevice, uint32_t, void *);
+CUresult cuVDPAUCtxCreate_v2(CUcontext *, unsigned int, CUdevice, uint32_t, void *);
 CUresult cuGLMapBufferObjectAsync(unsigned int *, unsigned int *, unsigned int, CUstream);
 TWINS(cuGLMapBufferObjectAsync_v2, (CUdeviceptr *, size_t *, unsigned int, CUstream));
 CUresult cuGLUnmapBufferObjectAsync(unsigned int, CUstream);

@@ -20,7 +20,9 @@ static void made(CUcontext context, CUdevice device)
     {                                                                                              \
         CUresult result;                                                                           \
         int tries = 0;                                                                             \
+        context_switch_begin();                                                                    \
         RETRIED(result, real()->name arguments);                                                   \
+        context_switch_end();                                                                      \
         if (result == CUDA_SUCCESS)                                                                \
             made(*context, device);                                                                \
         return result;                                                                             \
@@ -37,6 +39,33 @@ MAKES_CONTEXT(cuCtxCreate_v4,
               (CUcontext * context, CUctxCreateParams *parameters, unsigned int flags,
                CUdevice device),
               (context, parameters, flags, device))
+MAKES_CONTEXT(cuGLCtxCreate, (CUcontext * context, unsigned int flags, CUdevice device),
+              (context, flags, device))
+MAKES_CONTEXT(cuGLCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device),
+              (context, flags, device))
+MAKES_CONTEXT(cuVDPAUCtxCreate,
+              (CUcontext * context, unsigned int flags, CUdevice device, uint32_t vdp_device,
+               void *vdp_address),
+              (context, flags, device, vdp_device, vdp_address))
+MAKES_CONTEXT(cuVDPAUCtxCreate_v2,
+              (CUcontext * context, unsigned int flags, CUdevice device, uint32_t vdp_device,
+               void *vdp_address),
+              (context, flags, device, vdp_device, vdp_address))
+
+/* A function that makes another context the current one. */
+#define SWITCHES(name, parameters, arguments)                                                      \
+    CUresult name parameters                                                                       \
+    {                                                                                              \
+        context_switch_begin();                                                                    \
+        CUresult result = real()->name arguments;                                                  \
+        context_switch_end();                                                                      \
+        return result;                                                                             \
+    }
+SWITCHES(cuCtxSetCurrent, (CUcontext context), (context))
+SWITCHES(cuCtxPushCurrent, (CUcontext context), (context))
+SWITCHES(cuCtxPushCurrent_v2, (CUcontext context), (context))
+SWITCHES(cuCtxPopCurrent, (CUcontext * context), (context))
+SWITCHES(cuCtxPopCurrent_v2, (CUcontext * context), (context))
 
 /* After the driver ended a context: what of its mappings is left. */
 static void bury(CUcontext context, struct allocator *lost)
@@ -123,7 +152,9 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
         context_empty(context);
         context_close(context);
     }
+    context_switch_begin();
     CUresult result = call(context);
+    context_switch_end();
     unsigned version;
     if (!result || (!primary && real()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS))
         bury(context, context_forget(context));
@@ -141,6 +172,29 @@ CUresult cuCtxDestroy(CUcontext context)
 CUresult cuCtxDestroy_v2(CUcontext context)
 {
     return destroy(real()->cuCtxDestroy_v2, context);
+}
+
+/* Only the last who is attached ends it: then it is not current any more. */
+CUresult cuCtxDetach(CUcontext context)
+{
+    CUcontext current = NULL;
+    unsigned version;
+    if (!process_serving() || !context)
+        return real()->cuCtxDetach(context);
+    domain_end_begins(process->domain);
+    int before = context_suspend(context, 1);
+    context_switch_begin();
+    CUresult result = real()->cuCtxDetach(context);
+    context_switch_end();
+    real()->cuCtxGetCurrent(&current);
+    if ((!result && current != context) ||
+        real()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS) {
+        context_close(context);
+        bury(context, context_forget(context));
+    }
+    context_suspend(context, before);
+    domain_end_over(process->domain);
+    return result;
 }
 
 CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
@@ -180,10 +234,10 @@ static CUresult release_primary(const struct release *release, CUdevice device)
     context_change_begin(device);
     CUcontext context = context_primary(device);
     domain_end_begins(process->domain);
-    int before = context_suspend_primary(device, 1);
+    int before = context_suspend(context, 1);
     CUresult result = run_release(release, device);
     struct allocator *lost = context_forget_ended(device, context); /* also by an error of before */
-    context_suspend_primary(device, before);
+    context_suspend(context, before);
     context_change_end(device);
     if (lost)
         bury(context, lost);

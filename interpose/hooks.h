@@ -48,6 +48,10 @@
     X(cuCtxCreate_v2)                                                                              \
     X(cuCtxCreate_v3)                                                                              \
     X(cuCtxCreate_v4)                                                                              \
+    X(cuGLCtxCreate)                                                                               \
+    X(cuGLCtxCreate_v2)                                                                            \
+    X(cuVDPAUCtxCreate)                                                                            \
+    X(cuVDPAUCtxCreate_v2)                                                                         \
     X(cuDevicePrimaryCtxRetain)                                                                    \
     X(cuModuleLoad)                                                                                \
     X(cuModuleLoadData)                                                                            \
@@ -78,6 +82,12 @@
     X(cuGreenCtxCreate)                                                                            \
     X(cuCtxDestroy) /* reacted to */                                                               \
     X(cuCtxDestroy_v2)                                                                             \
+    X(cuCtxDetach)                                                                                 \
+    X(cuCtxSetCurrent)                                                                             \
+    X(cuCtxPushCurrent)                                                                            \
+    X(cuCtxPushCurrent_v2)                                                                         \
+    X(cuCtxPopCurrent)                                                                             \
+    X(cuCtxPopCurrent_v2)                                                                          \
     X(cuDevicePrimaryCtxRelease)                                                                   \
     X(cuDevicePrimaryCtxRelease_v2)                                                                \
     X(cuDevicePrimaryCtxReset)                                                                     \
@@ -301,8 +311,6 @@
 /* Called by us, never replaced. */
 #define CALL_LIST(X)                                                                               \
     X(cuCtxGetCurrent)                                                                             \
-    X(cuCtxPushCurrent_v2)                                                                         \
-    X(cuCtxPopCurrent_v2)                                                                          \
     X(cuCtxGetDevice)                                                                              \
     X(cuCtxGetFlags)                                                                               \
     X(cuCtxSetFlags)                                                                               \

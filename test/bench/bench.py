@@ -108,7 +108,7 @@ class Bench:
         self.table.add("the same, the driver's functions themselves", [one["ns"] for one in found], "ns",
                        f"{statistics.median(one['base'] for one in found):.1f} ns")
         self.table.notes.append("static cudart alone: without us, and the driver's functions return at once. The driver's functions themselves: ours, "
-                                "without cudart. Its baseline: cuCtxGetCurrent, which we call once a pair there and not at all behind a shared cudart")
+                                "without cudart. Its baseline: cuCtxGetCurrent, which we call for each pair there where the process has several contexts")
         for name, size in SIZES.items():
             self.ns_row(f"one thread, {name}", self.rounds("pair", size, n, count), 80)
         self.ns_row("10 000 live, mixed sizes, replaced", self.rounds("churn", n, count), 120)

@@ -29,10 +29,11 @@ def nvcc():
     return shutil.which("nvcc") or str(cuda_home() / "bin/nvcc")
 
 
-def driver_program(kit, name):
-    """A C program of this folder, linked to libcuda."""
+def driver_program(kit, name, folder=HERE):
+    """A C program of this folder, or of the tests on the simulated device, linked to libcuda."""
     program = kit.work / name
-    kit.build(["gcc", "-std=c17", "-O1", f"-I{cuda_home() / 'include'}", "-o", program, HERE / f"{name}.c", *driver_library()])
+    kit.build(["gcc", "-std=gnu17", "-D_GNU_SOURCE", "-O1", f"-I{cuda_home() / 'include'}", f"-I{HERE.parent / 'sim'}", "-o", program,
+               folder / f"{name}.c", *driver_library()])
     return program
 
 
@@ -46,16 +47,19 @@ def runtime_program(kit, source):
 
 def answers(kit):
     """Rare and wrong calls: the driver's answers, in each mode."""
-    # The second is a program of the tests on the simulated device, the third one of its tests, too: does that answer as the driver does?
-    for name, program in {"answers": driver_program(kit, "answers"),
-                          "wrong calls": runtime_program(kit, HERE.parent / "preload/bad_input_runtime.c"),
-                          "across devices": runtime_program(kit, HERE / "across.c"), "ends of contexts": driver_program(kit, "ends")}.items():
-        native = kit.run([program], kit.native())
+    # Those of `preload` are programs of the tests on the simulated device, "across devices" is one, too: does that answer as the driver does?
+    preload = HERE.parent / "preload"
+    current = driver_program(kit, "current", preload)
+    for name, program in {"answers": [driver_program(kit, "answers")],
+                          "wrong calls": [runtime_program(kit, preload / "bad_input_runtime.c")],
+                          "across devices": [runtime_program(kit, HERE / "across.c")], "ends of contexts": [driver_program(kit, "ends")],
+                          "what is current": [current, "primary"], "what is current, own": [current, "own"]}.items():
+        native = kit.run(program, kit.native())
         if native.code:
             kit.skip(name, f"natively exit code {native.code}")  # one device
             continue
         for mode, conf in {**MODES, "fence": "free_mode:fence", "ordinary segments": "expandable_segments:False"}.items():
-            kit.same_lines(f"{name}, {mode}", native, kit.good([program], kit.front(kit.native(), conf)))
+            kit.same_lines(f"{name}, {mode}", native, kit.good(program, kit.front(kit.native(), conf)))
 
 
 STORM_MIB = 16384

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* cuCtxDetach */
+
 static int line = -1; /* to the other process */
 
 /* What the other process sends; 0: it has ended, or has nothing. */
@@ -114,10 +116,24 @@ void share_with_peer(void)
     OK(cuMemFree_v2(pinned_for_good));
 }
 
+/* As programs of before CUDA 4 do. */
+static void leave_context(void)
+{
+    CUcontext other, popped;
+    CUdeviceptr block;
+    OK(cuCtxCreate_v2(&other, 0, 0));
+    OK(cuMemAlloc_v2(&block, 3 * MIB));
+    OK(cuMemFree_v2(block));
+    OK(cuCtxPopCurrent(&popped));
+    OK(cuCtxPushCurrent(other));
+    OK(cuCtxDetach(other));
+}
+
 void share_with_device(void)
 {
     int devices = 0;
     CUcontext other, popped;
+    leave_context();
     OK(cuDeviceGetCount(&devices));
     if (devices < 2)
         return;

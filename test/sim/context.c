@@ -148,6 +148,7 @@ static CUresult context_create(CUcontext *out, unsigned flags, CUdevice device)
         abort();
     context->device = device;
     context->flags = flags;
+    context->references = 1;
     context_open(context);
     thread->stack[thread->depth++] = context;
     *out = (CUcontext)context;
@@ -183,6 +184,27 @@ CUresult do_cuCtxDestroy_v2(CUcontext handle)
         thread->depth--;
     context_close(context);
     return CUDA_SUCCESS;
+}
+
+CUresult do_cuCtxAttach(CUcontext *out, unsigned flags)
+{
+    CUresult why = CUDA_ERROR_INVALID_VALUE;
+    struct sim_context *context = out && !flags ? context_current(&why) : NULL;
+    if (!context)
+        return why;
+    context->references++;
+    *out = (CUcontext)context;
+    return CUDA_SUCCESS;
+}
+
+/* Only of the current one; the last ends it. */
+CUresult do_cuCtxDetach(CUcontext handle)
+{
+    CUresult why;
+    struct sim_context *context = context_current(&why);
+    if (!context || context != context_from(handle) || context->primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return --context->references ? CUDA_SUCCESS : do_cuCtxDestroy_v2(handle);
 }
 
 CUresult do_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
