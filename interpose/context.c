@@ -9,9 +9,10 @@ static _Thread_local struct {
     CUcontext handle;
     uint64_t generation;
     struct context *context;
-    int current;  /* and the thread has not switched since the driver said so */
-    int switches; /* that it is in */
+    int switches; /* that this thread is in */
 } last;
+
+_Thread_local struct context_note context_note;
 
 int context_primary_is_active(CUdevice device)
 {
@@ -80,8 +81,8 @@ static struct context *find(CUcontext handle)
     return context;
 }
 
-/* As the driver says. Nothing is noted of one that is ending: its slot may be another's next. */
-__attribute__((noinline)) static struct context *ask(void)
+/* Nothing is noted of one that is ending: its slot may be another's next. */
+struct context *context_ask(void)
 {
     CUcontext handle = NULL;
     if (real()->cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle)
@@ -97,25 +98,15 @@ __attribute__((noinline)) static struct context *ask(void)
         if (!serves && last.generation == generation)
             return NULL;
     }
-    last.current = !last.switches;
+    if (!last.switches && !atomic_load(&process->several_contexts))
+        context_note = (struct context_note){generation, last.context};
     return last.context;
-}
-
-struct context *context_current(void)
-{
-    int stands =
-        last.current &&
-        last.generation == atomic_load_explicit(&process->generation, memory_order_acquire) &&
-        !atomic_load_explicit(&process->several_contexts, memory_order_relaxed);
-    struct context *context = stands ? last.context : ask();
-    return context && !atomic_load_explicit(&context->suspended, memory_order_relaxed) ? context
-                                                                                       : NULL;
 }
 
 void context_switch_begin(void)
 {
     last.switches++;
-    last.current = 0;
+    context_note = (struct context_note){0, NULL};
 }
 
 void context_switch_end(void)
@@ -145,7 +136,6 @@ static void shut(struct context *context)
     if (before == CLOSED || before == ENDING)
         return;
     atomic_store(&context->suspended, CLOSED);
-    atomic_store(&process->sole, NULL);
     if (context->allocator && allocator_forget(context->allocator))
         process_count(COVERAGE_context_losses);
 }

@@ -4,26 +4,33 @@
 
 #include "interpose/process.h"
 
+/* What the driver said last, for as long as it holds: with one context in the process, until this
+ * thread switches (generation 0 then) or a context ends (process->generation changes then, and with
+ * the second context). */
+struct context_note {
+    uint64_t generation;
+    struct context *context;
+};
+extern _Thread_local struct context_note context_note;
+
+/* As the driver says. */
+struct context *context_ask(void);
+
 /* The current context's, made at its first use; NULL: none is current, or it must be left to the
- * driver, who is asked which it is: not again with one context in the process, while this thread has
- * not switched. */
-struct context *context_current(void);
+ * driver. */
+static inline struct context *context_current(void)
+{
+    uint64_t generation = atomic_load_explicit(&process->generation, memory_order_acquire);
+    struct context *context =
+        context_note.generation == generation ? context_note.context : context_ask();
+    return context && !atomic_load_explicit(&context->suspended, memory_order_relaxed) ? context
+                                                                                       : NULL;
+}
 
 /* Around the driver's functions that may make another context this thread's current one. They nest:
  * a tool's function, which the driver calls back, may ask and switch within. */
 void context_switch_begin(void);
 void context_switch_end(void);
-
-/* The same for a thread whose cudart has bound itself: with one context in the process, a primary
- * one, there is no other that its calls could mean, and the driver need not be asked. */
-static inline struct context *context_bound(void)
-{
-    struct context *sole = atomic_load_explicit(&process->sole, memory_order_acquire);
-    if (!sole || atomic_load_explicit(&process->several_contexts, memory_order_relaxed) ||
-        atomic_load_explicit(&sole->suspended, memory_order_relaxed))
-        return context_current();
-    return sole;
-}
 
 /* The context of this handle, also while a release of it is under way, which may not be the last;
  * NULL also if nothing was ever asked for in it. */

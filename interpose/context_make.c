@@ -74,8 +74,6 @@ static void publish(struct context *context, CUcontext handle, struct allocator 
     context->primary = primary;
     atomic_store(&context->suspended, 0);
     context->handle = allocator ? handle : NULL;
-    if (allocator && primary)
-        atomic_store(&process->sole, context);
     pthread_mutex_unlock(&process->context_lock);
 }
 

@@ -194,7 +194,7 @@ __attribute__((noinline)) static CUdeviceptr hit_locked(struct allocator *alloca
 
 CUdeviceptr memory_hit(size_t bytes)
 {
-    const struct context *context = context_bound();
+    const struct context *context = context_current();
     if (!context)
         return 0;
     return bytes <= MIB ? allocator_hit_alone(context->allocator, bytes)
@@ -203,7 +203,7 @@ CUdeviceptr memory_hit(size_t bytes)
 
 CUdeviceptr memory_hit_again(size_t bytes)
 {
-    const struct context *context = bytes - 1 < MIB ? context_bound() : NULL;
+    const struct context *context = bytes - 1 < MIB ? context_current() : NULL;
     return context ? hit_locked(context->allocator, bytes) : 0;
 }
 

@@ -29,13 +29,12 @@ struct process {
     int lanes;         /* free_mode is async */
     struct domain *domain;
     struct page *page;
-    struct sites *sites;          /* NULL: nobody wants them */
-    struct context *_Atomic sole; /* the only context, if it is a primary one */
+    struct sites *sites; /* NULL: nobody wants them */
     _Atomic int several_contexts, captures, unnoted_captures, own_threads, unnoted_work;
     int traced; /* the trace is whole */
     _Atomic uintptr_t first_context;
     uint64_t captures_begun;
-    _Atomic uint64_t generation, late_frees, graphs_forgotten; /* contexts gone; after our end */
+    _Atomic uint64_t generation, late_frees, graphs_forgotten; /* see context.h; after our end */
     _Atomic uint64_t thread_rows;                  /* bit i: a thread has row i of the page */
     _Atomic uint64_t cache_rows[PAGE_CACHES / 64]; /* as thread_rows, of thread caches */
     struct context contexts[MOST_CONTEXTS];

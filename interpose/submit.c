@@ -86,7 +86,8 @@ void submit_context_made(CUcontext context)
     uintptr_t none = 0;
     if (!atomic_compare_exchange_strong(&process->first_context, &none, (uintptr_t)context) &&
         none != (uintptr_t)context) {
-        atomic_store(&process->several_contexts, 1);
+        if (!atomic_exchange(&process->several_contexts, 1))
+            atomic_fetch_add(&process->generation, 1); /* what threads have noted */
         lane_names_from(process->domain, (uintptr_t)CU_STREAM_PER_THREAD + 1);
     }
 }
