@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "interpose/callers.h"
+#include "interpose/files.h"
 #include "interpose/process.h"
 #include "interpose/service.h"
 #include "stats/pause.h"
@@ -84,6 +85,7 @@ static void *serve(void *unused)
 {
     struct events *events = page_events(process->page);
     service_thread_begins("cachalot-trace");
+    files_apart();
     for (int more = 1; more;) {
         static const struct timespec pause = {.tv_nsec = WRITE_EVERY_NS};
         uint32_t seen = atomic_load(&events->wake);

@@ -10,10 +10,12 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "interpose/capture.h"
+#include "interpose/files.h"
 #include "interpose/maps.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
@@ -100,6 +102,15 @@ void service_check_signal(void)
     said = 1;
 }
 
+static void write_reports(void *requests)
+{
+    uint32_t request = *(const uint32_t *)requests;
+    if (request & REQUEST_SIGNAL)
+        service_write_report(REPORT_SIGNAL, 0);
+    if (request & (REQUEST_REPORT | REQUEST_BLOCKS))
+        service_write_report(REPORT_REQUEST, (request & REQUEST_BLOCKS) != 0);
+}
+
 static void carry_out(uint32_t request)
 {
     pthread_mutex_lock(&process->report_lock);
@@ -111,10 +122,7 @@ static void carry_out(uint32_t request)
             snprintf(process->page->answer, sizeof process->page->answer, "%llu bytes given back",
                      (unsigned long long)bytes);
         }
-        if (request & REQUEST_SIGNAL)
-            service_write_report(REPORT_SIGNAL, 0);
-        if (request & (REQUEST_REPORT | REQUEST_BLOCKS))
-            service_write_report(REPORT_REQUEST, (request & REQUEST_BLOCKS) != 0);
+        files_run(write_reports, &request);
     }
     pthread_mutex_unlock(&process->report_lock);
 }
@@ -140,9 +148,20 @@ static void relieve_others(void)
     pthread_mutex_unlock(&process->report_lock);
 }
 
+/* A thread begins as its maker is: one that traps what is inexact, say, would end in a division. */
+static void plain_arithmetic(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_ldmxcsr(0x1f80);
+#else
+    __builtin_aarch64_set_fpcr(0);
+#endif
+}
+
 void service_thread_begins(const char *name)
 {
     prctl(PR_SET_NAME, name);
+    plain_arithmetic();
     atomic_fetch_add(&process->own_threads, 1);
 }
 
@@ -151,18 +170,35 @@ void service_thread_ends(void)
     atomic_fetch_sub(&process->own_threads, 1);
 }
 
+/* What has ended has no memory. */
+static int main_thread_lives(void)
+{
+    char here, there = 0;
+    struct iovec to = {&here, 1}, from = {&there, 1};
+    return process_vm_readv(process->pid, &to, 1, &from, 1, 0) == 1;
+}
+
+static void look_for_the_last(void *times)
+{
+    int *seen = times;
+    struct proc_status now;
+    uint64_t own = atomic_load(&process->own_threads);
+    *seen = proc_status((uint64_t)process->pid, &now) == 0 && now.state == 'Z' &&
+                    now.start_ticks == process->page->start_ticks && now.threads == own + 1 &&
+                    own == (uint64_t)atomic_load(&process->own_threads)
+                ? *seen + 1
+                : 0;
+}
+
 /* A process whose main thread has called pthread_exit ends, with code 0, when its last thread does.
  * (On a GPU it does not: the driver's threads stay.) Seen twice, as threads come and go. */
 static void end_if_last(void)
 {
     static int seen;
-    struct proc_status now;
-    uint64_t own = atomic_load(&process->own_threads);
-    seen = proc_status((uint64_t)process->pid, &now) == 0 && now.state == 'Z' &&
-                   now.start_ticks == process->page->start_ticks && now.threads == own + 1 &&
-                   own == (uint64_t)atomic_load(&process->own_threads)
-               ? seen + 1
-               : 0;
+    if (main_thread_lives())
+        seen = 0;
+    else
+        files_run(look_for_the_last, &seen);
     if (seen < 2)
         return;
     ending_has_thread(0); /* this one is not to wait for itself */

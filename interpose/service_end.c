@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "interpose/files.h"
 #include "interpose/maps.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
@@ -74,13 +75,20 @@ static void report_exit(void)
     pthread_mutex_unlock(&process->report_lock);
 }
 
+/* In a thread's place that is inside something of ours, or not. */
+static void report_exit_for(void *inside)
+{
+    int here = process_inside;
+    process_inside = *(const int *)inside;
+    report_exit();
+    process_inside = here;
+}
+
 void ending_answer(void)
 {
     if (!ending_goes(ENDING_ASKED, ENDING_BEGUN))
         return;
-    process_inside = ending.inside;
-    report_exit();
-    process_inside = 0;
+    files_run(report_exit_for, &ending.inside);
     ending_goes(ENDING_BEGUN, ENDING_DONE);
 }
 
@@ -111,30 +119,11 @@ static int report_by_thread(void)
     return begun;
 }
 
-static void *report_exit_for(void *inside)
-{
-    process_inside = *(int *)inside;
-    report_exit();
-    return NULL;
-}
-
-/* Not by the service thread, and not on a small stack. */
-static void report_alone(void)
-{
-    stack_t stack = {0};
-    pthread_t thread;
-    int inside = process_inside;
-    if (getpid() == syscall(SYS_gettid) && sigaltstack(NULL, &stack) == 0 &&
-        !(stack.ss_flags & SS_ONSTACK))
-        report_exit();
-    else if (service_create_thread(&thread, report_exit_for, &inside) == 0)
-        pthread_join(thread, NULL);
-}
-
 void service_report_exit(void)
 {
+    int inside = process_inside;
     if (!ending.has_thread || !report_by_thread())
-        report_alone();
+        files_run(report_exit_for, &inside);
 }
 
 static ssize_t at_the_very_end(void *unused, const char *text, size_t size)

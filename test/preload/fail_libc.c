@@ -53,6 +53,7 @@
     X(process_vm_readv, ssize_t,                                                                   \
       (pid_t of, void *to, unsigned long n, void *from, unsigned long m, unsigned long flags),     \
       (of, to, n, from, m, flags), -1, EPERM)                                                      \
+    X(unshare, int, (int what), (what), -1, EPERM)                                                 \
     X(poll, int, (void *which, unsigned long n, int timeout), (which, n, timeout), -1, EINTR)      \
     X(getsockopt, int, (int fd, int level, int what, void *to, void *n), (fd, level, what, to, n), \
       -1, ENOBUFS)                                                                                 \

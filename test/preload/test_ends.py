@@ -151,6 +151,20 @@ def test_the_host_process_is_left_as_it_is(place):
     place.report("host_state")
 
 
+@pytest.mark.parametrize("kernel", [[], ["old"]])
+@pytest.mark.parametrize("way", [{}, {"CACHALOT_EVENTS": "2000", "CACHALOT_TRACE": "all.trace"}])
+def test_descriptors_are_the_programs(place, way, kernel):
+    done = place.run("descriptors", 3, *kernel, **way)
+    assert (done.code, done.out) == (0, "lowest: 0\nstay: 0\ninherit: 0\n")
+    reports = place.reports()
+    assert len(reports) > 3 and not any(report["warnings"] for report in reports)
+
+
+def test_arithmetic_that_traps(place):
+    place.same("traps")
+    assert place.reports()[0].totals["requests"] == 3000
+
+
 @pytest.mark.parametrize("variables", [{"CACHALOT_DISABLE": "1"}, {"CACHALOT_ONLY": "other*"}])
 def test_switched_off(place, variables):
     for program in ("allocate_130", "allocate_driver", "allocate_dlsym"):
