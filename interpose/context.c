@@ -13,6 +13,7 @@ static _Thread_local struct {
 } last;
 
 _Thread_local struct context_note context_note;
+_Thread_local int context_bound;
 
 int context_primary_is_active(CUdevice device)
 {
@@ -107,6 +108,7 @@ void context_switch_begin(void)
 {
     last.switches++;
     context_note = (struct context_note){0, NULL};
+    context_bound = 0;
 }
 
 void context_switch_end(void)

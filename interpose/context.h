@@ -27,6 +27,11 @@ static inline struct context *context_current(void)
                                                                                        : NULL;
 }
 
+/* Has this thread's cudart made its context current, since it switched or called cudaSetDevice? Until
+ * then the current one may be another device's (cudart <= 11 binds lazily) or none, and the thread's
+ * first call must make it. */
+extern _Thread_local int context_bound;
+
 /* Around the driver's functions that may make another context this thread's current one. They nest:
  * a tool's function, which the driver calls back, may ask and switch within. */
 void context_switch_begin(void);

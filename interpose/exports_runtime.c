@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "interpose/context.h"
 #include "interpose/memory.h"
 #include "interpose/objects.h"
 #include "interpose/process.h"
@@ -19,11 +20,6 @@ int cudaDeviceReset(void);
 #pragma GCC visibility pop
 
 #define CUDART_UNLOADING 4 /* cudaErrorCudartUnloading: what a gone cudart answers */
-
-/* Since cudaSetDevice, has this thread's cudart made its context current? Until then the current
- * one may be another device's (cudart <= 11 binds lazily) or none, and the thread's first call must
- * make it. */
-static _Thread_local int bound;
 
 /* The real function `name` for the object that `caller` lies in: with two cudarts in one process
  * its own one. */
@@ -40,7 +36,7 @@ __attribute__((noinline)) static int malloc_by_cudart(void **pointer, size_t byt
 {
     int (*next)(void **, size_t) = (int (*)(void **, size_t))real_runtime("cudaMalloc", caller);
     int error = next ? next(pointer, bytes) : CUDART_UNLOADING;
-    bound = error == 0;
+    context_bound = error == 0;
     return error;
 }
 
@@ -49,7 +45,7 @@ __attribute__((noinline)) static int malloc_further(void **pointer, size_t bytes
                                                     const void *caller)
 {
     CUdeviceptr served;
-    if (!bound || !pointer || !process_serving() || !(served = memory_hit_again(bytes)))
+    if (!context_bound || !pointer || !process_serving() || !(served = memory_hit_again(bytes)))
         return malloc_by_cudart(pointer, bytes, caller);
     *pointer = (void *)(uintptr_t)served;
     return 0;
@@ -58,7 +54,7 @@ __attribute__((noinline)) static int malloc_further(void **pointer, size_t bytes
 int cudaMalloc(void **pointer, size_t bytes)
 {
     CUdeviceptr served;
-    if (bound && pointer && process_serving() && (served = memory_hit(bytes))) {
+    if (context_bound && pointer && process_serving() && (served = memory_hit(bytes))) {
         *pointer = (void *)(uintptr_t)served;
         return 0;
     }
@@ -71,14 +67,14 @@ __attribute__((noinline)) static int free_by_cudart(void *pointer, const void *c
     int error = next ? next(pointer) : CUDART_UNLOADING;
     memory_free_answered();
     if (error == 0)
-        bound = 1;
+        context_bound = 1;
     return error;
 }
 
 __attribute__((noinline)) static int free_further(void *pointer, const void *caller)
 {
-    int early =
-        bound || process_state() == PROCESS_EXITING; /* a cudart that is unloading would refuse */
+    int early = context_bound ||
+                process_state() == PROCESS_EXITING; /* a cudart that is unloading would refuse */
     if (early && pointer && !memory_free_early((CUdeviceptr)(uintptr_t)pointer))
         return 0;
     return free_by_cudart(pointer, caller);
@@ -86,21 +82,21 @@ __attribute__((noinline)) static int free_further(void *pointer, const void *cal
 
 int cudaFree(void *pointer)
 {
-    return bound && memory_free_alone((CUdeviceptr)(uintptr_t)pointer)
+    return context_bound && memory_free_alone((CUdeviceptr)(uintptr_t)pointer)
                ? 0
                : free_further(pointer, __builtin_return_address(0));
 }
 
 int cudaSetDevice(int device)
 {
-    bound = 0;
+    context_bound = 0;
     int (*next)(int) = (int (*)(int))real_runtime("cudaSetDevice", __builtin_return_address(0));
     return next ? next(device) : CUDART_UNLOADING;
 }
 
 int cudaDeviceReset(void)
 {
-    bound = 0;
+    context_bound = 0;
     int (*next)(void) = (int (*)(void))real_runtime("cudaDeviceReset", __builtin_return_address(0));
     return next ? next() : CUDART_UNLOADING;
 }

@@ -38,10 +38,10 @@ def driver_program(kit, name, folder=HERE):
 
 
 def runtime_program(kit, source):
-    """A C program linked to the shared cudart."""
+    """A C program linked to the shared cudart, and to libcuda."""
     program, cudart = kit.work / source.stem, pathlib.Path(find_cudart())
     kit.build(["gcc", "-std=gnu17", "-D_GNU_SOURCE", "-O1", f"-I{cuda_home() / 'include'}", "-o", program, source, cudart,
-               f"-Wl,-rpath,{cudart.parent}"])
+               *driver_library(), f"-Wl,-rpath,{cudart.parent}"])
     return program
 
 
@@ -53,6 +53,7 @@ def answers(kit):
     for name, program in {"answers": [driver_program(kit, "answers")],
                           "wrong calls": [runtime_program(kit, preload / "bad_input_runtime.c")],
                           "across devices": [runtime_program(kit, HERE / "across.c")], "ends of contexts": [driver_program(kit, "ends")],
+                          "a context taken away": [runtime_program(kit, preload / "current_runtime.c")],
                           "what is current": [current, "primary"], "what is current, own": [current, "own"]}.items():
         native = kit.run(program, kit.native())
         if native.code:

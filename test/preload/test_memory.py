@@ -255,6 +255,12 @@ def test_what_is_current_is_what_the_driver_says(place, mapped, what):
         assert report.totals["hits"] > 5
 
 
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_context_that_was_taken_away(place, mapped):
+    place.same("current_runtime", CACHALOT_CONF=f"expandable_segments:{mapped}")
+    assert place.reports()[0].totals["requests"] == 4
+
+
 @pytest.mark.parametrize("threads, rounds", [(0, 0), (0, 1), (0, 2), (8, 20)])
 @pytest.mark.parametrize("mapped", [False, True])
 def test_a_contexts_handle_comes_back(place, mapped, threads, rounds):

@@ -95,11 +95,18 @@ static CUresult bind(void)
     return self.failed;
 }
 
+/* As on an H100: a thread whose context was taken away gets it again. */
+static int is_current(void)
+{
+    CUcontext current = NULL;
+    return runtime_drivers[0].cuCtxGetCurrent(&current) == CUDA_SUCCESS && current;
+}
+
 const struct runtime_driver *runtime_begin(int per_thread)
 {
     if (!runtime_peek())
         return NULL;
-    if ((self.bound <= 0 || self.turn != turn) && bind())
+    if ((self.bound <= 0 || self.turn != turn || !is_current()) && bind())
         return NULL;
     return &runtime_drivers[per_thread];
 }
