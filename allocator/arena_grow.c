@@ -33,7 +33,7 @@ static int may_do(const struct arena *arena, uint64_t size)
 
 int arena_claim(struct allocator *a, uint64_t size, struct block **taken)
 {
-    int code = a->ops->out_of_memory, flags = size > MIB && native_is_exact(a) ? CLAIM_ALONE : 0;
+    int code = a->ops->out_of_memory, flags = native_is_exact(a, size) ? CLAIM_ALONE : 0;
     for (struct arena *arena = a->arena; (arena = for_size(arena, size)); arena = arena->older) {
         if (may_do(arena, size))
             code = arena_claim_in(arena, size, flags, taken);
@@ -96,14 +96,18 @@ int arena_grow(struct allocator *a, uint64_t size, struct block **taken)
         return a->forgotten ? ALLOCATOR_PASS
                             : arena_claim_in(for_size(a->arena, size), size, CLAIM_GROW, taken);
     }
-    if (arena_is_outgrown(a->arena, size) && may_grow(a, size))
+    if (arena_is_outgrown(a->arena, size) && !native_is_varied(a, size) && may_grow(a, size))
         arena_outgrow(a, size);
-    for (int round = 0; round < ROUNDS && !a->forgotten && native_is_exact(a); round++) {
+    for (int round = 0; round < ROUNDS && !a->forgotten && native_is_exact(a, size); round++) {
         int code = arena_claim_in(a->arena, size, CLAIM_GROW | CLAIM_ALONE, taken);
         if (code != a->ops->out_of_memory)
             return code;
         if (!a->arena->missing || !give_back(a, size))
             break;
     }
-    return a->forgotten ? ALLOCATOR_PASS : arena_claim_in(a->arena, size, CLAIM_GROW, taken);
+    if (a->forgotten)
+        return ALLOCATOR_PASS;
+    struct arena *older = a->arena->older;
+    return arena_claim_in(older && native_is_varied(a, size) ? older : a->arena, size, CLAIM_GROW,
+                          taken);
 }

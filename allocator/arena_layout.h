@@ -65,7 +65,7 @@ struct arena {
     struct block *kit;            /* block structs in reserve, joined by `link`: `kits` of them */
     uint64_t sizes[NATIVE_SIZES]; /* of requests, by hash; native.c */
     uint64_t noted;               /* from this size on one that is new is a sign */
-    int irregular;                /* above 0: sizes hardly come again */
+    int irregular, varied;        /* above 0: large sizes, or all, hardly come again */
 };
 
 #endif

@@ -121,6 +121,7 @@ int arena_begin(struct allocator *a, struct arena *arena)
     if (older) {
         memcpy(arena->sizes, older->sizes, sizeof arena->sizes);
         arena->irregular = older->irregular;
+        arena->varied = older->varied;
     }
     a->arena = arena;
     return 0;

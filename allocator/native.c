@@ -2,7 +2,9 @@
  * costs, until a chunk is held by a corner of a block when there is no other left, and no call of
  * the driver moves that. It cannot be undone then, so it is decided from the first request on: a
  * program whose sizes come again has its blocks packed, and one whose sizes do not shares no chunk
- * among them (arena_grow). Large sizes count as new: beside these a granule is nothing.
+ * among them (arena_grow). Large sizes count as new: beside these a granule is nothing; and only as
+ * long as few blocks are smaller, which lose half of theirs. A program of many blocks whose sizes do
+ * not come again has them packed into small chunks.
  *
  * That may fail while the device works, and what was packed before holds its chunks. So once a
  * request was out of memory for which natively there had been room, large blocks are the driver's
@@ -10,7 +12,7 @@
  * blocks end. Before a request fails it gets one of those corners. */
 #include "allocator/native.h"
 
-#include "allocator/arena.h"
+#include "allocator/arena_parts.h"
 #include "allocator/pool.h"
 
 /* What the live blocks of this device would take if each large one were the driver's own. Linear,
@@ -66,17 +68,44 @@ uint64_t native_noted(uint64_t most)
     return most / 512 > 32 * MIB ? most / 512 : 32 * MIB;
 }
 
+#define FEW 16
+#define LOST_MOST 64           /* the part of what is active */
+#define VARIED_MOST (64 * MIB) /* a large chunk's end is little beside it, and small ones many */
+
+/* Are there few blocks above a MiB of at most `most` bytes, or a little more? Half a granule of each
+ * is nothing, then. */
+static int are_few(const struct allocator *a, uint64_t most)
+{
+    uint64_t count = 0;
+    for (unsigned bin = stat_bin_of(MIB + 1); bin <= stat_bin_of(most); bin++)
+        count += stat_get(&a->stats->histogram_live[bin]);
+    return count <= FEW ||
+           count * MIB <= stats_current(a->stats, STAT_active_bytes, LARGE_POOL) / LOST_MOST;
+}
+
+int native_is_exact(const struct allocator *a, uint64_t size)
+{
+    return size > MIB && a->arena && a->arena->irregular > 0 && are_few(a, a->arena->noted / 2);
+}
+
+int native_is_varied(const struct allocator *a, uint64_t size)
+{
+    return size <= VARIED_MOST && a->arena->varied > 0 && !are_few(a, VARIED_MOST);
+}
+
 void native_note(struct allocator *a, uint64_t size)
 {
     struct arena *arena = a->arena;
     if (!arena)
         return;
     uint64_t *seen = &arena->sizes[size / BLOCK_GRAIN * UINT64_C(0x9e3779b97f4a7c15) >> 56];
-    int was = native_is_exact(a), now = arena->irregular;
+    int was = arena->irregular > 0, now = arena->irregular;
     now += *seen == size ? -AGAIN : size >= arena->noted;
+    int varied = arena->varied + (*seen == size ? -AGAIN : 1);
+    arena->varied = varied < -MOST ? -MOST : varied > MOST ? MOST : varied;
     *seen = size;
     arena->irregular = now < -MOST ? -MOST : now > MOST ? MOST : now;
-    if (was != native_is_exact(a))
+    if (was != (now > 0))
         a->taken = NULL; /* requests are served otherwise from here on */
 }
 

@@ -16,11 +16,12 @@ void native_note(struct allocator *allocator, uint64_t size);
 
 uint64_t native_noted(uint64_t most);
 
-/* Do blocks of mapped memory share no chunk with others now? */
-static inline int native_is_exact(const struct allocator *a)
-{
-    return a->arena && a->arena->irregular > 0;
-}
+/* Does a block of this size share no chunk with others now? */
+int native_is_exact(const struct allocator *allocator, uint64_t size);
+
+/* Do sizes hardly come again, and are blocks many? Then one of this size is to lie in small chunks,
+ * which pack best, though they need more calls. */
+int native_is_varied(const struct allocator *allocator, uint64_t size);
 
 /* What the driver takes for a large block. */
 static inline uint64_t native_bytes_of(uint64_t bytes)

@@ -94,9 +94,10 @@ static int may_take(const struct allocator *a, enum pool pool, const struct bloc
     if (pool == POOL_MAPPED || pool == POOL_SMALL)
         return 1;
     if (pool == POOL_DEDICATED || is_kept_whole(a, pool, block))
-        return have - size < (size / 8 > DEDICATED_LEAST && !a->as_native && !native_is_exact(a)
-                                  ? size / 8
-                                  : DEDICATED_LEAST);
+        return have - size <
+               (size / 8 > DEDICATED_LEAST && !a->as_native && !native_is_exact(a, size)
+                    ? size / 8
+                    : DEDICATED_LEAST);
     if (size < o->max_split_size && have >= o->max_split_size)
         return 0;
     return size < o->max_split_size || have < size + o->max_non_split_rounding;
@@ -171,8 +172,9 @@ static struct block *take_alone(struct allocator *a, uint64_t size)
 struct block *pool_take(struct allocator *a, uint64_t size)
 {
     enum pool pool = pool_for(a, size);
-    struct block *block = pool == POOL_MAPPED && native_is_exact(a) ? take_alone(a, size)
-                                                                    : pool_take_from(a, pool, size);
+    struct block *block = pool == POOL_MAPPED && native_is_exact(a, size)
+                              ? take_alone(a, size)
+                              : pool_take_from(a, pool, size);
     if (!block && pool == POOL_MAPPED) { /* where mapping failed there are ordinary segments too */
         thread_cache_settle(a);          /* for them, and for what grows */
         block = pool_take_from(a, POOL_LARGE, size);

@@ -84,6 +84,19 @@ def test_random_sizes(tmp_path):
     assert got["totals"]["peak_reserved_bytes"] <= 1.05 * got["totals"]["peak_allocated_bytes"]
 
 
+@pytest.mark.parametrize("name, behind, ratio, failures", [
+    ("features", 0, 1.05, 0), ("features", 200, 1.07, 40), ("replaced", 0, 1.05, 0), ("replaced", 200, 1.05, 0)])
+def test_sizes_that_do_not_come_again(tmp_path, name, behind, ratio, failures):
+    """On a device that has room, where each block, also a small one, might have chunks of its own; and on one that has not (of `features`
+    natively more than three thousand requests fail there)."""
+    path = made(tmp_path, name)
+    late = ("--behind", behind) if behind else ()
+    requested, allocated, reserved = peaks(replay(path, "--conf", MAPPED, "--capacity", 80 << 30, *late))
+    assert reserved <= ratio * requested
+    got = replay(path, "--conf", MAPPED, "--capacity", int(1.05 * allocated), *late)
+    assert got["totals"]["ooms"] <= failures
+
+
 @pytest.mark.parametrize("seed, limit", [(4, "capacity"), (8, "capacity"), (10, "memory_limit_mb")])
 def test_random_sizes_below_a_cap(tmp_path, seed, limit):
     """All of them fit natively, to the granule: none fails."""

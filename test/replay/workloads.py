@@ -219,6 +219,32 @@ def storm(operations=100000, cap=16 * GIB, seed=4):
     return trace
 
 
+def features(images=2000, shards=3, seed=1):
+    """Images of any size: temporaries of a size that does not come again, and an output that is kept until the shard is done."""
+    trace, dice = Trace(), random.Random(seed)
+    for _ in range(shards):
+        kept = []
+        for _ in range(images):
+            part = dice.uniform(0.1, 1)
+            image, wide = trace.take(200 * MIB * part), trace.take(600 * MIB * part)
+            kept.append(trace.take((0.5 + 2.5 * part) * MIB))
+            trace.drop(image)
+            pooled = trace.take(100 * MIB * part)
+            trace.drop(wide, pooled)
+        trace.drop(*kept)
+    return trace
+
+
+def replaced(count=200, operations=2000, seed=1):
+    """So many blocks of 12 to 30 MiB, no two alike; again and again a random one makes place for another."""
+    trace, dice, kept = Trace(), random.Random(seed), []
+    for _ in range(operations):
+        kept.append(trace.take(dice.uniform(12, 30) * MIB))
+        if len(kept) > count:
+            trace.drop(kept.pop(dice.randrange(count)))
+    return trace
+
+
 def tenants():
     """Published: A keeps 1 GiB and frees 4; B takes 1 GiB; A's 1 GiB is freed, and A wants 1 + 4 GiB again."""
     trace = Trace()
