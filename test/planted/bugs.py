@@ -60,7 +60,7 @@ BUGS = (
     Bug("pieces_in_turn", "the same chunk is taken for all of them", CHUNKS, "unit",
         (("    book_out(arena->older, chunk);\n    chunk->home", "    chunk->home"),)),
     Bug("shares_what_is_idle", "a block that is to share no chunk does, where idle memory is enough", GROW, "model",
-        (("flags = size > MIB && native_is_exact(a) ? CLAIM_ALONE : 0;", "flags = 0;"),)),
+        (("flags = native_is_exact(a, size) ? CLAIM_ALONE : 0;", "flags = 0;"),)),
     Bug("tails_stay", "chunks that are smaller than a slot never go back", RELEASE, "model",
         (("for (int tails = 2; tails--;)", "for (int tails = 1; tails--;)"),)),
     Bug("lent_to_the_other_pool", "a chunk that goes to the other pool stays booked where it was", CHUNKS, "model",
