@@ -3,8 +3,8 @@
  * the driver moves that. It cannot be undone then, so it is decided from the first request on: a
  * program whose sizes come again has its blocks packed, and one whose sizes do not shares no chunk
  * among them (arena_grow). Large sizes count as new: beside these a granule is nothing; and only as
- * long as few blocks are smaller, which lose half of theirs. A program of many blocks whose sizes do
- * not come again has them packed into small chunks.
+ * long as few blocks are smaller, which lose half of theirs. A program of many blocks whose sizes
+ * do not come again has them packed into small chunks.
  *
  * That may fail while the device works, and what was packed before holds its chunks. So once a
  * request was out of memory for which natively there had been room, large blocks are the driver's
@@ -72,8 +72,8 @@ uint64_t native_noted(uint64_t most)
 #define LOST_MOST 64           /* the part of what is active */
 #define VARIED_MOST (64 * MIB) /* a large chunk's end is little beside it, and small ones many */
 
-/* Are there few blocks above a MiB of at most `most` bytes, or a little more? Half a granule of each
- * is nothing, then. */
+/* Are there few blocks above a MiB and up to `most` bytes, rounded up to a power of two? Half a
+ * granule of each is nothing, then. */
 static int are_few(const struct allocator *a, uint64_t most)
 {
     uint64_t count = 0;

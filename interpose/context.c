@@ -116,6 +116,24 @@ void context_switch_end(void)
     last.switches--;
 }
 
+CUresult context_push(CUcontext handle)
+{
+    last.switches++;
+    CUresult result = real()->cuCtxPushCurrent_v2(handle);
+    if (result != CUDA_SUCCESS)
+        last.switches--;
+    return result;
+}
+
+void context_pop(void)
+{
+    CUcontext popped;
+    /* Refused once, once more: else the program would have another context current. */
+    if (real()->cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS)
+        real()->cuCtxPopCurrent_v2(&popped);
+    last.switches--;
+}
+
 enum { SUSPENDED = 1, CLOSED, ENDING /* and has a slot only for that */ };
 
 struct context *context_noted(CUcontext handle)

@@ -27,15 +27,20 @@ static inline struct context *context_current(void)
                                                                                        : NULL;
 }
 
-/* Has this thread's cudart made its context current, since it switched or called cudaSetDevice? Until
- * then the current one may be another device's (cudart <= 11 binds lazily) or none, and the thread's
- * first call must make it. */
+/* Has this thread's cudart made its context current, since it switched or called cudaSetDevice?
+ * Until then the current one may be another device's (cudart <= 11 binds lazily) or none, and the
+ * thread's first call must make it. */
 extern _Thread_local int context_bound;
 
 /* Around the driver's functions that may make another context this thread's current one. They nest:
  * a tool's function, which the driver calls back, may ask and switch within. */
 void context_switch_begin(void);
 void context_switch_end(void);
+
+/* Makes a context current for calls of our own, and the thread's current again. What a tool's
+ * function learns within is noted no longer than it is true. */
+CUresult context_push(CUcontext handle);
+void context_pop(void);
 
 /* The context of this handle, also while a release of it is under way, which may not be the last;
  * NULL also if nothing was ever asked for in it. */
@@ -57,7 +62,8 @@ struct allocator *context_forget(CUcontext handle);
 /* The driver refused to end it: what had no slot before has none again. */
 void context_end_refused(CUcontext handle);
 
-/* It may be ending: nothing of it is served, and nobody visits it for others. Returns what it was. */
+/* It may be ending: nothing of it is served, and nobody visits it for others. Returns what it was.
+ * */
 int context_suspend(CUcontext handle, int suspended);
 
 int context_is_primary(CUcontext handle);

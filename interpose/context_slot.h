@@ -21,9 +21,9 @@ struct context {
 
 /* Of context.c, for context_make.c. make: takes the current context, whose handle this is, on the
  * books; NULL: it must be left to the driver. The caller holds the lock of the device's primary
- * context: one that still answers is not ended meanwhile by another thread. slot_of: caller holds the
- * context lock; of NULL a free one. active_primary: the handle; retaining it costs a reference for a
- * moment only, and does not make it, since it is active. NULL: the driver does not say. */
+ * context: one that still answers is not ended meanwhile by another thread. slot_of: caller holds
+ * the context lock; of NULL a free one. active_primary: the handle; retaining it costs a reference
+ * for a moment only, and does not make it, since it is active. NULL: the driver does not say. */
 struct context *context_make(CUcontext handle);
 struct context *context_slot_of(CUcontext handle);
 CUcontext context_active_primary(CUdevice device);

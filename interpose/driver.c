@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "interpose/capture.h"
+#include "interpose/context.h"
 #include "interpose/driver_map.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
@@ -23,7 +24,7 @@ static CUresult enter(const struct context *context, struct visit *visit)
     real()->cuCtxGetCurrent(&current);
     visit->pushed = current != context->handle;
     if (visit->pushed)
-        result = real()->cuCtxPushCurrent_v2(context->handle);
+        result = context_push(context->handle);
     if (result != CUDA_SUCCESS)
         return result;
     visit->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -33,11 +34,9 @@ static CUresult enter(const struct context *context, struct visit *visit)
 
 static void leave(struct visit *visit)
 {
-    CUcontext popped;
     real()->cuThreadExchangeStreamCaptureMode(&visit->mode);
-    /* Refused once, once more: else the program would have another context current. */
-    if (visit->pushed && real()->cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS)
-        real()->cuCtxPopCurrent_v2(&popped);
+    if (visit->pushed)
+        context_pop();
 }
 
 static int segment_alloc(void *device, uint64_t bytes, uint64_t *address)

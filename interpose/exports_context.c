@@ -178,9 +178,12 @@ CUresult cuCtxDestroy_v2(CUcontext context)
 CUresult cuCtxDetach(CUcontext context)
 {
     CUcontext current = NULL;
+    CUdevice device;
     unsigned version;
-    if (!process_serving() || !context)
-        return real()->cuCtxDetach(context);
+    if (!process_serving() || real()->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !context ||
+        current != context || real()->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        return real()->cuCtxDetach(context); /* it refuses */
+    context_change_begin(device);            /* one at a time */
     domain_end_begins(process->domain);
     int before = context_suspend(context, 1);
     context_switch_begin();
@@ -193,6 +196,7 @@ CUresult cuCtxDetach(CUcontext context)
         bury(context, context_forget(context));
     }
     context_suspend(context, before);
+    context_change_end(device);
     domain_end_over(process->domain);
     return result;
 }
@@ -259,12 +263,10 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 
 static int device_of(CUcontext context, CUdevice *device)
 {
-    CUcontext popped;
-    if (real()->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+    if (context_push(context) != CUDA_SUCCESS)
         return -1;
     CUresult result = real()->cuCtxGetDevice(device);
-    if (real()->cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS) /* once more: as driver.c */
-        real()->cuCtxPopCurrent_v2(&popped);
+    context_pop();
     return result == CUDA_SUCCESS ? 0 : -1;
 }
 

@@ -1,40 +1,58 @@
 #include "interpose/files.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "interpose/process.h"
 #include "interpose/service.h"
 #include "interpose/service_parts.h"
 
-#define LOGGED_TO 2
 #define CLOSE_RANGE 436 /* the number of close_range, of Linux 5.9: on all processors */
 #define CLOSED_IN_A_TABLE_OF_ITS_OWN 2 /* its CLOSE_RANGE_UNSHARE */
 
 /* A copy of the table keeps pipes open that the program closes. */
-static void close_copies(int from)
+static void close_copies(void)
 {
     DIR *listing = opendir("/proc/thread-self/fd");
     for (const struct dirent *entry; listing && (entry = readdir(listing));) {
         int fd = atoi(entry->d_name);
-        if (fd >= from && fd != dirfd(listing))
+        if (fd != dirfd(listing))
             close(fd);
     }
     if (listing)
         closedir(listing);
 }
 
+static _Thread_local int apart;
+
 void files_apart(void)
 {
-    int from = strcmp(process->config.log, "stderr") ? 0 : LOGGED_TO + 1;
-    if (syscall(CLOSE_RANGE, from, ~0U, CLOSED_IN_A_TABLE_OF_ITS_OWN) == 0)
+    if (apart)
         return;
-    if (unshare(CLONE_FILES) == 0)
-        close_copies(from);
+    apart = syscall(CLOSE_RANGE, 0, ~0U, CLOSED_IN_A_TABLE_OF_ITS_OWN) == 0;
+    if (!apart && unshare(CLONE_FILES) == 0) {
+        apart = 1;
+        close_copies();
+    }
+}
+
+int files_stderr(void)
+{
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%d/fd/2", process->pid);
+    return apart ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+                 : STDERR_FILENO;
+}
+
+void files_close(int fd)
+{
+    if (apart || fd != STDERR_FILENO)
+        close(fd);
 }
 
 struct job {

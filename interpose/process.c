@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "interpose/files.h"
 #include "interpose/objects.h"
 #include "interpose/real.h"
 #include "interpose/recording.h"
@@ -112,17 +113,12 @@ static void log_line(const char *text)
         return;
     int n = snprintf(line, sizeof line, "cachalot[%d]: %s\n", process->pid, text);
     size_t length = (size_t)n < sizeof line ? (size_t)n : sizeof line - 1;
-    int fd =
-        strcmp(log, "stderr")
-            ? open(log,
-                   O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY,
-                   0600)
-            : 2;
+    int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    int fd = !strcmp(log, "stderr") ? files_stderr() : open(log, flags, 0600);
     if (fd < 0)
         return;
     write_quietly(fd, line, length);
-    if (fd != 2)
-        close(fd);
+    files_close(fd);
 }
 
 void process_warn(const char *format, ...)

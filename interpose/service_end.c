@@ -75,20 +75,14 @@ static void report_exit(void)
     pthread_mutex_unlock(&process->report_lock);
 }
 
-/* In a thread's place that is inside something of ours, or not. */
-static void report_exit_for(void *inside)
-{
-    int here = process_inside;
-    process_inside = *(const int *)inside;
-    report_exit();
-    process_inside = here;
-}
-
 void ending_answer(void)
 {
     if (!ending_goes(ENDING_ASKED, ENDING_BEGUN))
         return;
-    files_run(report_exit_for, &ending.inside);
+    files_apart(); /* no driver is called any more */
+    process_inside = ending.inside;
+    report_exit();
+    process_inside = 0;
     ending_goes(ENDING_BEGUN, ENDING_DONE);
 }
 
@@ -119,11 +113,33 @@ static int report_by_thread(void)
     return begun;
 }
 
+static void *report_exit_for(void *inside)
+{
+    service_thread_begins("cachalot-exit");
+    files_apart();
+    process_inside = *(int *)inside;
+    report_exit();
+    service_thread_ends();
+    return NULL;
+}
+
+/* Not by the service thread, and not on a small stack. */
+static void report_alone(void)
+{
+    stack_t stack = {0};
+    pthread_t thread;
+    int inside = process_inside;
+    if (getpid() == syscall(SYS_gettid) && sigaltstack(NULL, &stack) == 0 &&
+        !(stack.ss_flags & SS_ONSTACK))
+        report_exit();
+    else if (service_create_thread(&thread, report_exit_for, &inside) == 0)
+        pthread_join(thread, NULL);
+}
+
 void service_report_exit(void)
 {
-    int inside = process_inside;
     if (!ending.has_thread || !report_by_thread())
-        files_run(report_exit_for, &inside);
+        report_alone();
 }
 
 static ssize_t at_the_very_end(void *unused, const char *text, size_t size)

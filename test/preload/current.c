@@ -1,6 +1,8 @@
 /* What is current is what the driver says, by whichever call it was changed since the last request:
  * without a context none succeeds, though the thread's cache has a block. Argument: primary; own
- * (the only context is one of the program's own); called (a tool's function asks within the call). */
+ * (the only context is one of the program's own); called (a tool's function asks within the call);
+ * helped (within one of our own calls, on a thread that has no context); detached (threads attach to
+ * a context and detach from it, and it serves afterwards). */
 #include "driver_case.h"
 
 #include <dlfcn.h>
@@ -8,6 +10,8 @@
 
 #pragma weak cachalot_sim_subscribe                        /* it runs on GPUs, too (test/gpu) */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* attached to and detached from */
+
+enum { THREADS = 4 };
 
 typedef CUresult (*push_function)(CUcontext context);
 typedef CUresult (*pop_function)(CUcontext *context);
@@ -50,6 +54,53 @@ static void *in_turn(void *context)
     OK(cuCtxSetCurrent(NULL));
     ask("taken away there");
     return NULL;
+}
+
+/* Of whatever is called, also by us. */
+static void within_all(const char *function, int returning)
+{
+    static _Thread_local int inside;
+    CUcontext current = NULL;
+    CUdeviceptr block;
+    if (inside++ == 0 && !returning && function && !cuCtxGetCurrent(&current) && current &&
+        !cuMemAlloc(&block, 1000))
+        OK(cuMemFree(block));
+    inside--;
+}
+
+/* We must have memory given back for it, so make the context current for a moment. */
+static void *without(void *unused)
+{
+    CUmemGenericAllocationHandle handle;
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    ask("none");
+    cachalot_sim_subscribe(within_all);
+    SAY(cuMemCreate(&handle, (size_t)1 << 50, &properties, 0));
+    cachalot_sim_subscribe(NULL);
+    ask("still none");
+    return unused;
+}
+
+static void *attach_and_detach(void *context)
+{
+    OK(cuCtxSetCurrent(context));
+    for (int i = 0; i < 20000; i++) {
+        CUcontext attached;
+        OK(cuCtxAttach(&attached, 0));
+        OK(cuCtxDetach(attached));
+    }
+    return NULL;
+}
+
+static void in_threads(void *(*function)(void *), void *argument)
+{
+    pthread_t thread[THREADS];
+    int threads = function == without ? 1 : THREADS;
+    for (int i = 0; i < threads; i++)
+        OK(pthread_create(&thread[i], NULL, function, argument));
+    for (int i = 0; i < threads; i++)
+        OK(pthread_join(thread[i], NULL));
 }
 
 static void change(CUcontext context)
@@ -99,7 +150,15 @@ int main(int count, char **argument)
     CHECK(count == 2);
     OK(cuInit(0));
     int own = !strcmp(argument[1], "own");
-    CUcontext context = own ? new_context(0) : begin();
+    CUcontext context = own || !strcmp(argument[1], "detached") ? new_context(0) : begin();
+    if (!strcmp(argument[1], "helped") || !strcmp(argument[1], "detached")) {
+        OK(cuMemFree(make(100 * MIB)));
+        ask("current");
+        in_threads(argument[1][0] == 'h' ? without : attach_and_detach, context);
+        for (int i = 0; i < 1000; i++)
+            OK(cuMemFree(make(1000)));
+        return 0;
+    }
     int called = !strcmp(argument[1], "called");
     if (called)
         cachalot_sim_subscribe(within);

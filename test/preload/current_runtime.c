@@ -1,5 +1,5 @@
-/* A thread's cudart makes its context current again, where the program took it away, whatever is asked
- * of it: also what the thread's cache has. */
+/* A thread's cudart makes its context current again, where the program took it away, whatever is
+ * asked of it: also what the thread's cache has. */
 #include "case.h"
 
 #include <cuda.h>

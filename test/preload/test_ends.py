@@ -152,10 +152,10 @@ def test_the_host_process_is_left_as_it_is(place):
 
 
 @pytest.mark.parametrize("kernel", [[], ["old"]])
-@pytest.mark.parametrize("way", [{}, {"CACHALOT_EVENTS": "2000", "CACHALOT_TRACE": "all.trace"}])
+@pytest.mark.parametrize("way", [{}, {"CACHALOT_EVENTS": "2000", "CACHALOT_TRACE": "all.trace", "CACHALOT_LOG": "stderr"}])
 def test_descriptors_are_the_programs(place, way, kernel):
     done = place.run("descriptors", 3, *kernel, **way)
-    assert (done.code, done.out) == (0, "lowest: 0\nstay: 0\ninherit: 0\n")
+    assert (done.code, done.out) == (0, "poll(&wait, 1, 1000): 1\nlowest: 0\nstay: 0\ninherit: 0\n")
     reports = place.reports()
     assert len(reports) > 3 and not any(report["warnings"] for report in reports)
 

@@ -19,6 +19,19 @@ def test_exit_in_the_middle_of_malloc(place):
     assert len(place.reports()) == 12 and place.left_pages() == []
 
 
+@sanitizer.unless_sanitized("its runtime's own locks are interrupted")
+def test_exit_in_the_middle_of_making_threads(place):
+    for i in range(24):
+        ours = place.run("exit_in_create", 5000 + 417 * i, timeout=20)
+        assert (ours.code, ours.out, ours.err) == (7, "", "")
+    assert len(place.reports()) == 24
+
+
+@sanitizer.unless_sanitized("its stacks are its own")
+def test_no_thread_and_no_stack(place):
+    place.same("large_tls", code=9)
+
+
 @sanitizer.unless_sanitized("too slow for a processor that is never let go")
 @pytest.mark.parametrize("what", ["mark", "cache"])
 def test_threads_of_two_priorities_on_one_processor(place, what):
