@@ -62,8 +62,8 @@ struct allocator *context_forget(CUcontext handle);
 /* The driver refused to end it: what had no slot before has none again. */
 void context_end_refused(CUcontext handle);
 
-/* It may be ending: nothing of it is served, and nobody visits it for others. Returns what it was.
- * */
+/* It may be ending: nothing of it is served, and nobody visits it for others. Returns what it
+ * was. */
 int context_suspend(CUcontext handle, int suspended);
 
 int context_is_primary(CUcontext handle);
