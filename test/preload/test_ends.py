@@ -151,6 +151,7 @@ def test_the_host_process_is_left_as_it_is(place):
     place.report("host_state")
 
 
+@sanitizer.unless_sanitized("descriptors stay shared there", ("tsan",))
 @pytest.mark.parametrize("kernel", [[], ["old"]])
 @pytest.mark.parametrize("way", [{}, {"CACHALOT_EVENTS": "2000", "CACHALOT_TRACE": "all.trace", "CACHALOT_LOG": "stderr"}])
 def test_descriptors_are_the_programs(place, way, kernel):
