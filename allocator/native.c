@@ -9,7 +9,8 @@
  * That may fail while the device works, and what was packed before holds its chunks. So once a
  * request was out of memory for which natively there had been room, large blocks are the driver's
  * own, in granules that they share with none, and never cut; what the arena holds goes back as its
- * blocks end. Before a request fails it gets one of those corners. */
+ * blocks end. Before a request fails it gets one of those corners, and a small one a part of any
+ * hole among large blocks. */
 #include "allocator/native.h"
 
 #include "allocator/arena_parts.h"
@@ -111,7 +112,12 @@ void native_note(struct allocator *a, uint64_t size)
 
 int native_last_try(struct allocator *a, uint64_t size, struct block **block)
 {
-    if (!a->arena || a->forgotten)
+    if (a->forgotten)
+        return a->ops->out_of_memory;
+    if (size <= MIB && ((*block = pool_take_from(a, POOL_LARGE, size)) ||
+                        (*block = pool_take_from(a, POOL_MAPPED, size))))
+        return 0;
+    if (!a->arena)
         return a->ops->out_of_memory;
     if (!a->as_native) {
         note_failure(a, size);

@@ -110,7 +110,7 @@ static int should_split(const struct allocator *a, const struct block *block, ui
     uint64_t have = block_size(block);
     if (is_kept_whole(a, pool, block))
         return 0;
-    if (pool == POOL_SMALL || pool == POOL_MAPPED)
+    if (pool == POOL_SMALL || pool == POOL_MAPPED || size <= SMALL_MOST)
         return have - size >= LEAST_REST;
     return have - size > SMALL_MOST && pool == POOL_LARGE && size < o->max_split_size;
 }

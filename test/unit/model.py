@@ -79,8 +79,7 @@ class Model:
         return self.pressed and segment.size > self.large and not segment.small and len(segment.blocks) == 1
 
     # requests
-    def best_fit(self, size):
-        small = size <= MIB
+    def best_fit(self, size, small):
         fits = [f for f in self.reusable() if f[2].small == small and f[0] >= size]
         if not fits:
             return None
@@ -97,7 +96,7 @@ class Model:
     def cut(self, segment, block, size):
         """Marks the block as taken, and gives back what is over if that is worth a block."""
         rest = block.size - size
-        if segment.small:
+        if segment.small or size <= MIB:
             worth = rest >= 512
         elif self.stays_whole(segment):
             worth = False
@@ -136,26 +135,31 @@ class Model:
             self.count("reserved_bytes", segment.small, -segment.size)
         return given
 
-    def malloc(self, requested):
-        size = self.round(requested)
-        found = self.best_fit(size)
+    def take(self, size, small):
+        """What is reusable, in the pool of small or large blocks."""
+        found = self.best_fit(size, small)
         if found:
             self.hits += 1
             segment, block = found
             self.split_out(segment, block, -1)
             segment.idle_since = None
-        else:
+        return found
+
+    def malloc(self, requested):
+        size = self.round(requested)
+        found = self.take(size, size <= MIB) or self.grow(size)
+        if not found and self.release(size):
             found = self.grow(size)
-            if not found and self.release(size):
-                found = self.grow(size)
-            if not found:
-                self.release(1 << 62)
-                self.retries += 1
-                found = self.grow(size, least=True)
-            if not found:
-                self.ooms += 1
-                return OOM, 0
-            segment, block = found
+        if not found:
+            self.release(1 << 62)
+            self.retries += 1
+            found = self.grow(size, least=True)
+        if not found and size <= MIB:
+            found = self.take(size, small=False)
+        if not found:
+            self.ooms += 1
+            return OOM, 0
+        segment, block = found
         self.cut(segment, block, size)
         block.requested = requested
         for stat, n in (("active", 1), ("active_bytes", block.size), ("requested_bytes", requested),

@@ -47,6 +47,7 @@ class Mapped:
         self.others = self.used = self.memory = self.busy = self.allocs = self.hits = self.failures = 0  # memory: of chunks
         self.idle = self.wholes = self.idle_seen = 0  # bytes now, those of whole chunks, and when it was last looked for what others could use
         self.sizes, self.irregular = {}, 0
+        self.corners = set()  # addresses of small blocks among large ones
         self.quiet = False  # nothing has moved since
         self.disturbed = self.as_native = False
 
@@ -86,8 +87,9 @@ class Mapped:
         held = {b[0]: b for b in answer.blocks if b[3] == ALLOCATED}
         assert sorted((b[0], b[2], b[1]) for b in held.values()) == sorted(self.live.values())
         sums = {stat: [0, 0] for stat in EXACT}
-        for _, size, requested, _ in held.values():
-            pool = int(size > MIB)
+        self.corners &= held.keys()
+        for address, size, requested, _ in held.values():
+            pool = int(size > MIB or address in self.corners)
             for stat, n in (("allocation", 1), ("allocated_bytes", size), ("requested_bytes", requested), ("active", 1), ("active_bytes", size)):
                 sums[stat][pool] += n
         for stat in EXACT:
@@ -133,6 +135,10 @@ class Mapped:
         overdrawn = self.used + self.others > self.capacity  # no real device ever is
         room = 0 if overdrawn else min(self.most, self.capacity - self.others)
         if answer.code == 0:
+            large = sum(have > MIB or address in self.corners for address, _, have in self.live.values())
+            if size <= MIB and answer.now["allocation"][1] > large:
+                assert self.disturbed or held + GRAIN > room, "among large blocks though there is memory"
+                self.corners.add(answer.address)
             have = next(b[1] for b in answer.blocks if b[0] == answer.address)
             self.live[self.mallocs] = (answer.address, requested, have)
             self.check_size(answer.address, have, requested)
@@ -151,6 +157,7 @@ class Mapped:
             return
         assert busy + (GRAIN if size <= MIB else up(size, GRAIN)) > self.most, "out of memory though there is some"
         assert answer.used == busy, "out of memory with something idle"
+        assert size > MIB or all(have < size for _, have, _, state in answer.blocks if state == REUSABLE), "out of memory beside a hole"
         if size > MIB:
             native = sum(up(n, GRAIN) for _, n, _ in self.live.values() if n > MIB) + answer.now["reserved_bytes"][0] + up(size, GRAIN)
             room = max(self.capacity - answer.used - self.others, 0)

@@ -60,6 +60,26 @@ static void out_of_memory_loses_nothing(void **state)
     assert_int_equal(take(20 * MIB), keep);
 }
 
+/* It keeps apart from large blocks only as long as there is memory for that. */
+static void a_small_request_has_part_of_a_large_hole_rather_than_nothing(void **state)
+{
+    (void)state;
+    world_remake("expandable_segments:False", 21 * MIB);
+    uint64_t large = take(5 * MIB);
+    uint64_t small = take(1000), next = take(MIB);
+    assert_int_equal(small, large + 5 * MIB);
+    assert_int_equal(next, small + 1024);
+    assert_int_equal(w.device.used, 20 * MIB);
+    assert_int_equal(CURRENT_IN(allocated_bytes, SMALL_POOL), 0);
+    assert_int_equal(COUNTER(num_ooms), 0);
+    take(14 * MIB - 1024);
+    assert_int_equal(try_take(1), FAKE_OOM);
+    give(small);
+    assert_int_equal(take(512), small);
+    assert_int_equal(take(512), small + 512);
+    assert_int_equal(try_take(1), FAKE_OOM);
+}
+
 static void a_miss_is_no_out_of_memory(void **state)
 {
     uint64_t address;
@@ -260,6 +280,7 @@ int main(void)
         RULE(all_are_given_back_before_the_last_try),
         RULE(the_last_try_asks_for_no_more_than_is_needed),
         RULE(out_of_memory_loses_nothing),
+        RULE(a_small_request_has_part_of_a_large_hole_rather_than_nothing),
         RULE(a_miss_is_no_out_of_memory),
         RULE(nothing_is_given_back_while_the_device_works),
         RULE(another_error_of_the_driver_is_passed_on),

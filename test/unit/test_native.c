@@ -58,6 +58,20 @@ static void corners_are_the_last_resort(void **state)
     assert_int_equal(w.device.used, 56 * MIB);
 }
 
+/* So does a small one, whose own chunks would be of a granule. */
+static void of_small_requests_too(void **state)
+{
+    (void)state;
+    take(55 * MIB);
+    assert_int_equal(w.device.used, 56 * MIB);
+    uint64_t first = take(1000);
+    assert_int_equal(take(MIB - 1024), first + 1024);
+    assert_int_equal(try_take(1), FAKE_OOM);
+    assert_int_equal(COUNTER(num_ooms), 1);
+    give(first);
+    assert_int_equal(take(1000), first);
+}
+
 /* Sizes that are all new: each block has what the driver would give it, and no less fits than
  * natively, to the granule. */
 static void what_is_new_shares_no_chunk(void **state)
@@ -138,6 +152,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(corners_are_lost_only_once, setup),
         cmocka_unit_test_setup(corners_are_the_last_resort, setup),
+        cmocka_unit_test_setup(of_small_requests_too, setup),
         RULE(what_is_new_shares_no_chunk),
         RULE(nor_does_it_share_by_chance),
         RULE(what_comes_again_shares),
