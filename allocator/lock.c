@@ -1,6 +1,7 @@
-/* Who finds the lock taken looks a little longer (some us), since it is held for less than a call
+/* Who finds the lock taken looks a little longer (some 10 us), since it is held for less than a call
  * into the kernel and back takes; then counts itself among the sleepers, and sleeps as long as the
- * word says TAKEN.
+ * word says TAKEN. Whom the giver has woken finds it taken by others that looked meanwhile, mostly:
+ * until it runs nobody else is woken, or each that gives the lock would call the kernel.
  *
  * Who gives it stores FREE and then looks for sleepers, both plainly: an atomic change each time
  * would cost a hit a tenth. So the look may come before others see the store, and miss a sleeper that
@@ -15,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOKS 2000
+#define LOOKS 8000
 #define MOST_MS 500
 
 /* Looks for a while: 0, and it is ours. */
@@ -32,8 +33,10 @@ static void sleep_for(struct lock *lock)
     int error = errno; /* the program's */
     long sleepers = (long)atomic_fetch_add(&lock->sleepers, 1) + 1;
     struct timespec limit = {.tv_nsec = 1000000 * (sleepers < MOST_MS ? sleepers : MOST_MS)};
-    while (lock_try(lock))
+    do {
         syscall(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, LOCK_TAKEN, &limit, NULL, 0);
+        atomic_store_explicit(&lock->waking, 0, memory_order_relaxed);
+    } while (look(lock));
     atomic_fetch_sub(&lock->sleepers, 1);
     errno = error;
 }
@@ -48,6 +51,10 @@ void lock_wait(struct lock *lock)
 void lock_wake(struct lock *lock)
 {
     int error = errno;
-    syscall(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    if (atomic_load_explicit(&lock->waking, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&lock->waking, 1, memory_order_relaxed);
+    if (syscall(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0) < 1)
+        atomic_store_explicit(&lock->waking, 0, memory_order_relaxed);
     errno = error;
 }

@@ -37,6 +37,7 @@ static void end_threads(void)
         assert_int_equal(pthread_join(thread[i], NULL), 0);
     assert_int_equal(counted, THREADS * TURNS);
     assert_int_equal(lock.sleepers, 0);
+    assert_int_equal(lock.waking, 0);
 }
 
 static void one_at_a_time(void **state)
