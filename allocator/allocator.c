@@ -211,6 +211,7 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
     block->shared = 0;
     block->sync_memops = 0;
     block->noted_by = 0;
+    block->noted = thread_cache_nowhere;
     block->name = 0;
     block_request(block, bytes);
     stats_hand_out(a->stats, stat, size, bytes);

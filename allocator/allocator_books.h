@@ -62,9 +62,10 @@ struct allocator {
     struct allocator *next;
 
     /* What threads without the lock look at, apart from what changes all the time. */
-    _Alignas(128) _Atomic int slow;                /* enum slow_kind */
-    uint16_t number;                               /* in its blocks (owner) */
-    _Atomic int64_t spare_most, cache_most;        /* bytes that may be spare; in each cache */
+    _Alignas(128) _Atomic int slow; /* enum slow_kind */
+    uint16_t number;                /* in its blocks (owner) */
+    /* Bytes that may be spare; in each cache; that a thread counts alone. */
+    _Atomic int64_t spare_most, cache_most, alone_most;
     _Alignas(128) _Atomic int64_t spare_weight;    /* what is spare */
     _Atomic uint64_t spare_used[CACHE_STEPS / 64]; /* bit: a list that was not empty */
     struct spare_list *spares; /* by size; in pages of their own, most of which are never touched */

@@ -34,7 +34,10 @@ struct block {
         struct tree_node node; /* in its pool while reusable; major: size, minor: address */
         struct {
             char apart[offsetof(struct tree_node, right)];
-            struct block *link; /* next block of the same fence, or in the same thread cache */
+            union {
+                struct block *link; /* next block of the same fence, or in the same thread cache */
+                struct block *_Atomic *noted; /* the program's: where its thread noted it */
+            };
         };
     };
     uint32_t requested; /* the lower half; all of it where a thread cache may have the block */

@@ -17,7 +17,13 @@
 #define CACHE_LEAST (2 * MIB)
 #define CACHE_PART 16 /* of the most that the program held in small blocks, and more (pace) */
 #define CACHE_BLOCKS 256
-#define ALONE_LIMIT (8 * MIB) /* that a thread counts alone: taken less freed, either way */
+#define TAKEN 512     /* more than what is mostly under way from one thread to another */
+#define TAKEN_AHEAD 4 /* so many frees take as long as a line from another processor */
+/* That a thread counts alone: taken less freed, either way. More, by a part of the most that the
+ * program held in small blocks, where threads wait for each other: they do so to count. */
+#define ALONE_LIMIT (8 * MIB)
+#define ALONE_MOST (32 * MIB)
+#define ALONE_PART 32
 
 struct thread_cache {
     _Alignas(128) struct domain *domain; /* no line is another's, nor its neighbour */
@@ -38,13 +44,22 @@ struct thread_cache {
     int64_t own_bytes, own_count, own_requested; /* least_… for the peaks of small blocks alone */
     int64_t all_bytes, all_count, all_requested; /* and of all sizes */
     int64_t peak_bytes, peak_count;              /* most_…, were the cache never too full */
-    struct block *found; /* by the last free without the lock, which did not take it */
+    unsigned takes;
+    struct block *next_taken; /* after the block freed last, by the other thread that took both */
+    struct block *expected;   /* the same, if the one before was foreseen, too */
+    struct block *found;      /* by the last free without the lock, which did not take it */
     struct thread_cache *next, *previous;
     int64_t spared;                          /* given less taken of spare blocks, not told yet */
     unsigned hand;                           /* which size spills next, when all is too much */
     _Atomic uint64_t used[CACHE_STEPS / 64]; /* bit: a shelf that has room or blocks */
     struct shelf shelf[CACHE_STEPS];
+    /* What the thread took lately, in turn, and NULL after the last one and at the end; kept when
+     * the thread has ended, since others may look. */
+    _Alignas(128) struct block *_Atomic taken[TAKEN + TAKEN_AHEAD];
 };
+
+/* For blocks that no thread has noted. */
+extern struct block *_Atomic thread_cache_nowhere[TAKEN_AHEAD + 1];
 
 /* shelf[step_of(size)], for sizes of whole grains, which the compiler cannot know. */
 static inline struct shelf *shelf_of(struct thread_cache *cache, uint64_t size)

@@ -35,11 +35,11 @@ static int64_t below_both(const struct device_stats *stats, enum stat_kind kind)
 }
 
 /* Neither a peak is passed nor the cache too full; and however much goes through a cache, no more
- * than ALONE_LIMIT is counted alone: others' peaks are right within it. */
+ * than alone_limit is counted alone: others' peaks are right within it. */
 static void clamp(struct thread_cache *cache)
 {
     cache->least_bytes =
-        most(most(cache->own_bytes, cache->all_bytes), cache->folded_bytes - ALONE_LIMIT);
+        most(most(cache->own_bytes, cache->all_bytes), cache->folded_bytes - alone_limit(cache));
     cache->least_count =
         most(most(cache->own_count, cache->all_count), cache->folded_count - CACHE_BLOCKS);
     cache->least_requested = most(cache->own_requested, cache->all_requested);
@@ -62,7 +62,8 @@ void thread_cache_set_limits(struct thread_cache *cache)
         count - least(below_all(stats, STAT_allocation), below_all(stats, STAT_active));
     cache->own_requested = cache->folded_requested - below_own(stats, STAT_requested_bytes);
     cache->all_requested = cache->folded_requested - below_all(stats, STAT_requested_bytes);
-    cache->peak_bytes = bytes + least(ALONE_LIMIT, below_both(stats, STAT_inactive_split_bytes));
+    cache->peak_bytes =
+        bytes + least(alone_limit(cache), below_both(stats, STAT_inactive_split_bytes));
     cache->peak_count = count + least(CACHE_BLOCKS, below_both(stats, STAT_inactive_split));
     clamp(cache);
 }
@@ -89,17 +90,44 @@ static void change(_Atomic int64_t *number, int64_t to)
         atomic_store_explicit(number, to, memory_order_relaxed);
 }
 
-/* How much caches may hold, and how much may be spare. In whole MiB: it seldom changes for those
- * who look without the lock. */
+void thread_cache_note_uncertainty(const struct allocator *a)
+{
+    uint64_t threads = 0, bytes = 0;
+    for (const struct thread_cache *cache = a->domain->caches; cache; cache = cache->next)
+        if (cache->allocator && cache->allocator->stats == a->stats) {
+            threads++;
+            bytes += (uint64_t)alone_limit(cache);
+        }
+    if (threads > 1)
+        stat_raise_to(&a->stats->counter[COUNTER_peak_uncertainty_bytes], bytes);
+}
+
+/* Never less again: a thread may have counted as much already. */
+static void note_alone(struct allocator *a, uint64_t held)
+{
+    uint64_t part = spare_is_contended(a) ? held / ALONE_PART / MIB * MIB : 0;
+    int64_t most = part < ALONE_LIMIT  ? (int64_t)ALONE_LIMIT
+                   : part > ALONE_MOST ? (int64_t)ALONE_MOST
+                                       : (int64_t)part;
+    if (most <= atomic_load_explicit(&a->alone_most, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&a->alone_most, most, memory_order_relaxed);
+    thread_cache_note_uncertainty(a);
+}
+
+/* How much caches may hold, how much may be spare, and what each counts alone. In whole MiB: it
+ * seldom changes for those who look without the lock. */
 void thread_cache_note_most(struct allocator *a)
 {
     const struct pool_stat *held_by_program = &a->stats->stat[STAT_allocated_bytes];
-    uint64_t part = stat_get(&held_by_program->peak[SMALL_POOL]) / CACHE_PART + a->cache_more;
+    uint64_t held = stat_get(&held_by_program->peak[SMALL_POOL]);
+    uint64_t part = held / CACHE_PART + a->cache_more;
     uint64_t most = part < CACHE_LEAST   ? CACHE_LEAST
                     : part > CACHE_LIMIT ? CACHE_LIMIT
                                          : part / MIB * MIB;
     change(&a->cache_most, (int64_t)most);
     change(&a->spare_most, (int64_t)(most * a->sharers * SPARE_PART));
+    note_alone(a, held);
 }
 
 void thread_cache_pace(struct allocator *a)

@@ -30,6 +30,11 @@ static inline int64_t cache_limit(const struct thread_cache *cache)
     return atomic_load_explicit(&cache->allocator->cache_most, memory_order_relaxed);
 }
 
+static inline int64_t alone_limit(const struct thread_cache *cache)
+{
+    return atomic_load_explicit(&cache->allocator->alone_most, memory_order_relaxed);
+}
+
 /* What caches hold is missing where it could be split or merged, so that more is reserved. It is
  * worth that only where they miss all the time: after each PACE requests that fold (small ones
  * by the lock, and large ones in ordinary segments) the clock says whether one may hold a MiB more,
@@ -39,6 +44,9 @@ static inline int64_t cache_limit(const struct thread_cache *cache)
 #define CONTENDED 64
 void thread_cache_pace(struct allocator *allocator);
 void thread_cache_note_most(struct allocator *allocator);
+
+/* How much others may have counted alone while one thread passes a peak. */
+void thread_cache_note_uncertainty(const struct allocator *allocator);
 
 /* What the thread counted alone is added to the numbers, which are being changed. */
 void thread_cache_fold(struct thread_cache *cache);

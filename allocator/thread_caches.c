@@ -108,15 +108,12 @@ static int serves(const struct thread_cache *cache, const struct device_stats *s
  * while one passes a peak. */
 static void note_sharers(struct allocator *a)
 {
-    unsigned caches = 0, device = 0;
-    for (const struct thread_cache *cache = a->domain->caches; cache; cache = cache->next) {
+    unsigned caches = 0;
+    for (const struct thread_cache *cache = a->domain->caches; cache; cache = cache->next)
         caches += cache->allocator == a;
-        device += (unsigned)serves(cache, a->stats);
-    }
     a->sharers = caches;
     thread_cache_note_most(a);
-    if (device > 1)
-        stat_raise_to(&a->stats->counter[COUNTER_peak_uncertainty_bytes], device * ALONE_LIMIT);
+    thread_cache_note_uncertainty(a);
 }
 
 /* Leaves the allocator that it served. `begun`: whose numbers are being changed already. */

@@ -215,7 +215,7 @@ BUGS = (
     Bug("batch_lost", "a full list forgets a batch", "allocator/spare.c", "unit",
         (("first->node.left = &list->batch[--count]->node;", "--count;"),)),
     Bug("counted_late", "a thread counts alone whatever goes through its cache", LIMITS, "unit",
-        (("most(most(cache->own_bytes, cache->all_bytes), cache->folded_bytes - ALONE_LIMIT)", "most(cache->own_bytes, cache->all_bytes)"),)),
+        (("most(most(cache->own_bytes, cache->all_bytes), cache->folded_bytes - alone_limit(cache))", "most(cache->own_bytes, cache->all_bytes)"),)),
     Bug("limits_stay", "a batch comes in, and the limits stay where they were", LIMITS, "unit",
         (("    cache->own_bytes += bytes;\n    cache->own_count += blocks;\n    cache->all_bytes += bytes;\n    cache->all_count += blocks;\n", ""),)),
     Bug("peaks_unseen", "a large request passes a peak with what its thread counted alone, which is folded later", LIMITS, "unit",

@@ -1,4 +1,5 @@
 /* What thread caches exchange in batches, and the bounds of it all. */
+#include "allocator/thread_cache_limits.h"
 #include "cache_world.h"
 #include "random.h"
 
@@ -206,6 +207,33 @@ static void passes_through(uint32_t waiting)
     assert_true(stats_get(&now, COUNTER_num_thread_hits) > 50 * ROUND);
 }
 
+/* Of what the program held in small blocks each may count a part alone then, and ever since. */
+static void threads_in_each_others_way_count_more_alone(void **state)
+{
+    (void)state;
+    enum { MOST = 600 };
+    uint64_t block[MOST];
+    for (int i = 0; i < 2; i++) {
+        as(i);
+        get(4096);
+    }
+    for (int i = 0; i < MOST; i++)
+        block[i] = take(MIB);
+    cached(8192);
+    assert_true(COUNTER(peak_uncertainty_bytes) == 2 * ALONE_LIMIT);
+    w.domain->lock.waited = 1;
+    thread_cache_forget_limits(caches[1]);
+    take(512);
+    assert_true(COUNTER(peak_uncertainty_bytes) == 2 * (MOST / ALONE_PART) * MIB);
+    for (int i = 0; i < MOST; i++)
+        give(block[i]);
+    for (int i = 0; i < CONTENDED; i++)
+        take(512);
+    assert_false(spare_is_contended(w.a));
+    assert_true(w.a->alone_most == MOST / ALONE_PART * MIB);
+    assert_true(COUNTER(peak_uncertainty_bytes) == 2 * (MOST / ALONE_PART) * MIB);
+}
+
 static void what_passes_through_is_counted_in_time(void **state)
 {
     (void)state;
@@ -322,6 +350,7 @@ int main(void)
         CACHE(a_pair_touches_no_line_of_another_thread),
         CACHE(what_the_pool_has_comes_in_batches),
         CACHE(what_the_pool_gets_goes_in_batches),
+        CACHE(threads_in_each_others_way_count_more_alone),
         CACHE(what_passes_through_is_counted_in_time),
         CACHE(nobody_adds_up_while_others_wait),
         CACHE(caches_add_little_to_what_is_reserved),
