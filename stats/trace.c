@@ -88,11 +88,14 @@ static int may_replace(int directory, const char *name, const struct page *page)
     if (may && status.st_size > 0) {
         may = pread(fd, &begin.header, sizeof begin.header, 0) == sizeof begin.header;
         begin.header.session[sizeof begin.header.session - 1] = '\0';
+        begin.header.hostname[sizeof begin.header.hostname - 1] = '\0';
+        /* Its pid says nothing here. */
+        int elsewhere =
+            old->pid_namespace != page->pid_namespace || strcmp(old->hostname, page->hostname) != 0;
         may = may && memcmp(old->magic, TRACE_MAGIC, sizeof TRACE_MAGIC) == 0 &&
               !page_is_of_run(page, old->session) &&
-              (old->pid_namespace != page->pid_namespace
-                   ? old->state != TRACE_ON
-                   : old->pid == page->pid || !proc_is_alive(old->pid, old->start_ticks));
+              (elsewhere ? old->state != TRACE_ON
+                         : old->pid == page->pid || !proc_is_alive(old->pid, old->start_ticks));
     }
     close(fd);
     return may;

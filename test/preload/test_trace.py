@@ -173,6 +173,20 @@ def test_an_older_trace_is_replaced_and_nothing_else(place):
     assert replay(place, f"t.{report['process']['pid']}")["totals"]["requests"] == report.totals["requests"]
 
 
+def test_a_trace_of_another_host_stays(place):
+    """On a shared disk: nobody can know here whether its process lives."""
+    path = place.work / "t"
+    for here in (True, False):
+        place.run("end", "kill", CACHALOT_TRACE="t")
+        data = bytearray(path.read_bytes())
+        assert data[176:248].rstrip(b"\0") == os.uname().nodename.encode()
+        data[176:] = data[176:] if here else b"other" + data[181:]
+        path.write_bytes(data)
+        place.run("allocate_130", CACHALOT_TRACE="t")
+        assert (path.read_bytes() == data) != here
+    assert len(list(place.work.glob("t.*"))) == 1
+
+
 @pytest.mark.parametrize("trace, said", [
     ("/proc/nowhere/t", "nothing is traced"), ("/dev/full/t", "nothing is traced"), ("there/", "ends with a slash"),
     ("%x", "unknown %"), ("x" * 250, "too long"), ("/dev/full", None)])
