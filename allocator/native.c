@@ -16,8 +16,9 @@
 #include "allocator/arena_parts.h"
 #include "allocator/pool.h"
 
-/* What the live blocks of this device would take if each large one were the driver's own. Linear,
- * so only asked where a request has failed, which has cost far more. */
+/* What the live blocks of this device would take if each large one were the driver's own (small
+ * ones, which may lie among them, share granules there). Linear, so only asked where a request has
+ * failed, which has cost far more. */
 static uint64_t native_bytes(const struct allocator *a)
 {
     uint64_t bytes = stats_current(a->stats, STAT_reserved_bytes, SMALL_POOL);
@@ -27,7 +28,8 @@ static uint64_t native_bytes(const struct allocator *a)
             for (const struct block *block = segment->stat == LARGE_POOL ? segment->first : NULL;
                  block; block = block->next)
                 if (block->state == BLOCK_ALLOCATED)
-                    bytes += native_bytes_of(block_requested(block));
+                    bytes += block_size(block) <= MIB ? block_size(block)
+                                                      : native_bytes_of(block_requested(block));
     return bytes;
 }
 
@@ -110,13 +112,32 @@ void native_note(struct allocator *a, uint64_t size)
         a->taken = NULL; /* requests are served otherwise from here on */
 }
 
+/* What the driver gave and took back so far. */
+static uint64_t changes(const struct allocator *a)
+{
+    return stats_get(a->stats, COUNTER_num_device_alloc) +
+           stats_get(a->stats, COUNTER_num_device_free);
+}
+
+struct block *native_corner(struct allocator *a, uint64_t size)
+{
+    struct block *block = NULL;
+    if (size <= MIB && !(block = pool_take_from(a, POOL_LARGE, size)))
+        block = pool_take_from(a, POOL_MAPPED, size);
+    if (block)
+        a->cornered = 1 + changes(a);
+    return block;
+}
+
+int native_is_cornered(const struct allocator *a)
+{
+    return a->cornered == 1 + changes(a);
+}
+
 int native_last_try(struct allocator *a, uint64_t size, struct block **block)
 {
     if (a->forgotten)
         return a->ops->out_of_memory;
-    if (size <= MIB && ((*block = pool_take_from(a, POOL_LARGE, size)) ||
-                        (*block = pool_take_from(a, POOL_MAPPED, size))))
-        return 0;
     if (!a->arena)
         return a->ops->out_of_memory;
     if (!a->as_native) {

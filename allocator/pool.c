@@ -77,9 +77,10 @@ void pool_remove(struct allocator *a, struct block *block)
 /* Where the device was full once, segments that are whole and larger than the common one stay so:
  * what is whole can be given back. Smaller ones pack better than granules do (DESIGN.md, "Ordinary
  * segments under pressure"). Where blocks are as natively, none is cut. */
-static int is_kept_whole(const struct allocator *a, enum pool pool, const struct block *block)
+static int is_kept_whole(const struct allocator *a, enum pool pool, const struct block *block,
+                         uint64_t size)
 {
-    if (pool != POOL_LARGE || is_split(block))
+    if (pool != POOL_LARGE || is_split(block) || size <= SMALL_MOST)
         return 0;
     return a->as_native ||
            (a->pressed && block->segment->size > a->domain->options.large_segment_bytes);
@@ -93,7 +94,7 @@ static int may_take(const struct allocator *a, enum pool pool, const struct bloc
     uint64_t have = block_size(block);
     if (pool == POOL_MAPPED || pool == POOL_SMALL)
         return 1;
-    if (pool == POOL_DEDICATED || is_kept_whole(a, pool, block))
+    if (pool == POOL_DEDICATED || is_kept_whole(a, pool, block, size))
         return have - size <
                (size / 8 > DEDICATED_LEAST && !a->as_native && !native_is_exact(a, size)
                     ? size / 8
@@ -108,7 +109,7 @@ static int should_split(const struct allocator *a, const struct block *block, ui
     const struct options *o = &a->domain->options;
     enum pool pool = block->segment->pool;
     uint64_t have = block_size(block);
-    if (is_kept_whole(a, pool, block))
+    if (is_kept_whole(a, pool, block, size))
         return 0;
     if (pool == POOL_SMALL || pool == POOL_MAPPED || size <= SMALL_MOST)
         return have - size >= LEAST_REST;

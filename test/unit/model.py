@@ -38,6 +38,7 @@ class Model:
         self.peak = {s: [0, 0, 0] for s in STATS}
         self.hits = self.retries = self.ooms = self.device_allocs = self.device_frees = 0
         self.pressed = False
+        self.cornered = None  # when a small request last had to lie among large blocks
 
     # sizes
     def round(self, n):
@@ -84,7 +85,7 @@ class Model:
         if not fits:
             return None
         have, _, segment, block = min(fits, key=lambda f: f[:2])
-        if self.stays_whole(segment):
+        if self.stays_whole(segment) and size > MIB:
             return (segment, block) if have - size < max(size // 8, 2 * MIB) else None
         if not small and self.max_split is not None:
             if size < self.max_split <= have:
@@ -147,15 +148,22 @@ class Model:
 
     def malloc(self, requested):
         size = self.round(requested)
-        found = self.take(size, size <= MIB) or self.grow(size)
+        small = size <= MIB
+        found = self.take(size, small)
+        if not found and small and self.cornered == self.device_allocs + self.device_frees:
+            found = self.take(size, small=False)
+        found = found or self.grow(size)
         if not found and self.release(size):
             found = self.grow(size)
+        if not found and small:
+            found = self.take(size, small=False)
+            self.cornered = self.device_allocs + self.device_frees if found else None
+            if not found and self.release(size):
+                found = self.grow(size)
         if not found:
             self.release(1 << 62)
             self.retries += 1
             found = self.grow(size, least=True)
-        if not found and size <= MIB:
-            found = self.take(size, small=False)
         if not found:
             self.ooms += 1
             return OOM, 0

@@ -24,7 +24,7 @@ class Answer:
             row = [next(take) for _ in range(7)]
             self.now[stat] = [row[0] - row[1], row[3] - row[4]]
             self.peak[stat] = [row[2], row[5], row[6]]
-        self.hits, _, self.ooms, self.allocs, _, self.reusable, self.largest, self.valid = (next(take) for _ in range(8))
+        self.hits, _, self.ooms, self.allocs, self.frees, self.reusable, self.largest, self.valid = (next(take) for _ in range(8))
         self.used, self.most_used, self.fired = next(take), next(take), next(take)
         self.below = {next(take): (next(take), next(take), next(take)) for _ in range(next(take))}  # address: handle, bytes, access
         self.chunks = {handle: size for handle, size, _ in self.below.values()}
@@ -48,6 +48,7 @@ class Mapped:
         self.idle = self.wholes = self.idle_seen = 0  # bytes now, those of whole chunks, and when it was last looked for what others could use
         self.sizes, self.irregular = {}, 0
         self.corners = set()  # addresses of small blocks among large ones
+        self.cornered = None  # what the driver had given and got back at the last of them
         self.quiet = False  # nothing has moved since
         self.disturbed = self.as_native = False
 
@@ -137,8 +138,10 @@ class Mapped:
         if answer.code == 0:
             large = sum(have > MIB or address in self.corners for address, _, have in self.live.values())
             if size <= MIB and answer.now["allocation"][1] > large:
-                assert self.disturbed or held + GRAIN > room, "among large blocks though there is memory"
+                again = self.cornered == answer.allocs + answer.frees
+                assert self.disturbed or again or held + GRAIN > room, "among large blocks though there is memory"
                 self.corners.add(answer.address)
+                self.cornered = answer.allocs + answer.frees
             have = next(b[1] for b in answer.blocks if b[0] == answer.address)
             self.live[self.mallocs] = (answer.address, requested, have)
             self.check_size(answer.address, have, requested)

@@ -80,6 +80,52 @@ static void a_small_request_has_part_of_a_large_hole_rather_than_nothing(void **
     assert_int_equal(try_take(1), FAKE_OOM);
 }
 
+/* Nor is the driver asked each time, until it has given or got back something. */
+static void the_next_small_request_has_it_at_once(void **state)
+{
+    (void)state;
+    world_remake("expandable_segments:False", 41 * MIB);
+    uint64_t large = take(5 * MIB), other = take(20 * MIB);
+    give(take(512));
+    uint64_t asked = w.device.calls[FAKE_ALLOC], retries = COUNTER(num_alloc_retries);
+    for (int i = 0; i < 100; i++)
+        take(1024);
+    assert_int_equal(w.device.calls[FAKE_ALLOC], asked);
+    assert_int_equal(COUNTER(num_alloc_retries), retries);
+    give(other);
+    assert_int_equal(domain_empty_cache(w.domain, 0), 20 * MIB);
+    assert_false(take(1024) - large < 20 * MIB);
+}
+
+/* Of a segment that cannot be given back now, too, however large it is; and nothing is waited for. */
+static void a_small_request_does_not_wait_for_memory_beside_a_hole(void **state)
+{
+    (void)state;
+    world_remake("expandable_segments:False", 33 * MIB);
+    uint64_t small = take(MIB), large = take(30 * MIB);
+    take(MIB);
+    give(large);
+    w.device.instant = 0;
+    w.device.stuck = 1;
+    give(small); /* pending */
+    assert_int_equal(take(1000), large);
+    assert_in_range(w.device.last_timeout, 0, 1000000); /* ns */
+    assert_int_equal(w.device.calls[FAKE_FREE], 0);
+}
+
+/* Small blocks among large ones take what they take natively. */
+static void what_would_fit_natively_counts_small_blocks_as_such(void **state)
+{
+    (void)state;
+    world_remake("expandable_segments:False", 20 * MIB);
+    take(5 * MIB);
+    for (int i = 0; i < 100; i++)
+        take(1024);
+    assert_int_equal(w.device.used, 20 * MIB);
+    assert_true(allocator_fits_natively(w.a, 12 * MIB, 0));
+    assert_false(allocator_fits_natively(w.a, 14 * MIB, 0));
+}
+
 static void a_miss_is_no_out_of_memory(void **state)
 {
     uint64_t address;
@@ -281,6 +327,9 @@ int main(void)
         RULE(the_last_try_asks_for_no_more_than_is_needed),
         RULE(out_of_memory_loses_nothing),
         RULE(a_small_request_has_part_of_a_large_hole_rather_than_nothing),
+        RULE(the_next_small_request_has_it_at_once),
+        RULE(a_small_request_does_not_wait_for_memory_beside_a_hole),
+        RULE(what_would_fit_natively_counts_small_blocks_as_such),
         RULE(a_miss_is_no_out_of_memory),
         RULE(nothing_is_given_back_while_the_device_works),
         RULE(another_error_of_the_driver_is_passed_on),
