@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import sanitizer
 
 from conftest import LIBRARY, PROGRAMS
 
@@ -62,6 +63,22 @@ def test_dlopen_and_dlsym(place):
     report = place.report("allocate_dlsym")
     check(report)
     assert (report["others"]["pool"]["allocated"], report["others"]["pool"]["freed"]) == (1, 1)
+
+
+@sanitizer.unless_sanitized("its runtime must come first")
+def test_opened_and_closed(place):
+    """Not in front of anything; its thread goes on."""
+    script = f'''
+import _ctypes, ctypes, time
+cuda, cachalot = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("{LIBRARY}")
+context = ctypes.c_void_p()
+assert cachalot.cuInit(0) == 0 and cachalot.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+_ctypes.dlclose(cachalot._handle)
+time.sleep(1.5)
+print("lives", flush=True)
+'''
+    done = place.run(sys.executable, "-c", script, preload=())
+    assert (done.code, done.out, done.err) == (0, "lives\n", "")
 
 
 @pytest.mark.parametrize("parameters, flags, itself", [(4, 0, 0), (4, 0, 1), (5, 0, 0), (5, 0, 1),
