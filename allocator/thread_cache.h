@@ -23,7 +23,7 @@
  * program held in small blocks, where threads wait for each other: they do so to count. */
 #define ALONE_LIMIT (8 * MIB)
 #define ALONE_MOST (32 * MIB)
-#define ALONE_PART 32
+#define ALONE_PART 16
 
 struct thread_cache {
     _Alignas(128) struct domain *domain; /* no line is another's, nor its neighbour */

@@ -211,7 +211,7 @@ static void passes_through(uint32_t waiting)
 static void threads_in_each_others_way_count_more_alone(void **state)
 {
     (void)state;
-    enum { MOST = 600 };
+    enum { MOST = 400 };
     uint64_t block[MOST];
     for (int i = 0; i < 2; i++) {
         as(i);
