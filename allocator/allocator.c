@@ -115,16 +115,15 @@ static uint64_t release(struct allocator *a, uint64_t bytes, uint64_t timeout_ns
     return released;
 }
 
-/* The device is full, or the limit reached. What is idle at once goes first: one context may be
- * busy for long, and another one's memory do. And a small request has a part of a large hole before
- * anything is waited for. */
+/* The device is full, or the limit reached. What is idle at once goes first: a context may be busy
+ * for long. A small request has part of a large hole before it waits for more than natively. */
 static int make_room(struct allocator *a, uint64_t size, struct block **taken)
 {
     int code;
     fence_flush_deferred(a, 1);
     thread_caches_empty(a);
     if ((*taken = pool_take(a, size)) ||
-        (size > MIB && (*taken = fence_wait_for(a, size, DEVICE_FOREVER))))
+        (*taken = fence_wait_for(a, size, size > MIB ? DEVICE_FOREVER : OWN_FOREVER)))
         return 0;
     if ((a->domain->first->next || size <= MIB) && release(a, size, 0) &&
         (code = segment_grow(a, size, GROW_SEGMENT, taken)) != a->ops->out_of_memory)
@@ -193,7 +192,8 @@ static int look_further(struct allocator *a, uint64_t size, struct block **taken
         return 0;
     if (a->forgotten)
         return ALLOCATOR_PASS;
-    if (native_is_cornered(a) && (*taken = native_corner(a, size)))
+    if (size <= MIB && native_is_cornered(a) &&
+        ((*taken = fence_wait_for(a, size, OWN_FOREVER)) || (*taken = native_corner(a, size))))
         return 0;
     segment_collect_garbage(a, size);
     if ((*taken = fence_wait_for(a, size, growth_price_ns(size))))

@@ -54,7 +54,7 @@ struct allocator {
     uint64_t idle_seen; /* idle_clock at the last look for what others could use: once a second */
     /* When all caches were last looked through, bytes reserved for small blocks; when they last
      * yielded to large blocks, chunks and segments made so far. */
-    uint64_t looked_at, yielded_at, cornered; /* the last: native.c */
+    uint64_t looked_at, yielded_at, cornered, cornered_until; /* the last two: native.c */
     /* Which size goes to the pool next; caches that serve it; 0: no request by the lock has had to
      * wait for it lately. */
     unsigned spare_hand, sharers, contended;

@@ -37,8 +37,10 @@ static uint64_t patience(const struct allocator *a, const struct fence *fence, u
 {
     int own = fence->owner == a->ops->thread_id() && !fence->late;
     int behind = fence_is_fat(a) || a->ops->now_ns() - fence->recorded_ns >= SLACK_NS;
-    if (own && (behind || budget == DEVICE_FOREVER))
+    if (own && (behind || budget >= OWN_FOREVER))
         return DEVICE_FOREVER;
+    if (budget == OWN_FOREVER)
+        return 0;
     uint64_t limit = budget == DEVICE_FOREVER ? PRESSURE_WAIT_NS : budget;
     if (!own && behind && limit < FOREIGN_PATIENCE_NS)
         limit = FOREIGN_PATIENCE_NS;

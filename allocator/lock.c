@@ -1,7 +1,8 @@
 /* Who finds the lock taken looks a little longer (some 10 us), since it is held for less than a call
  * into the kernel and back takes; then counts itself among the sleepers, and sleeps as long as the
  * word says TAKEN. Whom the giver has woken finds it taken by others that looked meanwhile, mostly:
- * until it runs nobody else is woken, or each that gives the lock would call the kernel.
+ * until it runs nobody else is woken, or each that gives the lock would call the kernel; but for so
+ * many turns only, since it may be one that gets no processor.
  *
  * Who gives it stores FREE and then looks for sleepers, both plainly: an atomic change each time
  * would cost a hit a tenth. So the look may come before others see the store, and miss a sleeper that
@@ -18,6 +19,7 @@
 
 #define LOOKS 8000
 #define MOST_MS 500
+#define TURNS 256
 
 /* Looks for a while: 0, and it is ours. */
 static int look(struct lock *lock)
@@ -51,7 +53,10 @@ void lock_wait(struct lock *lock)
 void lock_wake(struct lock *lock)
 {
     int error = errno;
-    if (atomic_load_explicit(&lock->waking, memory_order_relaxed))
+    uint32_t turns = atomic_load_explicit(&lock->turns, memory_order_relaxed) + 1;
+    int skip = atomic_load_explicit(&lock->waking, memory_order_relaxed) && turns < TURNS;
+    atomic_store_explicit(&lock->turns, skip ? turns : 0, memory_order_relaxed);
+    if (skip)
         return;
     atomic_store_explicit(&lock->waking, 1, memory_order_relaxed);
     if (syscall(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0) < 1)

@@ -11,7 +11,7 @@ enum { LOCK_FREE, LOCK_TAKEN };
 
 struct lock {
     _Atomic uint32_t word, sleepers; /* sleepers: threads that sleep, or are about to */
-    _Atomic uint32_t waking;         /* one of them has been woken, and does not run yet */
+    _Atomic uint32_t waking, turns;  /* one was woken that does not run yet; turns since then */
     uint32_t waited; /* its holder's: somebody had to wait for it since this was set to 0 */
 };
 

@@ -8,7 +8,7 @@
  *
  * That may fail while the device works, and what was packed before holds its chunks. So once a
  * request was out of memory for which natively there had been room, large blocks are the driver's
- * own, in granules that they share with none, and never cut; what the arena holds goes back as its
+ * own, in granules that they share with no large one, nor are cut for one; what the arena holds goes back as its
  * blocks end. Before a request fails it gets one of those corners, and a small one a part of any
  * hole among large blocks. */
 #include "allocator/native.h"
@@ -112,6 +112,8 @@ void native_note(struct allocator *a, uint64_t size)
         a->taken = NULL; /* requests are served otherwise from here on */
 }
 
+#define ASK 1024 /* requests: others may have given the driver something back */
+
 /* What the driver gave and took back so far. */
 static uint64_t changes(const struct allocator *a)
 {
@@ -119,26 +121,26 @@ static uint64_t changes(const struct allocator *a)
            stats_get(a->stats, COUNTER_num_device_free);
 }
 
+int native_is_cornered(const struct allocator *a)
+{
+    return a->cornered == 1 + changes(a) && a->mallocs < a->cornered_until;
+}
+
 struct block *native_corner(struct allocator *a, uint64_t size)
 {
     struct block *block = NULL;
     if (size <= MIB && !(block = pool_take_from(a, POOL_LARGE, size)))
         block = pool_take_from(a, POOL_MAPPED, size);
-    if (block)
+    if (block && !native_is_cornered(a)) {
         a->cornered = 1 + changes(a);
+        a->cornered_until = a->mallocs + ASK;
+    }
     return block;
-}
-
-int native_is_cornered(const struct allocator *a)
-{
-    return a->cornered == 1 + changes(a);
 }
 
 int native_last_try(struct allocator *a, uint64_t size, struct block **block)
 {
-    if (a->forgotten)
-        return a->ops->out_of_memory;
-    if (!a->arena)
+    if (a->forgotten || !a->arena)
         return a->ops->out_of_memory;
     if (!a->as_native) {
         note_failure(a, size);

@@ -76,7 +76,8 @@ void pool_remove(struct allocator *a, struct block *block)
 
 /* Where the device was full once, segments that are whole and larger than the common one stay so:
  * what is whole can be given back. Smaller ones pack better than granules do (DESIGN.md, "Ordinary
- * segments under pressure"). Where blocks are as natively, none is cut. */
+ * segments under pressure"). Where blocks are as natively, none is cut. But for small blocks, which
+ * then had no memory else. */
 static int is_kept_whole(const struct allocator *a, enum pool pool, const struct block *block,
                          uint64_t size)
 {

@@ -301,7 +301,8 @@ static inline __attribute__((always_inline)) struct block *claim(struct thread_c
 {
     struct block *block = cache->expected;
     uint64_t easy = address | CLAIM_EASY;
-    if (!block || atomic_load_explicit(&block->claim, memory_order_relaxed) != easy)
+    if (!block || address % CLAIM_KINDS || /* which would be taken for a part of the claim */
+        atomic_load_explicit(&block->claim, memory_order_relaxed) != easy)
         block = block_of_listed(map_glance(&cache->domain->listed, address));
     if (block && atomic_load_explicit(&block->claim, memory_order_relaxed) == easy &&
         atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED)) {

@@ -35,7 +35,7 @@ struct thread_cache {
     int recorded, plain;         /* either of them; a request is not, nor rounded in steps */
     struct allocator *allocator; /* whose blocks; NULL: none */
     _Atomic int wanted;          /* somebody else is in here */
-    uint32_t touched;            /* bins of the row that are not 0 */
+    uint32_t touched, takes;     /* bins of the row that are not 0; what is noted next */
     /* Freed less allocated since the cache was empty; and when it was last folded. Between the
      * limits no peak is passed, and the cache is not too full. */
     int64_t bytes, count, requested;
@@ -44,7 +44,6 @@ struct thread_cache {
     int64_t own_bytes, own_count, own_requested; /* least_… for the peaks of small blocks alone */
     int64_t all_bytes, all_count, all_requested; /* and of all sizes */
     int64_t peak_bytes, peak_count;              /* most_…, were the cache never too full */
-    unsigned takes;
     struct block *next_taken; /* after the block freed last, by the other thread that took both */
     struct block *expected;   /* the same, if the one before was foreseen, too */
     struct block *found;      /* by the last free without the lock, which did not take it */
@@ -53,8 +52,8 @@ struct thread_cache {
     unsigned hand;                           /* which size spills next, when all is too much */
     _Atomic uint64_t used[CACHE_STEPS / 64]; /* bit: a shelf that has room or blocks */
     struct shelf shelf[CACHE_STEPS];
-    /* What the thread took lately, in turn, and NULL after the last one and at the end; kept when
-     * the thread has ended, since others may look. */
+    /* What the thread took lately, in turn; the TAKEN_AHEAD-th after the last one is NULL, as is
+     * what lies at the end. Kept when the thread has ended, since others may look. */
     _Alignas(128) struct block *_Atomic taken[TAKEN + TAKEN_AHEAD];
 };
 

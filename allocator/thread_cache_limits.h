@@ -54,7 +54,7 @@ void thread_cache_fold(struct thread_cache *cache);
 /* At the begin of a request: what the thread counted alone is folded, and its cache serves
  * `allocator` from now on. A fold writes some thirty lines that the last one to hold the lock
  * wrote, too. So where threads wait for each other it is left out, until one is at its limits: an
- * allocator that threads share has peaks within ALONE_LIMIT a thread anyway. */
+ * allocator that threads share has peaks within alone_limit a thread anyway. */
 void thread_cache_settle_with(struct thread_cache *cache, struct allocator *allocator);
 static inline void thread_cache_settle_own(struct thread_cache *cache, struct allocator *allocator)
 {

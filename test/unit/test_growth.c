@@ -92,9 +92,35 @@ static void the_next_small_request_has_it_at_once(void **state)
         take(1024);
     assert_int_equal(w.device.calls[FAKE_ALLOC], asked);
     assert_int_equal(COUNTER(num_alloc_retries), retries);
+    for (int i = 100; i < 2000; i++)
+        give(take(1024));
+    assert_in_range(w.device.calls[FAKE_ALLOC], asked + 1, asked + 3); /* now and then */
     give(other);
     assert_int_equal(domain_empty_cache(w.domain, 0), 20 * MIB);
     assert_false(take(1024) - large < 20 * MIB);
+}
+
+/* For what natively it had waited for it waits, rather than cut what others may need. */
+static void a_small_request_waits_for_what_its_thread_has_freed(void **state)
+{
+    uint64_t block[4];
+    (void)state;
+    world_remake("expandable_segments:False", 24 * MIB);
+    for (int i = 0; i < 4; i++)
+        block[i] = take(MIB);
+    take(9 * MIB);
+    for (int round = 0; round < 2; round++) { /* the second is cornered */
+        w.device.instant = 0;
+        for (int i = 0; i < 4; i++)
+            give(block[i]);
+        for (int i = 0; i < 4; i++)
+            block[i] = take(MIB);
+        w.device.instant = 1;
+        pass_all();
+        give(take(9 * MIB + MIB / 2));
+        take(512);
+    }
+    assert_int_equal(COUNTER(num_ooms), 0);
 }
 
 /* Of a segment that cannot be given back now, too, however large it is; and nothing is waited for. */
@@ -107,7 +133,9 @@ static void a_small_request_does_not_wait_for_memory_beside_a_hole(void **state)
     give(large);
     w.device.instant = 0;
     w.device.stuck = 1;
-    give(small); /* pending */
+    fake_call_as(7);
+    give(small); /* another thread's free is pending */
+    fake_call_as(0);
     assert_int_equal(take(1000), large);
     assert_in_range(w.device.last_timeout, 0, 1000000); /* ns */
     assert_int_equal(w.device.calls[FAKE_FREE], 0);
@@ -328,6 +356,7 @@ int main(void)
         RULE(out_of_memory_loses_nothing),
         RULE(a_small_request_has_part_of_a_large_hole_rather_than_nothing),
         RULE(the_next_small_request_has_it_at_once),
+        RULE(a_small_request_waits_for_what_its_thread_has_freed),
         RULE(a_small_request_does_not_wait_for_memory_beside_a_hole),
         RULE(what_would_fit_natively_counts_small_blocks_as_such),
         RULE(a_miss_is_no_out_of_memory),
