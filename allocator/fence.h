@@ -63,8 +63,8 @@ int fence_wait_for_host_work(struct allocator *allocator);
 int fence_free(struct allocator *allocator, struct block *block, int async);
 void fence_poll(struct allocator *allocator, int needed);
 
-/* Waits for what has been freed, for so long at most; OWN_FOREVER: for what this thread has freed alone,
- * as it had natively. */
+/* Waits for what has been freed, for so long at most; OWN_FOREVER: for what this thread has freed
+ * alone, as it had natively. */
 #define OWN_FOREVER (DEVICE_FOREVER - 1)
 struct block *fence_wait_for(struct allocator *allocator, uint64_t size, uint64_t budget_ns);
 #define IDLE_WAIT_NS UINT64_C(2000000000)      /* for what can wait until another time */

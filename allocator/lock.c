@@ -1,13 +1,14 @@
-/* Who finds the lock taken looks a little longer (some 10 us), since it is held for less than a call
- * into the kernel and back takes; then counts itself among the sleepers, and sleeps as long as the
- * word says TAKEN. Whom the giver has woken finds it taken by others that looked meanwhile, mostly:
- * until it runs nobody else is woken, or each that gives the lock would call the kernel; but for so
- * many turns only, since it may be one that gets no processor.
+/* Who finds the lock taken looks a little longer (some 10 us), since it is held for less than a
+ * call into the kernel and back takes; then counts itself among the sleepers, and sleeps as long as
+ * the word says TAKEN. Whom the giver has woken finds it taken by others that looked meanwhile,
+ * mostly: until it runs nobody else is woken, or each that gives the lock would call the kernel;
+ * but for so many turns only, since it may be one that gets no processor.
  *
  * Who gives it stores FREE and then looks for sleepers, both plainly: an atomic change each time
- * would cost a hit a tenth. So the look may come before others see the store, and miss a sleeper that
- * counts itself just then, and finds the lock still taken. That one looks again after a millisecond for
- * each that sleeps: if thousands did so each millisecond, who has the lock would not get to run. */
+ * would cost a hit a tenth. So the look may come before others see the store, and miss a sleeper
+ * that counts itself just then, and finds the lock still taken. Whom nobody wakes looks again after
+ * a millisecond for each that sleeps: if thousands did so each millisecond, who has the lock would
+ * not get to run. */
 #include "allocator/lock.h"
 
 #include <errno.h>

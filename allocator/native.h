@@ -11,7 +11,8 @@
 int native_last_try(struct allocator *allocator, uint64_t size, struct block **block);
 
 /* Memory is short: what a small request has of any hole among large blocks, or NULL. cornered: one
- * had to lately, and the driver has neither given nor got back anything since: the next may at once. */
+ * had to lately, and the driver has neither given nor got back anything since: the next may at
+ * once. */
 struct block *native_corner(struct allocator *allocator, uint64_t size);
 int native_is_cornered(const struct allocator *allocator);
 
