@@ -76,7 +76,8 @@ static union {
 } begin;
 
 /* May a new trace take the place of what has that name? 1, 0, or -errno. A file that is empty, or
- * a trace of a process that has ended and was not of this run, goes; nothing else does. */
+ * a trace of a process that has ended and was not of this run, goes; nothing else does. Beside a
+ * directory or a device (/dev/null) nobody wants one. */
 static int may_replace(int directory, const char *name, const struct page *page)
 {
     const struct trace_header *old = &begin.header;
@@ -84,8 +85,10 @@ static int may_replace(int directory, const char *name, const struct page *page)
     int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return errno == ENOENT ? 1 : errno == ELOOP || errno == EACCES ? 0 : -errno;
-    int may = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-    if (may && status.st_size > 0) {
+    int may = fstat(fd, &status) == 0 ? 1 : -errno;
+    if (may > 0 && !S_ISREG(status.st_mode))
+        may = S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL;
+    if (may > 0 && status.st_size > 0) {
         may = pread(fd, &begin.header, sizeof begin.header, 0) == sizeof begin.header;
         begin.header.session[sizeof begin.header.session - 1] = '\0';
         begin.header.hostname[sizeof begin.header.hostname - 1] = '\0';
