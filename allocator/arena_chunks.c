@@ -63,6 +63,7 @@ void arena_remove_chunk(struct arena *arena, uint32_t number)
     arena->tails -= chunk->bytes < arena->chunk_bytes;
     book_out(arena, chunk);
     *chunk = (struct chunk){0};
+    arena_free_number(arena, number);
     stats_count(arena->allocator->stats, COUNTER_num_device_free, 1);
 }
 
@@ -100,6 +101,7 @@ void arena_decompose(struct arena *arena, uint32_t number)
             arena_count_spare(arena->older, chunk, 1);
     }
     *whole = (struct chunk){0};
+    arena_free_number(arena, number);
 }
 
 void arena_set_leaving(struct arena *arena, uint32_t number, uint32_t batch)

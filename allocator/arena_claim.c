@@ -135,14 +135,18 @@ static uint32_t take_idle(struct arena *arena)
     return chunk;
 }
 
-/* The number of a chunk that has yet to be made; none below `chunk` is free. */
-static uint32_t number_chunk(struct arena *arena, uint32_t chunk)
+/* The number of a chunk that has yet to be made, from `least` on, below which this claim has taken
+ * what is free. */
+static uint32_t number_chunk(struct arena *arena, uint32_t least)
 {
+    uint32_t chunk = least < arena->unused ? arena->unused : least;
     while (chunk <= arena->made &&
            (arena->chunk[chunk].booked || arena->chunk[chunk].owner || arena->chunk[chunk].part_of))
         chunk++;
     if (chunk > arena->made)
         arena->made = chunk;
+    if (least == 1)
+        arena->unused = chunk;
     return chunk;
 }
 

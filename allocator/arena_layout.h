@@ -51,7 +51,7 @@ struct arena {
     uint8_t *present, *cost;              /* by slot: enum presence; in the search under way */
     struct slot *slot;
     struct chunk *chunk;            /* from 1 */
-    uint32_t slots, made;           /* made: chunk numbers ever used */
+    uint32_t slots, made, unused;   /* made: chunk numbers ever used; unused: none below is free */
     uint32_t tails, searches, kits; /* of the chunks; so far; below, kit */
     uint32_t idle_slots, spares;    /* what could be moved, without tails */
     uint64_t idle_tails;            /* bytes of tails, idle or spare */

@@ -96,6 +96,8 @@ static void settle_slots(struct arena *arena, const struct window *window, int f
             } else {
                 if (chunk->booked)
                     arena_count_spare(arena, chunk, 1);
+                else
+                    arena_free_number(arena, s->chunk);
                 s->chunk = s->unmapped ? 0 : s->was;
                 s->bytes = s->chunk ? s->bytes : 0;
             }
@@ -104,6 +106,7 @@ static void settle_slots(struct arena *arena, const struct window *window, int f
             arena_give_home(arena, s->chunk, slot);
             s->bytes = chunk->bytes;
         }
+        stats_count(arena->allocator->stats, COUNTER_num_unmaps, s->unmapped);
         s->changing = s->stuck; /* then for ever */
         s->was = 0;
         s->unmapped = 0;

@@ -4,6 +4,7 @@
 #include "allocator/window.h"
 
 #include <assert.h>
+#include <string.h>
 #include <stddef.h>
 
 /* us, as design/measured.md has them; a call back costs nothing, but moves things */
@@ -225,11 +226,11 @@ int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most, st
                             .memory = part->chunks ? part->chunks : 1};
     search.tail = alone ? size % arena->chunk_bytes : 0;
     search.fresh = alone ? window_fresh_alone(arena, size) : 0;
-    for (uint32_t slot = part->first; slot <= part->top && slot < part->end;) {
-        if (arena_is_present(arena, slot)) {
-            slot++;
-            continue;
-        }
+    uint32_t end = part->top < part->end ? part->top + 1 : part->end;
+    const uint8_t *absent;
+    for (uint32_t slot = part->first;
+         slot < end && (absent = memchr(arena->present + slot, NOT_PRESENT, end - slot));) {
+        slot = (uint32_t)(absent - arena->present);
         struct block *from = arena->slot[slot].hole, *last = from;
         assert(from->state == BLOCK_ABSENT);
         if (is_hole(from->previous))

@@ -6,6 +6,7 @@ import workloads
 from conftest import command, peaks, replay, trace_of
 
 MAPPED = "expandable_segments:True"
+MOST = 1 << 20  # of a small block
 RULES = "expandable_segments:False,thread_cache:off"
 STEPS_MS = {"gpt": 30 * 115, "gptfix": 30 * 26, "resnet50": 30 * 100}  # what the recorded runs took on an H200
 WASTE = {"gpt": 11114905600, "gptfix": 8864661504, "resnet50": 8965324800}  # reserved by PyTorch's rules
@@ -28,6 +29,18 @@ def test_recorded_runs(name):
     requested, _, reserved = peaks(got)
     assert reserved <= 1.03 * requested
     assert got["driver"]["steady_cost_ns"] / 1e6 <= 0.01 * STEPS_MS[name]
+    calls, counters = got["driver"]["calls"], got["devices"][0]["counters"]
+    assert calls["chunk_unmap"]["count"] == counters["num_unmaps"] and calls["chunk_allow"]["bytes"] == calls["chunk_map"]["bytes"]
+
+
+def test_growing_does_not_look_at_all_there_is(tmp_path):
+    """Four times as many blocks take four times as long, not sixteen: the walks over slots and chunks were most of it."""
+    seconds = []
+    for count in (10_000, 40_000):
+        path = tmp_path / f"{count}.csv"
+        path.write_text("op,id,bytes,stream\n" + "".join(f"a,{i},{MOST},0\n" for i in range(count)))
+        seconds.append(min(replay(path, "--conf", MAPPED)["speed"]["seconds"] for _ in range(3)))
+    assert seconds[1] < 9 * seconds[0], seconds
 
 
 @pytest.mark.parametrize("name", WASTE)
