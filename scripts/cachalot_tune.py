@@ -110,12 +110,12 @@ class Tuner:
         return ordered
 
     def shown(self):
-        """The best, of those with one outcome the plainest; others where there are no more outcomes."""
+        """Best first: of those with one outcome the plainest, and others where there are no more outcomes."""
         best, outcomes = self.best(), {}
         for result in best:
             outcomes.setdefault(result.outcome(), result)
         first = list(outcomes.values())
-        return (first + [result for result in best if result not in first])[:SHOWN]
+        return sorted((first + [result for result in best if result not in first])[:SHOWN], key=best.index)
 
     def try_all(self, options):
         """Each option alone, then the best values together."""

@@ -49,6 +49,7 @@ def test_a_setting_that_fits_comes_before_one_that_does_not(tmp_path):
     arguments = ("--capacity", "8GiB", "--conf", "expandable_segments:False")
     got = tuned(path, *arguments)
     assert got["now"]["ooms"] == 1 and got["best"][0]["ooms"] == 0
+    assert [entry["ooms"] for entry in got["best"]] == sorted(entry["ooms"] for entry in got["best"])
     assert "max_split_size_mb" in got["best"][0]["conf"] and "expandable_segments:False" in got["best"][0]["conf"]
     check(path, got, "--capacity", "8GiB")
 
