@@ -15,7 +15,7 @@
 #include "allocator/segment.h"
 
 #ifndef CHUNKS_MOST /* tests have fewer */
-#define CHUNKS_MOST 1280
+#define CHUNKS_MOST 1536
 #endif
 
 static void *map_zeroes(size_t bytes)

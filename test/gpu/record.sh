@@ -88,7 +88,7 @@ traced() {
     folder=$(mktemp -d)
     export -f trace
     export CACHALOT_BUILD
-    python3 test/gpu/traced/run.py --list | xargs -P 4 -I{} bash -c 'trace {} "$0"' "$folder"
+    python3 test/gpu/traced/run.py --list | xargs -P 8 -I{} bash -c 'trace {} "$0"' "$folder"
     (cd "$folder" && tar cJf "$OUT/programs.tar.xz" --sort=name --owner=0 --group=0 --mtime=@0 -- *.csv)
 }
 

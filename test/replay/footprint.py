@@ -54,7 +54,7 @@ def table(results, names, small):
     yield "# Footprint against cost of mapped memory\n"
     yield ("`test/replay/footprint.py` made this. Of each trace: peak reserved / peak requested, and ms of driver calls in its last four "
            "fifths at the prices of `replay_costs.c`, with access priced by the handle (the most it can cost). KEEP: mappings that are "
-           "kept, in times the memory. Last column: of the 57 small programs of programs.tar.xz, how many are above 1.05, the most, and ms of all. "
+           "kept, in times the memory. Last column: of the 105 programs of programs.tar.xz, how many are above 1.05, the most, and ms of all. "
            "The bound for the recorded runs is 34.5, 7.8 and 30.0 ms (1 % of their steps) and 1.03. The default, "
            f"handles that grow from 2 to 8 MiB with what is reserved and KEEP {DEFAULT[1]}, is the knee: large programs pay for few handles, and in "
            "small ones little is lost. Only with it and with 2 MiB lie small blocks in mapped memory, too. Of one size for all the knee was 8 MiB: at 4 MiB gpt is over its bound, at 14 programs of few and large blocks, as "

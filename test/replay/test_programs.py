@@ -1,5 +1,5 @@
-"""57 small PyTorch programs (test/gpu/traced), as an H100 ran them with PyTorch's cache off: what mapped memory reserves for what they
-need, and that this is enough."""
+"""105 small PyTorch programs (test/gpu/traced), as GPUs ran them with PyTorch's cache off (57 an H100, serving_* and training_* an H200):
+what mapped memory reserves for what they need, and that this is enough."""
 
 import pathlib
 import tarfile
@@ -61,4 +61,4 @@ def test_what_is_outgrown_does_not_go_by_way_of_the_driver(folder):
 
 
 def test_there_are_all_of_them():
-    assert len(NAMES) == 57
+    assert len(NAMES) == 105

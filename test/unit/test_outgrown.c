@@ -6,7 +6,8 @@
 #include "allocator/domain.h"
 #include "allocator/share.h"
 
-#define SMALL_CHUNKS (1280 * 2 * MIB) /* so much comes in chunks of 2 MiB */
+#define SMALL 1536 /* chunks of 2 MiB */
+#define SMALL_CHUNKS (SMALL * 2 * MIB)
 #define STEP (64 * MIB)
 #define STEPS (SMALL_CHUNKS / STEP)
 
@@ -28,11 +29,11 @@ static void chunks_grow(void **state)
     (void)state;
     take(STEP);
     assert_int_equal(w.device.ranges, 2);
-    assert_int_equal(w.device.calls[FAKE_CREATE], 1280 + 8);
+    assert_int_equal(w.device.calls[FAKE_CREATE], SMALL + 8);
     take(20 * GIB);
     assert_int_equal(w.device.ranges, 2); /* they are large enough */
     assert_int_equal(CURRENT(reserved_bytes), 20 * GIB + SMALL_CHUNKS + STEP);
-    assert_int_equal(CURRENT(segment), 1280 + 8 + 2560);
+    assert_int_equal(CURRENT(segment), SMALL + 8 + 2560);
 }
 
 static void who_asks_for_much_gets_large_ones(void **state)
@@ -74,7 +75,7 @@ static void what_is_idle_serves_the_larger_chunks(void **state)
         assert_int_equal(w.device.calls[FAKE_RELEASE], released);
         assert_int_equal(w.device.calls[FAKE_WAIT], waits);
         assert_int_equal(CURRENT(reserved_bytes), SMALL_CHUNKS + STEP);
-        assert_int_equal(CURRENT(segment), 1280 - 2 * STEP / (2 * MIB) + 3 * STEP / (8 * MIB));
+        assert_int_equal(CURRENT(segment), SMALL - 2 * STEP / (2 * MIB) + 3 * STEP / (8 * MIB));
         assert_int_equal(w.device.most_used, SMALL_CHUNKS + STEP);
         device_is_busy(0);
     }
@@ -229,7 +230,7 @@ static void without_addresses_it_grows_on(void **state)
     w.device.code[FAKE_RESERVE] = 0;
     take(STEP);
     assert_int_equal(w.device.ranges, 1);
-    assert_int_equal(w.device.calls[FAKE_CREATE], 1280 + 64);
+    assert_int_equal(w.device.calls[FAKE_CREATE], SMALL + 64);
 }
 
 static void what_cannot_be_had_outgrows_nothing(void **state)
@@ -293,7 +294,7 @@ static void two_threads_outgrow_it_at_once(void **state)
     uint64_t mine = take(STEP);
     w.device.meanwhile = NULL;
     assert_int_equal(w.device.ranges, 2);
-    assert_int_equal(w.device.calls[FAKE_CREATE], 1280 + 16);
+    assert_int_equal(w.device.calls[FAKE_CREATE], SMALL + 16);
     give(mine);
     give(other_block);
     assert_int_equal(take(2 * STEP), mine < other_block ? mine : other_block);

@@ -4,13 +4,15 @@
 Models are made from their configurations, with random weights: nothing is downloaded. With PYTORCH_NO_CUDA_MEMORY_CACHING=1 in
 front of us each gives a trace of what such a program asks for; ../record.sh traced makes them all."""
 
+import importlib
 import os
 import pathlib
 import sys
 import time
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
 from point import torch_on_gpu  # noqa: E402
 
 for key, value in {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TRANSFORMERS_VERBOSITY": "error"}.items():
@@ -20,13 +22,9 @@ for key, value in {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TR
 def main(name):
     torch = torch_on_gpu()
     import common
-    import encoders  # noqa: F401
-    import generative  # noqa: F401
-    import graphs  # noqa: F401
-    import numeric  # noqa: F401
-    import sequences  # noqa: F401
-    import text  # noqa: F401
-    import vision  # noqa: F401
+    for path in sorted(HERE.glob("*.py")):
+        if path.stem not in ("run", "common"):
+            importlib.import_module(path.stem)
     if name == "--list":
         print("\n".join(common.PROGS))
         return
