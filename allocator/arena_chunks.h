@@ -28,6 +28,12 @@ int arena_is_lent(const struct arena *arena, uint32_t chunk);
 /* What has the handle of its byte at `offset`: the chunk, or one that it is made of. */
 const struct chunk *arena_piece(const struct arena *arena, uint32_t chunk, uint64_t offset);
 
+/* The number may be another chunk's. */
+static inline void arena_free_number(struct arena *arena, uint32_t number)
+{
+    arena->unused = number < arena->unused ? number : arena->unused;
+}
+
 /* Bytes of what is idle in the older arena that could become this one's chunks. */
 static inline uint64_t arena_gatherable(const struct arena *arena)
 {

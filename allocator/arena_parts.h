@@ -42,12 +42,6 @@ static inline void arena_note_idle(struct arena *arena)
     arena->idle_least = idle < arena->idle_least ? idle : arena->idle_least;
 }
 
-/* The number may be another chunk's. */
-static inline void arena_free_number(struct arena *arena, uint32_t number)
-{
-    arena->unused = number < arena->unused ? number : arena->unused;
-}
-
 /* A chunk that nobody has becomes spare (1), or is so no more (-1). */
 static inline void arena_count_spare(struct arena *arena, const struct chunk *chunk, int sign)
 {
