@@ -23,6 +23,7 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 import cases_coverage  # noqa: E402
 import cases_footprint  # noqa: E402
 import cases_ipc  # noqa: E402
+import cases_irregular  # noqa: E402
 import cases_programs  # noqa: E402
 import cases_rates  # noqa: E402
 import cases_recording  # noqa: E402
@@ -79,9 +80,10 @@ CASES = {
     "ipc-nccl": cases_ipc.nccl,
     "ipc-facts": cases_ipc.facts,
     "footprint": cases_footprint.footprint,
+    "irregular": cases_irregular.irregular,
 }
 LONG = {"facts", "storm", "pairs", "reserved", "hunter", "hang", "coverage", "launch-rate", "streams16",
-        "programs", "ipc-nccl", "ipc-facts", "footprint"}  # only where they are named
+        "programs", "ipc-nccl", "ipc-facts", "footprint", "irregular"}  # only where they are named
 ALONE = {"timing", "recording-cost", *LONG} - {"coverage", "reserved"}  # nothing else may run meanwhile
 
 
@@ -119,7 +121,7 @@ def parse(arguments):
                         help="sources for `programs`: Samples/NAME, Common and Python in it")
     parser.add_argument("--ucx", type=pathlib.Path, metavar="DIR",
                         help="an unpacked UCX for `exchange`: include and lib in it, as in PyPI's libucx-cu12")
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="of `programs`; sets of `launch-rate`")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="of `programs`, `irregular`; sets of `launch-rate`")
     options = parser.parse_args(arguments)
     options.programs = options.programs and options.programs.resolve()
     options.build = pathlib.Path(options.build).resolve()

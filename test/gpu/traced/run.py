@@ -13,7 +13,7 @@ import time
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from point import torch_on_gpu  # noqa: E402
+from point import say, torch_on_gpu  # noqa: E402
 
 for key, value in {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TRANSFORMERS_VERBOSITY": "error"}.items():
     os.environ.setdefault(key, value)
@@ -34,7 +34,7 @@ def main(name):
     begin = time.time()
     common.PROGS[name]()
     torch.cuda.synchronize()
-    print(f"{name} ok {time.time() - begin:.1f}", flush=True)
+    say(name=name, seconds=time.time() - begin, counts=common.counts, in_loops=time.time() - common.begin[0])
 
 
 if __name__ == "__main__":
