@@ -202,6 +202,21 @@ static void its_pieces_are_lent(void **state)
     assert_int_equal(pieces, STEP / (2 * MIB) + 2);
 }
 
+/* What a larger chunk is made of keeps its numbers, also where lower ones have become free. */
+static void its_pieces_keep_their_numbers(void **state)
+{
+    (void)state;
+    give(block[1]);
+    domain_empty_cache(w.domain, 1);
+    give(block[3]);
+    give(block[9]);
+    take(3 * STEP);
+    for (unsigned i = 0; i < 2 * STEP / MIB; i++) /* more than have become free */
+        take(MIB);
+    assert_int_equal(CURRENT(reserved_bytes), SMALL_CHUNKS + 2 * STEP);
+    assert_int_equal(w.device.used, CURRENT(reserved_bytes));
+}
+
 static void what_is_idle_serves_first(void **state)
 {
     (void)state;
@@ -341,6 +356,7 @@ int main(void)
         cmocka_unit_test_setup(what_serves_the_larger_chunks_serves_nobody_else, setup),
         cmocka_unit_test_setup(a_piece_that_cannot_be_mapped_stays, setup),
         cmocka_unit_test_setup(its_pieces_are_lent, setup),
+        cmocka_unit_test_setup(its_pieces_keep_their_numbers, setup),
         cmocka_unit_test_setup(what_is_idle_serves_first, setup),
         cmocka_unit_test_setup(without_addresses_it_grows_on, setup),
         cmocka_unit_test_setup(what_cannot_be_had_outgrows_nothing, setup),
