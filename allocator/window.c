@@ -4,8 +4,8 @@
 #include "allocator/window.h"
 
 #include <assert.h>
-#include <string.h>
 #include <stddef.h>
+#include <string.h>
 
 /* us, as design/measured.md has them; a call back costs nothing, but moves things */
 #define COST_RECALL 1

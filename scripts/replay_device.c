@@ -144,7 +144,7 @@ static int chunk_map(void *context, uint64_t address, uint64_t bytes, uint64_t h
     (void)handle;
     if (*most < bytes) /* a smaller one lies at a run's end */
         *most = bytes;
-    if ((address - RANGE_ADDRESS) % RANGE_BYTES % *most) /* of several below one slot; as below */
+    if ((address - RANGE_ADDRESS) % RANGE_BYTES % *most) /* of several below one slot */
         book(context, CALL_chunk_allow, 0);
     book(context, CALL_chunk_map, bytes);
     return 0;

@@ -27,8 +27,10 @@ def loop(n):
         begin.append(time.time())
     number = len(counts)
     counts.append(0)
+    if LIKE:
+        n = min(n, LIKE[number] if number < len(LIKE) else 0)
     for i in range(n):
-        if i >= LIKE[number] if number < len(LIKE) else LIKE or time.time() > begin[0] + BUDGET:
+        if not LIKE and time.time() > begin[0] + BUDGET:
             return
         counts[number] += 1
         yield i
