@@ -32,17 +32,19 @@
 void arena_pin(struct block *block)
 {
     struct arena *arena = block->segment->arena;
-    uint64_t c = arena->chunk_bytes, begin = block_address(block) - arena->base;
-    uint64_t end = arena->base + (begin + block_size(block) + c - 1) / c * c;
-    begin = arena->base + begin / c * c;
-    for (uint64_t at = begin; at < end; at += c)
-        arena->slot[(at - arena->base) / c].pinned = 1;
+    uint64_t begin = block_address(block) - arena->base, last = begin + block_size(block) - 1;
+    uint32_t from = arena_handle_at(arena, (uint32_t)arena_slot_at(arena, begin));
+    uint32_t to = arena_handle_end(arena, (uint32_t)arena_slot_at(arena, last));
+    uint64_t end = arena_address(arena, to);
+    begin = arena_address(arena, from);
+    for (uint32_t slot = from; slot < to; slot++)
+        arena->slot[slot].pinned = 1;
     while (block->previous && block_address(block) > begin)
         block = block->previous;
     for (; block && block_address(block) < end; block = block->next) {
         if (block->state == BLOCK_REUSABLE && !block->pinned && !arena_fill_kit(arena, 4)) {
-            uint64_t from = block_address(block), to = from + block_size(block);
-            block = arena_isolate(arena, block, from < begin ? begin : from, to < end ? to : end);
+            uint64_t low = block_address(block), high = low + block_size(block);
+            block = arena_isolate(arena, block, low < begin ? begin : low, high < end ? high : end);
             block->pinned = 1;
             block = arena_put(block, BLOCK_REUSABLE); /* perhaps what is pinned before it */
         }
@@ -52,7 +54,7 @@ void arena_pin(struct block *block)
     }
 }
 
-/* The chunk of a slot that lies whole in an isolated block: nobody's from now on. */
+/* The chunk of a slot, whose handle lies whole in an isolated block: nobody's from now on. */
 static void retire_chunk(struct arena *arena, uint32_t slot)
 {
     struct slot *s = &arena->slot[slot];
@@ -65,24 +67,25 @@ static void retire_chunk(struct arena *arena, uint32_t slot)
     s->since = arena->epoch;
 }
 
-/* Blocks that are pinned only because they share a slot with one that is lie in other slots too:
- * those parts are as any. */
+/* Blocks that are pinned only because they share a handle with one that is lie in others too: those
+ * parts are as any. */
 void arena_retire(struct block *block)
 {
     struct arena *arena = block->segment->arena;
-    uint64_t c = arena->chunk_bytes, end = block_address(block) + block_size(block), until;
+    uint64_t end = block_address(block) + block_size(block), until;
     for (uint64_t at = block_address(block); at < end; at = until) {
-        uint32_t slot = (uint32_t)((at - arena->base) / c);
+        uint32_t slot = (uint32_t)arena_slot_at(arena, at - arena->base);
+        uint32_t next = arena_handle_end(arena, slot), number = arena->slot[slot].chunk;
         int pinned = arena->slot[slot].pinned;
-        until = arena_address(arena, slot + 1) < end ? arena_address(arena, slot + 1) : end;
-        if (pinned && until - at < arena_present(arena, slot))
+        until = arena_address(arena, next) < end ? arena_address(arena, next) : end;
+        if (pinned && until - at < arena_handle_bytes(arena, number))
             continue; /* somebody else is here */
         if (arena_fill_kit(arena, 4))
             return;
         struct block *part = arena_isolate(arena, block, at, until);
         block = part->next;
         part->pinned = 0;
-        if (pinned)
+        for (; pinned && slot < next; slot++)
             retire_chunk(arena, slot);
         arena_put(part, pinned ? BLOCK_ABSENT : BLOCK_REUSABLE);
     }
@@ -99,6 +102,10 @@ void arena_note(const struct block *block, int reusable)
     uint64_t last = arena_slot_at(arena, end);
     if (first > last) /* within one slot, and not at its begin */
         return;
+    while (arena->joined[first] && first < last) /* a handle that is in part another block's */
+        first++;
+    while (arena->joined[last] && first < last)
+        last--;
     if (arena->tails && end > arena_address(arena, last) - arena->base &&
         arena_present(arena, (uint32_t)last) == end % arena->chunk_bytes)
         tail = end % arena->chunk_bytes;
@@ -219,20 +226,24 @@ int arena_is_alone(const struct block *block)
 {
     const struct arena *arena = block->segment->arena;
     uint64_t begin = block_address(block) - arena->base, end = begin + block_size(block);
-    return begin % arena->chunk_bytes == 0 && arena->idle[(end - 1) / arena->chunk_bytes];
+    return begin % arena->chunk_bytes == 0 && arena->idle[begin / arena->chunk_bytes] &&
+           arena->idle[(end - 1) / arena->chunk_bytes];
 }
 
-/* Is the chunk of `slot`, which is only lent to it, idle? What has no home yet is at home there. */
+/* Is the handle that begins in `slot`, and is only lent to it, idle? What has no home yet is at home
+ * there. */
 static int is_to_go_home(struct arena *arena, uint32_t slot)
 {
     struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
     if (arena->present[slot] != AWAY || !arena->idle[slot])
         return 0;
-    if (!chunk->home) {
-        chunk->home = slot + 1;
-        arena->present[slot] = AT_HOME;
+    if (chunk->home)
+        return chunk->home != slot + 1;
+    for (uint32_t i = 0; i < chunk->span; i++) {
+        chunk[i].home = slot + i + 1;
+        arena->present[slot + i] = AT_HOME;
     }
-    return chunk->home != slot + 1;
+    return 0;
 }
 
 /* The idle chunks of slots [slot, end) go to [home, …), where they are mapped. */
@@ -247,7 +258,7 @@ static void move_home(struct arena *arena, uint32_t slot, uint32_t end, uint32_t
     arena_put(arena_isolate(arena, absent, address, until), BLOCK_REUSABLE);
 }
 
-/* Blocks in [begin, end) have become reusable: chunks that are idle now, and only lent to their
+/* Blocks in [begin, end) have become reusable: handles that are idle now, and only lent to their
  * slots, go home; what lies side by side here and there, as one. */
 void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end)
 {
@@ -256,15 +267,15 @@ void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end)
     const uint8_t *away;
     for (; slot <= last && (away = memchr(arena->present + slot, AWAY, last + 1 - slot));
          slot = until) {
-        slot = (uint32_t)(away - arena->present);
-        until = slot + 1;
+        slot = arena_handle_at(arena, (uint32_t)(away - arena->present));
+        until = arena_handle_end(arena, slot);
         if (!is_to_go_home(arena, slot) || arena_fill_kit(arena, 4))
             continue;
         uint32_t home = arena->chunk[arena->slot[slot].chunk].home;
         while (until <= last && arena_present(arena, until - 1) == arena->chunk_bytes &&
                is_to_go_home(arena, until) &&
                arena->chunk[arena->slot[until].chunk].home == home + until - slot)
-            until++;
+            until = arena_handle_end(arena, until);
         move_home(arena, slot, until, home - 1);
     }
 }

@@ -29,14 +29,9 @@ int arena_grow(struct allocator *allocator, uint64_t size, struct block **block)
 /* Looks whether slots left some time ago are done with. */
 void arena_poll(struct allocator *allocator, struct arena *arena);
 
-/* Gives idle chunks of the arena and of older ones back, the oldest first, at least `bytes` if there
- * is so much; returns bytes. */
+/* Gives idle memory of the arena back, at least `bytes` if there is so much; returns bytes. */
 uint64_t arena_release(struct allocator *allocator, struct arena *arena, uint64_t bytes,
                        uint64_t timeout_ns);
-
-/* The same of those alone that have no blocks of `size`, of which there are some elsewhere. */
-uint64_t arena_release_others(struct allocator *allocator, uint64_t size, uint64_t bytes,
-                              uint64_t timeout_ns);
 
 /* Bytes that can only be given back; that, and what was idle ever since the last call. */
 uint64_t arena_retired(const struct allocator *allocator);

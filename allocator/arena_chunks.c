@@ -1,9 +1,10 @@
-/* The books of chunks: what is reserved, whose it is, and what is made of what. */
+/* The books of chunks: what is reserved, whose it is, and how large handles are. */
 #include "allocator/arena_chunks.h"
 
-#include <assert.h>
 #include <stddef.h>
+#include <string.h>
 
+#include "allocator/native.h"
 #include "allocator/record.h"
 
 /* Where it was mapped first; 0: nowhere yet. */
@@ -13,23 +14,29 @@ static void record(const struct arena *arena, enum event_action action, uint32_t
     record_chunk(arena->allocator, action, slot ? arena_address(arena, slot - 1) : 0, bytes);
 }
 
-static void book(struct arena *arena, struct chunk *chunk)
+static void book(struct arena *arena, uint32_t number)
 {
+    struct chunk *chunk = &arena->chunk[number];
+    uint32_t handles = arena_is_first(arena, number);
     struct device_stats *stats = arena->allocator->stats;
     chunk->booked = 1;
     arena->part[chunk->pool].chunks++;
+    arena->part[chunk->pool].handles += handles;
     arena->part[chunk->pool].booked += chunk->bytes;
-    stats_add(stats, STAT_segment, chunk->pool, 1);
+    stats_add(stats, STAT_segment, chunk->pool, handles);
     stats_add(stats, STAT_reserved_bytes, chunk->pool, chunk->bytes);
 }
 
-static void book_out(struct arena *arena, struct chunk *chunk)
+static void book_out(struct arena *arena, uint32_t number)
 {
+    struct chunk *chunk = &arena->chunk[number];
+    uint32_t handles = arena_is_first(arena, number);
     struct device_stats *stats = arena->allocator->stats;
     chunk->booked = 0;
     arena->part[chunk->pool].chunks--;
+    arena->part[chunk->pool].handles -= handles;
     arena->part[chunk->pool].booked -= chunk->bytes;
-    stats_subtract(stats, STAT_segment, chunk->pool, 1);
+    stats_subtract(stats, STAT_segment, chunk->pool, handles);
     stats_subtract(stats, STAT_reserved_bytes, chunk->pool, chunk->bytes);
 }
 
@@ -39,101 +46,93 @@ void arena_own(struct arena *arena, uint32_t number, uint32_t slot)
     enum stat_pool pool = arena_pool_of(arena, slot);
     int moves = chunk->booked && chunk->pool != pool;
     if (moves)
-        book_out(arena, chunk);
+        book_out(arena, number);
     chunk->owner = slot + 1;
     chunk->pool = pool;
     arena->present[slot] = chunk->home == slot + 1 ? AT_HOME : AWAY;
     if (moves)
-        book(arena, chunk);
+        book(arena, number);
 }
 
-void arena_add_chunk(struct arena *arena, uint32_t number)
+static int is_free(const struct arena *arena, uint32_t number)
 {
-    struct chunk *chunk = &arena->chunk[number];
+    return number > arena->made || (!arena->chunk[number].booked && !arena->chunk[number].owner);
+}
+
+uint32_t arena_number_handle(struct arena *arena, uint32_t least, uint32_t span, uint64_t bytes)
+{
+    uint32_t first = least < arena->unused ? arena->unused : least, found = 0;
+    for (; found < span; found++)
+        if (!is_free(arena, first + found)) {
+            first += found + 1;
+            found = UINT32_MAX;
+        }
+    if (first + span - 1 > arena->made)
+        arena->made = first + span - 1;
+    if (least == 1 && span == 1)
+        arena->unused = first;
+    for (uint32_t number = first; number < first + span; number++) {
+        arena->chunk[number].bytes = bytes;
+        arena->chunk[number].first = first;
+        arena->chunk[number].span = span;
+    }
+    return first;
+}
+
+void arena_add_handle(struct arena *arena, uint32_t first)
+{
+    const struct chunk *chunk = &arena->chunk[first];
     arena->tails += chunk->bytes < arena->chunk_bytes;
-    book(arena, chunk);
+    for (uint32_t i = 0; i < chunk->span; i++)
+        book(arena, first + i);
     stats_count(arena->allocator->stats, COUNTER_num_device_alloc, 1);
-    record(arena, EVENT_segment_map, chunk->owner, chunk->bytes);
+    record(arena, EVENT_segment_map, chunk->owner, arena_handle_bytes(arena, first));
 }
 
-void arena_remove_chunk(struct arena *arena, uint32_t number)
+void arena_remove_handle(struct arena *arena, uint32_t first)
 {
-    struct chunk *chunk = &arena->chunk[number];
-    record(arena, EVENT_segment_unmap, chunk->home, chunk->bytes);
+    const struct chunk *chunk = &arena->chunk[first];
+    uint32_t span = chunk->span;
+    record(arena, EVENT_segment_unmap, chunk->home, arena_handle_bytes(arena, first));
     arena->tails -= chunk->bytes < arena->chunk_bytes;
-    book_out(arena, chunk);
-    *chunk = (struct chunk){0};
-    arena_free_number(arena, number);
+    for (uint32_t number = first; number < first + span; number++)
+        book_out(arena, number);
+    memset(&arena->chunk[first], 0, span * sizeof *chunk);
+    arena_free_number(arena, first);
     stats_count(arena->allocator->stats, COUNTER_num_device_free, 1);
-}
-
-void arena_compose(struct arena *arena, uint32_t number, uint32_t part)
-{
-    struct chunk *whole = &arena->chunk[number], *chunk = &arena->older->chunk[part];
-    assert(chunk->handle && chunk->booked && !chunk->owner && !chunk->retired);
-    if (!whole->parts)
-        *whole = (struct chunk){.pool = LARGE_POOL};
-    record(arena->older, EVENT_segment_unmap, chunk->home, chunk->bytes);
-    book_out(arena->older, chunk);
-    chunk->home = 0;
-    chunk->part_of = number;
-    chunk->next_part = whole->parts;
-    whole->parts = part;
-    whole->bytes += chunk->bytes;
-    if (whole->bytes == arena->chunk_bytes) {
-        book(arena, whole);
-        record(arena, EVENT_segment_map, 0, whole->bytes);
-    }
-}
-
-void arena_decompose(struct arena *arena, uint32_t number)
-{
-    struct chunk *whole = &arena->chunk[number], *chunk;
-    record(arena, EVENT_segment_unmap, whole->home, whole->bytes);
-    book_out(arena, whole);
-    for (uint32_t part = whole->parts; part; part = chunk->next_part) {
-        chunk = &arena->older->chunk[part];
-        chunk->part_of = 0;
-        chunk->retired = whole->retired;
-        book(arena->older, chunk);
-        record(arena->older, EVENT_segment_map, 0, chunk->bytes);
-        if (!chunk->leaving)
-            arena_count_spare(arena->older, chunk, 1);
-    }
-    *whole = (struct chunk){0};
-    arena_free_number(arena, number);
 }
 
 void arena_set_leaving(struct arena *arena, uint32_t number, uint32_t batch)
 {
-    struct chunk *chunk = &arena->chunk[number];
-    chunk->leaving = batch;
-    for (uint32_t part = chunk->parts; part; part = chunk->next_part) {
-        chunk = &arena->older->chunk[part];
+    struct chunk *chunk = &arena->chunk[arena->chunk[number].first];
+    for (uint32_t span = chunk->span; span--; chunk++)
         chunk->leaving = batch;
-        chunk->stays = 0;
-    }
 }
 
-int arena_is_lent(const struct arena *arena, uint32_t number)
-{
-    const struct chunk *chunk = &arena->chunk[number];
-    int lent = chunk->lent != 0;
-    for (uint32_t part = chunk->parts; part; part = chunk->next_part) {
-        chunk = &arena->older->chunk[part];
-        lent |= chunk->lent != 0;
-    }
-    return lent;
-}
+/* What lives in a handle cannot be moved, so small ones pack best; but each costs the driver's calls when
+ * it is made, and whenever it moves, as much as a large one. So they are an eighth of a block, or a small
+ * part of all, and less where much is lost already: when memory is made none is idle but what fits no
+ * gap, so what is reserved and neither idle nor active is what large handles have cost so far. DESIGN.md,
+ * "Handles", has what other numbers cost. */
+#ifndef PART_OF_BLOCK /* tests have others */
+#define PART_OF_BLOCK 8
+#define MAY_BE_LOST 22 /* part of all */
+#define LOST_AT_ONCE 3 /* part of what is left of that */
+#endif
+#define PART_OF_MEMORY 768
 
-const struct chunk *arena_piece(const struct arena *arena, uint32_t number, uint64_t offset)
+uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missing)
 {
-    const struct chunk *chunk = &arena->chunk[number];
-    for (uint32_t part = chunk->parts; part; part = chunk->next_part) {
-        chunk = &arena->older->chunk[part];
-        if (offset < chunk->bytes)
-            break;
-        offset -= chunk->bytes;
-    }
-    return chunk;
+    uint64_t booked = arena->part[SMALL_POOL].booked + arena->part[LARGE_POOL].booked;
+    uint64_t used = stats_current_all(arena->allocator->stats, STAT_active_bytes) + size +
+                    arena_idle_bytes(arena);
+    uint64_t lost = booked + missing > used ? booked + missing - used : 0;
+    uint64_t may = (booked + size) / MAY_BE_LOST, least = (booked + size) / PART_OF_MEMORY;
+    uint64_t bytes = size / PART_OF_BLOCK > least ? size / PART_OF_BLOCK : least;
+    if (size <= MIB || native_is_varied(arena->allocator, size) || may <= lost)
+        return 1;
+    if (bytes > (may - lost) / LOST_AT_ONCE)
+        bytes = (may - lost) / LOST_AT_ONCE;
+    bytes /= arena->chunk_bytes;
+    return bytes < 1 ? 1 : bytes < arena->span_most ? (uint32_t)bytes : arena->span_most;
 }

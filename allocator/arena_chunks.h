@@ -1,32 +1,52 @@
-/* Chunks: their books, and those of the newer arena that are made of the older one's.
+/* Chunks and handles: their books.
  *
- * What is idle in an arena that is outgrown serves the newer one at once, whatever work is under way: so
- * many of its chunks as are as large together become one chunk there, which is mapped piece by piece. In
- * the older arena they are nobody's then, and what is mapped of them there stays until it is in the way,
- * as of any chunk that has moved. When the whole is given back, they are the older arena's again. */
+ * A handle is what the driver makes and maps as a whole: a chunk, or several. Those have numbers in a
+ * row, lie side by side wherever they are mapped, are idle together, move as one, and go as one. */
 #ifndef CACHALOT_ALLOCATOR_ARENA_CHUNKS_H
 #define CACHALOT_ALLOCATOR_ARENA_CHUNKS_H
 
 #include "allocator/arena_parts.h"
 
-/* own: the slot has the chunk from now on, whose bytes are booked as the pool's that lies there. add: the
- * driver has made it; remove: and taken it back. */
+#define SPANS_MOST 8 /* chunks of a handle */
+
+/* own: the slot has the chunk from now on, whose bytes are booked as the pool's that lies there. */
 void arena_own(struct arena *arena, uint32_t chunk, uint32_t slot);
-void arena_add_chunk(struct arena *arena, uint32_t chunk);
-void arena_remove_chunk(struct arena *arena, uint32_t chunk);
 
-/* The older arena's chunk `part`, which nobody has, becomes one of those that `chunk`, a number not in
- * use, is made of; with the last of them it is a chunk as any. decompose: it is mapped nowhere any
- * more; what it is made of is spare there, unless it is leaving, too. */
-void arena_compose(struct arena *arena, uint32_t chunk, uint32_t part);
-void arena_decompose(struct arena *arena, uint32_t chunk);
+/* Numbers for a handle of `span` chunks of `bytes` each that has yet to be made, from `least` on, below
+ * which this claim has taken what is free. add: the driver has made it; remove: and taken it back. By the
+ * first of its chunks. */
+uint32_t arena_number_handle(struct arena *arena, uint32_t least, uint32_t span, uint64_t bytes);
+void arena_add_handle(struct arena *arena, uint32_t first);
+void arena_remove_handle(struct arena *arena, uint32_t first);
 
-/* With all that it is made of: the batch that it goes with (0: none); are exports under way? */
+/* The batch that the handle of the chunk goes with (0: none). */
 void arena_set_leaving(struct arena *arena, uint32_t chunk, uint32_t batch);
-int arena_is_lent(const struct arena *arena, uint32_t chunk);
 
-/* What has the handle of its byte at `offset`: the chunk, or one that it is made of. */
-const struct chunk *arena_piece(const struct arena *arena, uint32_t chunk, uint64_t offset);
+/* Chunks of the handles to be made for a block of `size` bytes, of which `missing` are absent. */
+uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missing);
+
+/* Is the chunk the first, or the only one, of its handle? The first slot of what is mapped in a slot. */
+static inline int arena_is_first(const struct arena *arena, uint32_t number)
+{
+    return arena->chunk[number].first == number;
+}
+
+static inline uint32_t arena_handle_at(const struct arena *arena, uint32_t slot)
+{
+    uint32_t number = arena->slot[slot].chunk;
+    return slot - (number - arena->chunk[number].first);
+}
+
+static inline uint32_t arena_handle_end(const struct arena *arena, uint32_t slot)
+{
+    return arena_handle_at(arena, slot) + arena->chunk[arena->slot[slot].chunk].span;
+}
+
+/* Bytes of the handle that the chunk is of. */
+static inline uint64_t arena_handle_bytes(const struct arena *arena, uint32_t number)
+{
+    return arena->chunk[number].span * arena->chunk[number].bytes;
+}
 
 /* The number may be another chunk's. */
 static inline void arena_free_number(struct arena *arena, uint32_t number)
@@ -34,13 +54,10 @@ static inline void arena_free_number(struct arena *arena, uint32_t number)
     arena->unused = number < arena->unused ? number : arena->unused;
 }
 
-/* Bytes of what is idle in the older arena that could become this one's chunks. */
-static inline uint64_t arena_gatherable(const struct arena *arena)
+/* Are exports of the handle under way? */
+static inline int arena_is_lent(const struct arena *arena, uint32_t number)
 {
-    const struct arena *older = arena->older;
-    return older ? (older->idle_slots + older->spares) * older->chunk_bytes / arena->chunk_bytes *
-                       arena->chunk_bytes
-                 : 0;
+    return arena->chunk[arena->chunk[number].first].lent != 0;
 }
 
 #endif

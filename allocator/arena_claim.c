@@ -3,9 +3,9 @@
  * A window is a run of reusable and absent blocks. Of all that are long enough the cheapest is
  * taken: the one that needs the least new memory, then the least idle memory, and then the fewest
  * calls of the driver. A slot of it costs nothing if its memory is present, or if the chunk that
- * was mapped here before is idle where it is now: it is called back. Otherwise some chunk that is
- * idle is mapped here, one that is made of the older arena's, or a new one. What was mapped here
- * before is taken down first, if work that may use it has passed; as long as there are few mappings
+ * was mapped here before is idle where it is now: it is called back. Otherwise some handle that is
+ * idle is mapped here, the largest that fits, or a new one. What was mapped here before is taken
+ * down first, if work that may use it has passed; as long as there are few mappings
  * the windows beyond the last slot used are cheaper. So addresses are spent (KEEP times the memory) until what the program repeats has
  * addresses of its own.
  *
@@ -46,7 +46,7 @@ static struct block *carve(struct arena *arena, const struct window *window, uin
     return whole;
 }
 
-/* Is the chunk that was mapped in a slot of the window idle where it is? */
+/* Is what was mapped in a slot of the window idle where it is? */
 static int comes_back(const struct arena *arena, const struct window *window, uint32_t slot)
 {
     uint32_t chunk = arena->slot[slot].chunk;
@@ -59,141 +59,221 @@ static uint32_t owner_of(const struct arena *arena, uint32_t slot)
     return arena->chunk[arena->slot[slot].chunk].owner;
 }
 
-/* Gives slots the chunks that were mapped there, where those are idle; what lies side by side, as
- * one. */
-static void call_back(struct arena *arena, const struct window *window)
+/* Slots [first, end), which lie in the absent block, have memory again. */
+static void fill(struct arena *arena, struct block *absent, uint32_t first, uint32_t end)
+{
+    if (first < end)
+        arena_put(
+            arena_isolate(arena, absent, arena_address(arena, first), arena_address(arena, end)),
+            BLOCK_REUSABLE);
+}
+
+/* Gives slots of the window, whose block this is, the handles that were mapped there, where those are
+ * idle; what lies side by side, as one. At its ends they may go beyond it. */
+static void call_back(struct arena *arena, const struct window *window, struct block *block)
 {
     for (uint32_t slot = window->first, end; slot < window->end; slot = end) {
         end = slot + 1;
         if (!comes_back(arena, window, slot))
             continue;
+        slot = arena_handle_at(arena, slot);
+        end = arena_handle_end(arena, slot);
         uint32_t owner = owner_of(arena, slot);
         while (owner && end < window->end && owner_of(arena, end) == owner + end - slot &&
                comes_back(arena, window, end))
-            end++;
+            end = arena_handle_end(arena, end);
         if (owner)
             arena_evict(arena, owner - 1, owner - 1 + end - slot);
-        else
-            arena_count_spare(arena, &arena->chunk[arena->slot[slot].chunk], -1);
         for (uint32_t at = slot; at < end; at++) {
+            if (!owner)
+                arena_count_spare(arena, &arena->chunk[arena->slot[at].chunk], -1);
             arena_own(arena, arena->slot[at].chunk, at);
             arena_give_home(arena, arena->slot[at].chunk, at);
         }
+        fill(arena, block->previous, slot, window->first);
+        fill(arena, block->next, window->end, end);
     }
+}
+
+/* A handle that is idle is nobody's. */
+static void take(struct arena *arena, uint32_t first)
+{
+    const struct chunk *chunk = &arena->chunk[first];
+    if (chunk->owner)
+        arena_evict(arena, chunk->owner - 1, chunk->owner - 1 + chunk->span);
+    else
+        for (uint32_t i = 0; i < chunk->span; i++)
+            arena_count_spare(arena, chunk + i, -1);
 }
 
 /* A tail that is idle; 0: none. */
 static uint32_t take_tail(struct arena *arena, uint64_t bytes)
 {
     uint32_t number = window_idle_tail(arena, bytes);
-    if (number && arena->chunk[number].owner)
-        arena_evict(arena, arena->chunk[number].owner - 1, arena->chunk[number].owner);
-    else if (number)
-        arena_count_spare(arena, &arena->chunk[number], -1);
+    if (number)
+        take(arena, number);
     return number;
 }
 
-/* The smallest hole of a pool that has a whole idle slot; *slot: the first such. */
-static struct tree_node *idle_hole(const struct arena *arena, enum pool pool, uint32_t *slot)
+/* The first handle of `span` chunks in a hole; 0: there is none. */
+static uint32_t idle_in(const struct arena *arena, const struct tree_node *hole, uint32_t span)
 {
-    uint64_t size = arena->chunk_bytes, address = 0;
+    uint64_t c = arena->chunk_bytes;
+    uint32_t slot = (uint32_t)((hole->minor - arena->base + c - 1) / c);
+    for (; arena_address(arena, slot + 1) <= hole->minor + hole->major;
+         slot = arena_handle_end(arena, slot))
+        if (arena->idle[slot] && arena->chunk[arena->slot[slot].chunk].span == span &&
+            arena_present(arena, slot) == c)
+            return arena->slot[slot].chunk;
+    return 0;
+}
+
+/* The smallest hole of a pool that has an idle handle of `span` chunks, and that. */
+static struct tree_node *idle_hole(const struct arena *arena, enum pool pool, uint32_t span,
+                                   uint32_t *number)
+{
+    uint64_t size = span * arena->chunk_bytes, address = 0;
     struct tree_node *node;
+    *number = 0;
     while ((node = bins_at_least(&arena->allocator->pool[pool], size, address))) {
         size = node->major;
         address = node->minor + 1;
-        if (block_of_node(node)->segment->arena != arena)
-            continue;
-        *slot =
-            (uint32_t)((node->minor - arena->base + arena->chunk_bytes - 1) / arena->chunk_bytes);
-        if (arena_address(arena, *slot + 1) <= node->minor + node->major)
+        if (block_of_node(node)->segment->arena == arena && (*number = idle_in(arena, node, span)))
             break;
     }
     return node;
 }
 
-/* A whole chunk that is idle, from the smallest hole that has one; 0: none. */
-static uint32_t take_idle(struct arena *arena)
+/* The largest idle handle of at most `run` chunks, of those from the smallest hole that has one; 0: none. */
+static uint32_t take_idle(struct arena *arena, struct supply *supply, uint32_t run)
 {
-    if (arena->spares) {
-        uint32_t chunk = 1;
-        while (!arena->chunk[chunk].booked || arena->chunk[chunk].owner ||
-               arena->chunk[chunk].leaving || arena->chunk[chunk].retired ||
-               arena->chunk[chunk].bytes < arena->chunk_bytes)
-            chunk++;
-        arena->spares--;
-        return chunk;
-    }
-    if (!arena->idle_slots)
+    uint32_t span = run < SPANS_MOST ? run : SPANS_MOST, number = 0, other = 0;
+    while (span && !supply->of[span])
+        span--;
+    if (!span)
         return 0;
-    uint32_t slot = 0, other = 0;
-    const struct tree_node *large = idle_hole(arena, POOL_MAPPED, &slot);
-    const struct tree_node *small = idle_hole(arena, POOL_SMALL, &other);
-    if (small && (!large || small->major < large->major))
-        slot = other;
-    uint32_t chunk = arena->slot[slot].chunk;
-    arena_evict(arena, slot, slot + 1);
-    return chunk;
-}
-
-/* The number of a chunk that has yet to be made, from `least` on, below which this claim has taken
- * what is free. */
-static uint32_t number_chunk(struct arena *arena, uint32_t least)
-{
-    uint32_t chunk = least < arena->unused ? arena->unused : least;
-    while (chunk <= arena->made &&
-           (arena->chunk[chunk].booked || arena->chunk[chunk].owner || arena->chunk[chunk].part_of))
-        chunk++;
-    if (chunk > arena->made)
-        arena->made = chunk;
-    if (least == 1)
-        arena->unused = chunk;
-    return chunk;
-}
-
-/* Of what is idle in the older arena, what the claim may have. */
-static uint64_t gatherable(const struct arena *arena, int flags)
-{
-    return flags & (CLAIM_GROW | CLAIM_GATHER) ? arena_gatherable(arena) : 0;
-}
-
-/* A chunk that is made of idle ones of the older arena. */
-static uint32_t gather(struct arena *arena, uint32_t last)
-{
-    struct arena *older = arena->older;
-    uint32_t number = number_chunk(arena, last + 1);
-    for (uint64_t bytes = 0; bytes < arena->chunk_bytes; bytes += older->chunk_bytes)
-        arena_compose(arena, number, take_idle(older));
-    arena_note_idle(older);
+    supply->of[span]--;
+    if (arena->spares) {
+        for (number = 1; number <= arena->made; number++)
+            if (window_is_spare(arena, number) && arena->chunk[number].span == span)
+                break;
+        number = number > arena->made ? 0 : number;
+    }
+    if (!number) {
+        const struct tree_node *large = idle_hole(arena, POOL_MAPPED, span, &number);
+        const struct tree_node *small = idle_hole(arena, POOL_SMALL, span, &other);
+        if (small && (!large || small->major < large->major))
+            number = other;
+    }
+    take(arena, number);
     return number;
 }
 
-/* Gives the other slots (*moves) chunks that the driver will map there. Returns how many bytes of
- * those it must make. */
-static uint64_t move_in(struct arena *arena, const struct window *window, int flags,
-                        uint32_t *moves)
+/* What is mapped in a slot is to be taken down, all of it. */
+static void displace(struct arena *arena, struct window *window, uint32_t slot)
 {
-    uint64_t fresh = 0;
-    uint32_t last = 0;
-    for (uint32_t slot = window->first; slot < window->end; slot++) {
+    uint32_t first = arena_handle_at(arena, slot), end = arena_handle_end(arena, slot);
+    window->low = first < window->low ? first : window->low;
+    window->high = end > window->high ? end : window->high;
+    for (slot = first; slot < end; slot++) {
         struct slot *s = &arena->slot[slot];
-        if (arena_is_present(arena, slot))
-            continue;
-        uint64_t bytes = window_needs(arena, window, slot);
-        uint32_t chunk = bytes == window->tail ? take_tail(arena, bytes) : take_idle(arena);
-        if (!chunk && bytes == arena->chunk_bytes && gatherable(arena, flags))
-            chunk = gather(arena, last);
-        if (!chunk) {
-            chunk = last = number_chunk(arena, last + 1);
-            arena->chunk[chunk].bytes = bytes;
-            fresh += bytes;
-        }
-        arena_own(arena, chunk, slot);
-        ++*moves;
-        s->changing = 1;
+        assert(!s->changing && !s->allowing && s->since <= arena->safe);
         s->was = s->chunk;
-        if (s->was)
-            arena_leave_home(arena, s->was, slot);
-        s->chunk = chunk;
+        s->chunk = 0;
+        s->changing = 1;
+        arena_leave_home(arena, s->was, slot);
+    }
+}
+
+/* The slots from `slot` on have the handle, which is yet to be mapped there. */
+static void place(struct arena *arena, struct window *window, uint32_t slot, uint32_t number)
+{
+    for (uint32_t end = slot + arena->chunk[number].span; slot < end; slot++, number++) {
+        if (arena->slot[slot].chunk)
+            displace(arena, window, slot);
+        arena_own(arena, number, slot);
+        arena->slot[slot].chunk = number;
+        arena->slot[slot].changing = 1;
+    }
+}
+
+/* Absent slots of the window from `slot` on that need whole chunks. */
+static uint32_t run_at(const struct arena *arena, const struct window *window, uint32_t slot)
+{
+    uint32_t end = slot;
+    while (end < window->end && !arena_is_present(arena, end) &&
+           window_needs(arena, window, end) == arena->chunk_bytes)
+        end++;
+    return end - slot;
+}
+
+/* How many slots behind the window, whose last one is absent, could be of it, too? At most `most`. */
+static uint32_t room_behind(const struct arena *arena, const struct window *window,
+                            const struct block *absent, uint32_t most)
+{
+    uint32_t room = 0;
+    if (absent && absent->state == BLOCK_ABSENT)
+        for (; room < most && block_end(absent) >= arena_address(arena, window->end + room + 1);
+             room++) {
+            const struct slot *s = &arena->slot[window->end + room];
+            if (s->changing || s->allowing || (s->chunk && s->since > arena->safe))
+                break;
+        }
+    return room;
+}
+
+/* The smallest idle handle that is too large for the last `run` slots of the window, which then goes on
+ * behind the block's end; 0: none, or there is no room. */
+static uint32_t take_larger(struct arena *arena, struct supply *supply, struct window *window,
+                            struct block *block, uint32_t run)
+{
+    uint32_t span = run + 1, number, more;
+    while (span <= SPANS_MOST && !supply->of[span])
+        span++;
+    if (span > SPANS_MOST || room_behind(arena, window, block->next, span - run) < span - run)
+        return 0;
+    number = take_idle(arena, supply, span);
+    more = span - run;
+    block_join(block, arena_isolate(arena, block->next, arena_address(arena, window->end),
+                                    arena_address(arena, window->end + more)));
+    window->end += more;
+    window->high = window->end > window->high ? window->end : window->high;
+    return number;
+}
+
+/* Gives the other slots (*moves) handles that the driver will map there. Returns how many bytes of
+ * those it must make. */
+static uint64_t move_in(struct arena *arena, struct window *window, struct block *block,
+                        uint64_t size, int flags, uint32_t *moves)
+{
+    struct supply supply;
+    uint64_t fresh = 0, missing = 0;
+    uint32_t last = 0, number;
+    for (uint32_t slot = window->first; slot < window->end; slot++)
+        missing += arena_is_present(arena, slot) ? 0 : arena->chunk_bytes;
+    /* Where blocks are to share none, one that does all the same loses what it has a part of. */
+    int packed = !(flags & CLAIM_ALONE) && native_is_exact(arena->allocator, size);
+    uint32_t most = packed ? 1 : arena_span_for(arena, size, missing);
+    window_supply(arena, &supply);
+    for (uint32_t slot = window->first; slot < window->end;) {
+        if (arena_is_present(arena, slot)) {
+            slot++;
+            continue;
+        }
+        uint64_t bytes = window_needs(arena, window, slot);
+        uint32_t run = run_at(arena, window, slot), span = run < most ? run : most;
+        number = run ? take_idle(arena, &supply, run) : take_tail(arena, bytes);
+        if (!number && run && slot + run == window->end && size > MIB &&
+            !native_is_exact(arena->allocator, size))
+            number = take_larger(arena, &supply, window, block, run);
+        if (!number) {
+            number = arena_number_handle(arena, last + 1, span ? span : 1, bytes);
+            last = number + arena->chunk[number].span - 1;
+            fresh += arena_handle_bytes(arena, number);
+        }
+        place(arena, window, slot, number);
+        slot += arena->chunk[number].span;
+        ++*moves;
     }
     return fresh;
 }
@@ -245,20 +325,10 @@ static int has_room(const struct allocator *a, struct arena *arena, uint64_t byt
     return !arena->missing;
 }
 
-/* What must be made of `fresh` bytes, if so many can be gathered: tails cannot. */
-static uint64_t to_make(const struct arena *arena, uint64_t fresh, uint64_t gathered)
-{
-    uint64_t whole = fresh / arena->chunk_bytes * arena->chunk_bytes;
-    return fresh - (gathered < whole ? gathered : whole);
-}
-
 /* In reserve for all that is cut. */
-static int fill_kits(struct arena *arena, const struct window *window, int flags)
+static int fill_kit(struct arena *arena, const struct window *window)
 {
-    uint64_t slots = window->end - window->first, more = gatherable(arena, flags);
-    more = more < slots * arena->chunk_bytes ? more : slots * arena->chunk_bytes;
-    return arena_fill_kit(arena, (unsigned)(4 * slots + 8)) ||
-           (more && arena_fill_kit(arena->older, (unsigned)(2 * more / arena->older->chunk_bytes)));
+    return arena_fill_kit(arena, 4 * (window->end - window->first) + 8);
 }
 
 /* The cheapest window, and may it be had? */
@@ -267,19 +337,16 @@ static int choose(const struct allocator *a, struct arena *arena, uint64_t size,
 {
     const struct arena_part *part = arena_part_for(arena, size);
     int alone = (flags & CLAIM_ALONE) != 0;
-    uint64_t gathered = gatherable(arena, flags);
     uint64_t most = (part->chunks + size / arena->chunk_bytes) * KEEP;
     most = part->first + (most < KEEP_LEAST ? KEEP_LEAST : most);
     most = most < part->end ? most : part->end;
-    if (alone &&
-        !has_room(a, arena, to_make(arena, window_fresh_alone(arena, size), gathered), room))
+    if (alone && !has_room(a, arena, window_fresh_alone(arena, size), room))
         return 0;
     /* Rather more addresses than no memory. */
     if (!window_find(arena, size, alone, (uint32_t)most, window) &&
         !window_find(arena, size, alone, part->end, window))
         return 0;
-    return has_room(a, arena, to_make(arena, window->fresh, gathered), room) &&
-           arena->made < arena->slots / 2;
+    return has_room(a, arena, window->fresh, room) && arena->made < arena->slots / 2;
 }
 
 /* A block of `size` bytes, in no pool, of this arena; the lock is dropped meanwhile. */
@@ -290,7 +357,7 @@ int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block *
     struct window chosen, *window = &chosen;
     int code = 0, alone = (flags & CLAIM_ALONE) != 0;
     uint64_t whole = alone ? native_bytes_of(size) : size;
-    arena->missing = 0;
+    arena->missing = arena->unfit = 0;
     if (size / arena->chunk_bytes > (part->end - part->first) / 2)
         return a->ops->out_of_memory;
     uint64_t room = flags & CLAIM_GROW ? room_for(a, arena, size, alone) : 0;
@@ -298,15 +365,21 @@ int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block *
         arena_poll(a, arena);
     if (a->forgotten) /* either drops the lock */
         return ALLOCATOR_PASS;
-    if (!choose(a, arena, whole, flags, room, window) || fill_kits(arena, window, flags))
+    if (!choose(a, arena, whole, flags, room, window) || fill_kit(arena, window))
         return a->ops->out_of_memory;
     struct block *block = carve(arena, window, whole);
-    part->top = window->end > part->top ? window->end : part->top;
-    call_back(arena, window);
+    call_back(arena, window, block);
     uint32_t moves = 0;
-    uint64_t fresh = move_in(arena, window, flags, &moves);
+    uint64_t fresh = move_in(arena, window, block, size, flags, &moves);
+    part->top = window->end > part->top ? window->end : part->top;
     arena_note_idle(arena);
-    if (moves && (code = arena_make_usable(a, arena, window, fresh))) {
+    /* What is idle may be there in pieces too large for the gaps. */
+    if (fresh > window->fresh && !(flags & CLAIM_GROW && has_room(a, arena, fresh, room))) {
+        code = arena_abandon(arena, window);
+        arena->unfit = fresh - window->fresh;
+    } else if (moves)
+        code = arena_make_usable(a, arena, window, fresh);
+    if (code) {
         if (code > 0)
             dissolve(arena, block);
         return code;

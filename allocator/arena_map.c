@@ -11,42 +11,48 @@ void arena_give_home(struct arena *arena, uint32_t chunk, uint32_t slot)
     arena->present[slot] = arena->chunk[chunk].home == slot + 1 ? AT_HOME : AWAY;
 }
 
-/* Piece by piece. Of one that cannot be mapped whole nothing is, or (*stuck) it is of no use any more. */
-static int map_chunk(const struct allocator *a, const struct arena *arena, uint32_t number,
-                     uint64_t address, int *stuck)
+/* The handle that is yet to be mapped where a slot begins; 0: none is. was: that was mapped there. */
+static uint32_t is_to_be_mapped(const struct arena *arena, uint32_t slot)
 {
-    uint64_t bytes = arena->chunk[number].bytes, done = 0;
-    int code = 0;
-    while (!code && done < bytes) {
-        const struct chunk *piece = arena_piece(arena, number, done);
-        code = a->ops->chunk_map(a->device, address + done, piece->bytes, piece->handle);
-        done += code ? 0 : piece->bytes;
-    }
-    if (code && done)
-        *stuck = a->ops->chunk_unmap(a->device, address, done) != 0;
-    return code;
+    const struct slot *s = &arena->slot[slot];
+    return s->changing && s->chunk && arena_is_first(arena, s->chunk) ? s->chunk : 0;
 }
 
-/* Calls of the driver, without the lock; `done` slots have been mapped. */
-static int map_slots(const struct allocator *a, struct arena *arena, const struct window *window,
-                     uint32_t *done)
+static uint32_t was_mapped(const struct arena *arena, uint32_t slot)
+{
+    const struct slot *s = &arena->slot[slot];
+    return s->changing && s->was && arena_is_first(arena, s->was) ? s->was : 0;
+}
+
+static void note_mapped(struct arena *arena, uint32_t slot, uint32_t number, int mapped)
+{
+    for (uint32_t end = slot + arena->chunk[number].span; slot < end; slot++)
+        arena->slot[slot].mapped = mapped;
+}
+
+/* Calls of the driver, without the lock. */
+static int map_slots(const struct allocator *a, struct arena *arena, const struct window *window)
 {
     int code = 0;
-    for (uint32_t slot = window->first; !code && slot < window->end; slot++) {
-        struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
-        if (arena->slot[slot].changing && !chunk->handle && !chunk->parts)
-            code = a->ops->chunk_create(a->device, chunk->bytes, &chunk->handle);
+    uint32_t number;
+    for (uint32_t slot = window->first; !code && slot < window->end; slot++)
+        if ((number = is_to_be_mapped(arena, slot)) && !arena->chunk[number].handle)
+            code = a->ops->chunk_create(a->device, arena_handle_bytes(arena, number),
+                                        &arena->chunk[number].handle);
+    for (uint32_t slot = window->low; !code && slot < window->high; slot++) {
+        if (!(number = was_mapped(arena, slot)))
+            continue;
+        code = a->ops->chunk_unmap(a->device, arena_address(arena, slot),
+                                   arena_handle_bytes(arena, number));
+        for (uint32_t i = 0; !code && i < arena->chunk[number].span; i++)
+            arena->slot[slot + i].unmapped = 1;
     }
-    for (*done = window->first; !code && *done < window->end; ++*done) {
-        struct slot *s = &arena->slot[*done];
-        uint64_t address = arena_address(arena, *done);
-        if (s->changing && s->was && !(code = a->ops->chunk_unmap(a->device, address, s->bytes)))
-            s->unmapped = 1;
-        if (s->changing && !code)
-            code = map_chunk(a, arena, s->chunk, address, &s->stuck);
-        if (code)
-            break;
-    }
+    for (uint32_t slot = window->first; !code && slot < window->end; slot++)
+        if ((number = is_to_be_mapped(arena, slot)) &&
+            !(code = a->ops->chunk_map(a->device, arena_address(arena, slot),
+                                       arena_handle_bytes(arena, number),
+                                       arena->chunk[number].handle)))
+            note_mapped(arena, slot, number, 1);
     return code;
 }
 
@@ -56,7 +62,8 @@ static int allow_slots(const struct allocator *a, const struct arena *arena,
 {
     int code = 0;
     for (uint32_t slot = window->first, end; !code && slot < window->end; slot = end + 1) {
-        for (end = slot; end < window->end && arena->slot[end].changing; end++)
+        for (end = slot; end < window->end && arena->slot[end].changing && arena->slot[end].chunk;
+             end++)
             ;
         uint64_t bytes = end > slot ? window_needs(arena, window, end - 1) : 0;
         if (end > slot)
@@ -66,58 +73,72 @@ static int allow_slots(const struct allocator *a, const struct arena *arena,
     return code;
 }
 
-/* The driver refused: takes down what was mapped, without the lock. A slot whose mapping stays is
+/* The driver refused: takes down what was mapped, without the lock. Slots whose mapping stays are
  * of no use any more. */
-static void unmap_slots(const struct allocator *a, struct arena *arena, const struct window *window,
-                        uint32_t done)
+static void unmap_slots(const struct allocator *a, struct arena *arena, const struct window *window)
 {
-    for (uint32_t slot = window->first; slot < done; slot++)
-        if (arena->slot[slot].changing && a->ops->chunk_unmap(a->device, arena_address(arena, slot),
-                                                              window_needs(arena, window, slot)))
-            arena->slot[slot].stuck = 1;
+    uint32_t number;
+    for (uint32_t slot = window->first; slot < window->end; slot++)
+        if ((number = is_to_be_mapped(arena, slot)) && arena->slot[slot].mapped &&
+            a->ops->chunk_unmap(a->device, arena_address(arena, slot),
+                                arena_handle_bytes(arena, number)) == 0)
+            note_mapped(arena, slot, number, 0);
+}
+
+/* A slot did not get its chunk. */
+static void give_up(struct arena *arena, uint32_t slot)
+{
+    struct slot *s = &arena->slot[slot];
+    struct chunk *chunk = &arena->chunk[s->chunk];
+    chunk->owner = 0;
+    arena->present[slot] = NOT_PRESENT;
+    if (s->mapped) { /* still, and perhaps without access: for nobody, until the context ends */
+        chunk->leaving = NEVER_LEAVES;
+        return;
+    }
+    if (chunk->booked)
+        arena_count_spare(arena, chunk, 1);
+    else
+        arena_free_number(arena, s->chunk);
+    s->chunk = 0;
 }
 
 /* Books what the driver made, and ends the change. */
 static void settle_slots(struct arena *arena, const struct window *window, int failed)
 {
-    for (uint32_t slot = window->first; slot < window->end; slot++) {
+    struct device_stats *stats = arena->allocator->stats;
+    for (uint32_t slot = window->low; slot < window->high; slot++) {
         struct slot *s = &arena->slot[slot];
-        struct chunk *chunk = &arena->chunk[s->chunk];
+        uint32_t number = is_to_be_mapped(arena, slot);
         if (!s->changing)
             continue;
-        if (chunk->handle && !chunk->booked)
-            arena_add_chunk(arena, s->chunk);
-        if (failed) {
-            chunk->owner = 0;
-            arena->present[slot] = NOT_PRESENT;
-            if (s->stuck) { /* mapped without access: for nobody, until the context ends */
-                chunk->leaving = NEVER_LEAVES;
-                s->bytes = chunk->bytes;
-            } else {
-                if (chunk->booked)
-                    arena_count_spare(arena, chunk, 1);
-                else
-                    arena_free_number(arena, s->chunk);
-                s->chunk = s->unmapped ? 0 : s->was;
-                s->bytes = s->chunk ? s->bytes : 0;
-            }
-        } else {
-            stats_count(arena->allocator->stats, COUNTER_num_maps, 1);
+        if (number && arena->chunk[number].handle && !arena->chunk[number].booked)
+            arena_add_handle(arena, number);
+        stats_count(stats, COUNTER_num_maps, number && !failed);
+        stats_count(stats, COUNTER_num_unmaps, was_mapped(arena, slot) && s->unmapped);
+        if (s->chunk && failed)
+            give_up(arena, slot);
+        else if (s->chunk)
             arena_give_home(arena, s->chunk, slot);
-            s->bytes = chunk->bytes;
-        }
-        stats_count(arena->allocator->stats, COUNTER_num_unmaps, s->unmapped);
-        s->changing = s->stuck; /* then for ever */
+        if (!s->chunk && !s->unmapped)
+            s->chunk = s->was;
+        arena->joined[slot] = s->chunk && !arena_is_first(arena, s->chunk);
+        s->changing = s->mapped = s->mapped && failed; /* then for ever */
         s->was = 0;
         s->unmapped = 0;
     }
+}
+
+int arena_abandon(struct arena *arena, const struct window *window)
+{
+    settle_slots(arena, window, 1);
+    return arena->allocator->ops->out_of_memory;
 }
 
 /* What is in reserve for what this claim still has to cut, others must not use up. */
 int arena_make_usable(struct allocator *a, struct arena *arena, const struct window *window,
                       uint64_t bytes)
 {
-    uint32_t done = 0;
     struct block *kit = arena->kit;
     unsigned kits = arena->kits;
     uint64_t walks = arena->walks;
@@ -125,10 +146,10 @@ int arena_make_usable(struct allocator *a, struct arena *arena, const struct win
     arena->kits = 0;
     a->growing_bytes += bytes;
     allocator_call(a);
-    int code = map_slots(a, arena, window, &done);
+    int code = map_slots(a, arena, window);
     code = code ? code : allow_slots(a, arena, window);
     if (code)
-        unmap_slots(a, arena, window, done);
+        unmap_slots(a, arena, window);
     allocator_return(a);
     while (!code && !a->forgotten && walks != arena->walks) {
         walks = arena->walks; /* one that began meanwhile has left out these slots */

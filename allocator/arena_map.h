@@ -14,4 +14,7 @@ void arena_give_home(struct arena *arena, uint32_t chunk, uint32_t slot);
 int arena_make_usable(struct allocator *allocator, struct arena *arena, const struct window *window,
                       uint64_t bytes);
 
+/* Nothing was asked of the driver: they are absent. Returns that there is no memory. */
+int arena_abandon(struct arena *arena, const struct window *window);
+
 #endif

@@ -19,15 +19,12 @@ struct block *arena_block_at(const struct arena *arena, uint32_t slot);
 int arena_is_alone(const struct block *block);
 void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end);
 void arena_evict(struct arena *arena, uint32_t slot, uint32_t end);
-uint64_t arena_release_between(struct allocator *allocator, struct arena *from,
-                               const struct arena *until, uint64_t bytes, uint64_t timeout_ns);
 int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block **taken);
 
 #define NEVER_LEAVES UINT32_MAX /* as a batch */
 
-/* In a claim: may the driver be asked for more; does the block share no chunk with others; may the older
- * arena's idle chunks become this one's, as where it may grow? */
-enum claim_flags { CLAIM_GROW = 1, CLAIM_ALONE = 2, CLAIM_GATHER = 4 };
+/* In a claim: may the driver be asked for more; does the block share no chunk with others? */
+enum claim_flags { CLAIM_GROW = 1, CLAIM_ALONE = 2 };
 
 static inline uint64_t arena_idle_bytes(const struct arena *arena)
 {

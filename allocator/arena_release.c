@@ -48,74 +48,69 @@ void arena_poll(struct allocator *a, struct arena *arena)
     }
 }
 
-/* Idle chunks of slots, the highest first: of those that are tails, or of the others. */
-static uint64_t take_from_slots(struct arena *arena, enum stat_pool pool, int tails, uint64_t most,
-                                uint32_t batch)
+/* Idle handles of `span` chunks that slots have, the highest first, or (span 0) tails. */
+static uint64_t take_from_slots(struct arena *arena, enum stat_pool pool, uint32_t span,
+                                uint64_t most, uint32_t batch)
 {
     uint64_t taken = 0;
     for (uint32_t slot = arena->part[pool].top; slot-- > arena->part[pool].first && taken < most &&
-                                                (tails ? arena->idle_tails : arena->idle_slots);) {
-        struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
-        if (!arena->idle[slot] || arena_is_lent(arena, arena->slot[slot].chunk) ||
-            (chunk->bytes < arena->chunk_bytes) != tails)
+                                                (span ? arena->idle_slots : arena->idle_tails);) {
+        uint32_t number = arena->slot[slot].chunk, end = slot + 1;
+        if (!arena->idle[slot] || arena_is_lent(arena, number) ||
+            span !=
+                (arena->chunk[number].bytes < arena->chunk_bytes ? 0 : arena->chunk[number].span))
             continue;
         if (arena_fill_kit(arena, 2))
             break;
-        arena_set_leaving(arena, arena->slot[slot].chunk, batch);
-        arena_evict(arena, slot, slot + 1);
-        taken += chunk->bytes;
+        slot = arena_handle_at(arena, slot);
+        arena_set_leaving(arena, number, batch);
+        arena_evict(arena, slot, end);
+        taken += arena_handle_bytes(arena, number);
     }
     return taken;
 }
 
-/* Those that no slot has, `most` bytes of them. */
-static uint64_t take_unowned(struct arena *arena, int retired, uint64_t most, uint32_t batch)
+/* Handles that no slot has, of `span` chunks or more. */
+static uint64_t take_unowned(struct arena *arena, int retired, uint32_t span, uint64_t most,
+                             uint32_t batch)
 {
     uint64_t taken = 0;
     for (uint32_t number = 1; number <= arena->made && taken < most &&
                               (retired ? arena->retired : arena->spares + arena->idle_tails);
          number++) {
-        struct chunk *chunk = &arena->chunk[number];
+        const struct chunk *chunk = &arena->chunk[number];
         if (!chunk->booked || chunk->owner || chunk->leaving || arena_is_lent(arena, number) ||
-            chunk->retired != retired)
+            chunk->retired != retired || chunk->span < span)
             continue;
         arena_set_leaving(arena, number, batch);
-        arena_count_spare(arena, chunk, -1);
-        taken += chunk->bytes;
+        for (uint32_t i = 0; i < chunk->span; i++)
+            arena_count_spare(arena, chunk + i, -1);
+        taken += arena_handle_bytes(arena, number);
+        number += chunk->span - 1;
     }
     return taken;
 }
 
-/* Idle chunks, `most` bytes of them if there are so many: of the oldest arena first; spare, then
- * tails, which serve few. */
-static uint64_t take_idle(struct arena *arena, const struct arena *until, uint64_t most,
-                          uint32_t batch)
+/* Idle memory, `most` bytes if there is so much, before it what can only go; then tails, which serve few,
+ * and large handles before small ones, which fit more gaps. Out of all reach, in a batch of its own. */
+static uint64_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
 {
-    uint64_t taken = arena->older != until ? take_idle(arena->older, until, most, batch) : 0;
-    if (taken < most)
-        taken += take_unowned(arena, 0, most - taken, batch);
-    for (int tails = 2; tails--;)
+    uint64_t taken = take_unowned(arena, 1, 1, most, batch);
+    for (enum stat_pool pool = 0; pool < STAT_POOLS && taken < most; pool++)
+        taken += take_from_slots(arena, pool, 0, most - taken, batch);
+    for (uint32_t span = arena->span_most; span && taken < most; span--) {
+        taken += take_unowned(arena, 0, span, most - taken, batch);
         for (enum stat_pool pool = 0; pool < STAT_POOLS && taken < most; pool++)
-            taken += take_from_slots(arena, pool, tails, most - taken, batch);
+            taken += take_from_slots(arena, pool, span, most - taken, batch);
+    }
     arena_note_idle(arena);
     return taken;
 }
 
-/* The same, before them what can only go. Out of all reach, in a batch of their own. */
-static uint64_t take_away(struct arena *from, const struct arena *until, uint64_t most,
-                          uint32_t batch)
-{
-    uint64_t taken = 0;
-    for (struct arena *arena = from; arena != until && taken < most; arena = arena->older)
-        taken += take_unowned(arena, 1, most - taken, batch);
-    return taken < most ? taken + take_idle(from, until, most - taken, batch) : taken;
-}
-
 static void make_spare(struct arena *arena, uint32_t number)
 {
-    arena_set_leaving(arena, number, 0);
-    if (!arena->chunk[number].part_of)
-        arena_count_spare(arena, &arena->chunk[number], 1);
+    arena->chunk[number].leaving = 0;
+    arena_count_spare(arena, &arena->chunk[number], 1);
 }
 
 static int goes(const struct arena *arena, uint32_t slot, uint32_t batch)
@@ -127,7 +122,9 @@ static int goes(const struct arena *arena, uint32_t slot, uint32_t batch)
 /* Unmaps slots [first, end), whose chunks go; what the driver refuses stays. */
 static void unmap_run(struct allocator *a, struct arena *arena, uint32_t first, uint32_t end)
 {
-    uint64_t bytes = (end - 1 - first) * arena->chunk_bytes + arena->slot[end - 1].bytes;
+    uint64_t bytes =
+        (end - 1 - first) * arena->chunk_bytes + arena->chunk[arena->slot[end - 1].chunk].bytes;
+    uint64_t unmapped = 0;
     allocator_call(a);
     int code = a->ops->chunk_unmap(a->device, arena_address(arena, first), bytes);
     allocator_return(a);
@@ -138,11 +135,12 @@ static void unmap_run(struct allocator *a, struct arena *arena, uint32_t first, 
             arena->chunk[s->chunk].stays = 1;
             continue;
         }
+        unmapped += !arena->joined[slot];
         arena_leave_home(arena, s->chunk, slot);
+        arena->joined[slot] = 0;
         s->chunk = 0;
-        s->bytes = 0;
     }
-    stats_count(a->stats, COUNTER_num_unmaps, code ? 0 : end - first);
+    stats_count(a->stats, COUNTER_num_unmaps, unmapped);
 }
 
 /* Takes down all mappings of the batch. */
@@ -152,43 +150,41 @@ static void unmap_batch(struct allocator *a, struct arena *arena, uint32_t batch
          slot = arena_used(arena, end + (end == slot))) {
         end = slot;
         while (end < arena->slots && goes(arena, end, batch) &&
-               arena->slot[end++].bytes == arena->chunk_bytes)
+               arena->chunk[arena->slot[end++].chunk].bytes == arena->chunk_bytes)
             ; /* behind a tail nothing is mapped */
         if (end > slot)
             unmap_run(a, arena, slot, end);
     }
 }
 
-/* Gives the chunks of the batch, mapped nowhere any more, to the driver. What it does not take is
+/* Gives the handles of the batch, mapped nowhere any more, to the driver. What it does not take is
  * still ours. */
 static uint64_t release_batch(struct allocator *a, struct arena *arena, uint32_t batch)
 {
     uint64_t released = 0;
     for (uint32_t number = 1; !a->forgotten && number <= arena->made; number++) {
-        if (arena->chunk[number].leaving != batch)
+        struct chunk *chunk = &arena->chunk[number];
+        if (chunk->leaving != batch)
             continue;
-        if (arena->chunk[number].stays) {
-            arena->chunk[number].stays = 0;
+        if (chunk->stays) {
+            chunk->stays = 0;
             make_spare(arena, number);
             continue;
         }
-        if (arena->chunk[number].parts) {
-            arena_decompose(arena, number);
-            continue;
-        }
-        assert(!arena->chunk[number].part_of);
-        uint64_t handle = arena->chunk[number].handle, bytes = arena->chunk[number].bytes;
-        arena->chunk[number].handle = 0; /* not the burial's */
+        uint64_t handle = chunk->handle, bytes = arena_handle_bytes(arena, number);
+        uint32_t span = chunk->span;
+        chunk->handle = 0; /* not the burial's */
         allocator_call(a);
         int code = a->ops->chunk_release(a->device, bytes, handle);
         allocator_return(a);
         if (a->forgotten)
             break;
-        arena->chunk[number].handle = handle;
-        if (code)
-            make_spare(arena, number);
-        else
-            arena_remove_chunk(arena, number);
+        chunk->handle = handle;
+        for (uint32_t i = 0; code && i < span; i++)
+            make_spare(arena, number + i);
+        if (!code)
+            arena_remove_handle(arena, number);
+        number += span - 1;
         released += code ? 0 : bytes;
     }
     return released;
@@ -234,46 +230,33 @@ static void settle_batch(struct arena *arena, uint32_t batch, int over)
             make_spare(arena, number);
 }
 
-uint64_t arena_release_between(struct allocator *a, struct arena *from, const struct arena *until,
-                               uint64_t bytes, uint64_t timeout_ns)
+uint64_t arena_release(struct allocator *a, struct arena *arena, uint64_t bytes,
+                       uint64_t timeout_ns)
 {
     uint32_t batch = ++a->batches;
-    uint64_t released = 0;
-    if (from == until || !take_away(from, until, bytes, batch))
+    if (!take_away(arena, bytes, batch))
         return 0;
     int over = is_over(a, timeout_ns);
-    for (struct arena *arena = from; !a->forgotten && arena; arena = arena->older)
+    if (!a->forgotten)
         settle_batch(arena, batch, over);
-    /* All mappings first: what is made of pieces can only go if its own and theirs are down. */
-    for (struct arena *arena = from; over && !a->forgotten && arena;
-         arena = a->forgotten ? NULL : arena->older)
+    if (over && !a->forgotten)
         unmap_batch(a, arena, batch);
-    for (struct arena *arena = from; over && !a->forgotten && arena;
-         arena = a->forgotten ? NULL : arena->older)
-        released += release_batch(a, arena, batch);
-    return released;
-}
-
-uint64_t arena_release(struct allocator *a, struct arena *from, uint64_t bytes, uint64_t timeout_ns)
-{
-    return arena_release_between(a, from, NULL, bytes, timeout_ns);
+    return over && !a->forgotten ? release_batch(a, arena, batch) : 0;
 }
 
 uint64_t arena_retired(const struct allocator *a)
 {
-    uint64_t bytes = 0;
-    for (const struct arena *arena = a->arena; arena; arena = arena->older)
-        bytes += arena->retired;
-    return bytes;
+    return a->arena ? a->arena->retired : 0;
 }
 
 uint64_t arena_unused(struct allocator *a)
 {
-    uint64_t bytes = arena_retired(a);
-    for (struct arena *arena = a->arena; arena; arena = arena->older) {
-        bytes += arena->idle_least;
-        arena->idle_least = arena_idle_bytes(arena);
-    }
+    struct arena *arena = a->arena;
+    if (!arena)
+        return 0;
+    uint64_t idle = arena_idle_bytes(arena);
+    uint64_t bytes = arena->retired + (arena->idle_least < idle ? arena->idle_least : idle);
+    arena->idle_least = idle;
     return bytes;
 }
 
@@ -290,7 +273,7 @@ static void allow_again(struct allocator *a, struct arena *arena)
         uint64_t bytes = 0;
         for (end = slot; end < arena->slots && may_allow(arena, end) &&
                          bytes == (end - slot) * arena->chunk_bytes;
-             bytes += arena->slot[end++].bytes)
+             bytes += arena->chunk[arena->slot[end++].chunk].bytes)
             arena->slot[end].allowing++;
         if (end == slot)
             continue;
@@ -304,34 +287,24 @@ static void allow_again(struct allocator *a, struct arena *arena)
 
 void arena_allow(struct allocator *a)
 {
-    for (struct arena *arena = a->arena; !a->forgotten && arena;) {
-        allow_again(a, arena);
-        arena = a->forgotten ? NULL : arena->older;
-    }
-}
-
-static void bury(struct allocator *a, struct arena *arena)
-{
-    for (uint32_t slot = arena_used(arena, 0); slot < arena->slots;
-         slot = arena_used(arena, slot + 1)) {
-        const struct slot *s = &arena->slot[slot];
-        uint64_t other = s->changing && s->chunk ? arena->chunk[s->chunk].bytes : s->bytes;
-        if (s->bytes)
-            a->ops->chunk_unmap(a->device, arena_address(arena, slot), s->bytes);
-        if (other != s->bytes) /* in the middle of a change: one of the two is there */
-            a->ops->chunk_unmap(a->device, arena_address(arena, slot), other);
-    }
-    for (uint32_t number = 1; number <= arena->made; number++)
-        if (arena->chunk[number].handle)
-            a->ops->chunk_release(a->device, arena->chunk[number].bytes,
-                                  arena->chunk[number].handle);
-    arena_destroy(a, arena);
+    if (a->arena)
+        allow_again(a, a->arena);
 }
 
 void arena_bury(struct allocator *a)
 {
-    for (struct arena *arena = a->arena, *older; arena; arena = older) {
-        older = arena->older;
-        bury(a, arena);
+    struct arena *arena = a->arena;
+    for (uint32_t slot = arena_used(arena, 0); slot < arena->slots;
+         slot = arena_used(arena, slot + 1)) {
+        const struct slot *s = &arena->slot[slot];
+        uint32_t number = s->changing && !s->mapped ? s->unmapped ? 0 : s->was : s->chunk;
+        if (number && arena_is_first(arena, number))
+            a->ops->chunk_unmap(a->device, arena_address(arena, slot),
+                                arena_handle_bytes(arena, number));
     }
+    for (uint32_t number = 1; number <= arena->made; number++)
+        if (arena->chunk[number].handle)
+            a->ops->chunk_release(a->device, arena_handle_bytes(arena, number),
+                                  arena->chunk[number].handle);
+    arena_destroy(a, arena);
 }

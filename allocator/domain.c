@@ -73,7 +73,7 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
         a->limit = limit;
         struct arena *arena = NULL;
         if (domain->options.expandable != EXPANDABLE_FALSE && domain->options.cache)
-            arena = arena_create(a, NULL);
+            arena = arena_create(a);
         domain_lock(domain);
         int lost = arena && arena_begin(a, arena); /* the host has no memory */
         domain_unlock(domain);

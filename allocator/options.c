@@ -373,14 +373,12 @@ uint64_t options_round(const struct options *options, uint64_t bytes)
 
 uint64_t options_chunk_bytes(const struct options *options, uint64_t total, uint64_t *largest)
 {
-    static const uint64_t sizes[] = {8 * MIB, 4 * MIB, 2 * MIB};
-    const uint64_t *bytes = sizes;
     for (unsigned i = 0; i < KEYS; i++)
         if (options->given >> i & 1 && keys[i].set == set_segment)
             return *largest = options->large_segment_bytes;
-    while (*bytes > 2 * MIB && *bytes > total / CHUNKS_LEAST)
-        bytes++;
-    *largest = *bytes;
+    *largest = 16 * MIB;
+    while (*largest > 2 * MIB && *largest > total / CHUNKS_LEAST)
+        *largest /= 2;
     return 2 * MIB;
 }
 

@@ -52,9 +52,9 @@ void options_value(const struct options *options, unsigned i, char *text, size_t
  * overflows: requests above 2^62 come back as UINT64_MAX. */
 uint64_t options_round(const struct options *options, uint64_t bytes);
 
-/* Mapped memory, `total` bytes at most, comes in chunks of this size at first, and of *largest in
- * the end: both large_segment_size_mb if that was given, else what is the best of footprint and cost
- * (test/replay/footprint.md). */
+/* Mapped memory, `total` bytes at most, comes in chunks of this size, and several of them in one handle of
+ * the driver's, up to *largest: both large_segment_size_mb if that was given, else what is the best of
+ * footprint and cost (test/replay/footprint.md). */
 uint64_t options_chunk_bytes(const struct options *options, uint64_t total, uint64_t *largest);
 
 /* The least that may be reserved for a device of `total` bytes by the options; UINT64_MAX: no

@@ -184,7 +184,7 @@ static void segment_unlink(struct segment *segment)
         segment->next->previous = segment->previous;
     const struct arena_part *part = segment->arena ? &segment->arena->part[segment->stat] : NULL;
     uint64_t bytes = part ? part->booked : segment->size;
-    stats_subtract(a->stats, STAT_segment, segment->stat, part ? part->chunks : 1);
+    stats_subtract(a->stats, STAT_segment, segment->stat, part ? part->handles : 1);
     stats_subtract(a->stats, STAT_reserved_bytes, segment->stat, bytes);
 }
 
@@ -331,9 +331,7 @@ void segment_collect_garbage(struct allocator *a, uint64_t size)
     uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes);
     if (reserved + size <= keep)
         return;
-    if (a->arena && reserved > keep && arena_serves(a, size))
-        arena_release_others(a, size, reserved - keep, IDLE_WAIT_NS);
-    else if (a->arena && reserved > keep)
+    if (a->arena && reserved > keep && !arena_serves(a, size))
         arena_release(a, a->arena, reserved - keep, IDLE_WAIT_NS);
     if (!large->oldest || !fence_is_idle(a, IDLE_WAIT_NS))
         return;

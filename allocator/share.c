@@ -139,16 +139,14 @@ static struct block *lent_block(const struct domain *domain, uint64_t address, u
     return lent ? block : NULL;
 }
 
-/* Calls `take` for the piece that is *done bytes behind the begin of `slot`, and adds its own; the lock
- * is dropped meanwhile. */
-static int lend_piece(struct arena *arena, uint64_t slot, uint64_t *done,
-                      int (*take)(void *context, uint64_t handle, uint64_t bytes), void *context)
+/* Calls `take` for the handle that is mapped from `slot` on, and adds its bytes; the lock is dropped
+ * meanwhile. */
+static int lend_handle(struct arena *arena, uint32_t slot, uint64_t *done,
+                       int (*take)(void *context, uint64_t handle, uint64_t bytes), void *context)
 {
     struct allocator *a = arena->allocator;
-    uint32_t number = arena->slot[slot + *done / arena->chunk_bytes].chunk;
-    const struct chunk *piece = arena_piece(arena, number, *done % arena->chunk_bytes);
-    struct chunk *chunk = &arena->chunk[number];
-    uint64_t handle = piece->handle, bytes = piece->bytes;
+    struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
+    uint64_t handle = chunk->handle, bytes = arena_handle_bytes(arena, arena->slot[slot].chunk);
     *done += bytes;
     chunk->lent++;
     stats_begin(a->stats);
@@ -175,11 +173,15 @@ int domain_lend(struct domain *domain, uint64_t address, uint64_t name, struct b
             break;
         }
         struct arena *arena = block->segment->arena;
-        uint64_t c = arena->chunk_bytes, at = address - arena->base;
-        uint64_t whole = (at % c + block_size(block) - 1) / c; /* slots before the last one */
-        *loan = (struct block_loan){at % c,
-                                    whole * c + arena_present(arena, (uint32_t)(at / c + whole))};
-        code = lend_piece(arena, at / c, &done, take, context);
+        uint64_t at = address - arena->base;
+        uint32_t slot = (uint32_t)arena_slot_at(arena, at);
+        uint32_t last = (uint32_t)arena_slot_at(arena, at + block_size(block) - 1);
+        uint32_t first = arena_handle_at(arena, slot), end = arena_handle_end(arena, last);
+        *loan = (struct block_loan){address - arena_address(arena, first),
+                                    (uint64_t)(end - 1 - first) * arena->chunk_bytes +
+                                        arena_present(arena, end - 1)};
+        slot = (uint32_t)arena_slot_at(arena, arena_address(arena, first) - arena->base + done);
+        code = lend_handle(arena, slot, &done, take, context);
     }
     domain_unlock(domain);
     return code;

@@ -1,7 +1,7 @@
 /* Listing all blocks, and checking that everything an allocator believes is true. */
 #include <stddef.h>
 
-#include "allocator/arena_parts.h"
+#include "allocator/arena_chunks.h"
 #include "allocator/pool.h"
 #include "allocator/thread_caches.h"
 #include "stats/events_alone.h"
@@ -91,6 +91,13 @@ int block_is_valid(const struct block *block)
  * Odd, since arenas have two segments. */
 #define CHECK_EACH 61
 
+static int handle_lies_in(const struct arena *arena, uint32_t slot, uint64_t begin, uint64_t end)
+{
+    return arena_address(arena, arena_handle_at(arena, slot)) >= begin &&
+           (arena->chunk[arena->slot[slot].chunk].span == 1 ||
+            arena_address(arena, arena_handle_end(arena, slot)) <= end);
+}
+
 /* Has the block memory below all of it, or below none if it is absent? And is it noted as idle
  * where it should be? */
 static int block_is_backed(const struct arena *arena, const struct block *block)
@@ -108,24 +115,23 @@ static int block_is_backed(const struct arena *arena, const struct block *block)
             (present != 0 && until <= to) != (block->state != BLOCK_ABSENT))
             return 0;
         if (from >= begin && to <= end &&
-            arena->idle[slot] != (block->state == BLOCK_REUSABLE && !block->pinned))
+            arena->idle[slot] != (block->state == BLOCK_REUSABLE && !block->pinned &&
+                                  handle_lies_in(arena, slot, begin, end)))
             return 0;
     }
     return block->state == BLOCK_ABSENT || arena_address(arena, slot) >= end;
 }
 
-/* Is what a chunk is made of its own, and as large? */
-static int pieces_are_valid(const struct arena *arena, uint32_t number)
+/* Is it where the chunks are that are one handle with it? */
+static int chunk_is_joined(const struct arena *arena, uint32_t number)
 {
-    const struct chunk *whole = &arena->chunk[number], *piece;
-    uint64_t bytes = 0;
-    for (uint32_t part = whole->parts; part; part = piece->next_part) {
-        piece = &arena->older->chunk[part];
-        bytes += piece->bytes;
-        if (piece->part_of != number || piece->booked || piece->owner || !piece->handle)
-            return 0;
-    }
-    return !whole->parts || (whole->booked && !whole->handle && bytes == whole->bytes);
+    const struct chunk *chunk = &arena->chunk[number], *first = &arena->chunk[chunk->first];
+    uint32_t place = number - chunk->first;
+    return !chunk->booked || (place < chunk->span && chunk->span == first->span && first->booked &&
+                              (chunk->leaving || (chunk->handle != 0) == !place) &&
+                              chunk->leaving == first->leaving &&
+                              chunk->owner == (first->owner ? first->owner + place : 0) &&
+                              chunk->home == (first->home ? first->home + place : 0));
 }
 
 static int arena_is_valid(const struct arena *arena)
@@ -139,6 +145,10 @@ static int arena_is_valid(const struct arena *arena)
                                  : chunk->home == slot + 1 ? AT_HOME
                                                            : AWAY;
         idle += arena->idle[slot] ? arena_present(arena, slot) : 0;
+        if (!arena->slot[slot].changing &&
+            arena->joined[slot] !=
+                (arena->slot[slot].chunk && chunk->first != arena->slot[slot].chunk))
+            return 0;
         if (arena->present[slot] != presence)
             return 0;
     }
@@ -156,7 +166,7 @@ static int arena_is_valid(const struct arena *arena)
             return 0;
         if (chunk->home && arena->slot[chunk->home - 1].chunk != number)
             return 0;
-        if (!pieces_are_valid(arena, number))
+        if (!chunk_is_joined(arena, number))
             return 0;
     }
     for (enum stat_pool pool = 0; pool < STAT_POOLS; pool++)

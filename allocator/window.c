@@ -16,7 +16,7 @@
 #define COST_REACH (COST_MAP + COST_UNMAP)
 
 struct sum {
-    uint64_t cost, blocked;
+    uint64_t cost, blocked, moved; /* moved: slots that need another handle */
 };
 
 struct search {
@@ -24,6 +24,7 @@ struct search {
     uint64_t size;
     int alone;            /* begins with a slot, and ends with a chunk */
     uint64_t tail, fresh; /* alone: what all windows need */
+    struct supply supply;
     uint32_t first, most; /* slots from the one to below the other may be used */
     uint32_t top;         /* the last one where a window may begin */
     uint64_t memory;      /* in slots */
@@ -33,7 +34,7 @@ struct search {
 int window_chunk_is_idle(const struct arena *arena, uint32_t chunk)
 {
     const struct chunk *c = &arena->chunk[chunk];
-    return !c->leaving && !c->retired && !c->part_of && (!c->owner || arena->idle[c->owner - 1]);
+    return !c->leaving && !c->retired && (!c->owner || arena->idle[c->owner - 1]);
 }
 
 uint32_t window_idle_tail(const struct arena *arena, uint64_t bytes)
@@ -45,63 +46,116 @@ uint32_t window_idle_tail(const struct arena *arena, uint64_t bytes)
     return 0;
 }
 
+int window_is_spare(const struct arena *arena, uint32_t number)
+{
+    const struct chunk *chunk = &arena->chunk[number];
+    return chunk->booked && !chunk->owner && !chunk->leaving && !chunk->retired &&
+           chunk->bytes == arena->chunk_bytes;
+}
+
+void window_supply(const struct arena *arena, struct supply *supply)
+{
+    const uint8_t *idle;
+    *supply = (struct supply){0};
+    for (uint32_t slot = arena_used(arena, 0); slot < arena->slots;
+         slot = arena_used(arena, slot)) {
+        uint32_t top = arena->part[arena_pool_of(arena, slot)].top;
+        idle = memchr(arena->idle + slot, 1, top - slot);
+        slot = idle ? (uint32_t)(idle - arena->idle) : top;
+        if (idle && arena_present(arena, slot) == arena->chunk_bytes)
+            supply->of[arena->chunk[arena->slot[slot].chunk].span]++;
+        slot = idle ? arena_handle_end(arena, slot) : slot;
+    }
+    for (uint32_t number = 1; arena->spares && number <= arena->made; number++)
+        if (window_is_spare(arena, number) && arena_is_first(arena, number))
+            supply->of[arena->chunk[number].span]++;
+}
+
 #define NEVER UINT64_MAX
+#define MOVED 128 /* beside what it costs: it needs another handle */
 
 /* What a slot costs in a window that needs a chunk of `bytes` there. */
 static uint64_t cost_of(const struct search *search, uint32_t slot, uint64_t bytes)
 {
     const struct arena *arena = search->arena;
     const struct slot *s = &arena->slot[slot];
+    const struct chunk *chunk = &arena->chunk[s->chunk];
     uint64_t present = arena_present(arena, slot);
+    int first = !arena->joined[slot]; /* a handle costs once */
     if (present)
-        return present == bytes ? 0 : NEVER;
+        return present == bytes && !(search->alone && !arena->idle[slot]) ? 0 : NEVER;
     if (s->changing || s->allowing || slot >= search->most)
         return NEVER;
     if (!s->chunk)
-        return COST_MAP;
-    if (s->bytes == bytes && window_chunk_is_idle(arena, s->chunk))
-        return COST_RECALL;
+        return MOVED;
+    if (chunk->bytes == bytes && window_chunk_is_idle(arena, s->chunk))
+        return first ? COST_RECALL : 0;
     if (s->since > arena->safe)
         return NEVER;
-    return COST_MAP + COST_UNMAP;
+    return MOVED + (first ? COST_UNMAP : 0);
 }
 
-_Static_assert(COST_MAP + COST_UNMAP < (uint8_t)NEVER, "a slot's cost is a byte");
+_Static_assert(MOVED + COST_UNMAP < (uint8_t)NEVER, "a slot's cost is a byte");
 
 /* Adds a slot to the window; takes one off again. */
 static void add(const struct search *search, struct sum *sum, uint32_t slot)
 {
     uint64_t cost = cost_of(search, slot, search->arena->chunk_bytes);
     search->arena->cost[slot] = (uint8_t)cost;
-    if (cost == NEVER)
+    if (cost == NEVER) {
         sum->blocked++;
-    else
-        sum->cost += cost;
+    } else {
+        sum->cost += cost % MOVED;
+        sum->moved += cost / MOVED;
+    }
 }
 
 static void take_off(const struct search *search, struct sum *sum, uint32_t slot)
 {
     uint8_t cost = search->arena->cost[slot];
-    if (cost == (uint8_t)NEVER)
+    if (cost == (uint8_t)NEVER) {
         sum->blocked--;
-    else
-        sum->cost -= cost;
+    } else {
+        sum->cost -= cost % MOVED;
+        sum->moved -= cost / MOVED;
+    }
 }
 
-/* What slots cost that were to be called back, but whose chunk another slot of the window has;
+/* us to map so many slots, with the largest handles that there are. */
+static uint64_t cost_of_moves(const struct search *search, uint64_t slots)
+{
+    uint64_t handles = 0;
+    for (uint64_t span = SPANS_MOST; span && slots; span--) {
+        uint64_t most =
+            slots / span < search->supply.of[span] ? slots / span : search->supply.of[span];
+        handles += most;
+        slots -= most * span;
+    }
+    return (handles + (slots != 0)) * COST_MAP;
+}
+
+/* Is the handle, which is idle, in a slot of the window? */
+static int is_inside(const struct window *window, const struct chunk *first)
+{
+    return first->owner && first->owner - 1 < window->end &&
+           first->owner - 1 + first->span > window->first;
+}
+
+/* What slots cost that were to be called back, but whose handle another slot of the window has;
  * NEVER: the window cannot be had. */
 static uint64_t clashes(struct arena *arena, const struct window *window)
 {
     uint64_t cost = 0;
     arena->searches++;
-    for (uint32_t slot = window->first; slot < window->end; slot++) {
+    for (uint32_t slot = window->first, end; slot < window->end; slot = end) {
         uint32_t number = arena->slot[slot].chunk;
-        struct chunk *chunk = &arena->chunk[number];
+        end = slot + 1;
         if (!number || arena_is_present(arena, slot) || !window_chunk_is_idle(arena, number) ||
-            chunk->bytes != window_needs(arena, window, slot))
+            arena->chunk[number].bytes != window_needs(arena, window, slot))
             continue;
-        if (chunk->seen == arena->searches ||
-            (chunk->owner > window->first && chunk->owner <= window->end)) {
+        end = arena_handle_end(arena, slot);
+        struct chunk *chunk = &arena->chunk[arena->chunk[number].first];
+        if (chunk->seen == arena->searches || is_inside(window, chunk)) {
             if (arena->slot[slot].since > arena->safe)
                 return NEVER;
             cost += COST_MAP + COST_UNMAP - COST_RECALL;
@@ -144,16 +198,34 @@ static uint64_t reach(const struct search *search, uint32_t slot)
     return COST_REACH * (uint64_t)(slot - search->first);
 }
 
+/* Has it a part of a handle that is idle, or would be called back? */
+static int cuts_handle(const struct arena *arena, const struct window *window)
+{
+    uint32_t first = window->first, last = window->end - 1;
+    uint32_t begins = arena->slot[first].chunk, ends = arena->slot[last].chunk;
+    return (begins && arena_handle_at(arena, first) < first &&
+            window_chunk_is_idle(arena, begins)) ||
+           (ends && arena_handle_end(arena, last) > last + 1 && window_chunk_is_idle(arena, ends));
+}
+
 /* The window of slots [first, end) that begins at `begin` in block `from`; `cost`: without tail. */
-static void consider(struct search *search, const struct window *window, uint64_t cost)
+static void consider(struct search *search, const struct window *window, const struct sum *sum)
 {
     struct arena *arena = search->arena;
     struct window *best = &search->best;
-    uint64_t tail = search->tail ? cost_of(search, window->end - 1, search->tail) : 0;
+    if (arena->joined[window->first] && arena->idle[window->first])
+        return; /* it would take a part of what could be moved */
+    if (search->alone && cuts_handle(arena, window))
+        return;
+    uint64_t tail = search->tail ? cost_of(search, window->end - 1, search->tail) : 0, cost;
     if (tail == NEVER)
         return;
     uint64_t fresh = fresh_for(search, window);
-    cost = (cost + tail) * search->memory + reach(search, window->first);
+    cost = (sum->cost + tail % MOVED + tail / MOVED * COST_MAP) * search->memory +
+           reach(search, window->first);
+    if (best->from && fresh == best->fresh && cost >= best->cost)
+        return;
+    cost += cost_of_moves(search, sum->moved) * search->memory;
     if (best->from && (fresh > best->fresh || (fresh == best->fresh && cost >= best->cost)))
         return;
     uint64_t more = clashes(arena, window);
@@ -196,9 +268,11 @@ static void search_run(struct search *search, struct block *from, uint64_t run_e
                                       .begin = begin,
                                       .first = first,
                                       .end = end + (search->tail != 0),
+                                      .low = first,
+                                      .high = end + (search->tail != 0),
                                       .tail = search->tail};
         if (!sum.blocked)
-            consider(search, &window, sum.cost);
+            consider(search, &window, &sum);
         if (first < end)
             take_off(search, &sum, first);
         else
@@ -224,6 +298,7 @@ int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most, st
                             .most = most,
                             .top = part->top,
                             .memory = part->chunks ? part->chunks : 1};
+    window_supply(arena, &search.supply);
     search.tail = alone ? size % arena->chunk_bytes : 0;
     search.fresh = alone ? window_fresh_alone(arena, size) : 0;
     uint32_t end = part->top < part->end ? part->top + 1 : part->end;

@@ -2,13 +2,15 @@
 #ifndef CACHALOT_ALLOCATOR_WINDOW_H
 #define CACHALOT_ALLOCATOR_WINDOW_H
 
-#include "allocator/arena_parts.h"
+#include "allocator/arena_chunks.h"
 
 struct window {
     struct block *from; /* that it begins in */
     uint64_t begin;
     uint32_t first, end; /* slots */
-    uint64_t tail;       /* bytes that the last slot needs; 0: as the others */
+    uint32_t low,
+        high;      /* those that change, when it is taken: what was mapped there goes as a whole */
+    uint64_t tail; /* bytes that the last slot needs; 0: as the others */
     uint64_t fresh, cost;
 };
 
@@ -20,6 +22,13 @@ int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most,
 /* Can the chunk be moved: is it nobody's, or idle where it is? Is there one such tail? 0: none. */
 int window_chunk_is_idle(const struct arena *arena, uint32_t chunk);
 uint32_t window_idle_tail(const struct arena *arena, uint64_t bytes);
+
+/* How many handles of how many chunks could be moved, without tails. */
+struct supply {
+    uint32_t of[SPANS_MOST + 1];
+};
+void window_supply(const struct arena *arena, struct supply *supply);
+int window_is_spare(const struct arena *arena, uint32_t number);
 
 /* Bytes that the driver must make for a block that shares no chunk, wherever it lies. */
 uint64_t window_fresh_alone(const struct arena *arena, uint64_t size);

@@ -62,7 +62,7 @@ CASES = {
     "cupy": cases_work.cupy,
     "jax": cases_work.jax,
     "limit": cases_work.limit,
-    "outgrown": cases_work.outgrown,
+    "handles": cases_work.handles,
     "signal": cases_work.signals,
     "killed-training": cases_work.killed_training,
     "timing": cases_timing.timing,

@@ -10,7 +10,7 @@ from conftest import BUILD, LIBRARY, MIB
 
 MAPPED = "expandable_segments:True,large_segment_size_mb:2"
 TAILS = "expandable_segments:True,large_segment_size_mb:14"
-OUTGROWN = BUILD / "test/preload/libcachalot_outgrown.so"
+LARGE_HANDLES = BUILD / "test/preload/libcachalot_large_handles.so"
 
 
 def option(report):
@@ -45,10 +45,10 @@ def test_calls_that_fail_for_chunks_of_all_sizes(place, failing):
 
 @pytest.mark.parametrize("seed, threads, operations, most", [(1, 1, 3000, 40), (2, 1, 3000, 0), (16, 3, 1500, 0), (4, 3, 1500, 40)])
 @pytest.mark.parametrize("held", [12, 30])
-@pytest.mark.parametrize("failing", ["", "cuMemAddressReserve:2", "cuMemRelease:9:999", "cuMemMap:88", "cuMemMap:120:999"])
-def test_random_work_while_chunks_grow(place, seed, threads, operations, most, held, failing):
-    """In a library that outgrows an arena after 64 chunks: what is idle of these becomes larger ones, and all goes back."""
-    ours = place.run("mapped_stress", seed, threads, operations, most, held, preload=(OUTGROWN,), CACHALOT_CONF="expandable_segments:True",
+@pytest.mark.parametrize("failing", ["", "cuMemCreate:30", "cuMemRelease:9:999", "cuMemMap:88", "cuMemMap:120:999"])
+def test_random_work_in_large_handles(place, seed, threads, operations, most, held, failing):
+    """In a library that makes handles of up to 16 chunks in little memory: they move, go home and go back as one."""
+    ours = place.run("mapped_stress", seed, threads, operations, most, held, preload=(LARGE_HANDLES,), CACHALOT_CONF="expandable_segments:True",
                      CACHALOT_SIM_CAPACITY="1G", CACHALOT_SIM_FAIL=failing)
     assert (ours.code, ours.err) == (0, "")
     report = place.reports()[-1]

@@ -1,4 +1,4 @@
-"""usage: torch_outgrown.py SEED SECONDS. Tensors of random sizes, at most 2.6 GB and then 9 GB of them, each filled with a number of its
+"""usage: torch_handles.py SEED SECONDS. Tensors of random sizes, at most 2.6 GB and then 9 GB of them, each filled with a number of its
 own, which must still be there before it goes. Nothing waits, so the device is behind and what is idle moves under its work."""
 
 import random

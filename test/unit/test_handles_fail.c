@@ -1,0 +1,178 @@
+/* Handles of several chunks where the driver refuses something, another thread is at it, too, or the
+ * context ends. */
+#include "world.h"
+
+#include <string.h>
+
+#include "allocator/arena.h"
+#include "allocator/domain.h"
+#include "allocator/share.h"
+
+#define CHUNK (2 * MIB)
+#define HANDLE (16 * MIB)
+#define BLOCK (1152 * MIB) /* where it is the first, the least that has such handles */
+#define HANDLES (BLOCK / HANDLE)
+
+#define CALLS(kind) (w.device.calls[FAKE_##kind])
+
+static uint64_t counted[3], second;
+
+/* A program whose sizes come again: its blocks share handles. */
+static void remake(const char *conf, uint64_t capacity)
+{
+    world_remake(conf, capacity);
+    for (int i = 0; i < 10; i++) {
+        give(take(64 * MIB));
+        domain_empty_cache(w.domain, 1);
+    }
+    memset(w.device.calls, 0, sizeof w.device.calls);
+    counted[0] = COUNTER(num_device_alloc);
+    counted[1] = COUNTER(num_device_free);
+    counted[2] = COUNTER(num_maps);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    remake("expandable_segments:True", 64 * GIB);
+    second = BLOCK;
+    return 0;
+}
+
+/* One whose sizes do not: they share none. */
+static int setup_alone(void **state)
+{
+    (void)state;
+    world_remake("expandable_segments:True", 64 * GIB);
+    second = BLOCK + HANDLE;
+    return 0;
+}
+
+static uint64_t low, between, high;
+
+/* Three blocks side by side, and the outer ones are given back. */
+static void make_room(void)
+{
+    low = take(BLOCK);
+    between = take(4 * MIB);
+    high = take(second);
+    give(low);
+    give(high);
+}
+
+static void what_stays_mapped_goes_back_later(void **state)
+{
+    (void)state;
+    for (uint64_t call = 1; call < 4; call++) {
+        setup(NULL);
+        make_room();
+        give(take(2 * BLOCK));
+        give(take(BLOCK));
+        w.device.failing = FAKE_UNMAP;
+        w.device.failing_number = CALLS(UNMAP) + call;
+        domain_empty_cache(w.domain, 1);
+        domain_empty_cache(w.domain, 1);
+        assert_int_equal(CURRENT(reserved_bytes), 4 * MIB);
+        assert_int_equal(w.device.used, 4 * MIB);
+        assert_int_equal(w.device.mapped, 2);
+    }
+}
+
+/* Whatever call the driver refuses: the request is served otherwise, or fails, and nothing is lost. */
+static void what_the_driver_refuses_costs_nothing(void **state)
+{
+    const enum fake_call calls[] = {FAKE_CREATE, FAKE_MAP, FAKE_ALLOW, FAKE_UNMAP, FAKE_RELEASE};
+    (void)state;
+    for (unsigned i = 0; i < 2 * sizeof calls / sizeof *calls; i++)
+        for (uint64_t call = 1; call < 5; call++) {
+            (i % 2 ? setup : setup_alone)(NULL);
+            make_room();
+            give(take(2 * BLOCK));
+            uint64_t first = take(BLOCK), block[2] = {0};
+            w.device.failing = calls[i / 2];
+            w.device.failing_number = w.device.calls[calls[i / 2]] + call;
+            int code[2] = {hit(second + 2 * MIB, &block[0]), hit(3 * BLOCK, &block[1])};
+            w.device.failing_number = 0;
+            assert_true(w.device.used >= CURRENT(reserved_bytes));
+            give(first);
+            give(between);
+            for (unsigned k = 0; k < 2; k++)
+                if (code[k] == 0)
+                    give(block[k]);
+            domain_empty_cache(w.domain, 1);
+            domain_empty_cache(w.domain, 1);
+            assert_int_equal(CURRENT(reserved_bytes), 0);
+            assert_int_equal(w.device.used, 0);
+            assert_int_equal(w.device.mapped, 0);
+        }
+}
+
+/* A handle that another thread has taken down in part is nobody's meanwhile. */
+static uint64_t others_block;
+
+static void another_takes(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != FAKE_UNMAP || after || others_block)
+        return;
+    assert_ptr_equal(device, &w.device);
+    others_block = 1;
+    others_block = take(BLOCK - 64 * MIB);
+}
+
+static void two_threads_claim_at_once(void **state)
+{
+    (void)state;
+    make_room();
+    give(take(2 * BLOCK));
+    take(BLOCK);
+    others_block = 0;
+    w.device.meanwhile = another_takes;
+    uint64_t mine = take(second + 2 * MIB);
+    w.device.meanwhile = NULL;
+    assert_true(others_block > 1);
+    assert_true(mine + second + 2 * MIB <= others_block || others_block + BLOCK - 64 * MIB <= mine);
+    assert_int_equal(w.device.used, CURRENT(reserved_bytes));
+}
+
+static enum fake_call last_call;
+
+static void the_context_ends(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != last_call || after)
+        return;
+    device->meanwhile = NULL;
+    allocator_forget(w.a);
+}
+
+static void a_context_that_ends_leaves_nothing(void **state)
+{
+    const enum fake_call calls[] = {FAKE_CREATE, FAKE_MAP, FAKE_ALLOW, FAKE_UNMAP};
+    (void)state;
+    for (unsigned i = 0; i < 2 * sizeof calls / sizeof *calls; i++) {
+        (i % 2 ? setup : setup_alone)(NULL);
+        make_room();
+        give(take(2 * BLOCK));
+        take(BLOCK);
+        last_call = calls[i / 2];
+        w.device.meanwhile = the_context_ends;
+        assert_int_equal(try_take(second + 2 * MIB), ALLOCATOR_PASS);
+        assert_int_equal(CURRENT(reserved_bytes), 0);
+        assert_int_equal(CURRENT(segment), 0);
+        allocator_bury(w.a);
+        assert_int_equal(w.device.used, 0);
+        assert_int_equal(w.device.mapped, 0);
+        assert_int_equal(w.device.ranges, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(what_stays_mapped_goes_back_later, setup),
+        cmocka_unit_test_setup(what_the_driver_refuses_costs_nothing, setup),
+        cmocka_unit_test_setup(two_threads_claim_at_once, setup),
+        cmocka_unit_test_setup(two_threads_claim_at_once, setup_alone),
+        cmocka_unit_test_setup(a_context_that_ends_leaves_nothing, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
