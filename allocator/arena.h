@@ -1,8 +1,9 @@
-/* Mapped memory (expandable_segments): blocks lie in ranges of addresses, each far larger than
+/* Mapped memory (expandable_segments): blocks lie in a range of addresses, far larger than
  * the memory, and physical memory is mapped below them where it is needed.
  *
- * A range is cut into slots, the memory into chunks of the same size; smaller ones, tails, lie at
- * the front of a slot, and the rest of its addresses stays absent. A chunk may be mapped in several
+ * The range is cut into slots, the memory into chunks of the same size; smaller ones, tails, lie at
+ * the front of a slot, and the rest of its addresses stays absent. Several chunks may be one handle
+ * of the driver's (arena_chunks.h). A chunk may be mapped in several
  * slots at once; its bytes belong to blocks in one of them, its owner: there they are
  * present, in the others absent. The head of arena.c says why that is enough. Guarded by the
  * domain's lock. */

@@ -5,9 +5,9 @@
  * calls of the driver. A slot of it costs nothing if its memory is present, or if the chunk that
  * was mapped here before is idle where it is now: it is called back. Otherwise some handle that is
  * idle is mapped here, the largest that fits, or a new one. What was mapped here before is taken
- * down first, if work that may use it has passed; as long as there are few mappings
- * the windows beyond the last slot used are cheaper. So addresses are spent (KEEP times the memory) until what the program repeats has
- * addresses of its own.
+ * down first, if work that may use it has passed; as long as there are few mappings the windows
+ * beyond the last slot used are cheaper. So addresses are spent (KEEP times the memory) until what
+ * the program repeats has addresses of its own.
  *
  * All is decided and booked under the lock, the driver is called without it: the block is claimed
  * meanwhile, and its slots are changing. */

@@ -57,7 +57,6 @@ BUGS = (
     Bug("handle_beyond_the_block", "a block that is to share no chunk calls back a handle of which it has not all", WINDOW, "unit",
         (("if (search->alone && cuts_handle(arena, window))", "if (0 && cuts_handle(arena, window))"),)),
     Bug("handle_number_in_use", "one number of a new handle is another's", CHUNKS, "unit", (("            found = UINT32_MAX;\n", "            found = 0;\n"),)),
-    Bug("handle_grows_beside_idle", "what is idle in handles too large for a gap stays, and more is made", GROW, "unit", (("if (released >= unfit &&", "if (0 &&"),)),
     Bug("handle_lent_in_part", "of the first handle of a block only what is the block's is lent", SHARE, "unit",
         (("uint32_t first = arena_handle_at(arena, slot), end", "uint32_t first = slot, end"),)),
     Bug("handle_pinned_in_part", "what is set for a block is not so for all of its handles", ARENA, "unit",
