@@ -207,19 +207,19 @@ static uint32_t run_at(const struct arena *arena, const struct window *window, u
     return end - slot;
 }
 
-/* How many slots behind the window, whose last one is absent, could be of it, too? At most `most`. */
-static uint32_t room_behind(const struct arena *arena, const struct window *window,
-                            const struct block *absent, uint32_t most)
+/* Could the window, whose last slot is absent, have as many as `more` behind it, too? */
+static int has_room_behind(const struct arena *arena, const struct window *window,
+                           const struct block *absent, uint32_t more)
 {
-    uint32_t room = 0;
-    if (absent && absent->state == BLOCK_ABSENT)
-        for (; room < most && block_end(absent) >= arena_address(arena, window->end + room + 1);
-             room++) {
-            const struct slot *s = &arena->slot[window->end + room];
-            if (s->changing || s->allowing || (s->chunk && s->since > arena->safe))
-                break;
-        }
-    return room;
+    uint32_t end = window->end + more;
+    if (!absent || absent->state != BLOCK_ABSENT || block_end(absent) < arena_address(arena, end))
+        return 0;
+    for (uint32_t slot = window->end; slot < end; slot++) {
+        const struct slot *s = &arena->slot[slot];
+        if (s->changing || s->allowing || (s->chunk && s->since > arena->safe))
+            return 0;
+    }
+    return 1;
 }
 
 /* The smallest idle handle that is too large for the last `run` slots of the window, which then goes on
@@ -227,13 +227,12 @@ static uint32_t room_behind(const struct arena *arena, const struct window *wind
 static uint32_t take_larger(struct arena *arena, struct supply *supply, struct window *window,
                             struct block *block, uint32_t run)
 {
-    uint32_t span = run + 1, number, more;
-    while (span <= SPANS_MOST && !supply->of[span])
-        span++;
-    if (span > SPANS_MOST || room_behind(arena, window, block->next, span - run) < span - run)
+    uint32_t more = 1;
+    while (run + more <= SPANS_MOST && !supply->of[run + more])
+        more++;
+    if (run + more > SPANS_MOST || !has_room_behind(arena, window, block->next, more))
         return 0;
-    number = take_idle(arena, supply, span);
-    more = span - run;
+    uint32_t number = take_idle(arena, supply, run + more);
     block_join(block, arena_isolate(arena, block->next, arena_address(arena, window->end),
                                     arena_address(arena, window->end + more)));
     window->end += more;
@@ -252,8 +251,8 @@ static uint64_t move_in(struct arena *arena, struct window *window, struct block
     for (uint32_t slot = window->first; slot < window->end; slot++)
         missing += arena_is_present(arena, slot) ? 0 : arena->chunk_bytes;
     /* Where blocks are to share none, one that does all the same loses what it has a part of. */
-    int packed = !(flags & CLAIM_ALONE) && native_is_exact(arena->allocator, size);
-    uint32_t most = packed ? 1 : arena_span_for(arena, size, missing);
+    int exact = native_is_exact(arena->allocator, size);
+    uint32_t most = exact && !(flags & CLAIM_ALONE) ? 1 : arena_span_for(arena, size, missing);
     window_supply(arena, &supply);
     for (uint32_t slot = window->first; slot < window->end;) {
         if (arena_is_present(arena, slot)) {
@@ -263,8 +262,7 @@ static uint64_t move_in(struct arena *arena, struct window *window, struct block
         uint64_t bytes = window_needs(arena, window, slot);
         uint32_t run = run_at(arena, window, slot), span = run < most ? run : most;
         number = run ? take_idle(arena, &supply, run) : take_tail(arena, bytes);
-        if (!number && run && slot + run == window->end && size > MIB &&
-            !native_is_exact(arena->allocator, size))
+        if (!number && run && slot + run == window->end && size > MIB && !exact)
             number = take_larger(arena, &supply, window, block, run);
         if (!number) {
             number = arena_number_handle(arena, last + 1, span ? span : 1, bytes);

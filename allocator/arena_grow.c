@@ -22,26 +22,17 @@ static int may_do(const struct arena *arena, uint64_t size)
     return idle && idle + 2 * arena->chunk_bytes > size;
 }
 
-/* Where what is idle is there in handles too large for the gaps, some of it goes back, and as much is
- * made anew, if the work that may use it is done by then. */
-static int claim(struct allocator *a, uint64_t size, int flags, uint64_t timeout_ns,
-                 struct block **taken)
-{
-    struct arena *arena = a->arena;
-    int code = arena_claim_in(arena, size, flags, taken);
-    if (code != a->ops->out_of_memory || a->forgotten || !arena->unfit)
-        return code;
-    uint64_t unfit = arena->unfit, released = arena_release(a, arena, unfit, timeout_ns);
-    if (released >= unfit && !a->forgotten)
-        code = arena_claim_in(arena, size, flags | CLAIM_GROW, taken);
-    return a->forgotten ? ALLOCATOR_PASS : code;
-}
-
+/* Where what is idle is there in handles too large for the gaps, some of it goes back, if the work that may
+ * use it is done: then as much is made anew, in smaller ones, and no more. */
 int arena_claim(struct allocator *a, uint64_t size, struct block **taken)
 {
-    return may_do(a->arena, size)
-               ? claim(a, size, native_is_exact(a, size) ? CLAIM_ALONE : 0, 0, taken)
-               : a->ops->out_of_memory;
+    struct arena *arena = a->arena;
+    if (!may_do(arena, size))
+        return a->ops->out_of_memory;
+    int code = arena_claim_in(arena, size, native_is_exact(a, size) ? CLAIM_ALONE : 0, taken);
+    if (code == a->ops->out_of_memory && !a->forgotten && arena->unfit)
+        arena_release(a, arena, arena->unfit, 0);
+    return a->forgotten ? ALLOCATOR_PASS : code;
 }
 
 /* The work of a device that is not far behind, on a busy host; natively the frees had waited. */
@@ -70,5 +61,5 @@ int arena_grow(struct allocator *a, uint64_t size, struct block **taken)
         if (!a->arena->missing || !give_back(a, size))
             break;
     }
-    return a->forgotten ? ALLOCATOR_PASS : claim(a, size, CLAIM_GROW, MOMENT_NS, taken);
+    return a->forgotten ? ALLOCATOR_PASS : arena_claim_in(a->arena, size, CLAIM_GROW, taken);
 }

@@ -137,7 +137,7 @@ static int chunk_is_joined(const struct arena *arena, uint32_t number)
 static int arena_is_valid(const struct arena *arena)
 {
     uint64_t idle = 0, spare = 0, retired = 0, booked[STAT_POOLS] = {0};
-    uint32_t chunks[STAT_POOLS] = {0};
+    uint32_t chunks[STAT_POOLS] = {0}, handles[STAT_POOLS] = {0};
     for (uint32_t slot = arena_used(arena, 0); slot < arena->slots;
          slot = arena_used(arena, slot + 1)) {
         const struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
@@ -157,6 +157,7 @@ static int arena_is_valid(const struct arena *arena)
         uint64_t bytes = chunk->booked ? chunk->bytes : 0;
         int nobodys = chunk->booked && !chunk->owner && !chunk->leaving;
         chunks[chunk->pool] += chunk->booked != 0;
+        handles[chunk->pool] += chunk->booked && arena_is_first(arena, number);
         booked[chunk->pool] += bytes;
         if (chunk->owner && chunk->booked && chunk->pool != arena_pool_of(arena, chunk->owner - 1))
             return 0;
@@ -170,7 +171,8 @@ static int arena_is_valid(const struct arena *arena)
             return 0;
     }
     for (enum stat_pool pool = 0; pool < STAT_POOLS; pool++)
-        if (booked[pool] != arena->part[pool].booked || chunks[pool] != arena->part[pool].chunks)
+        if (booked[pool] != arena->part[pool].booked || chunks[pool] != arena->part[pool].chunks ||
+            handles[pool] != arena->part[pool].handles)
             return 0;
     return idle + spare == arena_idle_bytes(arena) && retired == arena->retired;
 }

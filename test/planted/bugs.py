@@ -62,7 +62,7 @@ BUGS = (
     Bug("handle_pinned_in_part", "what is set for a block is not so for all of its handles", ARENA, "unit",
         (("uint32_t to = arena_handle_end(arena, (uint32_t)arena_slot_at(arena, last));", "uint32_t to = 1 + (uint32_t)arena_slot_at(arena, last);"),)),
     Bug("shares_what_is_idle", "a block that is to share no chunk does, where idle memory is enough", GROW, "model",
-        (("native_is_exact(a, size) ? CLAIM_ALONE : 0, 0, taken)", "0, 0, taken)"),)),
+        (("native_is_exact(a, size) ? CLAIM_ALONE : 0, taken)", "0, taken)"),)),
     Bug("tails_stay", "chunks that are smaller than a slot never go back", RELEASE, "model",
         (("take_from_slots(arena, pool, 0, most - taken, batch)", "take_from_slots(arena, pool, 0, 0, batch)"),)),
     Bug("lent_to_the_other_pool", "a chunk that goes to the other pool stays booked where it was", CHUNKS, "model",

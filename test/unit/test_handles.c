@@ -1,67 +1,25 @@
 /* Handles of several chunks: how large they are, and that they move, go home, go back, are lent and are
  * retired as one. */
-#include "world.h"
-
-#include <string.h>
+#include "handle_world.h"
 
 #include "allocator/arena.h"
-#include "allocator/domain.h"
 #include "allocator/share.h"
-
-#define CHUNK (2 * MIB)
-#define HANDLE (16 * MIB)
-#define BLOCK (1152 * MIB) /* where it is the first, the least that has such handles */
-#define HANDLES (BLOCK / HANDLE)
-
-#define CALLS(kind) (w.device.calls[FAKE_##kind])
-
-static uint64_t counted[3], second;
-
-/* A program whose sizes come again: its blocks share handles. */
-static void remake(const char *conf, uint64_t capacity)
-{
-    world_remake(conf, capacity);
-    for (int i = 0; i < 10; i++) {
-        give(take(64 * MIB));
-        domain_empty_cache(w.domain, 1);
-    }
-    memset(w.device.calls, 0, sizeof w.device.calls);
-    counted[0] = COUNTER(num_device_alloc);
-    counted[1] = COUNTER(num_device_free);
-    counted[2] = COUNTER(num_maps);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    remake("expandable_segments:True", 64 * GIB);
-    second = BLOCK;
-    return 0;
-}
-
-/* One whose sizes do not: they share none. */
-static int setup_alone(void **state)
-{
-    (void)state;
-    world_remake("expandable_segments:True", 64 * GIB);
-    second = BLOCK + HANDLE;
-    return 0;
-}
 
 static void they_are_large_beside_large_blocks(void **state)
 {
     (void)state;
+    uint64_t made = COUNTER(num_device_alloc);
     take(5 * GIB);
     assert_int_equal(CALLS(CREATE), 320);
     assert_int_equal(CALLS(MAP), 320);
     assert_int_equal(CURRENT(segment), 320);
-    assert_int_equal(COUNTER(num_device_alloc) - counted[0], 320);
+    assert_int_equal(COUNTER(num_device_alloc) - made, 320);
     take(64 * MIB);
     assert_int_equal(CALLS(CREATE), 320 + 8); /* an eighth */
-    setup(NULL);
+    handle_world_setup(NULL);
     take(BLOCK);
     assert_int_equal(CALLS(CREATE), HANDLES);
-    setup(NULL);
+    handle_world_setup(NULL);
     take(64 * MIB);
     assert_int_equal(CALLS(CREATE), 32); /* it is all there is */
 }
@@ -69,7 +27,7 @@ static void they_are_large_beside_large_blocks(void **state)
 static void given_a_size_they_have_it(void **state)
 {
     (void)state;
-    remake("expandable_segments:True,large_segment_size_mb:4", 64 * GIB);
+    handle_world_remake("expandable_segments:True,large_segment_size_mb:4", 64 * GIB);
     take(5 * GIB);
     assert_int_equal(CALLS(CREATE), 1280);
     assert_int_equal(w.device.ranges, 1);
@@ -78,7 +36,7 @@ static void given_a_size_they_have_it(void **state)
 static void on_a_small_device_they_are_small(void **state)
 {
     (void)state;
-    remake("expandable_segments:True", 2 * GIB);
+    handle_world_remake("expandable_segments:True", 2 * GIB);
     take(BLOCK);
     assert_int_equal(CALLS(CREATE), BLOCK / CHUNK);
 }
@@ -99,27 +57,16 @@ static void where_much_is_lost_they_are_small(void **state)
     assert_true(CALLS(CREATE) - made > 130);
 }
 
-static uint64_t low, between, high;
-
-/* Three blocks side by side, and the outer ones are given back. */
-static void make_room(void)
-{
-    low = take(BLOCK);
-    between = take(4 * MIB);
-    high = take(second);
-    give(low);
-    give(high);
-}
-
 static void they_move_as_one(void **state)
 {
     (void)state;
     make_room();
-    uint64_t made = CALLS(CREATE), mapped = CALLS(MAP), reserved = CURRENT(reserved_bytes);
+    uint64_t made = CALLS(CREATE), mapped = CALLS(MAP), counted = COUNTER(num_maps);
+    uint64_t reserved = CURRENT(reserved_bytes);
     take(2 * BLOCK);
     assert_int_equal(CALLS(CREATE), made);
     assert_int_equal(CALLS(MAP) - mapped, HANDLES);
-    assert_int_equal(COUNTER(num_maps) - counted[2], CALLS(MAP));
+    assert_int_equal(COUNTER(num_maps) - counted, CALLS(MAP) - mapped);
     assert_int_equal(CURRENT(reserved_bytes), reserved);
     assert_int_equal(w.device.used, reserved);
 }
@@ -140,9 +87,7 @@ static void what_is_in_the_way_goes_as_one(void **state)
     give(low);
     give(take(2 * BLOCK + 2 * MIB)); /* nothing of it is taken to be there still */
     give(between);
-    domain_empty_cache(w.domain, 1);
-    assert_int_equal(w.device.used, 0);
-    assert_int_equal(w.device.mapped, 0);
+    assert_all_goes_back();
 }
 
 /* A block that shares none does not have one of which it needs a part alone. */
@@ -176,6 +121,7 @@ static void they_are_called_back_as_one(void **state)
 static void one_in_use_in_part_stays(void **state)
 {
     (void)state;
+    uint64_t counted = COUNTER(num_device_free);
     give(take(BLOCK));
     uint64_t block = take(BLOCK - 5 * MIB);
     domain_empty_cache(w.domain, 1);
@@ -189,11 +135,8 @@ static void one_in_use_in_part_stays(void **state)
     domain_empty_cache(w.domain, 1);
     assert_int_equal(CURRENT(reserved_bytes), HANDLE);
     give(block + BLOCK - 5 * MIB);
-    domain_empty_cache(w.domain, 1);
-    assert_int_equal(w.device.used, 0);
-    assert_int_equal(w.device.mapped, 0);
-    assert_int_equal(CURRENT(segment), 0);
-    assert_int_equal(COUNTER(num_device_free) - counted[1], CALLS(RELEASE));
+    assert_all_goes_back();
+    assert_int_equal(COUNTER(num_device_free) - counted, CALLS(RELEASE));
 }
 
 /* Where only larger ones are idle, one goes on behind the block, where its rest serves others. */
@@ -212,9 +155,7 @@ static void a_larger_one_goes_on_behind_the_block(void **state)
     give(block + second + 2 * MIB);
     give(low + HANDLE);
     give(between);
-    domain_empty_cache(w.domain, 1);
-    assert_int_equal(w.device.used, 0);
-    assert_int_equal(w.device.mapped, 0);
+    assert_all_goes_back();
 }
 
 /* Where blocks share none, what is idle in handles too large goes back, and smaller ones are made. */
@@ -326,22 +267,22 @@ static void their_numbers_are_in_a_row(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(they_are_large_beside_large_blocks, setup),
-        cmocka_unit_test_setup(given_a_size_they_have_it, setup),
-        cmocka_unit_test_setup(on_a_small_device_they_are_small, setup),
-        cmocka_unit_test_setup(where_much_is_lost_they_are_small, setup),
-        cmocka_unit_test_setup(they_move_as_one, setup),
-        cmocka_unit_test_setup(what_is_in_the_way_goes_as_one, setup),
-        cmocka_unit_test_setup(none_is_called_back_in_part, setup_alone),
-        cmocka_unit_test_setup(they_are_called_back_as_one, setup),
-        cmocka_unit_test_setup(one_in_use_in_part_stays, setup),
-        cmocka_unit_test_setup(a_larger_one_goes_on_behind_the_block, setup),
-        cmocka_unit_test_setup(what_fits_no_gap_is_made_anew, setup_alone),
-        cmocka_unit_test_setup(it_keeps_its_limit, setup),
-        cmocka_unit_test_setup(they_are_lent_whole, setup),
-        cmocka_unit_test_setup(they_are_retired_whole, setup),
-        cmocka_unit_test_setup(all_of_one_is_pinned, setup),
-        cmocka_unit_test_setup(their_numbers_are_in_a_row, setup),
+        cmocka_unit_test_setup(they_are_large_beside_large_blocks, handle_world_setup),
+        cmocka_unit_test_setup(given_a_size_they_have_it, handle_world_setup),
+        cmocka_unit_test_setup(on_a_small_device_they_are_small, handle_world_setup),
+        cmocka_unit_test_setup(where_much_is_lost_they_are_small, handle_world_setup),
+        cmocka_unit_test_setup(they_move_as_one, handle_world_setup),
+        cmocka_unit_test_setup(what_is_in_the_way_goes_as_one, handle_world_setup),
+        cmocka_unit_test_setup(none_is_called_back_in_part, handle_world_alone),
+        cmocka_unit_test_setup(they_are_called_back_as_one, handle_world_setup),
+        cmocka_unit_test_setup(one_in_use_in_part_stays, handle_world_setup),
+        cmocka_unit_test_setup(a_larger_one_goes_on_behind_the_block, handle_world_setup),
+        cmocka_unit_test_setup(what_fits_no_gap_is_made_anew, handle_world_alone),
+        cmocka_unit_test_setup(it_keeps_its_limit, handle_world_setup),
+        cmocka_unit_test_setup(they_are_lent_whole, handle_world_setup),
+        cmocka_unit_test_setup(they_are_retired_whole, handle_world_setup),
+        cmocka_unit_test_setup(all_of_one_is_pinned, handle_world_setup),
+        cmocka_unit_test_setup(their_numbers_are_in_a_row, handle_world_setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

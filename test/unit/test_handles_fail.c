@@ -1,70 +1,12 @@
 /* Handles of several chunks where the driver refuses something, another thread is at it, too, or the
  * context ends. */
-#include "world.h"
-
-#include <string.h>
-
-#include "allocator/arena.h"
-#include "allocator/domain.h"
-#include "allocator/share.h"
-
-#define CHUNK (2 * MIB)
-#define HANDLE (16 * MIB)
-#define BLOCK (1152 * MIB) /* where it is the first, the least that has such handles */
-#define HANDLES (BLOCK / HANDLE)
-
-#define CALLS(kind) (w.device.calls[FAKE_##kind])
-
-static uint64_t counted[3], second;
-
-/* A program whose sizes come again: its blocks share handles. */
-static void remake(const char *conf, uint64_t capacity)
-{
-    world_remake(conf, capacity);
-    for (int i = 0; i < 10; i++) {
-        give(take(64 * MIB));
-        domain_empty_cache(w.domain, 1);
-    }
-    memset(w.device.calls, 0, sizeof w.device.calls);
-    counted[0] = COUNTER(num_device_alloc);
-    counted[1] = COUNTER(num_device_free);
-    counted[2] = COUNTER(num_maps);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    remake("expandable_segments:True", 64 * GIB);
-    second = BLOCK;
-    return 0;
-}
-
-/* One whose sizes do not: they share none. */
-static int setup_alone(void **state)
-{
-    (void)state;
-    world_remake("expandable_segments:True", 64 * GIB);
-    second = BLOCK + HANDLE;
-    return 0;
-}
-
-static uint64_t low, between, high;
-
-/* Three blocks side by side, and the outer ones are given back. */
-static void make_room(void)
-{
-    low = take(BLOCK);
-    between = take(4 * MIB);
-    high = take(second);
-    give(low);
-    give(high);
-}
+#include "handle_world.h"
 
 static void what_stays_mapped_goes_back_later(void **state)
 {
     (void)state;
     for (uint64_t call = 1; call < 4; call++) {
-        setup(NULL);
+        handle_world_setup(NULL);
         make_room();
         give(take(2 * BLOCK));
         give(take(BLOCK));
@@ -85,7 +27,7 @@ static void what_the_driver_refuses_costs_nothing(void **state)
     (void)state;
     for (unsigned i = 0; i < 2 * sizeof calls / sizeof *calls; i++)
         for (uint64_t call = 1; call < 5; call++) {
-            (i % 2 ? setup : setup_alone)(NULL);
+            (i % 2 ? handle_world_setup : handle_world_alone)(NULL);
             make_room();
             give(take(2 * BLOCK));
             uint64_t first = take(BLOCK), block[2] = {0};
@@ -100,10 +42,7 @@ static void what_the_driver_refuses_costs_nothing(void **state)
                 if (code[k] == 0)
                     give(block[k]);
             domain_empty_cache(w.domain, 1);
-            domain_empty_cache(w.domain, 1);
-            assert_int_equal(CURRENT(reserved_bytes), 0);
-            assert_int_equal(w.device.used, 0);
-            assert_int_equal(w.device.mapped, 0);
+            assert_all_goes_back();
         }
 }
 
@@ -149,7 +88,7 @@ static void a_context_that_ends_leaves_nothing(void **state)
     const enum fake_call calls[] = {FAKE_CREATE, FAKE_MAP, FAKE_ALLOW, FAKE_UNMAP};
     (void)state;
     for (unsigned i = 0; i < 2 * sizeof calls / sizeof *calls; i++) {
-        (i % 2 ? setup : setup_alone)(NULL);
+        (i % 2 ? handle_world_setup : handle_world_alone)(NULL);
         make_room();
         give(take(2 * BLOCK));
         take(BLOCK);
@@ -168,11 +107,11 @@ static void a_context_that_ends_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(what_stays_mapped_goes_back_later, setup),
-        cmocka_unit_test_setup(what_the_driver_refuses_costs_nothing, setup),
-        cmocka_unit_test_setup(two_threads_claim_at_once, setup),
-        cmocka_unit_test_setup(two_threads_claim_at_once, setup_alone),
-        cmocka_unit_test_setup(a_context_that_ends_leaves_nothing, setup),
+        cmocka_unit_test_setup(what_stays_mapped_goes_back_later, handle_world_setup),
+        cmocka_unit_test_setup(what_the_driver_refuses_costs_nothing, handle_world_setup),
+        cmocka_unit_test_setup(two_threads_claim_at_once, handle_world_setup),
+        cmocka_unit_test_setup(two_threads_claim_at_once, handle_world_alone),
+        cmocka_unit_test_setup(a_context_that_ends_leaves_nothing, handle_world_setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
