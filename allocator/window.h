@@ -8,9 +8,8 @@ struct window {
     struct block *from; /* that it begins in */
     uint64_t begin;
     uint32_t first, end; /* slots */
-    uint32_t low,
-        high;      /* those that change, when it is taken: what was mapped there goes as a whole */
-    uint64_t tail; /* bytes that the last slot needs; 0: as the others */
+    uint32_t low, high;  /* what changes when it is taken: mappings go as a whole */
+    uint64_t tail;       /* bytes that the last slot needs; 0: as the others */
     uint64_t fresh, cost;
 };
 

@@ -47,7 +47,7 @@ def test_calls_that_fail_for_chunks_of_all_sizes(place, failing):
 @pytest.mark.parametrize("held", [12, 30])
 @pytest.mark.parametrize("failing", ["", "cuMemCreate:30", "cuMemRelease:9:999", "cuMemMap:88", "cuMemMap:120:999"])
 def test_random_work_in_large_handles(place, seed, threads, operations, most, held, failing):
-    """In a library that makes handles of up to 16 chunks in little memory: they move, go home and go back as one."""
+    """In a library that makes handles of up to 8 chunks in little memory: they move, go home and go back as one."""
     ours = place.run("mapped_stress", seed, threads, operations, most, held, preload=(LARGE_HANDLES,), CACHALOT_CONF="expandable_segments:True",
                      CACHALOT_SIM_CAPACITY="1G", CACHALOT_SIM_FAIL=failing)
     assert (ours.code, ours.err) == (0, "")
