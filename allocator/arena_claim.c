@@ -119,7 +119,7 @@ static uint32_t take_tail(struct arena *arena, uint64_t bytes)
 static uint32_t idle_in(const struct arena *arena, const struct tree_node *hole, uint32_t span)
 {
     uint64_t c = arena->chunk_bytes;
-    uint32_t slot = (uint32_t)((hole->minor - arena->base + c - 1) / c);
+    uint32_t slot = (uint32_t)arena_slot_at(arena, hole->minor - arena->base + c - 1);
     for (; arena_address(arena, slot + 1) <= hole->minor + hole->major;
          slot = arena_handle_end(arena, slot))
         if (arena->idle[slot] && arena->chunk[arena->slot[slot].chunk].span == span &&
@@ -245,7 +245,7 @@ static uint32_t take_larger(struct arena *arena, struct supply *supply, struct w
 static uint64_t move_in(struct arena *arena, struct window *window, struct block *block,
                         uint64_t size, int flags, uint32_t *moves)
 {
-    struct supply supply;
+    struct supply supply = {0};
     uint64_t fresh = 0, missing = 0;
     uint32_t last = 0, number;
     for (uint32_t slot = window->first; slot < window->end; slot++)
@@ -253,7 +253,8 @@ static uint64_t move_in(struct arena *arena, struct window *window, struct block
     /* Where blocks are to share none, one that does all the same loses what it has a part of. */
     int exact = native_is_exact(arena->allocator, size);
     uint32_t most = exact && !(flags & CLAIM_ALONE) ? 1 : arena_span_for(arena, size, missing);
-    window_supply(arena, &supply);
+    if (missing)
+        window_supply(arena, &supply);
     for (uint32_t slot = window->first; slot < window->end;) {
         if (arena_is_present(arena, slot)) {
             slot++;

@@ -16,7 +16,7 @@
 #define COST_REACH (COST_MAP + COST_UNMAP)
 
 struct sum {
-    uint64_t cost, blocked, moved; /* moved: slots that need another handle */
+    uint64_t cost, blocked, moved, clashes; /* moved: slots that need another handle */
 };
 
 struct search {
@@ -25,9 +25,10 @@ struct search {
     int alone;            /* begins with a slot, and ends with a chunk */
     uint64_t tail, fresh; /* alone: what all windows need */
     struct supply supply;
-    uint32_t first, most; /* slots from the one to below the other may be used */
-    uint32_t top;         /* the last one where a window may begin */
-    uint64_t memory;      /* in slots */
+    uint32_t first, most;   /* slots from the one to below the other may be used */
+    uint32_t top;           /* the last one where a window may begin */
+    uint64_t memory;        /* in slots */
+    uint64_t asked, answer; /* the last of cost_of_moves */
     struct window best;
 };
 
@@ -79,16 +80,17 @@ static uint64_t cost_of(const struct search *search, uint32_t slot, uint64_t byt
 {
     const struct arena *arena = search->arena;
     const struct slot *s = &arena->slot[slot];
-    const struct chunk *chunk = &arena->chunk[s->chunk];
-    uint64_t present = arena_present(arena, slot);
     int first = !arena->joined[slot]; /* a handle costs once */
-    if (present)
-        return present == bytes && !(search->alone && !arena->idle[slot]) ? 0 : NEVER;
+    if (arena_is_present(arena, slot)) {
+        int has_tail = search->tail || arena->tails;
+        int fits = !has_tail || arena_present(arena, slot) == bytes;
+        return fits && !(search->alone && !arena->idle[slot]) ? 0 : NEVER;
+    }
     if (s->changing || s->allowing || slot >= search->most)
         return NEVER;
     if (!s->chunk)
         return MOVED;
-    if (chunk->bytes == bytes && window_chunk_is_idle(arena, s->chunk))
+    if (arena->chunk[s->chunk].bytes == bytes && window_chunk_is_idle(arena, s->chunk))
         return first ? COST_RECALL : 0;
     if (s->since > arena->safe)
         return NEVER;
@@ -97,72 +99,102 @@ static uint64_t cost_of(const struct search *search, uint32_t slot, uint64_t byt
 
 _Static_assert(MOVED + COST_UNMAP < (uint8_t)NEVER, "a slot's cost is a byte");
 
-/* Adds a slot to the window; takes one off again. */
-static void add(const struct search *search, struct sum *sum, uint32_t slot)
+/* What the window wants back, but another part of it has, too, or it is there itself: of each handle all
+ * but one must be moved. */
+static uint64_t clashes_of(const struct chunk *first)
 {
-    uint64_t cost = cost_of(search, slot, search->arena->chunk_bytes);
-    search->arena->cost[slot] = (uint8_t)cost;
-    if (cost == NEVER) {
-        sum->blocked++;
-    } else {
-        sum->cost += cost % MOVED;
-        sum->moved += cost / MOVED;
-    }
+    return first->wanted ? first->wanted - 1U + first->there : 0;
 }
 
-static void take_off(const struct search *search, struct sum *sum, uint32_t slot)
+/* The handle in a slot that would come back, or is idle there, is one of the window's (1), or no more (-1). */
+static void count(const struct search *search, struct sum *sum, uint32_t slot, int sign)
 {
-    uint8_t cost = search->arena->cost[slot];
+    struct arena *arena = search->arena;
+    struct chunk *handle = &arena->chunk[arena->chunk[arena->slot[slot].chunk].first];
+    if (handle->seen != arena->runs)
+        handle->wanted = handle->there = 0;
+    handle->seen = arena->runs;
+    assert(sign > 0 || (arena_is_present(arena, slot) ? handle->there : handle->wanted));
+    sum->clashes -= clashes_of(handle);
+    if (arena_is_present(arena, slot))
+        handle->there = (uint16_t)(handle->there + sign);
+    else
+        handle->wanted = (uint16_t)(handle->wanted + sign);
+    sum->clashes += clashes_of(handle);
+}
+
+/* Is it in a slot, of which the window has the cost? */
+static int counts(const struct arena *arena, uint32_t slot)
+{
+    return arena->cost[slot] < MOVED && (arena->idle[slot] || !arena_is_present(arena, slot));
+}
+
+/* Adds a slot behind the window from `first` on; takes the first one off that below `end`. A handle counts once,
+ * however much of it the window has. */
+static void add(const struct search *search, struct sum *sum, uint32_t slot, uint32_t first)
+{
+    struct arena *arena = search->arena;
+    uint64_t cost = cost_of(search, slot, arena->chunk_bytes);
+    arena->cost[slot] = (uint8_t)cost;
+    if (cost == NEVER) {
+        sum->blocked++;
+        return;
+    }
+    sum->cost += cost % MOVED;
+    sum->moved += cost / MOVED;
+    if (counts(arena, slot) && (slot == first || !arena->joined[slot]))
+        count(search, sum, slot, 1);
+}
+
+static void take_off(const struct search *search, struct sum *sum, uint32_t slot, uint32_t end)
+{
+    struct arena *arena = search->arena;
+    uint8_t cost = arena->cost[slot];
     if (cost == (uint8_t)NEVER) {
         sum->blocked--;
-    } else {
-        sum->cost -= cost % MOVED;
-        sum->moved -= cost / MOVED;
+        return;
     }
+    sum->cost -= cost % MOVED;
+    sum->moved -= cost / MOVED;
+    if (counts(arena, slot) && (slot + 1 == end || !arena->joined[slot + 1]))
+        count(search, sum, slot, -1);
 }
 
 /* us to map so many slots, with the largest handles that there are. */
-static uint64_t cost_of_moves(const struct search *search, uint64_t slots)
+static uint64_t cost_of_moves(struct search *search, uint64_t slots)
 {
     uint64_t handles = 0;
+    if (slots == search->asked)
+        return search->answer;
+    search->asked = slots;
     for (uint64_t span = SPANS_MOST; span && slots; span--) {
         uint64_t most =
             slots / span < search->supply.of[span] ? slots / span : search->supply.of[span];
         handles += most;
         slots -= most * span;
     }
-    return (handles + (slots != 0)) * COST_MAP;
+    return search->answer = (handles + (slots != 0)) * COST_MAP;
 }
 
-/* Is the handle, which is idle, in a slot of the window? */
-static int is_inside(const struct window *window, const struct chunk *first)
-{
-    return first->owner && first->owner - 1 < window->end &&
-           first->owner - 1 + first->span > window->first;
-}
+#define COST_CLASH (COST_MAP + COST_UNMAP - COST_RECALL)
 
-/* What slots cost that were to be called back, but whose handle another slot of the window has;
- * NEVER: the window cannot be had. */
-static uint64_t clashes(struct arena *arena, const struct window *window)
+/* Is the handle that clashes to be taken down where work may still use it? The first part of the window that
+ * it comes back to has it, if it is not there already. */
+static int is_needed(struct arena *arena, const struct window *window)
 {
-    uint64_t cost = 0;
-    arena->searches++;
-    for (uint32_t slot = window->first, end; slot < window->end; slot = end) {
-        uint32_t number = arena->slot[slot].chunk;
-        end = slot + 1;
-        if (!number || arena_is_present(arena, slot) || !window_chunk_is_idle(arena, number) ||
-            arena->chunk[number].bytes != window_needs(arena, window, slot))
+    uint32_t end = window->end - (window->tail != 0); /* of tails one is enough */
+    arena->looks++;
+    for (uint32_t slot = window->first; slot < end; slot++) {
+        const struct slot *s = &arena->slot[slot];
+        if (arena_is_present(arena, slot) || arena->cost[slot] >= MOVED ||
+            (arena->joined[slot] && slot > window->first))
             continue;
-        end = arena_handle_end(arena, slot);
-        struct chunk *chunk = &arena->chunk[arena->chunk[number].first];
-        if (chunk->seen == arena->searches || is_inside(window, chunk)) {
-            if (arena->slot[slot].since > arena->safe)
-                return NEVER;
-            cost += COST_MAP + COST_UNMAP - COST_RECALL;
-        }
-        chunk->seen = arena->searches;
+        struct chunk *handle = &arena->chunk[arena->chunk[s->chunk].first];
+        if ((handle->there || handle->met == arena->looks) && s->since > arena->safe)
+            return 1;
+        handle->met = arena->looks;
     }
-    return cost;
+    return 0;
 }
 
 static int is_whole(const struct arena *arena, uint32_t slot)
@@ -225,14 +257,10 @@ static void consider(struct search *search, const struct window *window, const s
            reach(search, window->first);
     if (best->from && fresh == best->fresh && cost >= best->cost)
         return;
-    cost += cost_of_moves(search, sum->moved) * search->memory;
+    cost += (cost_of_moves(search, sum->moved) + sum->clashes * COST_CLASH) * search->memory;
     if (best->from && (fresh > best->fresh || (fresh == best->fresh && cost >= best->cost)))
         return;
-    uint64_t more = clashes(arena, window);
-    if (more == NEVER)
-        return;
-    cost += more * search->memory;
-    if (best->from && fresh == best->fresh && cost >= best->cost)
+    if (sum->clashes && is_needed(arena, window))
         return;
     *best = *window;
     best->fresh = fresh;
@@ -249,8 +277,9 @@ static int is_beaten(const struct search *search, uint32_t slot)
 /* All windows of the run of blocks [from, run_end) that may be cheaper. */
 static void search_run(struct search *search, struct block *from, uint64_t run_end)
 {
-    const struct arena *arena = search->arena;
+    struct arena *arena = search->arena;
     struct sum sum = {0};
+    arena->runs++;
     uint64_t c = arena->chunk_bytes, begin = block_address(from);
     uint32_t first = (uint32_t)((begin - arena->base) / c), end;
     if (search->alone && begin > arena_address(arena, first))
@@ -262,8 +291,10 @@ static void search_run(struct search *search, struct block *from, uint64_t run_e
             from = from->next;
         uint32_t until =
             (uint32_t)((begin + search->size - search->tail - arena->base + c - 1) / c);
-        while (end < until)
-            add(search, &sum, end++);
+        while (end < until) {
+            add(search, &sum, end, first);
+            end++;
+        }
         const struct window window = {.from = from,
                                       .begin = begin,
                                       .first = first,
@@ -274,7 +305,7 @@ static void search_run(struct search *search, struct block *from, uint64_t run_e
         if (!sum.blocked)
             consider(search, &window, &sum);
         if (first < end)
-            take_off(search, &sum, first);
+            take_off(search, &sum, first, end);
         else
             end++; /* no more than a tail */
         first++;

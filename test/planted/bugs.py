@@ -31,7 +31,7 @@ BUGS = (
     Bug("release_at_once", "idle chunks are unmapped under work that a lane's reuse has overtaken", RELEASE, "mapped",
         (("int over = is_over(a, timeout_ns);", "int over = 1;\n    (void)is_over, (void)timeout_ns;"),), MOVES),
     Bug("remap_at_once", "what was mapped at a slot is taken down although work may still use it", WINDOW, "mapped",
-        (("if (s->since > arena->safe)", "if (0)"), ("if (arena->slot[slot].since > arena->safe)", "if (0)")), MOVES),
+        (("if (s->since > arena->safe)", "if (0)"), (" && s->since > arena->safe)", " && 0)")), MOVES),
     Bug("idle_in_part", "a chunk counts as idle when part of it is", ARENA, "mapped",
         (("uint64_t last = arena_slot_at(arena, end);", "uint64_t last = arena_slot_at(arena, end + arena->chunk_bytes / 2);"),), MOVES),
     Bug("two_at_home", "a chunk goes home to a slot where another one is mapped since", CLAIM, "mapped",
