@@ -146,11 +146,14 @@ int arena_make_usable(struct allocator *a, struct arena *arena, const struct win
     arena->kits = 0;
     a->growing_bytes += bytes;
     allocator_call(a);
+    uint64_t begin = a->ops->now_ns();
     int code = map_slots(a, arena, window);
     code = code ? code : allow_slots(a, arena, window);
     if (code)
         unmap_slots(a, arena, window);
+    uint64_t took = a->ops->now_ns() - begin;
     allocator_return(a);
+    stats_count(a->stats, COUNTER_map_ns, took);
     while (!code && !a->forgotten && walks != arena->walks) {
         walks = arena->walks; /* one that began meanwhile has left out these slots */
         allocator_call(a);

@@ -28,6 +28,7 @@
     X(relieved_bytes, "bytes", "idle memory given back since others had too little")               \
     X(num_maps, "count", "times that memory was mapped at an address")                             \
     X(num_unmaps, "count", "times that such a mapping was taken down")                             \
+    X(map_ns, "ns", "time spent in the driver to map memory where a request needed it")            \
     X(native_since_request, "count", "request from which on large blocks are the driver's own")    \
     X(num_fences, "count", "fences recorded")                                                      \
     X(num_fence_waits, "count", "waits of the host for a fence")                                   \

@@ -57,16 +57,28 @@ static void where_much_is_lost_they_are_small(void **state)
     assert_true(CALLS(CREATE) - made > 130);
 }
 
+#define MAP_NS 1000000
+
+static void maps_take_a_while(struct fake_device *device, enum fake_call call, int after)
+{
+    (void)device;
+    if (call == FAKE_MAP && !after)
+        fake_advance(MAP_NS);
+}
+
 static void they_move_as_one(void **state)
 {
     (void)state;
     make_room();
+    w.device.meanwhile = maps_take_a_while;
+    uint64_t took = COUNTER(map_ns);
     uint64_t made = CALLS(CREATE), mapped = CALLS(MAP), counted = COUNTER(num_maps);
     uint64_t reserved = CURRENT(reserved_bytes);
     take(2 * BLOCK);
     assert_int_equal(CALLS(CREATE), made);
     assert_int_equal(CALLS(MAP) - mapped, HANDLES);
     assert_int_equal(COUNTER(num_maps) - counted, CALLS(MAP) - mapped);
+    assert_int_equal((COUNTER(map_ns) - took) / MAP_NS, HANDLES);
     assert_int_equal(CURRENT(reserved_bytes), reserved);
     assert_int_equal(w.device.used, reserved);
 }
