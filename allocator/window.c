@@ -107,7 +107,7 @@ static uint64_t clashes_of(const struct chunk *first)
 }
 
 /* The handle in a slot that would come back, or is idle there, is one of the window's (1), or no more (-1). */
-static void count(const struct search *search, struct sum *sum, uint32_t slot, int sign)
+static void count_handle(const struct search *search, struct sum *sum, uint32_t slot, int sign)
 {
     struct arena *arena = search->arena;
     struct chunk *handle = &arena->chunk[arena->chunk[arena->slot[slot].chunk].first];
@@ -123,8 +123,8 @@ static void count(const struct search *search, struct sum *sum, uint32_t slot, i
     sum->clashes += clashes_of(handle);
 }
 
-/* Is it in a slot, of which the window has the cost? */
-static int counts(const struct arena *arena, uint32_t slot)
+/* Is there such a handle in a slot whose cost the search has? */
+static int counts_handle(const struct arena *arena, uint32_t slot)
 {
     return arena->cost[slot] < MOVED && (arena->idle[slot] || !arena_is_present(arena, slot));
 }
@@ -142,8 +142,8 @@ static void add(const struct search *search, struct sum *sum, uint32_t slot, uin
     }
     sum->cost += cost % MOVED;
     sum->moved += cost / MOVED;
-    if (counts(arena, slot) && (slot == first || !arena->joined[slot]))
-        count(search, sum, slot, 1);
+    if (counts_handle(arena, slot) && (slot == first || !arena->joined[slot]))
+        count_handle(search, sum, slot, 1);
 }
 
 static void take_off(const struct search *search, struct sum *sum, uint32_t slot, uint32_t end)
@@ -156,8 +156,8 @@ static void take_off(const struct search *search, struct sum *sum, uint32_t slot
     }
     sum->cost -= cost % MOVED;
     sum->moved -= cost / MOVED;
-    if (counts(arena, slot) && (slot + 1 == end || !arena->joined[slot + 1]))
-        count(search, sum, slot, -1);
+    if (counts_handle(arena, slot) && (slot + 1 == end || !arena->joined[slot + 1]))
+        count_handle(search, sum, slot, -1);
 }
 
 /* us to map so many slots, with the largest handles that there are. */
@@ -178,11 +178,11 @@ static uint64_t cost_of_moves(struct search *search, uint64_t slots)
 
 #define COST_CLASH (COST_MAP + COST_UNMAP - COST_RECALL)
 
-/* Is the handle that clashes to be taken down where work may still use it? The first part of the window that
+/* Would a handle that clashes be taken down where work may still use it? The first part of the window that
  * it comes back to has it, if it is not there already. */
-static int is_needed(struct arena *arena, const struct window *window)
+static int takes_down_unsafe(struct arena *arena, const struct window *window)
 {
-    uint32_t end = window->end - (window->tail != 0); /* of tails one is enough */
+    uint32_t end = window->end - (window->tail != 0); /* one tail is wanted, so none clashes */
     arena->looks++;
     for (uint32_t slot = window->first; slot < end; slot++) {
         const struct slot *s = &arena->slot[slot];
@@ -260,7 +260,7 @@ static void consider(struct search *search, const struct window *window, const s
     cost += (cost_of_moves(search, sum->moved) + sum->clashes * COST_CLASH) * search->memory;
     if (best->from && (fresh > best->fresh || (fresh == best->fresh && cost >= best->cost)))
         return;
-    if (sum->clashes && is_needed(arena, window))
+    if (sum->clashes && takes_down_unsafe(arena, window))
         return;
     *best = *window;
     best->fresh = fresh;
