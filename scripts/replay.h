@@ -45,8 +45,8 @@ uint64_t costs_of(const struct costs *costs, enum call_kind call, uint64_t bytes
 
 #define LEDGER_PARTS (1u << 20)
 struct replay_device {
-    uint64_t capacity, used, next_address, chunks, ranges, chunk_bytes[8]; /* by range */
-    struct table segments;
+    uint64_t capacity, used, next_address, chunks, ranges;
+    struct table segments, mappings;
     const struct costs *costs;
     struct call_sum {
         uint64_t count, failed, bytes, cost_ns;

@@ -53,7 +53,7 @@ def sum_up(rows):
 def table(results, names, small):
     yield "# Footprint against cost of mapped memory\n"
     yield ("`test/replay/footprint.py` made this. Of each trace: peak reserved / peak requested, and ms of driver calls in its last four "
-           "fifths at the prices of `replay_costs.c`, with access priced by the handle (the most it can cost). KEEP: mappings that are "
+           "fifths at the prices of `replay_costs.c`, with access priced by the handle. KEEP: mappings that are "
            "kept, in times the memory. Last column: of the 105 programs of programs.tar.xz, how many are above 1.05, the most, and ms of all. "
            "The bound for the recorded runs is 34.5, 7.8 and 30.0 ms (1 % of their steps) and 1.03. The default, "
            f"handles of 2 to 16 MiB, as large as what they lose allows, and KEEP {DEFAULT[1]}, is the knee: large blocks pay for few handles, and in "
@@ -67,30 +67,33 @@ def table(results, names, small):
     for (size, keep), row in results.items():
         mark = "**" if (size, keep) == DEFAULT else ""
         yield f"| {mark}{size} MiB{mark} | {keep} | " + " | ".join(f"{r:.4f}, {ms:.1f}" for r, ms in row.values()) \
-            + f" | {small[size, keep]} |"
+            + f" | {sum_up(small[size, keep])} |"
 
 
-def picture(results, path):
+def sums(rows):
+    """ms of all, and how much more than what is requested they reserve in the mean, in %."""
+    return sum(ms for _, ms in rows), 100 * (sum(r for r, _ in rows) / len(rows) - 1)
+
+
+def picture(results, small, path):
     import matplotlib
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "cachalot"
     from matplotlib import pyplot
-    figure, axes = pyplot.subplots(1, 2, figsize=(10, 4))
+    figure, axes = pyplot.subplots(1, 2, figsize=(12, 5))
     keeps = sorted({keep for _, keep in results}, key=int)
-    for keep in keeps:
-        rows = [(size, row) for (size, k), row in results.items() if k == keep and size != GROWING]
-        cost = [sum(ms for _, ms in row.values()) for _, row in rows]
-        waste = [100 * (sum(r for r, _ in row.values()) / len(row) - 1) for _, row in rows]
-        axes[0].plot(cost, waste, "o-", label=f"KEEP {keep}")
-        grown = results[GROWING, keep].values()
-        axes[0].plot(sum(ms for _, ms in grown), 100 * (sum(r for r, _ in grown) / len(grown) - 1), "*", markersize=12,
-                     label=f"{GROWING}, KEEP {keep}")
-        for (size, _), x, y in zip(rows, cost, waste):
-            if keep == DEFAULT[1]:
-                axes[0].annotate(f"{size}", (x, y), textcoords="offset points", xytext=(4, 4))
-    axes[0].set(xscale="log", xlabel="ms of driver calls after warm-up, all traces", ylabel="reserved above requested, mean %",
-                title="handle sizes in MiB")
-    axes[0].legend()
+    made = {key: row.values() for key, row in results.items()}
+    for colour, (which, rows) in enumerate(((f"{len(small[DEFAULT])} programs", small), ("recorded and made", made))):
+        for keep, marker in zip(keeps, "x.+"):
+            axes[0].plot(*zip(*(sums(rows[size, keep]) for size in SIZES)), marker + "-", color=f"C{colour}", label=f"{which}, KEEP {keep}")
+            axes[0].plot(*sums(rows[GROWING, keep]), marker, color=f"C{colour}")
+        axes[0].plot(*sums(rows[DEFAULT]), "*", markersize=14, color=f"C{colour}", label=f"{which}: {GROWING}, the default")
+        for size in SIZES:
+            axes[0].annotate(f"{size}", sums(rows[size, DEFAULT[1]]), textcoords="offset points", xytext=(4, 4))
+    axes[0].set(xscale="log", yscale="log", ylim=(0.2, None), xlabel="ms of driver calls after warm-up, all of them",
+                ylabel="reserved above requested, mean %", title="handle sizes in MiB")
+    axes[0].yaxis.set_major_formatter("{x:g}")
+    axes[0].legend(fontsize="x-small", loc="lower left")
     for name in next(iter(results.values())):
         rows = [(size, row[name][1]) for (size, k), row in results.items() if k == DEFAULT[1] and size != GROWING]
         axes[1].plot(*zip(*rows), "o-", label=name)
@@ -111,9 +114,9 @@ def main(output, *tools):
         both = [(size, keep) for keep in tools for size in (GROWING, *SIZES)]
         results = {(size, keep): {name: figures(tools[keep], path, size) for name, path in paths.items()} for size, keep in both}
         others = list(programs(pathlib.Path(folder)))
-        small = {(size, keep): sum_up([figures(tools[keep], path, size) for path in others]) for size, keep in both}
+        small = {(size, keep): [figures(tools[keep], path, size) for path in others] for size, keep in both}
     pathlib.Path(output + ".md").write_text("\n".join(table(results, paths, small)) + "\n")
-    picture(results, output + ".svg")
+    picture(results, small, output + ".svg")
 
 
 if __name__ == "__main__":
