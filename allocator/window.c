@@ -16,17 +16,17 @@
 #define COST_REACH (COST_MAP + COST_UNMAP)
 
 struct sum {
-    uint64_t cost, blocked, moved, clashes; /* moved: slots that need another handle */
+    uint64_t cost, moved, clashes; /* moved: slots that need another handle */
 };
 
 struct search {
     struct arena *arena;
     uint64_t size;
-    int alone;            /* begins with a slot, and ends with a chunk */
-    uint64_t tail, fresh; /* alone: what all windows need */
-    struct supply supply;
+    int alone;              /* begins with a slot, and ends with a chunk */
+    uint64_t tail, fresh;   /* alone: what all windows need */
+    struct supply supply;   /* once it is asked for */
     uint32_t first, most;   /* slots from the one to below the other may be used */
-    uint32_t top;           /* the last one where a window may begin */
+    uint32_t stop;          /* none that begins from there on can be cheaper than the best */
     uint64_t memory;        /* in slots */
     uint64_t asked, answer; /* the last of cost_of_moves */
     struct window best;
@@ -72,11 +72,18 @@ void window_supply(const struct arena *arena, struct supply *supply)
             supply->of[arena->chunk[number].span]++;
 }
 
-#define NEVER UINT64_MAX
-#define MOVED 128 /* beside what it costs: it needs another handle */
+/* What a slot costs in a window, in a byte. */
+enum {
+    CALLS = 31,  /* us, but for mapping */
+    COUNTS = 64, /* its handle would come back there, or is idle there: no other part may want it */
+    MOVED = 128, /* it needs another handle */
+    NEVER = 255, /* it may be in no window */
+};
 
-/* What a slot costs in a window that needs a chunk of `bytes` there. */
-static uint64_t cost_of(const struct search *search, uint32_t slot, uint64_t bytes)
+_Static_assert(COST_UNMAP <= CALLS && COST_RECALL <= CALLS, "a slot's cost is a byte");
+
+/* In a window that needs a chunk of `bytes` in the slot. */
+static uint8_t cost_of(const struct search *search, uint32_t slot, uint64_t bytes)
 {
     const struct arena *arena = search->arena;
     const struct slot *s = &arena->slot[slot];
@@ -84,20 +91,35 @@ static uint64_t cost_of(const struct search *search, uint32_t slot, uint64_t byt
     if (arena_is_present(arena, slot)) {
         int has_tail = search->tail || arena->tails;
         int fits = !has_tail || arena_present(arena, slot) == bytes;
-        return fits && !(search->alone && !arena->idle[slot]) ? 0 : NEVER;
+        if (!fits || (search->alone && !arena->idle[slot]))
+            return NEVER;
+        return arena->idle[slot] ? COUNTS : 0;
     }
     if (s->changing || s->allowing || slot >= search->most)
         return NEVER;
     if (!s->chunk)
         return MOVED;
     if (arena->chunk[s->chunk].bytes == bytes && window_chunk_is_idle(arena, s->chunk))
-        return first ? COST_RECALL : 0;
+        return COUNTS + (first ? COST_RECALL : 0);
     if (s->since > arena->safe)
         return NEVER;
     return MOVED + (first ? COST_UNMAP : 0);
 }
 
-_Static_assert(MOVED + COST_UNMAP < (uint8_t)NEVER, "a slot's cost is a byte");
+/* Notes what the slot costs, and the others that have what is mapped there: that is as one, and costs once.
+ * Returns the slot behind them. */
+static uint32_t note_costs(const struct search *search, uint32_t slot)
+{
+    struct arena *arena = search->arena;
+    uint8_t cost = cost_of(search, slot, arena->chunk_bytes);
+    uint32_t end = arena->slot[slot].chunk ? arena_handle_end(arena, slot) : slot + 1;
+    if (slot < search->most && end > search->most)
+        end = search->most;
+    arena->cost[slot++] = cost;
+    if (slot < end)
+        memset(arena->cost + slot, cost == NEVER ? NEVER : cost & ~CALLS, end - slot);
+    return end;
+}
 
 /* What the window wants back, but another part of it has, too, or it is there itself: of each handle all
  * but one must be moved. */
@@ -106,66 +128,34 @@ static uint64_t clashes_of(const struct chunk *first)
     return first->wanted ? first->wanted - 1U + first->there : 0;
 }
 
-/* The handle in a slot that would come back, or is idle there, is one of the window's (1), or no more (-1). */
-static void count_handle(const struct search *search, struct sum *sum, uint32_t slot, int sign)
+/* The handle in a slot that would come back, or is idle there, is one of the window's (1), or no more (-1).
+ * Returns how many more clash. */
+static uint64_t count_handle(struct arena *arena, uint32_t slot, int sign)
 {
-    struct arena *arena = search->arena;
     struct chunk *handle = &arena->chunk[arena->chunk[arena->slot[slot].chunk].first];
+    int present = arena_is_present(arena, slot);
     if (handle->seen != arena->runs)
         handle->wanted = handle->there = 0;
     handle->seen = arena->runs;
-    assert(sign > 0 || (arena_is_present(arena, slot) ? handle->there : handle->wanted));
-    sum->clashes -= clashes_of(handle);
-    if (arena_is_present(arena, slot))
+    assert(sign > 0 || (present ? handle->there : handle->wanted));
+    uint64_t before = clashes_of(handle);
+    if (present)
         handle->there = (uint16_t)(handle->there + sign);
     else
         handle->wanted = (uint16_t)(handle->wanted + sign);
-    sum->clashes += clashes_of(handle);
-}
-
-/* Is there such a handle in a slot whose cost the search has? */
-static int counts_handle(const struct arena *arena, uint32_t slot)
-{
-    return arena->cost[slot] < MOVED && (arena->idle[slot] || !arena_is_present(arena, slot));
-}
-
-/* Adds a slot behind the window from `first` on; takes the first one off that below `end`. A handle counts once,
- * however much of it the window has. */
-static void add(const struct search *search, struct sum *sum, uint32_t slot, uint32_t first)
-{
-    struct arena *arena = search->arena;
-    uint64_t cost = cost_of(search, slot, arena->chunk_bytes);
-    arena->cost[slot] = (uint8_t)cost;
-    if (cost == NEVER) {
-        sum->blocked++;
-        return;
-    }
-    sum->cost += cost % MOVED;
-    sum->moved += cost / MOVED;
-    if (counts_handle(arena, slot) && (slot == first || !arena->joined[slot]))
-        count_handle(search, sum, slot, 1);
-}
-
-static void take_off(const struct search *search, struct sum *sum, uint32_t slot, uint32_t end)
-{
-    struct arena *arena = search->arena;
-    uint8_t cost = arena->cost[slot];
-    if (cost == (uint8_t)NEVER) {
-        sum->blocked--;
-        return;
-    }
-    sum->cost -= cost % MOVED;
-    sum->moved -= cost / MOVED;
-    if (counts_handle(arena, slot) && (slot + 1 == end || !arena->joined[slot + 1]))
-        count_handle(search, sum, slot, -1);
+    return clashes_of(handle) - before;
 }
 
 /* us to map so many slots, with the largest handles that there are. */
 static uint64_t cost_of_moves(struct search *search, uint64_t slots)
 {
     uint64_t handles = 0;
+    if (!slots)
+        return 0;
     if (slots == search->asked)
         return search->answer;
+    if (!search->asked)
+        window_supply(search->arena, &search->supply);
     search->asked = slots;
     for (uint64_t span = SPANS_MOST; span && slots; span--) {
         uint64_t most =
@@ -240,7 +230,7 @@ static int cuts_handle(const struct arena *arena, const struct window *window)
            (ends && arena_handle_end(arena, last) > last + 1 && window_chunk_is_idle(arena, ends));
 }
 
-/* The window of slots [first, end) that begins at `begin` in block `from`; `cost`: without tail. */
+/* Takes the window for the best, if it is; `sum`: without its tail. */
 static void consider(struct search *search, const struct window *window, const struct sum *sum)
 {
     struct arena *arena = search->arena;
@@ -249,66 +239,105 @@ static void consider(struct search *search, const struct window *window, const s
         return; /* it would take a part of what could be moved */
     if (search->alone && cuts_handle(arena, window))
         return;
-    uint64_t tail = search->tail ? cost_of(search, window->end - 1, search->tail) : 0, cost;
+    uint8_t tail = search->tail ? cost_of(search, window->end - 1, search->tail) : 0;
     if (tail == NEVER)
         return;
-    uint64_t fresh = fresh_for(search, window);
-    cost = (sum->cost + tail % MOVED + tail / MOVED * COST_MAP) * search->memory +
-           reach(search, window->first);
-    if (best->from && fresh == best->fresh && cost >= best->cost)
-        return;
-    cost += (cost_of_moves(search, sum->moved) + sum->clashes * COST_CLASH) * search->memory;
-    if (best->from && (fresh > best->fresh || (fresh == best->fresh && cost >= best->cost)))
+    uint64_t fresh = fresh_for(search, window), calls = sum->cost + (tail & CALLS);
+    calls +=
+        cost_of_moves(search, sum->moved) + tail / MOVED * COST_MAP + sum->clashes * COST_CLASH;
+    uint64_t cost = calls * search->memory + reach(search, window->first);
+    if (fresh > best->fresh || (fresh == best->fresh && cost >= best->cost))
         return;
     if (sum->clashes && takes_down_unsafe(arena, window))
         return;
     *best = *window;
     best->fresh = fresh;
     best->cost = cost;
+    /* From where on the address alone costs as much. */
+    uint64_t stop = search->first + (cost + COST_REACH - 1) / COST_REACH;
+    if (fresh <= search->fresh && stop < search->stop)
+        search->stop = (uint32_t)stop;
 }
 
-/* Can no window from `slot` on be cheaper than the best one? For its address alone costs as much. */
-static int is_beaten(const struct search *search, uint32_t slot)
+/* Adds the slots [*end, until) to the window that begins with `first`. Returns 0 where one may be in none: then
+ * that, and all that is mapped with it, ends at *end. A handle counts once, however much of it a window has. */
+static int add(const struct search *search, struct sum *sum, uint32_t first, uint32_t *end,
+               uint32_t until, uint32_t *noted)
 {
-    const struct window *best = &search->best;
-    return best->from && best->fresh <= search->fresh && best->cost <= reach(search, slot);
+    struct arena *arena = search->arena;
+    for (uint32_t slot = *end; slot < until; slot++) {
+        if (slot == *noted)
+            *noted = note_costs(search, slot);
+        uint8_t cost = arena->cost[slot];
+        if (cost == NEVER) {
+            *end = *noted;
+            return 0;
+        }
+        sum->cost += cost & CALLS;
+        sum->moved += cost / MOVED;
+        if ((cost & COUNTS) && (slot == first || !arena->joined[slot]))
+            sum->clashes += count_handle(arena, slot, 1);
+    }
+    *end = until;
+    return 1;
 }
 
-/* All windows of the run of blocks [from, run_end) that may be cheaper. */
+/* Takes the first slot off the window that ends at `end`. */
+static void take_off(const struct search *search, struct sum *sum, uint32_t slot, uint32_t end)
+{
+    struct arena *arena = search->arena;
+    uint8_t cost = arena->cost[slot];
+    sum->cost -= cost & CALLS;
+    sum->moved -= cost / MOVED;
+    if ((cost & COUNTS) && (slot + 1 == end || !arena->joined[slot + 1]))
+        sum->clashes += count_handle(arena, slot, -1);
+}
+
+/* Could a window from `first` on be cheaper than the best one, if it needs no moves? */
+static int may_be_best(const struct search *search, const struct sum *sum, uint32_t first)
+{
+    return search->best.fresh ||
+           sum->cost * search->memory + reach(search, first) < search->best.cost;
+}
+
+/* All windows of the run of blocks [from, run_end) that may be cheaper: one that begins where it does, and
+ * those that begin with a slot. */
 static void search_run(struct search *search, struct block *from, uint64_t run_end)
 {
     struct arena *arena = search->arena;
     struct sum sum = {0};
-    arena->runs++;
     uint64_t c = arena->chunk_bytes, begin = block_address(from);
-    uint32_t first = (uint32_t)((begin - arena->base) / c), end;
+    uint32_t has_tail = search->tail != 0, first, end, noted;
+    first = (uint32_t)arena_slot_at(arena, begin - arena->base);
     if (search->alone && begin > arena_address(arena, first))
         begin = arena_address(arena, ++first);
-    for (end = first;
-         begin + search->size <= run_end && first <= search->top && !is_beaten(search, first);
-         begin = arena_address(arena, first)) {
-        while (block_end(from) <= begin)
-            from = from->next;
-        uint32_t until =
-            (uint32_t)((begin + search->size - search->tail - arena->base + c - 1) / c);
-        while (end < until) {
-            add(search, &sum, end, first);
-            end++;
+    end = noted = first;
+    arena->runs++;
+    while (begin + search->size <= run_end && first < search->stop) {
+        uint64_t last = begin + search->size - search->tail + c - 1 - arena->base;
+        if (!add(search, &sum, first, &end, (uint32_t)arena_slot_at(arena, last), &noted)) {
+            sum = (struct sum){0};
+            arena->runs++;
+            begin = arena_address(arena, first = end);
+            continue;
         }
-        const struct window window = {.from = from,
-                                      .begin = begin,
-                                      .first = first,
-                                      .end = end + (search->tail != 0),
-                                      .low = first,
-                                      .high = end + (search->tail != 0),
-                                      .tail = search->tail};
-        if (!sum.blocked)
+        if (may_be_best(search, &sum, first)) {
+            while (block_end(from) <= begin)
+                from = from->next;
+            const struct window window = {.from = from,
+                                          .begin = begin,
+                                          .first = first,
+                                          .end = end + has_tail,
+                                          .low = first,
+                                          .high = end + has_tail,
+                                          .tail = search->tail};
             consider(search, &window, &sum);
+        }
         if (first < end)
             take_off(search, &sum, first, end);
         else
-            end++; /* no more than a tail */
-        first++;
+            noted = ++end; /* no more than a tail */
+        begin = arena_address(arena, ++first);
     }
 }
 
@@ -327,9 +356,9 @@ int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most, st
                             .alone = alone,
                             .first = part->first,
                             .most = most,
-                            .top = part->top,
-                            .memory = part->chunks ? part->chunks : 1};
-    window_supply(arena, &search.supply);
+                            .stop = part->top + 1,
+                            .memory = part->chunks ? part->chunks : 1,
+                            .best.fresh = UINT64_MAX};
     search.tail = alone ? size % arena->chunk_bytes : 0;
     search.fresh = alone ? window_fresh_alone(arena, size) : 0;
     uint32_t end = part->top < part->end ? part->top + 1 : part->end;
@@ -341,7 +370,7 @@ int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most, st
         assert(from->state == BLOCK_ABSENT);
         if (is_hole(from->previous))
             from = from->previous;
-        if (is_beaten(&search, (uint32_t)arena_slot_at(arena, block_address(from) - arena->base)))
+        if (arena_slot_at(arena, block_address(from) - arena->base) >= search.stop)
             break;
         while (is_hole(last->next))
             last = last->next;
