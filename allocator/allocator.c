@@ -56,9 +56,8 @@ void allocator_leave(struct allocator *a)
     domain_unlock(a->domain);
 }
 
-/* Driver's cost of making and giving back `bytes`, in ns: design/measured.md, cudaMalloc + cudaFree
- * on an H200 (about 80 us, and 0.9 us for each MiB). Waiting for a fence up to this long costs no
- * more than growing does. */
+/* What making and giving back `bytes` costs, in ns, so that waiting for a fence as long costs no more:
+ * cudaMalloc + cudaFree on an H200 (design/measured.md; about 80 us, and 0.9 us for each MiB). */
 static uint64_t growth_price_ns(uint64_t bytes)
 {
     return 80000 + bytes / MIB * 900;
@@ -123,12 +122,13 @@ static int make_room(struct allocator *a, uint64_t size, struct block **taken)
     fence_flush_deferred(a, 1);
     thread_caches_empty(a);
     if ((*taken = pool_take(a, size)) ||
-        (*taken = fence_wait_for(a, size, size > MIB ? DEVICE_FOREVER : OWN_FOREVER)))
-        return 0;
+        (*taken = fence_wait_for(a, size, size > MIB ? DEVICE_FOREVER : OWN_FOREVER)) ||
+        a->forgotten)
+        return *taken ? 0 : ALLOCATOR_PASS;
     if ((a->domain->first->next || size <= MIB) && release(a, size, 0) &&
         (code = segment_grow(a, size, GROW_SEGMENT, taken)) != a->ops->out_of_memory)
         return code;
-    if (size <= MIB &&
+    if (size <= MIB && !a->forgotten &&
         ((*taken = native_corner(a, size)) || (*taken = fence_wait_for(a, size, DEVICE_FOREVER))))
         return 0;
     if (release(a, size, PRESSURE_WAIT_NS) &&

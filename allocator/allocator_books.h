@@ -47,7 +47,8 @@ struct allocator {
     int pressed;   /* the device was full once: pool.c, is_kept_whole */
     int crowded;   /* threads free faster than the device gets on: frees wait in line */
     int as_native; /* large blocks are not mapped: enum native_reason */
-    int no_events; /* the driver cannot mark a context: free as in strict mode */
+    /* The driver cannot mark a context: free as in strict mode; what was freed on a lane before has no work left. */
+    int no_events, lanes_over;
     /* The context is of no use: everything goes to the driver. It may be about to end: nobody calls
      * into it for others; who does. */
     int error, forgotten, away, visits;

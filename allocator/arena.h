@@ -41,7 +41,9 @@ uint64_t arena_unused(struct allocator *allocator);
 /* Has the driver allow all that is mapped once more. */
 void arena_allow(struct allocator *allocator);
 
-/* Gives everything back to the driver after the context has ended: nothing is under way. */
+/* Forgets what the context knows of the arena's work: it ends. Bury: gives everything back to the driver after
+ * that; nothing is under way. */
+void arena_forget(struct allocator *allocator);
 void arena_bury(struct allocator *allocator);
 
 /* The part that a slot lies in. */

@@ -71,6 +71,7 @@ uint32_t arena_number_handle(struct arena *arena, uint32_t least, uint32_t span,
         arena->made = first + span - 1;
     if (least == 1 && span == 1)
         arena->unused = first;
+    arena->tails += bytes < arena->chunk_bytes; /* for others, too, while the driver makes it */
     for (uint32_t number = first; number < first + span; number++) {
         arena->chunk[number].bytes = bytes;
         arena->chunk[number].first = first;
@@ -82,7 +83,6 @@ uint32_t arena_number_handle(struct arena *arena, uint32_t least, uint32_t span,
 void arena_add_handle(struct arena *arena, uint32_t first)
 {
     const struct chunk *chunk = &arena->chunk[first];
-    arena->tails += chunk->bytes < arena->chunk_bytes;
     for (uint32_t i = 0; i < chunk->span; i++)
         book(arena, first + i);
     stats_count(arena->allocator->stats, COUNTER_num_device_alloc, 1);
@@ -94,11 +94,10 @@ void arena_remove_handle(struct arena *arena, uint32_t first)
     const struct chunk *chunk = &arena->chunk[first];
     uint32_t span = chunk->span;
     record(arena, EVENT_segment_unmap, chunk->home, arena_handle_bytes(arena, first));
-    arena->tails -= chunk->bytes < arena->chunk_bytes;
     for (uint32_t number = first; number < first + span; number++)
         book_out(arena, number);
-    memset(&arena->chunk[first], 0, span * sizeof *chunk);
     arena_free_number(arena, first);
+    memset(&arena->chunk[first], 0, span * sizeof *chunk);
     stats_count(arena->allocator->stats, COUNTER_num_device_free, 1);
 }
 

@@ -51,6 +51,7 @@ static inline uint64_t arena_handle_bytes(const struct arena *arena, uint32_t nu
 /* The number may be another chunk's. */
 static inline void arena_free_number(struct arena *arena, uint32_t number)
 {
+    arena->tails -= arena->chunk[number].bytes < arena->chunk_bytes;
     arena->unused = number < arena->unused ? number : arena->unused;
 }
 

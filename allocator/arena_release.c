@@ -14,7 +14,7 @@
 /* All frees are reusable only when their work is done, but for those on a lane. */
 static int is_always_safe(const struct allocator *a)
 {
-    return a->no_events || !a->domain->lane.ops;
+    return a->lanes_over || !a->domain->lane.ops;
 }
 
 void arena_poll(struct allocator *a, struct arena *arena)
@@ -30,7 +30,7 @@ void arena_poll(struct allocator *a, struct arena *arena)
         if (fence_has_passed(a, mark, 0)) {
             arena->safe = marked > arena->safe ? marked : arena->safe;
             fence_drop(a, mark);
-        } else if (mark->state == FENCE_GONE || arena->mark) {
+        } else if (a->forgotten || arena->mark) {
             fence_drop(a, mark);
         } else {
             arena->mark = mark;
@@ -128,8 +128,11 @@ static void unmap_run(struct allocator *a, struct arena *arena, uint32_t first, 
     allocator_call(a);
     int code = a->ops->chunk_unmap(a->device, arena_address(arena, first), bytes);
     allocator_return(a);
-    for (uint32_t slot = first; slot < end && !a->forgotten; slot++) {
+    for (uint32_t slot = first; slot < end; slot++) {
         struct slot *s = &arena->slot[slot];
+        s->unmapped = a->forgotten && !code;
+        if (a->forgotten)
+            continue;
         s->changing = 0;
         if (code) {
             arena->chunk[s->chunk].stays = 1;
@@ -291,13 +294,32 @@ void arena_allow(struct allocator *a)
         allow_again(a, a->arena);
 }
 
+/* What is mapped in a slot; where a claim or a release was at it when the context ended, if that is so yet. */
+static uint32_t mapped_at(const struct arena *arena, uint32_t slot)
+{
+    const struct slot *s = &arena->slot[slot];
+    if (!s->changing || s->mapped)
+        return s->chunk;
+    if (s->unmapped)
+        return 0;
+    return s->was ? s->was : arena->chunk[s->chunk].leaving ? s->chunk : 0;
+}
+
+void arena_forget(struct allocator *a)
+{
+    struct fence *mark = a->arena ? a->arena->mark : NULL;
+    if (mark)
+        fence_drop(a, mark);
+    if (a->arena)
+        a->arena->mark = NULL;
+}
+
 void arena_bury(struct allocator *a)
 {
     struct arena *arena = a->arena;
     for (uint32_t slot = arena_used(arena, 0); slot < arena->slots;
          slot = arena_used(arena, slot + 1)) {
-        const struct slot *s = &arena->slot[slot];
-        uint32_t number = s->changing && !s->mapped ? s->unmapped ? 0 : s->was : s->chunk;
+        uint32_t number = mapped_at(arena, slot);
         if (number && arena_is_first(arena, number))
             a->ops->chunk_unmap(a->device, arena_address(arena, slot),
                                 arena_handle_bytes(arena, number));

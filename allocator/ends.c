@@ -122,6 +122,7 @@ uint64_t allocator_forget(struct allocator *a)
     a->forgotten = 1;
     lane_forget(a);
     fence_forget_all(a);
+    arena_forget(a);
     while (a->segments)
         segment_forget(a->segments, &held);
     thread_caches_go_on(domain, a->stats);

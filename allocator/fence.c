@@ -168,11 +168,13 @@ static void append(struct block_list *to, struct block_list *from)
 
 int fence_synchronize(struct allocator *a)
 {
+    int last = a->no_events; /* nothing is freed on a lane from then on */
     allocator_call(a);
     int code = a->ops->synchronize(a->device);
     if (code > 0 && !a->ops->failed(a->device, code))
         code = DEVICE_DEFERRED;
     allocator_return(a);
+    a->lanes_over |= last && code == 0;
     return code;
 }
 

@@ -132,6 +132,8 @@ uint64_t segment_reserved(const struct allocator *a)
 int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct block **block)
 {
     enum pool pool = growth == GROW_NATIVE ? POOL_PINNED : pool_for(a, size);
+    if (a->forgotten)
+        return ALLOCATOR_PASS;
     if (growth == GROW_SEGMENT && arena_serves(a, size)) {
         int code = arena_grow(a, size, block);
         if (code <= 0 || code == a->ops->out_of_memory)
@@ -322,7 +324,8 @@ void segment_collect_garbage(struct allocator *a, uint64_t size)
 {
     double threshold = a->domain->options.garbage_collection_threshold;
     const struct idle_list *large = &a->idle[LARGE_POOL];
-    release_pinned(a);
+    if (!a->forgotten)
+        release_pinned(a);
     if (a->forgotten)
         return;
     if (threshold <= 0 || a->limit == UINT64_MAX)

@@ -27,6 +27,13 @@ def test_random_work_on_memory_that_moves(place, seed, threads, operations, capa
     assert threads > 1 or (report.counter("num_maps") > 300 and report.counter("num_lane_frees") > 500)
 
 
+@pytest.mark.parametrize("driver", ["12040", "13000"])
+def test_nothing_is_taken_down_under_work_where_there_are_no_context_events(place, driver):
+    ours = place.run("no_events", CACHALOT_CONF="expandable_segments:True", CACHALOT_SIM_DRIVER=driver, CACHALOT_SIM_CAPACITY="1G")
+    assert (ours.code, ours.err) == (0, "")
+    assert place.reports()[-1].counter("num_maps") > 20
+
+
 @pytest.mark.parametrize("seed, threads, operations, capacity", [(1, 1, 6000, "768M"), (2, 1, 6000, "512M"), (3, 3, 2000, "2G")])
 def test_random_work_on_chunks_of_all_sizes(place, seed, threads, operations, capacity):
     """No size comes again: blocks share no chunk, and the last one of each has a size of its own."""

@@ -33,7 +33,9 @@ static void what_the_driver_refuses_costs_nothing(void **state)
             uint64_t first = take(BLOCK), block[2] = {0};
             w.device.failing = calls[i / 2];
             w.device.failing_number = w.device.calls[calls[i / 2]] + call;
-            int code[2] = {hit(second + 2 * MIB, &block[0]), hit(3 * BLOCK, &block[1])};
+            int code[2] = {allocator_malloc(w.a, second + 2 * MIB, &block[0]),
+                           allocator_malloc(w.a, 3 * BLOCK, &block[1])};
+            assert_true(w.device.calls[calls[i / 2]] < w.device.failing_number || !code[0]);
             w.device.failing_number = 0;
             assert_true(w.device.used >= CURRENT(reserved_bytes));
             give(first);
@@ -104,6 +106,74 @@ static void a_context_that_ends_leaves_nothing(void **state)
     }
 }
 
+/* After the first of the two runs that are to go has been unmapped, or before. */
+static void a_context_that_ends_beside_a_release_leaves_nothing(void **state)
+{
+    (void)state;
+    last_call = FAKE_UNMAP;
+    w.device.meanwhile = the_context_ends;
+    make_room();
+    domain_empty_cache(w.domain, 1);
+    allocator_bury(w.a);
+    assert_int_equal(w.device.used, 0);
+    assert_int_equal(w.device.mapped, 0);
+    assert_int_equal(w.device.ranges, 0);
+}
+
+static int waits;
+
+static void the_context_ends_at_a_wait(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != FAKE_WAIT || after || --waits)
+        return;
+    device->meanwhile = NULL;
+    allocator_forget(w.a);
+}
+
+static void a_request_that_waits_in_it_is_the_drivers(void **state)
+{
+    (void)state;
+    for (int nth = 1; nth < 4; nth++) {
+        world_remake("expandable_segments:True", 512 * MIB);
+        w.device.instant = 0;
+        take(300 * MIB);
+        uint64_t block = take(200 * MIB);
+        fake_call_as(5);
+        give(block); /* another thread's */
+        fake_call_as(0);
+        waits = nth;
+        w.device.meanwhile = the_context_ends_at_a_wait;
+        int code = try_take(210 * MIB);
+        assert_true(waits > 0 ? code != 0 : code == ALLOCATOR_PASS);
+    }
+}
+
+/* A tail counts for other threads as soon as it has its place, not only when the driver has made it. */
+static uint64_t beside;
+
+static void another_asks_for_as_much(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != FAKE_CREATE || after)
+        return;
+    device->meanwhile = NULL;
+    beside = take(33 * MIB);
+}
+
+static void nobody_begins_behind_a_tail(void **state)
+{
+    uint64_t c = 4 * MIB;
+    (void)state;
+    world_remake("expandable_segments:True,large_segment_size_mb:4", 4 * GIB);
+    w.device.meanwhile = another_asks_for_as_much;
+    uint64_t block = take(33 * MIB);
+    assert_true(beside % c == 0 || beside / c != (block + 33 * MIB) / c);
+    assert_true(block % c == 0 || block / c != (beside + 33 * MIB) / c);
+    give(block);
+    give(beside);
+    domain_empty_cache(w.domain, 1);
+    assert_int_equal(w.device.used, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -112,6 +182,12 @@ int main(void)
         cmocka_unit_test_setup(two_threads_claim_at_once, handle_world_setup),
         cmocka_unit_test_setup(two_threads_claim_at_once, handle_world_alone),
         cmocka_unit_test_setup(a_context_that_ends_leaves_nothing, handle_world_setup),
+        cmocka_unit_test_setup(a_context_that_ends_beside_a_release_leaves_nothing,
+                               handle_world_setup),
+        cmocka_unit_test_setup(a_context_that_ends_beside_a_release_leaves_nothing,
+                               handle_world_alone),
+        cmocka_unit_test_setup(a_request_that_waits_in_it_is_the_drivers, handle_world_setup),
+        cmocka_unit_test_setup(nobody_begins_behind_a_tail, handle_world_setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,6 +136,30 @@ static void two_contexts_grow_at_once_below_the_limit(void **state)
     }
 }
 
+/* The mark of an epoch that is not over goes with its context. */
+static void a_context_that_ends_keeps_no_mark(void **state)
+{
+    enum { CONTEXTS = 8 };
+    static struct fake_device device[CONTEXTS];
+    size_t fences = 0;
+    (void)state;
+    for (int i = 0; i < CONTEXTS; i++) {
+        uint64_t first, larger;
+        fake_init(&device[i], 256 * MIB);
+        device[i].instant = 0;
+        struct allocator *a = world_add(&device[i], NULL);
+        assert_int_equal(allocator_malloc(a, 64 * MIB, &first), 0);
+        assert_int_equal(allocator_malloc(a, 4 * MIB, &larger), 0);
+        domain_free(w.domain, first, FREED_NATIVE);
+        assert_int_equal(allocator_malloc(a, 100 * MIB, &larger), 0);
+        assert_non_null(a->arena->mark);
+        allocator_forget(a);
+        allocator_bury(a);
+        fences = fences ? fences : w.domain->fences.made;
+        assert_int_equal(w.domain->fences.made, fences);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -143,6 +167,7 @@ int main(void)
         cmocka_unit_test_setup(a_peer_that_comes_during_a_claim_gets_access, setup),
         cmocka_unit_test_setup(a_peer_that_comes_during_a_release_gets_access, setup),
         cmocka_unit_test_setup(two_contexts_grow_at_once_below_the_limit, setup),
+        cmocka_unit_test_setup(a_context_that_ends_keeps_no_mark, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
