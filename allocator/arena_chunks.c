@@ -111,12 +111,13 @@ void arena_set_leaving(struct arena *arena, uint32_t number, uint32_t batch)
 /* What lives in a handle cannot be moved, so small ones pack best; but each costs the driver's calls when
  * it is made, and whenever it moves, as much as a large one. So they are an eighth of a block, or a small
  * part of all, and less where much is lost already: when memory is made none is idle but what fits no
- * gap, so what is reserved and neither idle nor active is what large handles have cost so far. DESIGN.md,
- * "Handles", has what other numbers cost. */
+ * gap, so what is reserved and neither idle nor active is what large handles have cost so far. And where the
+ * device has little left, that must not be what they cost. DESIGN.md, "Handles", has what other numbers cost. */
 #ifndef PART_OF_BLOCK /* tests have others */
 #define PART_OF_BLOCK 8
 #define MAY_BE_LOST 22 /* part of all */
 #define LOST_AT_ONCE 3 /* part of what is left of that */
+#define PART_OF_REST 6 /* of what the device has left */
 #endif
 #define PART_OF_MEMORY 768
 
@@ -127,7 +128,9 @@ uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missi
                     arena_idle_bytes(arena);
     uint64_t lost = booked + missing > used ? booked + missing - used : 0;
     uint64_t may = (booked + size) / MAY_BE_LOST, least = (booked + size) / PART_OF_MEMORY;
+    uint64_t rest = arena->capacity > booked + missing ? arena->capacity - booked - missing : 0;
     uint64_t bytes = size / PART_OF_BLOCK > least ? size / PART_OF_BLOCK : least;
+    may = may < rest / PART_OF_REST ? may : rest / PART_OF_REST;
     if (size <= MIB || native_is_varied(arena->allocator, size) || may <= lost)
         return 1;
     if (bytes > (may - lost) / LOST_AT_ONCE)

@@ -40,7 +40,7 @@ struct arena {
     struct fence *mark;           /* of `marked`; NULL: none is on its way */
     struct block *kit;            /* block structs in reserve, joined by `link`: `kits` of them */
     uint64_t sizes[NATIVE_SIZES]; /* of requests, by hash; native.c */
-    uint64_t noted;               /* from this size on one that is new is a sign */
+    uint64_t noted, capacity;     /* from this size on a new one is a sign; of all memory */
     int irregular, varied;        /* above 0: large sizes, or all, hardly come again */
 };
 

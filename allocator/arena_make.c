@@ -81,6 +81,7 @@ struct arena *arena_create(struct allocator *a)
         divide(arena);
     arena->span_most = (uint32_t)(largest / chunk_bytes);
     arena->noted = native_noted(most);
+    arena->capacity = most;
     return arena;
 }
 

@@ -82,6 +82,15 @@ def test_a_little_more_than_the_peak_is_enough(tmp_path, name):
     assert got["totals"]["ooms"] == 0 and not got["devices"][0]["counters"]["native_since_request"]
 
 
+def test_handles_are_small_where_memory_is_short(tmp_path):
+    """Where natively some requests fail, so that nothing is left for what large handles lose, no more fail."""
+    path = made(tmp_path, "sessions")
+    cap = ("--capacity", int(1.03 * peaks(replay(path, "--conf", MAPPED))[1]))
+    natively = replay(path, "--conf", "cache:off", *cap)["totals"]["ooms"]
+    assert natively > replay(path, "--conf", MAPPED, *cap)["totals"]["ooms"]
+    assert replay(path, "--conf", MAPPED, "--capacity", int(1.05 / 1.03 * cap[1]))["totals"]["ooms"] == 0
+
+
 def test_tenants_come_and_go(tmp_path):
     path = made(tmp_path, "tenants")
     failed = replay(path, "--conf", "expandable_segments:False,memory_limit_mb:8192")

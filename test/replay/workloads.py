@@ -245,6 +245,28 @@ def replaced(count=200, operations=2000, seed=1):
     return trace
 
 
+def sessions(layers=10, places=30, turns=800, width=5120, seed=1):
+    """Conversations that keep their keys and values, of 0.2 to 20 MiB a layer; a turn makes all of one's anew, a little longer."""
+    trace, dice, kept = Trace(), random.Random(seed), []
+    for _ in range(layers):
+        for rows in (4, 3):  # weights
+            trace.take(rows * width * width * 2)
+    for _ in range(turns):
+        if len(kept) < places:
+            length = dice.randint(20, 600)
+            kept.append([length, [trace.take(length * width * 2) for _ in range(2 * layers)]])
+            continue
+        session, more = dice.choice(kept), dice.randint(20, 300)
+        session[0] += more
+        for i, old in enumerate(session[1]):
+            hidden, session[1][i] = trace.take(more * width * 2), trace.take(session[0] * width * 2)
+            trace.drop(old, hidden)
+        if session[0] > 2048:
+            trace.drop(*session[1])
+            kept.remove(session)
+    return trace
+
+
 def tenants():
     """Published: A keeps 1 GiB and frees 4; B takes 1 GiB; A's 1 GiB is freed, and A wants 1 + 4 GiB again."""
     trace = Trace()
