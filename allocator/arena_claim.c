@@ -153,12 +153,9 @@ static uint32_t take_idle(struct arena *arena, struct supply *supply, uint32_t r
     if (!span)
         return 0;
     supply->of[span]--;
-    if (arena->spares) {
-        for (number = 1; number <= arena->made; number++)
-            if (window_is_spare(arena, number) && arena->chunk[number].span == span)
-                break;
-        number = number > arena->made ? 0 : number;
-    }
+    for (uint32_t *next = &supply->spare[span]; arena->spares && !number && *next < arena->made;)
+        if (window_is_spare(arena, ++*next) && arena->chunk[*next].span == span)
+            number = *next;
     if (!number) {
         const struct tree_node *large = idle_hole(arena, POOL_MAPPED, span, &number);
         const struct tree_node *small = idle_hole(arena, POOL_SMALL, span, &other);
@@ -197,11 +194,11 @@ static void place(struct arena *arena, struct window *window, uint32_t slot, uin
     }
 }
 
-/* Absent slots of the window from `slot` on that need whole chunks. */
+/* Absent slots of the window from `slot` on that need whole chunks; SPANS_MOST + 1: more than a handle has. */
 static uint32_t run_at(const struct arena *arena, const struct window *window, uint32_t slot)
 {
     uint32_t end = slot;
-    while (end < window->end && !arena_is_present(arena, end) &&
+    while (end < window->end && end - slot <= SPANS_MOST && !arena_is_present(arena, end) &&
            window_needs(arena, window, end) == arena->chunk_bytes)
         end++;
     return end - slot;

@@ -34,12 +34,13 @@ def test_recorded_runs(name):
     assert calls["chunk_allow"] == {**calls["chunk_map"], "cost_ns": 33_000 * counters["num_maps"]}
 
 
-def test_growing_does_not_look_at_all_there_is(tmp_path):
-    """Four times as many blocks take four times as long, not sixteen: the walks over slots and chunks were most of it."""
+@pytest.mark.parametrize("counts, size", [((10_000, 40_000), MOST), ((1, 4), 128 << 30)])
+def test_growing_does_not_look_at_all_there_is(tmp_path, counts, size):
+    """Four times as many blocks, or one as large, take four times as long, not sixteen: walks over slots and chunks were most of it."""
     seconds = []
-    for count in (10_000, 40_000):
-        path = tmp_path / f"{count}.csv"
-        path.write_text("op,id,bytes,stream\n" + "".join(f"a,{i},{MOST},0\n" for i in range(count)))
+    for count in counts:
+        path, blocks = tmp_path / f"{count}.csv", count if size == MOST else 1
+        path.write_text("op,id,bytes,stream\n" + "".join(f"a,{i},{count * size // blocks},0\n" for i in range(blocks)))
         seconds.append(min(replay(path, "--conf", MAPPED)["speed"]["seconds"] for _ in range(9)))
     assert seconds[1] < 9 * seconds[0], seconds
 
