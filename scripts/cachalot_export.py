@@ -10,7 +10,7 @@ import cachalot_perfetto
 import cachalot_viz
 from cachalot_sources import missing_map, read_source
 from cachalot_pages import split
-from cachalot_tools import Failure, printable, say
+from cachalot_tools import Failure, printable, say, show_progress
 from cachalot_traces import device_number
 
 HELP = """\
@@ -192,7 +192,10 @@ def main(arguments):
     refuse_overwriting(words[0], options.values())
     if "--html" in options:
         cachalot_html.find_chart()
-    source, note = read_source(words[0], device)
+    try:
+        source, note = read_source(words[0], device)
+    finally:
+        show_progress()
     if note:
         print(f"cachalot: {note}", file=sys.stderr)
     only_device(source, device)
@@ -200,5 +203,9 @@ def main(arguments):
     for option, path in options.items():
         if not path:
             raise Failure(2, f"{option} needs a file name")
-        export(source, option, path)
+        show_progress(f"{printable(path)} is being made")
+        try:
+            export(source, option, path)
+        finally:
+            show_progress()
     return 0

@@ -11,11 +11,11 @@ DIGITS_MOST = 16
 
 def parse_size(text):
     """8GiB, 8G (the same), 8GB (decimal), 512MiB, 1000."""
-    found = re.fullmatch(r"(\d{1,16}(?:\.\d{1,9})?) ?(?:([kKmMgGtT])(iB|i|B)?|B)?", text)
+    found = re.fullmatch(r"(?i)(\d{1,16}(?:\.\d{1,9})?) ?(?:([kmgt])(iB|i|B)?|B)?", text)
     if found is None:
         raise Failure(2, f"`{text}` is not a size; write 8GiB, 512MiB or a number of bytes")
     amount, unit, suffix = found.groups()
-    base = 1000 if suffix == "B" else 1024
+    base = 1000 if suffix in ("B", "b") else 1024
     power = base ** (1 + "kmgt".index(unit.lower())) if unit else 1
     return round(float(amount) * power) if "." in amount else int(amount) * power
 

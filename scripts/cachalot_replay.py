@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+from cachalot_limits import parse_size
 from cachalot_pages import split
 from cachalot_report import COUNT_MOST, bytes_text, count_text, times_text
 from cachalot_show import device_table, pairs, rule
@@ -37,17 +38,12 @@ example: cachalot replay run.csv.gz --conf max_split_size_mb:128
 example: cachalot replay snapshot.pickle --capacity 24GiB --format json
 """
 
-UNITS = {"": 0, "B": 0, "K": 10, "KIB": 10, "M": 20, "MIB": 20, "G": 30, "GIB": 30, "T": 40, "TIB": 40}
 VALUES = ("--conf", "--capacity", "--behind", "--format", "--costs", "--device")
 
 
 def bytes_of(text):
-    """8GiB, 512M, 1000: in bytes."""
-    match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?([A-Za-z]*)", text)
-    shift = UNITS.get(match[2].upper()) if match else None
-    if shift is None:
-        raise Failure(2, f"`{text}` is not a number of bytes (such as 8GiB)")
-    value = int(float(match[1]) * (1 << shift)) if "." in match[1] else int(match[1]) << shift
+    """8GiB, 8GB (decimal), 1000: in bytes."""
+    value = parse_size(text)
     if not 0 < value <= 1 << 46:
         raise Failure(2, f"`{text}` is not the memory of a device")
     return value
@@ -139,6 +135,12 @@ def cost_lines(driver):
                          ("Last four fifths", time_text(driver["steady_cost_ns"])))
 
 
+def unpriced_lines(driver):
+    """What the sums leave out."""
+    names = [name for name, call in driver["calls"].items() if call["count"] and call["cost_ns"] is None]
+    return [f"Not counted, for want of a price (--costs): {', '.join(names)}"] if names else []
+
+
 def oom_lines(replay):
     lines = []
     for event in replay["oom_events"]:
@@ -176,7 +178,7 @@ def table(replay):
         lines.append(f"Reserved for each byte requested, at the peaks: {ratio:.4f}")
     if trace["recorded_peak_reserved_bytes"]:
         lines.append(f"PyTorch itself had reserved at most {trace['recorded_peak_reserved_bytes']} bytes")
-    return lines + failure_lines(trace) + oom_lines(replay)
+    return lines + unpriced_lines(replay["driver"]) + failure_lines(trace) + oom_lines(replay)
 
 
 def one_trace(command, words, options):

@@ -6,10 +6,11 @@ from datetime import timedelta
 
 from cachalot_history import (CHANGES, EPOCH, LEVELS, NUMBER_MOST, Block, Event, History, Segment, Source, from_report,
                               in_order, read_event, two_frees)
-from cachalot_tools import Failure, open_regular, printable
+from cachalot_tools import Failure, open_regular, printable, show_progress
 from cachalot_traces import CHUNK, DAMAGED, PICKLES, odd_header, open_source, recorded_events
 
 OPERATIONS_MOST = 5000000
+OFTEN = 100000  # operations from one sign of progress to the next
 LINE_MOST = 4096
 DIGITS_MOST = 19
 STEPS = {"a": ("alloc",), "f": ("free_requested", "free_completed"), "oom": ("oom",)}
@@ -133,6 +134,8 @@ def from_recorded(path, header, rows):
     """The history in a trace that CACHALOT_TRACE recorded: the whole run, with segments."""
     name, devices, count = printable(path), {}, 0
     for count, row in enumerate(rows, 1):
+        if count % OFTEN == 0:
+            show_progress(f"{name}: {count // 1000}k events read")
         if count > OPERATIONS_MOST:
             raise Failure(3, f"{name} has more than {OPERATIONS_MOST} events; `cachalot replay` reads it")
         device, event = read_event(row, f"{name}: event {count}", ())
@@ -221,6 +224,8 @@ def from_text(path, device):
     source = open_source(path, device)
     reader, is_rmm = TraceReader(source.name), False
     for i, line in enumerate(trace_lines(source), 1):
+        if i % OFTEN == 0:
+            show_progress(f"{source.name}: {i // 1000}k lines read")
         fields = line.rstrip(b"\r\n").split(b",")
         if i == 1:
             is_rmm = fields[0] == b"Thread" or is_line_of_rmm(fields)

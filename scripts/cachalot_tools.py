@@ -38,6 +38,13 @@ def say(text):
         print(text, file=sys.stderr)
 
 
+def show_progress(text=""):
+    """On a terminal, in place of what was shown before; nothing: that goes."""
+    if sys.stderr.isatty():
+        with contextlib.suppress(OSError):
+            print(f"\r\033[K{text and 'cachalot: '}{text}", end="", file=sys.stderr, flush=True)
+
+
 def open_at_once(path):
     """The file, open to be read: a pipe's other end is not waited for."""
     return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY))

@@ -1,16 +1,16 @@
 """cachalot tune: replays a trace with many settings and names the best."""
 
 import json
+import math
 import shlex
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 
 from cachalot_pages import split
 from cachalot_replay import VALUES, failure_lines, feed_file, one_trace, start, time_text
 from cachalot_report import bytes_text
-from cachalot_tools import Failure, tool
+from cachalot_tools import Failure, show_progress, tool
 
 HELP = """\
 usage: cachalot tune TRACE [--conf OPTIONS] [--capacity BYTES]
@@ -39,6 +39,7 @@ TRIED = (
 )
 WITHIN = 0.01
 SHOWN = 3
+BEST = 2  # values of an option that are tried together with others
 
 
 @dataclass
@@ -66,7 +67,7 @@ class Tuner:
         self.path, self.source, self.fixed, self.file = path, source, fixed, file
         at = arguments.index("--capacity") if "--capacity" in arguments else len(arguments)
         self.capacity, self.arguments = arguments[at:at + 2], arguments[:at] + arguments[at + 2:]
-        self.results, self.requested, self.trace = {}, 0, {}
+        self.results, self.requested, self.trace, self.most = {}, 0, {}, 0
 
     def one_replay(self, arguments):
         """What a replay with these arguments came to."""
@@ -90,8 +91,7 @@ class Tuner:
         """Tries one more setting."""
         if conf in self.results:
             return
-        if sys.stderr.isatty():
-            print(f"\r\033[Kcachalot: setting {len(self.results) + 1}", end="", file=sys.stderr, flush=True)
+        show_progress(f"setting {len(self.results) + 1} of {self.most} at most")
         text = ",".join([*self.fixed, *(f"{key}:{value}" for key, value in conf)])
         got = self.one_replay([*self.arguments, *self.capacity, *(["--conf", text] if text else [])])
         totals, driver, self.trace = got["totals"], got["driver"], got["trace"]
@@ -119,6 +119,7 @@ class Tuner:
 
     def try_all(self, options):
         """Each option alone, then the best values together."""
+        self.most = sum(len(values) for _, values in options) + math.prod(1 + min(BEST, len(values)) for _, values in options)
         self.measure()
         self.replay(())
         for key, values in options:
@@ -130,11 +131,10 @@ class Tuner:
                 good.setdefault(result.conf[0][0], []).append(result.conf[0])
         together = [()]
         for key, _ in options:
-            together += [(*conf, pair) for conf in together for pair in good[key][:2]]
+            together += [(*conf, pair) for conf in together for pair in good[key][:BEST]]
         for conf in together:
             self.replay(conf)
-        if sys.stderr.isatty():
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+        show_progress()
 
 
 def knows(text):

@@ -2,6 +2,7 @@
  * bookkeeping. `cachalot replay` and `cachalot tune` call it; what it prints is JSON. */
 #include "scripts/replay.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -223,7 +224,10 @@ static int set_up(struct replay *replay)
 static void complain(void *context, const char *message)
 {
     (void)context;
-    fprintf(stderr, "cachalot: %s\n", message);
+    fputs("cachalot: ", stderr);
+    for (; *message; message++) /* nothing that a terminal would obey */
+        fputc(iscntrl((unsigned char)*message) ? '?' : *message, stderr);
+    fputc('\n', stderr);
 }
 
 struct arguments {

@@ -52,6 +52,7 @@ def sum_up(rows):
 
 def table(results, names, small):
     yield "# Footprint against cost of mapped memory\n"
+    yield "![reserved above requested against the cost of the driver's calls](footprint.svg)\n"
     yield ("`test/replay/footprint.py` made this. Of each trace: peak reserved / peak requested, and ms of driver calls in its last four "
            "fifths at the prices of `replay_costs.c`, with access priced by the handle. KEEP: mappings that are "
            "kept, in times the memory. Last column: of the 105 programs of programs.tar.xz, how many are above 1.05, the most, and ms of all. "

@@ -1,4 +1,4 @@
-"""cachalot replay: certified figures, other forms of the same trace, costs, and what is refused."""
+"""cachalot replay: certified figures, other forms of the same trace, and what is refused."""
 
 import gzip
 import json
@@ -72,6 +72,17 @@ def test_the_document_has_the_report_s_parts(tmp_path):
     event = got["oom_events"][0]
     assert (event["operation"], event["requested_bytes"], event["native_would_fit"]) == (4, 9000000000, False)
     assert got["totals"]["ooms"] == 1 and got["devices"][0]["total_bytes"] == 1 << 30
+
+
+def test_a_capacity_is_written_as_a_gate_s_size(tmp_path):
+    path = write(tmp_path / "x.csv", "a,0,1000,0\n")
+    sizes = {"8GB": 8 * 10**9, "8gib": 8 << 30, "1.5G": 3 << 29, "4096": 4096}
+    assert {text: replay(path, "--capacity", text)["devices"][0]["total_bytes"] for text in sizes} == sizes
+
+
+def test_wrong_options_are_not_shown_as_a_terminal_would_obey_them(tmp_path):
+    done = command("replay", write(tmp_path / "x.csv", "a,0,1,0\n"), "--conf", "x\n\033[31m:1")
+    assert done.returncode == 2 and "x??[31m" in done.stderr and "\033" not in done.stderr
 
 
 def test_only_fragmentation_stood_in_the_way(tmp_path):
@@ -259,22 +270,6 @@ def test_table(tmp_path):
     assert "Options: large_segment_size_mb:40" in done.stdout and "reserved 2097152 bytes" in done.stdout
 
 
-def test_costs(tmp_path):
-    """By hand: a line between two sizes, the first one's below, the last two's beyond; then the last four fifths."""
-    costs = write(tmp_path / "costs.csv", "call,bytes,ns\nalloc,4194304,100\nalloc,20971520,1000\nalloc,41943040,5000\n"
-                                          "free,0,7\n")
-    text = OWN + "a,0,1,0\na,1,11534336,0\na,2,60000000,0\nf,2,,0\nf,1,,0\n"
-    got = replay(write(tmp_path / "x.csv", text), "--costs", costs)["driver"]
-    between = round(100 + (12582912 - 4194304) / (20971520 - 4194304) * 900)
-    beyond = round(1000 + (60817408 - 20971520) / (41943040 - 20971520) * 4000)
-    assert got["calls"]["alloc"] == {"count": 3, "failed": 0, "bytes": 2097152 + 12582912 + 60817408,
-                                     "cost_ns": 100 + between + beyond}
-    assert got["cost_ns"] == 100 + between + beyond and got["calls"]["event_record"]["cost_ns"] is None
-    assert (got["steady_from_operation"], got["steady_cost_ns"]) == (1, between + beyond)
-    got = replay(tmp_path / "x.csv", "--costs", costs, "--conf", "cache:off")["driver"]
-    assert got["calls"]["free"] == {"count": 2, "failed": 0, "bytes": 71534336, "cost_ns": 14}
-
-
 def test_native_blocks_take_granules(tmp_path):
     """Of 2 MiB from 1 MiB on, of 512 bytes below: 8 MiB and 8 KiB are full."""
     text = OWN + "".join(f"a,{i},{n},0\n" for i, n in enumerate([3 << 20, 3 << 20, *[500] * 16, 1, 1 << 20]))
@@ -282,14 +277,6 @@ def test_native_blocks_take_granules(tmp_path):
     for more, failures in ((8192, 2), (8192 + 512, 1), (2 << 20, 1), ((2 << 20) + 8704, 0)):
         got = replay(path, "--conf", "cache:off", "--capacity", (8 << 20) + more)
         assert got["totals"]["ooms"] == failures
-
-
-@pytest.mark.parametrize("text", ["alloc,1,2,3\n", "nothing,1,2\n", "alloc,5,1\nalloc,5,1\n", "alloc,1\n", "alloc,1,x\n", "alloc,0,-5\n", "alloc,-1,5\n",
-                                  "".join(f"alloc,{i},1\n" for i in range(33))])
-def test_broken_costs(tmp_path, text):
-    write(tmp_path / "x.csv", "a,0,1,0\n")
-    done = command("replay", tmp_path / "x.csv", "--costs", write(tmp_path / "c", "call,bytes,ns\n" + text))
-    assert done.returncode == 2 and "line " in done.stderr
 
 
 HOLES = "".join(f"a,{i},8388608,0\n" for i in range(60)) + "".join(f"f,{i},,0\n" for i in range(0, 60, 2)) + "o,0,314572800,0\n"
@@ -311,16 +298,6 @@ def test_what_was_out_of_memory_is_tried_again(tmp_path):
     assert "recorded: once; left out" in command("tune", trace).stdout
 
 
-@pytest.mark.parametrize("path, said", [("/dev/null", "no price in it"), ("header", "no price in it"), (".", "Is a directory")])
-def test_costs_of_nothing(tmp_path, path, said):
-    """They would make every setting as good as any."""
-    write(tmp_path / "x.csv", "a,0,1,0\n")
-    write(tmp_path / "header", "call,bytes,ns\n")
-    for name in ("replay", "tune"):
-        done = command(name, tmp_path / "x.csv", "--costs", tmp_path / path)
-        assert done.returncode == 2 and said in done.stderr and done.stdout == ""
-
-
 @pytest.mark.parametrize("words", [("--costs", "default"), ("x.csv",), ("x.csv", "--format", "json")])
 def test_output_that_is_lost_is_no_success(tmp_path, words):
     write(tmp_path / "x.csv", "a,0,1,0\n")
@@ -332,14 +309,6 @@ def test_output_that_is_lost_is_no_success(tmp_path, words):
                               stdout=output, stderr=subprocess.PIPE, text=True, check=False)
         os.close(output)
         assert (done.returncode, done.stderr) == (code, said)
-
-
-def test_the_costs_in_use_can_be_printed_and_given_back(tmp_path):
-    done = command("replay", "--costs", "default")
-    assert done.returncode == 0 and "alloc,1073741824,276244" in done.stdout
-    trace = trace_of(RECORDED[0])
-    given = replay(trace, "--costs", write(tmp_path / "c", done.stdout))["driver"]
-    assert given == replay(trace)["driver"]
 
 
 SIZES = st.one_of(st.sampled_from([1, 512, 513, MIB - 512, MIB, MIB + 1, 5 * MIB, 10 * MIB, 20 * MIB, 21 * MIB]),
