@@ -24,6 +24,7 @@ static void what_stays_mapped_goes_back_later(void **state)
 static void what_the_driver_refuses_costs_nothing(void **state)
 {
     const enum fake_call calls[] = {FAKE_CREATE, FAKE_MAP, FAKE_ALLOW, FAKE_UNMAP, FAKE_RELEASE};
+    int refused = 0;
     (void)state;
     for (unsigned i = 0; i < 2 * sizeof calls / sizeof *calls; i++)
         for (uint64_t call = 1; call < 5; call++) {
@@ -35,7 +36,7 @@ static void what_the_driver_refuses_costs_nothing(void **state)
             w.device.failing_number = w.device.calls[calls[i / 2]] + call;
             int code[2] = {allocator_malloc(w.a, second + 2 * MIB, &block[0]),
                            allocator_malloc(w.a, 3 * BLOCK, &block[1])};
-            assert_true(w.device.calls[calls[i / 2]] < w.device.failing_number || !code[0]);
+            refused += w.device.calls[calls[i / 2]] >= w.device.failing_number;
             w.device.failing_number = 0;
             assert_true(w.device.used >= CURRENT(reserved_bytes));
             give(first);
@@ -46,6 +47,7 @@ static void what_the_driver_refuses_costs_nothing(void **state)
             domain_empty_cache(w.domain, 1);
             assert_all_goes_back();
         }
+    assert_true(refused > 20);
 }
 
 /* A handle that another thread has taken down in part is nobody's meanwhile. */
@@ -106,7 +108,7 @@ static void a_context_that_ends_leaves_nothing(void **state)
     }
 }
 
-/* After the first of the two runs that are to go has been unmapped, or before. */
+/* Before the first of the two runs that are to go is unmapped. */
 static void a_context_that_ends_beside_a_release_leaves_nothing(void **state)
 {
     (void)state;
