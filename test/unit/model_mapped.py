@@ -162,7 +162,8 @@ class Mapped:
         assert answer.used == busy, "out of memory with something idle"
         assert size > MIB or all(have < size for _, have, _, state in answer.blocks if state == REUSABLE), "out of memory beside a hole"
         if size > MIB:
-            native = sum(up(n, GRAIN) for _, n, _ in self.live.values() if n > MIB) + answer.now["reserved_bytes"][0] + up(size, GRAIN)
+            native = sum(have if address in self.corners else up(n, GRAIN) if n > MIB else 0 for address, n, have in self.live.values())
+            native += answer.now["reserved_bytes"][0] + up(size, GRAIN)
             room = max(self.capacity - answer.used - self.others, 0)
             self.as_native |= native <= min(self.most, answer.total("reserved_bytes") + room)
 

@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 import sys
 
-from hypothesis import Phase, given, settings, strategies as st
+from hypothesis import Phase, example, given, settings, strategies as st
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import examples  # noqa: E402, F401  (settings)
@@ -84,7 +84,15 @@ def size_of(n):
     return EDGES[n % len(EDGES)] if kind == 0 else (2 + n % 30) * MIB if kind < 5 else 1 + n % MIB if kind == 7 else MIB + 1 + n * 80
 
 
+# Small blocks that lie among large ones take room natively, too.
+AMONG_LARGE = [
+    ("m", 1279939), ("m", 1994059), ("f", 1000735), ("m", 2720717), ("m", 263170), ("m", 2183150), ("f", 1318721), ("f", 2987855), ("f", 1071290),
+    ("m", 3996864), ("m", 0), ("m", 1556810), ("m", 4153147), ("f", 2438490), ("m", 1796167), ("m", 2932832), ("m", 1744678), ("m", 712373),
+]
+
+
 @settings(max_examples=EXAMPLES // 5, phases=PHASES)
+@example(steps=AMONG_LARGE, chunk=6, capacity=200, limit=60, failing=False)
 @given(steps=MOVES, chunk=st.sampled_from([2, 4, 6, 14]), capacity=st.sampled_from([64, 90, 200]), limit=st.sampled_from([None, 60, 100]),
        failing=st.booleans())
 def test_mapped_memory_keeps_its_rules(steps, chunk, capacity, limit, failing):
