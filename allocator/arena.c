@@ -27,6 +27,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "allocator/native.h"
 #include "allocator/pool.h"
 
 void arena_pin(struct block *block)
@@ -230,15 +231,56 @@ int arena_is_alone(const struct block *block)
            arena->idle[(end - 1) / arena->chunk_bytes];
 }
 
-/* Is the handle that begins in `slot`, and is only lent to it, idle? What has no home yet is at home
- * there. */
+#ifndef MOVES_LEAST /* tests have others */
+#define MOVES_LEAST 1000
+#endif
+#define REQUESTS_A_MOVE 20
+#define IDLE_PART 8
+
+/* Do handles move all the time, since large sizes hardly come again? */
+static int is_restless(const struct arena *arena)
+{
+    return arena->moves > MOVES_LEAST && arena->moves > arena->requests / REQUESTS_A_MOVE;
+}
+
+/* Bytes of the hole that the handle, which is away, would be part of at home. */
+static uint64_t hole_at_home(const struct arena *arena, const struct chunk *chunk)
+{
+    uint64_t begin = arena_address(arena, chunk->home - 1);
+    uint64_t bytes = chunk->span * chunk->bytes, end = begin + bytes;
+    const struct block *absent = absent_at(arena, chunk->home - 1);
+    const struct block *before = absent->previous, *behind = absent->next;
+    if (block_address(absent) == begin && before && before->state == BLOCK_REUSABLE)
+        bytes += block_size(before);
+    if (block_address(absent) + block_size(absent) == end && behind &&
+        behind->state == BLOCK_REUSABLE)
+        bytes += block_size(behind);
+    return bytes;
+}
+
+/* The order of homes serves who repeats himself. Where handles move all the time they are rather left where
+ * the hole is larger, so that the next request needs no claim. But where little is idle, or blocks that are
+ * never replaced by their like lie in all holes, that scatters what is idle. */
+static int is_to_stay(const struct arena *arena, uint32_t slot)
+{
+    const struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
+    uint64_t booked = arena->part[SMALL_POOL].booked + arena->part[LARGE_POOL].booked;
+    return is_restless(arena) && !native_is_varied(arena->allocator, 0) && !arena->tails &&
+           arena_pool_of(arena, slot) == LARGE_POOL &&
+           arena_pool_of(arena, chunk->home - 1) == LARGE_POOL &&
+           arena_idle_bytes(arena) > booked / IDLE_PART &&
+           block_size(arena_block_at(arena, slot)) > hole_at_home(arena, chunk);
+}
+
+/* Is the handle that begins in `slot`, and is only lent to it, idle? What has no home yet, or is to stay,
+ * is at home there. */
 static int is_to_go_home(struct arena *arena, uint32_t slot)
 {
     struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
-    if (arena->present[slot] != AWAY || !arena->idle[slot])
+    if (arena->present[slot] != AWAY || !arena->idle[slot] || chunk->home == slot + 1)
         return 0;
-    if (chunk->home)
-        return chunk->home != slot + 1;
+    if (chunk->home && !is_to_stay(arena, slot))
+        return 1;
     for (uint32_t i = 0; i < chunk->span; i++) {
         chunk[i].home = slot + i + 1;
         arena->present[slot + i] = AT_HOME;

@@ -39,6 +39,7 @@ struct arena {
     uint64_t walks;               /* that gave peers access, begun so far */
     struct fence *mark;           /* of `marked`; NULL: none is on its way */
     struct block *kit;            /* block structs in reserve, joined by `link`: `kits` of them */
+    uint64_t requests, moves;     /* of more than a MiB; of handles that there were: arena.c */
     uint64_t sizes[NATIVE_SIZES]; /* of requests, by hash; native.c */
     uint64_t noted, capacity;     /* from this size on a new one is a sign; of all memory */
     int irregular, varied;        /* above 0: large sizes, or all, hardly come again */

@@ -101,6 +101,7 @@ void native_note(struct allocator *a, uint64_t size)
     struct arena *arena = a->arena;
     if (!arena)
         return;
+    arena->requests++;
     uint64_t *seen = &arena->sizes[size / BLOCK_GRAIN * UINT64_C(0x9e3779b97f4a7c15) >> 56];
     int was = arena->irregular > 0, now = arena->irregular;
     now += *seen == size ? -AGAIN : size >= arena->noted;

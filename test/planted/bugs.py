@@ -61,6 +61,8 @@ BUGS = (
         (("uint32_t first = arena_handle_at(arena, slot), end", "uint32_t first = slot, end"),)),
     Bug("handle_pinned_in_part", "what is set for a block is not so for all of its handles", ARENA, "unit",
         (("uint32_t to = arena_handle_end(arena, (uint32_t)arena_slot_at(arena, last));", "uint32_t to = 1 + (uint32_t)arena_slot_at(arena, last);"),)),
+    Bug("handle_stays_in_part", "of a handle that stays where it is only the first chunk is at home there", ARENA, "unit",
+        (("    for (uint32_t i = 0; i < chunk->span; i++) {\n        chunk[i].home = slot + i + 1;", "    for (uint32_t i = 0; i < 1; i++) {\n        chunk[i].home = slot + i + 1;"),)),
     Bug("meanwhile_a_tail_is_made", "a tail counts only when the driver has made it", CHUNKS, "unit",
         (("    arena->tails += bytes < arena->chunk_bytes;", "    arena->tails += 0;"),
          ("    for (uint32_t i = 0; i < chunk->span; i++)\n        book(", "    arena->tails += chunk->bytes < arena->chunk_bytes;\n    for (uint32_t i = 0; i < chunk->span; i++)\n        book("))),

@@ -102,6 +102,45 @@ static void what_is_in_the_way_goes_as_one(void **state)
     assert_all_goes_back();
 }
 
+/* A block of both, given back in a program that moves handles all the time. Returns where a block lies then. */
+static uint64_t after_a_move(uint64_t live)
+{
+    uint64_t moved = w.a->arena->moves;
+    take(live);
+    make_room();
+    uint64_t both = take(2 * BLOCK);
+    assert_int_equal(w.a->arena->moves - moved, HANDLES);
+    w.a->arena->moves = 1001;
+    give(both);
+    uint64_t mapped = CALLS(MAP);
+    both = take(BLOCK);
+    assert_int_equal(CALLS(MAP), mapped);
+    return both;
+}
+
+static void in_a_restless_program_the_larger_hole_stays(void **state)
+{
+    (void)state;
+    uint64_t block = after_a_move(2 * MIB);
+    assert_int_equal(block, high);
+}
+
+static void but_not_where_little_is_idle(void **state)
+{
+    (void)state;
+    uint64_t block = after_a_move(16 * BLOCK);
+    assert_int_equal(block, low);
+}
+
+static void nor_where_most_requests_move_nothing(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 1001 * 20; i++)
+        give(take(2 * MIB));
+    uint64_t block = after_a_move(2 * MIB);
+    assert_int_equal(block, low);
+}
+
 /* A block that shares none does not have one of which it needs a part alone. */
 static void none_is_called_back_in_part(void **state)
 {
@@ -285,6 +324,9 @@ int main(void)
         cmocka_unit_test_setup(where_much_is_lost_they_are_small, handle_world_setup),
         cmocka_unit_test_setup(they_move_as_one, handle_world_setup),
         cmocka_unit_test_setup(what_is_in_the_way_goes_as_one, handle_world_setup),
+        cmocka_unit_test_setup(in_a_restless_program_the_larger_hole_stays, handle_world_setup),
+        cmocka_unit_test_setup(but_not_where_little_is_idle, handle_world_setup),
+        cmocka_unit_test_setup(nor_where_most_requests_move_nothing, handle_world_setup),
         cmocka_unit_test_setup(none_is_called_back_in_part, handle_world_alone),
         cmocka_unit_test_setup(they_are_called_back_as_one, handle_world_setup),
         cmocka_unit_test_setup(one_in_use_in_part_stays, handle_world_setup),

@@ -56,8 +56,8 @@ def concrete(steps, model):
     return lines, answers
 
 
-def answers_of(conf, capacity, lines):
-    script = "\n".join([f"options {conf}", f"capacity {capacity}", *lines, ""])
+def answers_of(conf, capacity, lines, moves=0):
+    script = "\n".join([f"options {conf}", f"capacity {capacity}", f"moves {moves}", *lines, ""])
     out = subprocess.run(DRIVER, input=script.encode(), stdout=subprocess.PIPE, check=True).stdout
     return [list(map(int, line.split())) for line in out.decode().splitlines()]
 
@@ -92,10 +92,10 @@ AMONG_LARGE = [
 
 
 @settings(max_examples=EXAMPLES // 5, phases=PHASES)
-@example(steps=AMONG_LARGE, chunk=6, capacity=200, limit=60, failing=False)
+@example(steps=AMONG_LARGE, chunk=6, capacity=200, limit=60, failing=False, moves=0)
 @given(steps=MOVES, chunk=st.sampled_from([2, 4, 6, 14]), capacity=st.sampled_from([64, 90, 200]), limit=st.sampled_from([None, 60, 100]),
-       failing=st.booleans())
-def test_mapped_memory_keeps_its_rules(steps, chunk, capacity, limit, failing):
+       failing=st.booleans(), moves=st.sampled_from([0, 1 << 20]))
+def test_mapped_memory_keeps_its_rules(steps, chunk, capacity, limit, failing, moves):
     model = Mapped(capacity * MIB, chunk * MIB, limit and limit * MIB)
     held, mallocs, lines, operations = [], 0, [], []
     for op, n in steps:
@@ -112,7 +112,7 @@ def test_mapped_memory_keeps_its_rules(steps, chunk, capacity, limit, failing):
         lines.append(f"x {FIRST_CALL + n % 5} {1 + n // 5 % 9}" if op == "x" else f"{op} {n}")
         operations.append((op, n))
     conf = f"expandable_segments:True,large_segment_size_mb:{chunk}" + (f",memory_limit_mb:{limit}" if limit else "")
-    got = answers_of(conf, capacity * MIB, lines)
+    got = answers_of(conf, capacity * MIB, lines, moves)
     assert len(got) == len(operations)
     for operation, numbers in zip(operations, got):
         model.follow(*operation, numbers)
