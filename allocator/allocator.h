@@ -38,11 +38,11 @@ void domain_asked_at(uint32_t site);
 uint32_t domain_asked_where(void);
 
 /* An allocator for the context `device`, named `context` in lanes (lane.h), device `ordinal`,
- * booking into `stats` (one row per device, which may serve several contexts), reserving at most
- * `limit` bytes. NULL when the host is out of memory. */
+ * of `total` bytes, booking into `stats` (one row per device, which may serve several contexts).
+ * NULL when the host is out of memory. */
 struct allocator *allocator_create(struct domain *domain, const struct device_ops *ops,
                                    void *device, uint64_t context, unsigned ordinal,
-                                   struct device_stats *stats, uint64_t limit);
+                                   struct device_stats *stats, uint64_t total);
 
 /* Around the end of a context, from before it is forgotten or put away until it is buried: a request
  * that finds no memory meanwhile waits, and looks once more. */

@@ -24,8 +24,8 @@ struct allocator {
     void *device;
     uint64_t context; /* its name in lanes */
     struct device_stats *stats;
-    uint64_t limit;
-    struct arena *arena; /* that grows, or NULL. Up to here a line that hardly ever changes */
+    uint64_t limit, capacity; /* bytes; capacity: of the device, or less if that is the limit */
+    struct arena *arena;      /* that grows, or NULL. Up to here a line that hardly ever changes */
     struct bins pool[POOLS];
     struct block *taken; /* from a pool by the last request, if none has changed since */
     struct segment *segments;
@@ -44,7 +44,7 @@ struct allocator {
     uint64_t captures_ended; /* how often all had */
     /* Of its device; calls, and waits by fence_ask, under way now; fence_note_turn; arena_release. */
     unsigned ordinal, calls, waiting, alone, turns, crowd_turns, batches;
-    int pressed;   /* the device was full once: pool.c, is_kept_whole */
+    int pressed;   /* much of the device was in use once: pool.c, is_kept_whole */
     int crowded;   /* threads free faster than the device gets on: frees wait in line */
     int as_native; /* large blocks are not mapped: enum native_reason */
     /* The driver cannot mark a context: free as in strict mode; what was freed on a lane before has no work left. */

@@ -128,7 +128,8 @@ uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missi
                     arena_idle_bytes(arena);
     uint64_t lost = booked + missing > used ? booked + missing - used : 0;
     uint64_t may = (booked + size) / MAY_BE_LOST, least = (booked + size) / PART_OF_MEMORY;
-    uint64_t rest = arena->capacity > booked + missing ? arena->capacity - booked - missing : 0;
+    uint64_t capacity = arena->allocator->capacity;
+    uint64_t rest = capacity > booked + missing ? capacity - booked - missing : 0;
     uint64_t bytes = size / PART_OF_BLOCK > least ? size / PART_OF_BLOCK : least;
     may = may < rest / PART_OF_REST ? may : rest / PART_OF_REST;
     if (size <= MIB || native_is_varied(arena->allocator, size) || may <= lost)

@@ -41,7 +41,7 @@ struct arena {
     struct block *kit;            /* block structs in reserve, joined by `link`: `kits` of them */
     uint64_t requests, moves;     /* of more than a MiB; of handles that there were: arena.c */
     uint64_t sizes[NATIVE_SIZES]; /* of requests, by hash; native.c */
-    uint64_t noted, capacity;     /* from this size on a new one is a sign; of all memory */
+    uint64_t noted;               /* from this size on a new one is a sign */
     int irregular, varied;        /* above 0: large sizes, or all, hardly come again */
 };
 

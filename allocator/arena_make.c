@@ -66,11 +66,10 @@ static void unmap_tables(struct arena *arena)
 
 struct arena *arena_create(struct allocator *a)
 {
-    uint64_t address = 0, bytes = 0, total = 0, largest;
-    if (!a->ops->range_reserve || a->ops->range_reserve(a->device, &address, &bytes, &total))
+    uint64_t address = 0, bytes = 0, largest;
+    if (!a->ops->range_reserve || a->ops->range_reserve(a->device, &address, &bytes))
         return NULL;
-    uint64_t most = total < a->limit ? total : a->limit;
-    uint64_t chunk_bytes = options_chunk_bytes(&a->domain->options, most, &largest);
+    uint64_t chunk_bytes = options_chunk_bytes(&a->domain->options, a->capacity, &largest);
     struct arena *arena = make_tables(chunk_bytes, address, bytes);
     if (!arena) {
         a->ops->range_free(a->device, address, bytes);
@@ -80,8 +79,7 @@ struct arena *arena_create(struct allocator *a)
     if (chunk_bytes == SMALL_CHUNK)
         divide(arena);
     arena->span_most = (uint32_t)(largest / chunk_bytes);
-    arena->noted = native_noted(most);
-    arena->capacity = most;
+    arena->noted = native_noted(a->capacity);
     return arena;
 }
 

@@ -28,11 +28,11 @@ struct device_ops {
     int (*segment_free)(void *device, uint64_t address);
 
     /* Mapped memory. range_reserve is NULL where there is none, or answers DEVICE_UNSUPPORTED: a
-     * range of addresses far larger than the device's memory, of `total` bytes. Chunks are
+     * range of `bytes` addresses, far more than the device's memory. Chunks are
      * multiples of 2 MiB, and mapped at multiples of their size in the range, at several addresses
      * at once where wanted; chunk_allow makes what is mapped usable; chunk_unmap waits for no work.
      */
-    int (*range_reserve)(void *device, uint64_t *address, uint64_t *bytes, uint64_t *total);
+    int (*range_reserve)(void *device, uint64_t *address, uint64_t *bytes);
     int (*range_free)(void *device, uint64_t address, uint64_t bytes);
     int (*chunk_create)(void *device, uint64_t bytes, uint64_t *handle);
     int (*chunk_release)(void *device, uint64_t bytes, uint64_t handle);

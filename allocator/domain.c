@@ -52,8 +52,9 @@ static uint16_t unused_number(const struct domain *domain)
 
 struct allocator *allocator_create(struct domain *domain, const struct device_ops *ops,
                                    void *device, uint64_t context, unsigned ordinal,
-                                   struct device_stats *stats, uint64_t limit)
+                                   struct device_stats *stats, uint64_t total)
 {
+    uint64_t limit = options_limit(&domain->options, total);
     domain_lock(domain);
     struct allocator *a = slab_take(&domain->allocators);
     domain_unlock(domain);
@@ -71,6 +72,7 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
         a->ordinal = ordinal;
         a->stats = stats;
         a->limit = limit;
+        a->capacity = total < limit ? total : limit;
         struct arena *arena = NULL;
         if (domain->options.expandable != EXPANDABLE_FALSE && domain->options.cache)
             arena = arena_create(a);

@@ -74,8 +74,8 @@ void pool_remove(struct allocator *a, struct block *block)
         note_largest(a);
 }
 
-/* Where the device was full once, segments that are whole and larger than the common one stay so:
- * what is whole can be given back. Smaller ones pack better than granules do (DESIGN.md, "Ordinary
+/* Where two thirds of the device were in use once, or all of it, segments that are whole and larger than the
+ * common one stay so: what is whole can be given back, and what was cut before memory is short cannot. Smaller ones pack better than granules do (DESIGN.md, "Ordinary
  * segments under pressure"). Where blocks are as natively, none is cut. But for small blocks, which
  * then had no memory else. */
 static int is_kept_whole(const struct allocator *a, enum pool pool, const struct block *block,
@@ -96,10 +96,9 @@ static int may_take(const struct allocator *a, enum pool pool, const struct bloc
     if (pool == POOL_MAPPED || pool == POOL_SMALL)
         return 1;
     if (pool == POOL_DEDICATED || is_kept_whole(a, pool, block, size))
-        return have - size <
-               (size / 8 > DEDICATED_LEAST && !a->as_native && !native_is_exact(a, size)
-                    ? size / 8
-                    : DEDICATED_LEAST);
+        return have - size < (pool == POOL_DEDICATED && !a->as_native && size / 8 > DEDICATED_LEAST
+                                  ? size / 8
+                                  : DEDICATED_LEAST);
     if (size < o->max_split_size && have >= o->max_split_size)
         return 0;
     return size < o->max_split_size || have < size + o->max_non_split_rounding;

@@ -143,6 +143,7 @@ int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct 
         pool = POOL_LARGE, growth = GROW_LEAST;
     uint64_t bytes = segment_bytes(a, pool, size, growth == GROW_LEAST), address = 0;
     uint64_t reserved = segment_reserved(a);
+    a->pressed |= stats_current_all(a->stats, STAT_active_bytes) + size > a->capacity / 3 * 2;
     if (a->limit < bytes || reserved > a->limit - bytes) {
         a->pressed = 1;
         a->taken = NULL;

@@ -57,9 +57,9 @@ static struct allocator *begin(struct context *context, CUcontext handle, size_t
     context->row = page_device(process->page, (unsigned)device);
     describe(context->row, device, total);
     kind_decide(device);
-    struct allocator *allocator = allocator_create(
-        process->domain, &driver_ops, context, (uint64_t)(uintptr_t)handle, (unsigned)device,
-        &context->row->stats, options_limit(&process->config.options, total));
+    struct allocator *allocator =
+        allocator_create(process->domain, &driver_ops, context, (uint64_t)(uintptr_t)handle,
+                         (unsigned)device, &context->row->stats, total);
     if (allocator)
         kind_check(device, allocator);
     return allocator;

@@ -52,7 +52,7 @@ static CUmemAllocationProp properties(const struct context *context)
     return wanted;
 }
 
-int driver_range_reserve(void *device, uint64_t *address, uint64_t *bytes, uint64_t *total)
+int driver_range_reserve(void *device, uint64_t *address, uint64_t *bytes)
 {
     const struct context *context = device;
     const CUmemAllocationProp wanted = properties(context);
@@ -65,7 +65,6 @@ int driver_range_reserve(void *device, uint64_t *address, uint64_t *bytes, uint6
         !grain || GRAIN % grain ||
         real()->cuDeviceTotalMem_v2(&memory, context->device) != CUDA_SUCCESS)
         return DEVICE_UNSUPPORTED;
-    *total = memory;
     *bytes = memory / GRAIN * GRAIN * ADDRESSES_PER_BYTE;
     RELAXED(result, cuMemAddressReserve(&start, *bytes, 0, 0, 0));
     *address = start;

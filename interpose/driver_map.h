@@ -14,7 +14,7 @@ struct peers {
     _Atomic uint64_t used, settled, of[PEER_DEVICES];
 };
 
-int driver_range_reserve(void *device, uint64_t *address, uint64_t *bytes, uint64_t *total);
+int driver_range_reserve(void *device, uint64_t *address, uint64_t *bytes);
 int driver_range_free(void *device, uint64_t address, uint64_t bytes);
 int driver_chunk_create(void *device, uint64_t bytes, uint64_t *handle);
 int driver_chunk_release(void *device, uint64_t bytes, uint64_t handle);

@@ -217,7 +217,7 @@ static int set_up(struct replay *replay)
     if (replay->options.free_mode == FREE_ASYNC && replay->options.cache)
         lane_start(replay->domain, &no_streams);
     replay->allocator = allocator_create(replay->domain, &replay_device_ops, &replay->device, 1, 0,
-                                         replay->stats, limit);
+                                         replay->stats, replay->capacity);
     return replay->allocator ? 0 : -1;
 }
 

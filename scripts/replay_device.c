@@ -94,7 +94,7 @@ static int segment_free(void *context, uint64_t address)
 }
 
 /* Addresses without end: what there is of them does not limit a replay. */
-static int range_reserve(void *context, uint64_t *address, uint64_t *bytes, uint64_t *total)
+static int range_reserve(void *context, uint64_t *address, uint64_t *bytes)
 {
     struct replay_device *device = context;
     book(context, CALL_range_reserve, 0);
@@ -102,7 +102,6 @@ static int range_reserve(void *context, uint64_t *address, uint64_t *bytes, uint
         return DEVICE_UNSUPPORTED;
     *address = RANGE_ADDRESS + device->ranges++ * RANGE_BYTES;
     *bytes = RANGE_BYTES;
-    *total = device->capacity;
     return 0;
 }
 

@@ -261,13 +261,12 @@ static int begin_numbered(struct fake_device *device, enum fake_call call)
                : code;
 }
 
-static int fake_reserve(void *context, uint64_t *address, uint64_t *bytes, uint64_t *total)
+static int fake_reserve(void *context, uint64_t *address, uint64_t *bytes)
 {
     struct fake_device *device = context;
     int code = begin_numbered(device, FAKE_RESERVE);
     *address = next_range;
     *bytes = RANGE_BYTES;
-    *total = device->capacity;
     next_range += RANGE_BYTES;
     device->ranges += !code;
     return end(device, FAKE_RESERVE, code);

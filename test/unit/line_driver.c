@@ -114,8 +114,7 @@ int main(void)
         } else {
             if (!a) {
                 domain = domain_create(&options);
-                a = allocator_create(domain, &fake_ops, &device, 1, 0, &stats,
-                                     options_limit(&options, device.capacity));
+                a = allocator_create(domain, &fake_ops, &device, 1, 0, &stats, device.capacity);
                 if (a->arena)
                     a->arena->moves = moves;
             }

@@ -76,7 +76,7 @@ class Model:
         return [(b.size, b.address, s, b) for s in self.segments for b in s.blocks if b.requested is None]
 
     def stays_whole(self, segment):
-        """Since the device was full once."""
+        """Since two thirds of the device were in use, or all of it."""
         return self.pressed and segment.size > self.large and not segment.small and len(segment.blocks) == 1
 
     # requests
@@ -86,7 +86,7 @@ class Model:
             return None
         have, _, segment, block = min(fits, key=lambda f: f[:2])
         if self.stays_whole(segment) and size > MIB:
-            return (segment, block) if have - size < max(size // 8, 2 * MIB) else None
+            return (segment, block) if have - size < 2 * MIB else None
         if not small and self.max_split is not None:
             if size < self.max_split <= have:
                 return None
@@ -112,6 +112,8 @@ class Model:
     def grow(self, size, least=False):
         small, bytes_ = size <= MIB, self.segment_size(size, least)
         reserved = sum(s.size for s in self.segments)
+        active = sum(self.ever["active_bytes"]) - sum(self.gone["active_bytes"])
+        self.pressed |= active + size > min(self.capacity, self.limit or self.capacity) // 3 * 2
         if (self.limit is not None and reserved + bytes_ > self.limit) or reserved + bytes_ > self.capacity:
             self.pressed = True
             return None

@@ -48,8 +48,8 @@ int main(int argc, char **argv)
     if (argc > 1 && options_parse(&options, argv[1], OPTIONS_ALL, complain, NULL))
         return 2;
     struct domain *domain = domain_create(&options);
-    struct allocator *a = allocator_create(domain, &fake_ops, &device, 1, 0, stats,
-                                           options_limit(&options, device.capacity));
+    struct allocator *a =
+        allocator_create(domain, &fake_ops, &device, 1, 0, stats, device.capacity);
     if (argc > 1 && strstr(argv[1], "thread_cache:on"))
         begin_cache(domain);
     char line[256];

@@ -35,9 +35,8 @@ int world_setup(void **state)
 
 struct allocator *world_add(struct fake_device *device, struct device_stats *stats)
 {
-    uint64_t limit = options_limit(&w.options, device->capacity);
     struct allocator *a = allocator_create(w.domain, &fake_ops, device, (uint64_t)(uintptr_t)device,
-                                           0, stats ? stats : &w.stats, limit);
+                                           0, stats ? stats : &w.stats, device->capacity);
     assert_non_null(a);
     return a;
 }
