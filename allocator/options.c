@@ -389,5 +389,5 @@ uint64_t options_limit(const struct options *options, uint64_t total)
         limit = (uint64_t)((double)total * options->memory_fraction);
     if (options->memory_limit && options->memory_limit < limit)
         limit = options->memory_limit;
-    return limit;
+    return limit ? limit : 1; /* 0 is none, in what is reported */
 }

@@ -57,7 +57,7 @@ def test_it_is_found(place, orders, bug):  # noqa: F811
     elif bug.found == "hang":
         assert is_found(place, bug, "hang", "check", orders, 9)
     elif bug.found == "model":
-        model = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", MODEL, "-k", "mapped"]
+        model = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", MODEL, "-k", "mapped"]
         environment = {**os.environ, "CACHALOT_LINE_DRIVER": str(PLANTED / f"line_driver_{bug.name}"), "CACHALOT_TEST_FIRST": "1"}
         said = subprocess.run(model, capture_output=True, env=environment, timeout=5 * TIME, check=False, text=True)
         assert said.returncode == 1 and "AssertionError" in said.stdout

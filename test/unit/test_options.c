@@ -252,6 +252,8 @@ static void the_limit_is_the_lesser_of_fraction_and_bytes(void **state)
     assert_true(options_limit(&o, GIB) == GIB / 2);
     parse(&o, "per_process_memory_fraction:1", OPTIONS_ALL);
     assert_true(options_limit(&o, GIB / 2) == GIB);
+    parse(&o, "per_process_memory_fraction:.00000000000001", OPTIONS_ALL);
+    assert_true(options_limit(&o, GIB) == 1);
 }
 
 int main(void)
