@@ -74,10 +74,11 @@ void pool_remove(struct allocator *a, struct block *block)
         note_largest(a);
 }
 
-/* Where two thirds of the device were in use once, or all of it, segments that are whole and larger than the
- * common one stay so: what is whole can be given back, and what was cut before memory is short cannot. Smaller ones pack better than granules do (DESIGN.md, "Ordinary
- * segments under pressure"). Where blocks are as natively, none is cut. But for small blocks, which
- * then had no memory else. */
+/* Where two thirds of the device were in use once, or all of it, segments that are whole and larger
+ * than the common one stay so: what is whole can be given back, and what was cut before memory is
+ * short cannot. Smaller ones pack better than granules do (DESIGN.md, "Ordinary segments under
+ * pressure"). Where blocks are as natively, none is cut. But for small blocks, which then had no
+ * memory else. */
 static int is_kept_whole(const struct allocator *a, enum pool pool, const struct block *block,
                          uint64_t size)
 {
