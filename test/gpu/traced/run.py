@@ -28,6 +28,9 @@ def main(name):
     if name == "--list":
         print("\n".join(common.PROGS))
         return
+    if "CACHALOT_TRACED_MEMORY" in os.environ:
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, int(os.environ["CACHALOT_TRACED_MEMORY"]) / total))
     torch.manual_seed(0)
     torch.set_num_threads(4)
     torch.backends.cudnn.benchmark = False
