@@ -11,7 +11,7 @@ DIGITS_MOST = 16
 
 def parse_size(text):
     """8GiB, 8G (the same), 8GB (decimal), 512MiB, 1000."""
-    found = re.fullmatch(r"(?i)(\d{1,16}(?:\.\d{1,9})?) ?(?:([kmgt])(iB|i|B)?|B)?", text)
+    found = re.fullmatch(r"(?ai)(\d{1,16}(?:\.\d{1,9})?) ?(?:([kmgt])(iB|i|B)?|B)?", text)
     if found is None:
         raise Failure(2, f"`{text}` is not a size; write 8GiB, 512MiB or a number of bytes")
     amount, unit, suffix = found.groups()
@@ -21,14 +21,14 @@ def parse_size(text):
 
 
 def parse_count(text):
-    if not re.fullmatch(r"\d{1,15}", text):
+    if not re.fullmatch("[0-9]{1,15}", text):
         raise Failure(2, f"`{text}` is not a count")
     return int(text)
 
 
 def parse_increase(text):
     """5%, 200% or 0.05. A bare 5 could be meant as either: refused."""
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?(%?)", text)
+    found = re.fullmatch(r"(?a)(\d{1,9}(?:\.\d{1,9})?) ?(%?)", text)
     value = float(found[1]) / (100 if found[2] else 1) if found else 2
     if value > 1 and not (found and found[2]):
         raise Failure(2, f"`{text}` is not a share; write 90% or 0.9")

@@ -45,7 +45,7 @@ def bytes_of(text):
     """8GiB, 8GB (decimal), 1000: in bytes."""
     value = parse_size(text)
     if not 0 < value <= 1 << 46:
-        raise Failure(2, f"`{text}` is not the memory of a device")
+        raise Failure(2, f"`{text}` is not the memory of a device: give more than 0, and at most 64TiB")
     return value
 
 
@@ -109,6 +109,10 @@ def output_of(arguments, chunks=None):
             feed(process, chunks)
         output = process.stdout.read()
     return process.returncode, output
+
+
+def ended_by(code):
+    return f"cachalot-replay was ended by signal {-code}"
 
 
 def run(source, arguments):
@@ -207,4 +211,6 @@ def main(arguments):
         print("\n".join(table(json.loads(output))))
     elif code == 0:
         sys.stdout.buffer.write(output)
-    return code if code >= 0 else 1
+    elif code < 0:
+        raise Failure(1, ended_by(code))
+    return code

@@ -2,13 +2,14 @@
 
 import json
 import math
+import os
 import shlex
 import subprocess
 import tempfile
 from dataclasses import dataclass
 
 from cachalot_pages import split
-from cachalot_replay import VALUES, failure_lines, feed_file, one_trace, start, time_text
+from cachalot_replay import VALUES, ended_by, failure_lines, feed_file, one_trace, start, time_text
 from cachalot_report import bytes_text
 from cachalot_tools import Failure, show_progress, tool
 
@@ -76,7 +77,7 @@ class Tuner:
             output = process.stdout.read()
         if process.returncode:
             if process.returncode < 0:
-                raise Failure(1, f"cachalot-replay was ended by signal {-process.returncode}")
+                raise Failure(1, ended_by(process.returncode))
             raise SystemExit(process.returncode)  # it has said why
         return json.loads(output)
 
@@ -151,7 +152,7 @@ def tried_options(fixed):
 def tune(source, fixed, arguments):
     """The tuner after all settings were tried."""
     if not source.chunks:
-        tuner = Tuner(source.path, source, fixed, arguments, None)
+        tuner = Tuner(os.path.abspath(source.path), source, fixed, arguments, None)
         tuner.try_all(tried_options(fixed))
         return tuner
     with tempfile.TemporaryFile() as file:

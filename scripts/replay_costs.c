@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define COST_MOST UINT64_C(999999999999999) /* ns a call, as far as a file can name them */
+
 static const struct measured {
     enum call_kind call;
     uint64_t bytes, ns;
@@ -47,6 +49,17 @@ static const char *add_text(struct costs *costs, const char *text)
     return "no such call";
 }
 
+/* A path as it may be shown on a terminal. */
+static const char *shown(const char *path)
+{
+    static char text[256];
+    size_t i = 0;
+    for (; path[i] && i < sizeof text - 1; i++)
+        text[i] = (unsigned char)path[i] < ' ' || path[i] == 0x7f ? '?' : path[i];
+    text[i] = 0;
+    return text;
+}
+
 static int read_lines(struct costs *costs, FILE *file, const char *path)
 {
     char text[256];
@@ -56,7 +69,7 @@ static int read_lines(struct costs *costs, FILE *file, const char *path)
         const char *problem = add_text(costs, text);
         if (!problem)
             continue;
-        fprintf(stderr, "cachalot: %s: line %u: %s; the calls are", path, line, problem);
+        fprintf(stderr, "cachalot: %s: line %u: %s; the calls are", shown(path), line, problem);
         for (unsigned call = 0; call < CALL_KINDS; call++)
             fprintf(stderr, "%s %s", call ? "," : "", call_names[call]);
         fprintf(stderr, "\n");
@@ -68,7 +81,7 @@ static int read_lines(struct costs *costs, FILE *file, const char *path)
             problem =
                 "there is no price in it: lines call,bytes,ns, as `--costs default` prints them";
     if (problem)
-        fprintf(stderr, "cachalot: %s: %s\n", path, problem);
+        fprintf(stderr, "cachalot: %s: %s\n", shown(path), problem);
     return problem ? -1 : 0;
 }
 
@@ -81,7 +94,7 @@ int costs_read(struct costs *costs, const char *path)
         return 0;
     FILE *file = fopen(path, "re");
     if (!file) {
-        fprintf(stderr, "cachalot: %s: %s\n", path, strerror(errno));
+        fprintf(stderr, "cachalot: %s: %s\n", shown(path), strerror(errno));
         return -1;
     }
     int code = read_lines(costs, file, path);
@@ -112,5 +125,7 @@ uint64_t costs_of(const struct costs *costs, enum call_kind call, uint64_t bytes
     double share =
         (double)(bytes - line->bytes[i - 1]) / (double)(line->bytes[i] - line->bytes[i - 1]);
     double ns = (double)line->ns[i - 1] + share * ((double)line->ns[i] - (double)line->ns[i - 1]);
+    if (ns > COST_MOST)
+        return COST_MOST;
     return ns > 0 ? (uint64_t)(ns + 0.5) : 0;
 }

@@ -26,9 +26,9 @@ def matches(value, *place):
     jsonschema.validate(value, {**schema, "$defs": SCHEMA["$defs"]}, cls=jsonschema.Draft202012Validator)
 
 
-def command(*arguments, **options):
+def command(*arguments, library=BUILD / "libcachalot.so", **options):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("CACHALOT_")}
-    environment["CACHALOT_LIBRARY"] = str(BUILD / "libcachalot.so")
+    environment["CACHALOT_LIBRARY"] = str(library)
     return subprocess.run([sys.executable, str(ROOT / "scripts/cachalot"), *map(str, arguments)], env=environment,
                           capture_output=True, text=True, check=False, **{"timeout": 120, **options})
 

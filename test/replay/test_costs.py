@@ -60,3 +60,13 @@ def test_the_costs_in_use_can_be_printed_and_given_back(tmp_path):
     trace = trace_of(RECORDED[0])
     given = replay(trace, "--costs", write(tmp_path / "c", done.stdout))["driver"]
     assert given == replay(trace)["driver"]
+
+
+def test_a_price_beyond_all_measure(tmp_path):
+    path, costs = write(tmp_path / "x.csv", "a,0,40000000,0\n"), write(tmp_path / "c", "alloc,1,0\nalloc,2,999999999999999\n")
+    assert replay(path, "--costs", costs)["driver"]["calls"]["alloc"]["cost_ns"] == 999999999999999
+
+
+def test_a_path_that_moves_a_cursor(tmp_path):
+    done = command("replay", write(tmp_path / "x.csv", "a,0,1,0\n"), "--costs", tmp_path / "no\x1b[31mpe\nx")
+    assert done.returncode == 2 and done.stderr.endswith("no?[31mpe?x: No such file or directory\n") and done.stderr.count("\n") == 1

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "scripts"))
+import cachalot_snapshot  # noqa: E402
 import cachalot_traces  # noqa: E402
 from cachalot_tools import Failure  # noqa: E402
 
@@ -48,6 +49,14 @@ def read(data):
     assert lines[0] == "op,id,bytes,stream" and all(line[:2] in ("a,", "f,") for line in lines[1:])
 
 
+def read_within(seconds, data):
+    least, cachalot_snapshot.SECONDS_LEAST = cachalot_snapshot.SECONDS_LEAST, seconds
+    try:
+        return cachalot_traces.open_snapshot(io.BytesIO(data), "x", None)
+    finally:
+        cachalot_snapshot.SECONDS_LEAST = least
+
+
 @QUICK
 @given(SNAPSHOT)
 def test_any_snapshot(value):
@@ -58,6 +67,12 @@ def test_any_snapshot(value):
 @given(OPCODES)
 def test_any_opcodes(data):
     read(data + b".")
+
+
+def test_time_is_that_of_the_file():
+    """The hash of a tuple of one tuple twice, and so on, takes twice as long with each."""
+    with pytest.raises(Failure, match="not read: it takes more than 1 s, and 128 bytes should not"):
+        read_within(1, b"\x80\x04})" + 60 * b"2\x86" + b"K\x01s.")
 
 
 @pytest.mark.parametrize("write", [bytes, gzip.compress])

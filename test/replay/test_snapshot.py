@@ -191,6 +191,12 @@ def test_one_device_is_exported(tmp_path):
     assert "choose one with --device" in command("export", path, "--csv", "-").stderr
 
 
+@pytest.mark.parametrize("begin, kind", [(b"\xfd7zXZ\0", "xz"), (b"BZh9", "bzip2"), (b"PK\3\4", "zip")])
+def test_what_others_packed(tmp_path, begin, kind):
+    (tmp_path / "x").write_bytes(begin + b"rest")
+    assert f"x: compressed by {kind}; unpack it first" in command("replay", tmp_path / "x").stderr
+
+
 def test_what_zstd_made_is_no_pickle(tmp_path):
     path = write(tmp_path / "s", b"\x28\xb5\x2f\xfd and more")
     assert f"{path}: compressed by zstd; unpack it first" in command("replay", path).stderr

@@ -111,6 +111,12 @@ def test_other_forms(tmp_path):
     assert tuned(tmp_path / "s.pickle")["peak_requested_bytes"] == 5 * MIB
 
 
+def test_a_name_like_an_option(tmp_path):
+    (tmp_path / "--print-costs").write_text("a,0,1000,0\n")
+    done = command("tune", "--format=json", "--", "--print-costs", cwd=tmp_path)
+    assert done.returncode == 0 and json.loads(done.stdout)["best"], done
+
+
 def test_the_table_has_lines_to_paste(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text(holes())
