@@ -129,7 +129,9 @@ def handles(kit):
     size = run.exit.statistic("reserved_bytes", "peak") / run.exit.statistic("segment", "peak") / 2**20
     kit.check("handles: MiB of one", size >= 3, f"{size:.1f}")
     ratio = run.exit.statistic("reserved_bytes", "peak") / run.exit.statistic("requested_bytes", "peak")
-    kit.check("handles: reserved for each byte requested", ratio <= 1.05, f"{ratio:.4f}")
+    counters = run.exit.report["devices"][0]["counters"]
+    kit.check("handles: reserved for each byte requested", ratio <= 1.05, f"{ratio:.4f}; " + ", ".join(
+        f"{name} {counters[name]}" for name in ("num_device_alloc", "num_device_free", "num_unmaps", "num_lane_frees", "num_fence_frees", "num_fence_waits")))
 
 
 def wait_for_report(kit, path, seconds=15):
