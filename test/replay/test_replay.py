@@ -197,17 +197,6 @@ def test_lines_in_another_order_that_are_shorter_or_longer(tmp_path):
         assert done.returncode == 3 and "y: line 3: " in done.stderr and said in done.stderr, done.stderr
 
 
-def test_a_replay_that_is_killed_says_so(tmp_path):
-    """By the kernel, say, for want of memory."""
-    tool = write(tmp_path / "cachalot-replay", "#!/bin/sh\nkill -9 $$\n")
-    tool.chmod(0o755)
-    (tmp_path / "libcachalot.so").symlink_to(BUILD / "libcachalot.so")
-    trace = write(tmp_path / "x.csv", OWN + "a,0,1,0\n")
-    for name in "replay", "tune":
-        done = command(name, trace, library=tmp_path / "libcachalot.so")
-        assert (done.returncode, done.stdout) == (1, "") and done.stderr == "cachalot: cachalot-replay was ended by signal 9\n", done
-
-
 BROKEN = [
     ("x\n", 1, "neither op,id,bytes,stream nor an RMM log"), ("a,1\n", 1, "cut off after the id"), ("a,1,2\n", 1, "cut off after the bytes"),
     (OWN + "a,1,5,0\na,1,5,0\n", 3, "allocated already"), (OWN + "a,1,5,0\nf,1,,0\nf,1,,0\n", 4, "not allocated"),

@@ -7,7 +7,7 @@ import pickle
 import subprocess
 
 import pytest
-from conftest import command, replay, trace_of
+from conftest import BUILD, command, replay, trace_of
 
 MIB = 1 << 20
 
@@ -115,6 +115,18 @@ def test_a_name_like_an_option(tmp_path):
     (tmp_path / "--print-costs").write_text("a,0,1000,0\n")
     done = command("tune", "--format=json", "--", "--print-costs", cwd=tmp_path)
     assert done.returncode == 0 and json.loads(done.stdout)["best"], done
+
+
+def test_a_replay_that_is_killed_says_so(tmp_path):
+    """By the kernel, say, for want of memory."""
+    tool = tmp_path / "cachalot-replay"
+    tool.write_text("#!/bin/sh\nkill -9 $$\n")
+    tool.chmod(0o755)
+    (tmp_path / "libcachalot.so").symlink_to(BUILD / "libcachalot.so")
+    (tmp_path / "x.csv").write_text("a,0,1,0\n")
+    for name in "replay", "tune":
+        done = command(name, tmp_path / "x.csv", library=tmp_path / "libcachalot.so")
+        assert (done.returncode, done.stdout) == (1, "") and done.stderr == "cachalot: cachalot-replay was ended by signal 9\n", done
 
 
 def test_the_table_has_lines_to_paste(tmp_path):
