@@ -258,7 +258,7 @@ class Reader:
         except BaseException:  # an interrupt: the process may not even see it
             self.stop()
             raise
-        if not line:
+        if not line.endswith(b"\n"):  # it ended before, or in it
             self.end()
         told = json.loads(line)
         if "failure" in told:

@@ -9,17 +9,16 @@ import csv
 import gzip
 import itertools
 import os
-import zlib
 from dataclasses import dataclass
 
 import cachalot_recorded
 import cachalot_snapshot
+from cachalot_snapshot import DAMAGED
 from cachalot_tools import Failure, open_regular, printable
 
 CHUNK = 1 << 20
 PICKLES = (b"\x80", b"(", b"}")  # how one begins: of protocol 2 and later, 0, and 1
 PACKED = {b"(\xb5": "zstd", b"\xfd7": "xz", b"BZ": "bzip2", b"PK": "zip"}
-DAMAGED = (OSError, EOFError, zlib.error)
 
 
 @dataclass

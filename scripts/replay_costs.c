@@ -4,6 +4,7 @@
 #include "scripts/replay.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,7 @@ static const char *add_text(struct costs *costs, const char *text)
 /* A path as it may be shown on a terminal. */
 static const char *shown(const char *path)
 {
-    static char text[256];
+    static char text[PATH_MAX];
     size_t i = 0;
     for (; path[i] && i < sizeof text - 1; i++)
         text[i] = (unsigned char)path[i] < ' ' || path[i] == 0x7f ? '?' : path[i];
