@@ -92,13 +92,11 @@ void arena_retire(struct block *block)
     }
 }
 
-void arena_note(const struct block *block, int reusable)
+void arena_note_large(const struct block *block, int reusable)
 {
     struct arena *arena = block->segment->arena;
     uint64_t offset = block_address(block) - arena->base, end = offset + block_size(block),
              tail = 0;
-    if (block->pinned || !arena_is_large(arena, block_size(block)))
-        return;
     uint64_t first = arena_slot_at(arena, offset + arena->chunk_bytes - 1);
     uint64_t last = arena_slot_at(arena, end);
     if (first > last) /* within one slot, and not at its begin */

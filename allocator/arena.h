@@ -12,8 +12,20 @@
 
 #include "allocator/arena_layout.h"
 
-/* Takes note that a block of an arena went into its pool, or left it. */
-void arena_note(const struct block *block, int reusable);
+/* Could the block hold a whole chunk? So that most need not be looked at. */
+static inline int arena_is_large(const struct arena *arena, uint64_t size)
+{
+    return size >= arena->chunk_bytes || arena->tails;
+}
+
+/* Takes note that a block of an arena went into its pool, or left it; large: one that may hold chunks. */
+void arena_note_large(const struct block *block, int reusable);
+
+static inline void arena_note(const struct block *block, int reusable)
+{
+    if (arena_is_large(block->segment->arena, block_size(block)) && !block->pinned)
+        arena_note_large(block, reusable);
+}
 
 /* Nothing is ever taken again from the slots of a live block: the program has set something there
  * that sticks. Retire: the block is reusable, and so are those around it: what lies below goes to

@@ -73,10 +73,4 @@ static inline uint64_t arena_present(const struct arena *arena, uint32_t slot)
     return arena_is_present(arena, slot) ? arena->chunk[arena->slot[slot].chunk].bytes : 0;
 }
 
-/* Could the block hold a whole chunk? So that most need not be looked at. */
-static inline int arena_is_large(const struct arena *arena, uint64_t size)
-{
-    return size >= arena->chunk_bytes || arena->tails;
-}
-
 #endif

@@ -19,8 +19,8 @@ static uint64_t priority(const struct tree_node *node)
 
 void tree_insert(struct tree *tree, struct tree_node *node)
 {
-    uint64_t rank = priority(node);
     struct tree_node **link = &tree->root;
+    uint64_t rank = *link ? priority(node) : 0;
     while (*link && priority(*link) >= rank)
         link = before(*link, node->major, node->minor) ? &(*link)->right : &(*link)->left;
 

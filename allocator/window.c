@@ -293,11 +293,12 @@ static void take_off(const struct search *search, struct sum *sum, uint32_t slot
         sum->clashes += count_handle(arena, slot, -1);
 }
 
-/* Could a window from `first` on be cheaper than the best one, if it needs no moves? */
+/* Could a window from `first` on be cheaper than the best one, if it needs as few moves as can be? */
 static int may_be_best(const struct search *search, const struct sum *sum, uint32_t first)
 {
-    return search->best.fresh ||
-           sum->cost * search->memory + reach(search, first) < search->best.cost;
+    uint64_t moves = (sum->moved + SPANS_MOST - 1) / SPANS_MOST;
+    uint64_t calls = sum->cost + moves * COST_MAP + sum->clashes * COST_CLASH;
+    return search->best.fresh || calls * search->memory + reach(search, first) < search->best.cost;
 }
 
 /* All windows of the run of blocks [from, run_end) that may be cheaper: one that begins where it does, and
