@@ -211,8 +211,8 @@ static int set_up(struct replay *replay)
     snprintf(memory.device.name, sizeof memory.device.name, "replay");
     replay->stats = &memory.device.stats;
     note_options(page, &replay->options);
-    if (replay_device_init(&replay->device, replay->capacity, &replay->costs) ||
-        !(replay->domain = domain_create(&replay->options)))
+    replay_device_init(&replay->device, replay->capacity, &replay->costs);
+    if (!(replay->domain = domain_create(&replay->options)))
         return -1;
     if (replay->options.free_mode == FREE_ASYNC && replay->options.cache)
         lane_start(replay->domain, &no_streams);

@@ -43,7 +43,7 @@ int costs_read(struct costs *costs, const char *path);
 void costs_print(const struct costs *costs);
 uint64_t costs_of(const struct costs *costs, enum call_kind call, uint64_t bytes);
 
-#define LEDGER_PARTS (1u << 20)
+#define LEDGER_PARTS (1u << 13) /* so few that they stay in the caches */
 struct replay_device {
     uint64_t capacity, used, next_address, chunks, ranges;
     struct table segments, mappings;
@@ -54,12 +54,12 @@ struct replay_device {
     /* The present one of the trace, from 0; so many later what is submitted is done, or once somebody
      * has waited for what was submitted up to then (from 1). */
     uint64_t operation, behind, waited_for;
-    uint64_t *cost_ns;  /* by parts of the trace, */
-    unsigned log2_part; /* each of that many operations; it grows with the trace */
+    uint64_t cost_ns[LEDGER_PARTS]; /* by parts of the trace, */
+    unsigned log2_part;             /* each of that many operations; it grows with the trace */
 };
 #define REPLAY_NO_CAPACITY ((uint64_t)1 << 46)
 extern const struct device_ops replay_device_ops;
-int replay_device_init(struct replay_device *device, uint64_t capacity, const struct costs *costs);
+void replay_device_init(struct replay_device *device, uint64_t capacity, const struct costs *costs);
 uint64_t replay_cost_since(const struct replay_device *device, uint64_t operation);
 
 struct replay {

@@ -19,14 +19,11 @@ const char *const call_names[CALL_KINDS] = {
 #undef X
 };
 
-int replay_device_init(struct replay_device *device, uint64_t capacity, const struct costs *costs)
+void replay_device_init(struct replay_device *device, uint64_t capacity, const struct costs *costs)
 {
-    *device = (struct replay_device){.capacity = capacity,
-                                     .next_address = FIRST_ADDRESS,
-                                     .costs = costs,
-                                     .behind = device->behind};
-    device->cost_ns = calloc(LEDGER_PARTS, sizeof *device->cost_ns);
-    return device->cost_ns ? 0 : -1;
+    device->capacity = capacity;
+    device->next_address = FIRST_ADDRESS;
+    device->costs = costs;
 }
 
 /* The trace is longer than thought: two parts become one. */
