@@ -92,28 +92,81 @@ void arena_retire(struct block *block)
     }
 }
 
-void arena_note_large(const struct block *block, int reusable)
+/* The slots [first, last) whose handles lie whole in a run of reusable bytes; in `last` it may end with a tail. */
+struct whole {
+    uint64_t first, last, tail;
+};
+
+/* Of the bytes [begin, end) of an arena. */
+static struct whole whole_of(const struct arena *arena, uint64_t begin, uint64_t end)
+{
+    struct whole whole = {.first = arena_slot_at(arena, begin + arena->chunk_bytes - 1),
+                          .last = arena_slot_at(arena, end)};
+    while (whole.first < whole.last && arena->joined[whole.first])
+        whole.first++; /* a handle that is in part another block's */
+    while (whole.first < whole.last && arena->joined[whole.last])
+        whole.last--;
+    if (arena->tails && end > whole.last * arena->chunk_bytes &&
+        arena_present(arena, (uint32_t)whole.last) == end % arena->chunk_bytes)
+        whole.tail = end % arena->chunk_bytes;
+    return whole;
+}
+
+/* Leaves off what lies whole in the bytes from `at` on, or before `at`, where another block has them. Returns
+ * whether there is any. */
+static int leave_behind(const struct arena *arena, struct whole *whole, uint64_t at)
+{
+    uint64_t first = arena_slot_at(arena, at + arena->chunk_bytes - 1);
+    while (first < whole->last && arena->joined[first])
+        first++;
+    if (first >= whole->last + (whole->tail != 0))
+        return 0;
+    *whole = (struct whole){.first = whole->first, .last = first};
+    return 1;
+}
+
+static void leave_before(const struct arena *arena, struct whole *whole, uint64_t at)
+{
+    uint64_t last = arena_slot_at(arena, at);
+    while (last > whole->first && arena->joined[last])
+        last--;
+    if (last > whole->first)
+        whole->first = last;
+}
+
+static void set_idle(struct arena *arena, const struct whole *whole, int idle)
+{
+    uint64_t slots = whole->last - whole->first;
+    memset(arena->idle + whole->first, idle, slots + (whole->tail != 0));
+    arena->idle_slots += (uint32_t)(idle ? slots : -slots);
+    arena->idle_tails += idle ? whole->tail : -whole->tail;
+}
+
+void arena_note_in_large(struct block *block, uint64_t begin, uint64_t end)
 {
     struct arena *arena = block->segment->arena;
-    uint64_t offset = block_address(block) - arena->base, end = offset + block_size(block),
-             tail = 0;
-    uint64_t first = arena_slot_at(arena, offset + arena->chunk_bytes - 1);
-    uint64_t last = arena_slot_at(arena, end);
-    if (first > last) /* within one slot, and not at its begin */
+    uint64_t low = block_address(block), high = low + block_size(block);
+    struct whole whole = whole_of(arena, low - arena->base, high - arena->base);
+    if (whole.first >= whole.last + (whole.tail != 0))
         return;
-    while (arena->joined[first] && first < last) /* a handle that is in part another block's */
-        first++;
-    while (arena->joined[last] && first < last)
-        last--;
-    if (arena->tails && end > arena_address(arena, last) - arena->base &&
-        arena_present(arena, (uint32_t)last) == end % arena->chunk_bytes)
-        tail = end % arena->chunk_bytes;
-    if (first >= last + (tail != 0))
+    arena->slot[whole.first].hole = block;
+    if (end < high)
+        leave_behind(arena, &whole, end - arena->base);
+    if (begin > low)
+        leave_before(arena, &whole, begin - arena->base);
+    set_idle(arena, &whole, 1);
+}
+
+void arena_note_out_large(const struct block *block, struct block *rest)
+{
+    struct arena *arena = block->segment->arena;
+    uint64_t begin = block_address(block) - arena->base, end = begin + block_size(block);
+    struct whole whole = whole_of(arena, begin, end + (rest ? block_size(rest) : 0));
+    if (whole.first >= whole.last + (whole.tail != 0))
         return;
-    memset(arena->idle + first, reusable, last - first + (tail != 0));
-    arena->slot[first].hole = (struct block *)block;
-    arena->idle_slots += (uint32_t)(reusable ? last - first : first - last);
-    arena->idle_tails += reusable ? tail : -tail;
+    if (rest && leave_behind(arena, &whole, end))
+        arena->slot[whole.last].hole = rest;
+    set_idle(arena, &whole, 0);
 }
 
 struct block *arena_block_at(const struct arena *arena, uint32_t slot)

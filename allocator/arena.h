@@ -18,13 +18,22 @@ static inline int arena_is_large(const struct arena *arena, uint64_t size)
     return size >= arena->chunk_bytes || arena->tails;
 }
 
-/* Takes note that a block of an arena went into its pool, or left it; large: one that may hold chunks. */
-void arena_note_large(const struct block *block, int reusable);
+/* Takes note that a block of an arena is reusable, of which the bytes outside [begin, end) were so before; that one
+ * is so no more, of which `rest`, if any, was a part and still is. large: one that may hold chunks. */
+void arena_note_in_large(struct block *block, uint64_t begin, uint64_t end);
+void arena_note_out_large(const struct block *block, struct block *rest);
 
-static inline void arena_note(const struct block *block, int reusable)
+static inline void arena_note_in(struct block *block, uint64_t begin, uint64_t end)
 {
     if (arena_is_large(block->segment->arena, block_size(block)) && !block->pinned)
-        arena_note_large(block, reusable);
+        arena_note_in_large(block, begin, end);
+}
+
+static inline void arena_note_out(const struct block *block, struct block *rest)
+{
+    uint64_t size = block_size(block) + (rest ? block_size(rest) : 0);
+    if (arena_is_large(block->segment->arena, size) && !block->pinned)
+        arena_note_out_large(block, rest);
 }
 
 /* Nothing is ever taken again from the slots of a live block: the program has set something there

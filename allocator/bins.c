@@ -2,11 +2,11 @@
 
 #include <stddef.h>
 
-/* The two bits below the highest one, and that one's place. */
+/* The highest bit's place, and the four bits below it. */
 static unsigned bin_of(uint64_t size)
 {
-    unsigned shift = 61 - (unsigned)__builtin_clzll(size | 4);
-    return shift * 4 + (unsigned)(size >> shift & 3);
+    unsigned shift = 59 - (unsigned)__builtin_clzll(size | 16);
+    return shift * 16 + (unsigned)(size >> shift);
 }
 
 void bins_insert(struct bins *bins, struct tree_node *node)

@@ -1,12 +1,12 @@
-/* Reusable blocks of a pool, ordered by (size, address): a tree for each quarter of a power of two,
- * so that most trees hold a block or two, and a bitmap of those that hold any. What a tree of all
+/* Reusable blocks of a pool, ordered by (size, address): a tree for each sixteenth of a power of two,
+ * so that most trees hold a block or none, and a bitmap of those that hold any. What a tree of all
  * of them would answer, and in the worst case as fast: O(log n) expected. */
 #ifndef CACHALOT_ALLOCATOR_BINS_H
 #define CACHALOT_ALLOCATOR_BINS_H
 
 #include "allocator/tree.h"
 
-#define BIN_WORDS 4
+#define BIN_WORDS 16
 #define BINS (BIN_WORDS * 64)
 
 struct bins {

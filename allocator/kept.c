@@ -132,6 +132,7 @@ void kept_put(struct domain *domain)
         block_join(block, block->next);
     }
     pool_put_in(a, block);
+    pool_note_in(block, begin, end);
     struct arena *arena = block->segment->arena;
     if (arena && arena_is_large(arena, block_size(block)))
         arena_go_home(arena, begin, end);

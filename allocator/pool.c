@@ -43,35 +43,41 @@ void pool_put_in(struct allocator *a, struct block *block)
     block->state = BLOCK_REUSABLE;
     a->taken = NULL;
     bins_insert(&a->pool[block_pool(block)], &block->node);
-    if (block->segment->arena)
-        arena_note(block, 1);
-    else if (!is_split(block))
-        segment_becomes_idle(block->segment);
 }
 
 void pool_take_out(struct allocator *a, struct block *block)
 {
     a->taken = NULL;
     bins_remove(&a->pool[block_pool(block)], &block->node);
-    if (block->segment->arena)
-        arena_note(block, 0);
-    else if (!is_split(block))
-        segment_leaves_idle(block->segment);
 }
 
-void pool_insert(struct allocator *a, struct block *block)
+void pool_note_in(struct block *block, uint64_t begin, uint64_t end)
+{
+    if (block->segment->arena)
+        arena_note_in(block, begin, end);
+    else if (!is_split(block))
+        segment_becomes_idle(block->segment);
+}
+
+static void put_in(struct allocator *a, struct block *block)
 {
     pool_put_in(a, block);
     pool_count_in(block->segment, block_size(block), is_split(block));
 }
 
-void pool_remove(struct allocator *a, struct block *block)
+static void take_out(struct allocator *a, struct block *block)
 {
     uint64_t size = block_size(block);
     pool_take_out(a, block);
     pool_count_out(block->segment, size, is_split(block));
     if (size == stats_get(a->stats, COUNTER_largest_allocatable_bytes))
         note_largest(a);
+}
+
+void pool_insert(struct allocator *a, struct block *block)
+{
+    put_in(a, block);
+    pool_note_in(block, block_address(block), block_address(block) + block_size(block));
 }
 
 /* Where two thirds of the device were in use once, or all of it, segments that are whole and larger
@@ -117,14 +123,13 @@ static int should_split(const struct allocator *a, const struct block *block, ui
     return have - size > SMALL_MOST && pool == POOL_LARGE && size < o->max_split_size;
 }
 
-/* Cuts `block` (in no pool) after `size` bytes if the rest is worth it; the rest becomes reusable.
- * Without host memory for another struct the block stays whole: only its tail is lost for a while.
- */
-void pool_split(struct allocator *a, struct block *block, uint64_t size)
+/* Cuts `block` (in no pool) after `size` bytes if the rest, which is returned, is worth it. Without host
+ * memory for another struct the block stays whole: only its tail is lost for a while. */
+static struct block *cut(struct allocator *a, struct block *block, uint64_t size)
 {
     struct block *rest;
     if (!should_split(a, block, size) || !(rest = slab_take(&a->domain->blocks)))
-        return;
+        return NULL;
     rest->node.major = block_size(block) - size;
     rest->node.minor = block_address(block) + size;
     rest->segment = block->segment;
@@ -134,7 +139,34 @@ void pool_split(struct allocator *a, struct block *block, uint64_t size)
         rest->next->previous = rest;
     block->next = rest;
     block->node.major = size;
-    pool_insert(a, rest);
+    return rest;
+}
+
+void pool_split(struct allocator *a, struct block *block, uint64_t size)
+{
+    struct block *rest = cut(a, block, size);
+    if (rest)
+        pool_insert(a, rest);
+}
+
+/* A reusable block leaves its pool, cut to size: the rest goes back, and nothing of that is news. */
+static void take_front(struct allocator *a, struct block *block, uint64_t size)
+{
+    struct segment *segment = block->segment;
+    int whole = !is_split(block);
+    take_out(a, block);
+    struct block *rest = cut(a, block, size);
+    if (rest)
+        put_in(a, rest);
+    if (segment->arena)
+        arena_note_out(block, rest);
+    else if (whole)
+        segment_leaves_idle(segment);
+}
+
+void pool_remove(struct allocator *a, struct block *block)
+{
+    take_front(a, block, block_size(block));
 }
 
 /* The best fit; in mapped memory the lowest of the few best, of the same arena: what lies low lies
@@ -152,8 +184,7 @@ struct block *pool_take_from(struct allocator *a, enum pool pool, uint64_t size)
     struct block *block = choose(&a->pool[pool], pool, size);
     if (!block || !may_take(a, pool, block, size))
         return NULL;
-    pool_remove(a, block);
-    pool_split(a, block, size);
+    take_front(a, block, size);
     return block;
 }
 
@@ -166,8 +197,7 @@ static struct block *take_alone(struct allocator *a, uint64_t size)
         node = bins_at_least(&a->pool[POOL_MAPPED], bytes, node->minor + 1);
     if (!node || node->major != bytes)
         return NULL;
-    pool_remove(a, block_of_node(node));
-    pool_split(a, block_of_node(node), size);
+    take_front(a, block_of_node(node), size);
     return block_of_node(node);
 }
 
@@ -237,16 +267,18 @@ void block_join(struct block *block, struct block *other)
 /* The lower block stays: the map has it by its address. */
 struct block *pool_merge(struct allocator *a, struct block *block)
 {
+    uint64_t begin = block_address(block), end = begin + block_size(block);
     if (pool_can_merge(block, block->next)) {
-        pool_remove(a, block->next);
+        take_out(a, block->next);
         block_join(block, block->next);
     }
     if (pool_can_merge(block, block->previous)) {
         block = block->previous;
-        pool_remove(a, block);
+        take_out(a, block);
         block_join(block, block->next);
     }
-    pool_insert(a, block);
+    put_in(a, block);
+    pool_note_in(block, begin, end);
     return block;
 }
 

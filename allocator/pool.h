@@ -17,10 +17,12 @@ void pool_split(struct allocator *allocator, struct block *block, uint64_t size)
 void pool_insert(struct allocator *allocator, struct block *block);
 void pool_remove(struct allocator *allocator, struct block *block);
 
-/* The parts of insert and remove, for kept.c: into and out of the pool; what is counted of a
- * reusable block of `size`, a part of its segment or (split: 0) all of it. */
+/* The parts of insert and remove, for kept.c: into and out of the pool; the bytes [begin, end) of a block, no
+ * others, became reusable with it; what is counted of a reusable block of `size`, a part of its segment or
+ * (split: 0) all of it. */
 void pool_put_in(struct allocator *allocator, struct block *block);
 void pool_take_out(struct allocator *allocator, struct block *block);
+void pool_note_in(struct block *block, uint64_t begin, uint64_t end);
 
 static inline void pool_count_in(const struct segment *segment, uint64_t size, int split)
 {

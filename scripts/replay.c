@@ -325,7 +325,7 @@ int main(int argc, char **argv)
     int fd = open_trace(&replay, arguments.path);
     if (fd < 0)
         return REPLAY_BROKEN;
-    if (set_up(&replay) || feed_start(&replay.feed, fd))
+    if (feed_start(&replay.feed, fd) || set_up(&replay))
         return no_memory();
     int code = run(&replay, arguments.progress);
     return code == REPLAY_DONE ? replay_print(&replay) : code;
