@@ -215,12 +215,11 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
     if (block->segment->arena && size > CACHE_MOST)
         thread_cache_settle_large(a, size, bytes);
     block->state = BLOCK_ALLOCATED;
-    block->shared = 0;
-    block->sync_memops = 0;
-    block->noted_by = 0;
+    block->noted_by = block->shared = block->sync_memops = 0;
     block->noted = thread_cache_nowhere;
     block->name = 0;
     block_request(block, bytes);
+    native_count(a, size, 1);
     stats_hand_out(a->stats, stat, size, bytes);
     stats_histogram(a->stats, bytes, 1);
     record_block(block, EVENT_alloc);
@@ -370,6 +369,7 @@ __attribute__((noinline)) static int free_held(struct block *block, enum free_ki
     stats_begin(a->stats);
     if (kind == FREED_NATIVE && !raises_no_peak(block))
         thread_cache_settle(a);
+    native_count(a, block_size(block), -1);
     stats_subtract(a->stats, STAT_allocation, stat, 1);
     stats_subtract(a->stats, STAT_allocated_bytes, stat, block_size(block));
     stats_histogram(a->stats, block_requested(block), -1);

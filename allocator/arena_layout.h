@@ -5,7 +5,15 @@
 #include "allocator/arena_slots.h"
 #include "allocator/domain.h"
 
-#define NATIVE_SIZES 256
+#define NATIVE_SIZES 512
+#define NATIVE_NEW 64
+
+/* A size above a MiB that was asked for (native.c). */
+struct asked {
+    uint64_t size;  /* 0: none */
+    uint32_t first; /* arena's `requests` when it was */
+    int live;       /* blocks that were handed out since */
+};
 
 /* Where the blocks of one pool lie: slots [first, end). */
 struct arena_part {
@@ -40,9 +48,10 @@ struct arena {
     struct fence *mark;           /* of `marked`; NULL: none is on its way */
     struct block *kit;            /* block structs in reserve, joined by `link`: `kits` of them */
     uint64_t requests, moves;     /* of more than a MiB; of handles that there were: arena.c */
-    uint64_t sizes[NATIVE_SIZES]; /* of requests, by hash; native.c */
-    uint64_t noted;               /* from this size on a new one is a sign */
-    int irregular, varied;        /* above 0: large sizes, or all, hardly come again */
+    struct asked asked[NATIVE_SIZES]; /* by hash */
+    uint64_t sizes[NATIVE_NEW], news; /* the last that were new; how many so far */
+    uint64_t noted;                   /* from this size on a new one is a sign */
+    int irregular, varied; /* above 0: large sizes hardly come again; blocks outlive theirs */
 };
 
 #endif

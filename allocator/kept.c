@@ -18,6 +18,7 @@
 #include <stddef.h>
 
 #include "allocator/arena_parts.h"
+#include "allocator/native.h"
 #include "allocator/pool.h"
 #include "allocator/record.h"
 #include "allocator/thread_caches.h"
@@ -44,6 +45,7 @@ int kept_free(struct block *block)
     if (split && !segment->arena) /* else no peak is nearer than before */
         thread_cache_settle(a);
     a->frees++;
+    native_count(a, size, -1);
     stats_take_back(stats, segment->stat, size, requested);
     stats_histogram(stats, requested, -1);
     stats_count(stats, COUNTER_num_lane_frees, 1);
@@ -100,6 +102,7 @@ int kept_again(struct allocator *a, uint64_t bytes, uint64_t *address)
         pool_count_in(segment, kept->more, 1);
     stats_set(stats, COUNTER_largest_allocatable_bytes, kept->largest);
     a->mallocs++;
+    native_count(a, size, 1);
     stats_count(stats, COUNTER_num_hits, 1);
     if (counted)
         count_with_peaks(stats, segment->stat, size, bytes);

@@ -3,8 +3,9 @@
  * the driver moves that. It cannot be undone then, so it is decided from the first request on: a
  * program whose sizes come again has its blocks packed, and one whose sizes do not shares no chunk
  * among them (arena_grow). Large sizes count as new: beside these a granule is nothing; and only as
- * long as few blocks are smaller, which lose half of theirs. A program of many blocks whose sizes
- * do not come again has them packed into small chunks.
+ * long as few blocks are smaller, which lose half of theirs. A program of many blocks that outlive
+ * their sizes (other sizes are new now, and nobody asks for theirs) never replaces one by its like:
+ * it has them packed into small chunks.
  *
  * That may fail while the device works, and what was packed before holds its chunks. So once a
  * request was out of memory for which natively there had been room, large blocks are the driver's
@@ -66,14 +67,17 @@ static void note_failure(struct allocator *a, uint64_t size)
 #define MOST 16 /* requests in a row that are remembered so */
 #define AGAIN 2 /* new sizes that one which comes again outweighs */
 
+#define LATE 64     /* requests: what comes again sooner may belong to one thing */
+#define OUTLIVED 16 /* sizes that come again which one that a block outlives outweighs */
+
 uint64_t native_noted(uint64_t most)
 {
     return most / 512 > 32 * MIB ? most / 512 : 32 * MIB;
 }
 
 #define FEW 16
-#define LOST_MOST 64           /* the part of what is active */
-#define VARIED_MOST (64 * MIB) /* a large chunk's end is little beside it, and small ones many */
+#define LOST_MOST 64            /* the part of what is active */
+#define VARIED_MOST (256 * MIB) /* a large chunk's end is little beside it, and small ones many */
 
 /* Are there few blocks above a MiB and up to `most` bytes, rounded up to a power of two? Half a
  * granule of each is nothing, then. */
@@ -96,21 +100,51 @@ int native_is_varied(const struct allocator *a, uint64_t size)
     return size <= VARIED_MOST && a->arena->varied > 0 && !are_few(a, VARIED_MOST);
 }
 
+static struct asked *asked_for(struct arena *arena, uint64_t size)
+{
+    uint64_t hash = size / BLOCK_GRAIN * UINT64_C(0x9e3779b97f4a7c15);
+    return &arena->asked[hash >> 32 & (NATIVE_SIZES - 1)];
+}
+
+/* Of a size that is new: do blocks of the one that was new some time ago outlive it? Above 0: yes. Of others:
+ * do they come again? Below 0. */
+static int outlives(struct arena *arena, struct asked *asked, uint64_t size)
+{
+    if (asked->size == size)
+        return (uint32_t)arena->requests - asked->first > LATE ? -1 : 0;
+    uint64_t *oldest = &arena->sizes[arena->news++ % NATIVE_NEW], old = *oldest;
+    *asked = (struct asked){.size = size, .first = (uint32_t)arena->requests};
+    *oldest = size;
+    asked = asked_for(arena, old);
+    if (!old || asked->size != old)
+        return 0;
+    return asked->live > 0 ? OUTLIVED : -1;
+}
+
+static int within(int n, int most)
+{
+    return n < -most ? -most : n > most ? most : n;
+}
+
 void native_note(struct allocator *a, uint64_t size)
 {
     struct arena *arena = a->arena;
     if (!arena)
         return;
     arena->requests++;
-    uint64_t *seen = &arena->sizes[size / BLOCK_GRAIN * UINT64_C(0x9e3779b97f4a7c15) >> 56];
-    int was = arena->irregular > 0, now = arena->irregular;
-    now += *seen == size ? -AGAIN : size >= arena->noted;
-    int varied = arena->varied + (*seen == size ? -AGAIN : 1);
-    arena->varied = varied < -MOST ? -MOST : varied > MOST ? MOST : varied;
-    *seen = size;
-    arena->irregular = now < -MOST ? -MOST : now > MOST ? MOST : now;
-    if (was != (now > 0))
+    struct asked *asked = asked_for(arena, size);
+    int was = arena->irregular > 0, is_new = size >= arena->noted;
+    arena->irregular = within(arena->irregular + (asked->size == size ? -AGAIN : is_new), MOST);
+    arena->varied = within(arena->varied + outlives(arena, asked, size), MOST * OUTLIVED);
+    if (was != (arena->irregular > 0))
         a->taken = NULL; /* requests are served otherwise from here on */
+}
+
+void native_count_large(struct arena *arena, uint64_t size, int sign)
+{
+    struct asked *asked = asked_for(arena, size);
+    if (asked->size == size)
+        asked->live += sign;
 }
 
 #define ASK 1024 /* requests: others may have given the driver something back */

@@ -25,7 +25,16 @@ uint64_t native_noted(uint64_t most);
 /* Does a block of this size share no chunk with others now? */
 int native_is_exact(const struct allocator *allocator, uint64_t size);
 
-/* Do sizes hardly come again, and are blocks many? Then one of this size is to lie in small chunks,
+/* Takes note that a block was handed out (1), or is the program's no more (-1). */
+void native_count_large(struct arena *arena, uint64_t size, int sign);
+
+static inline void native_count(struct allocator *allocator, uint64_t size, int sign)
+{
+    if (allocator->arena && size > MIB)
+        native_count_large(allocator->arena, size, sign);
+}
+
+/* Do blocks outlive their sizes, and are they many? Then one of this size is to lie in small chunks,
  * which pack best, though they need more calls. */
 int native_is_varied(const struct allocator *allocator, uint64_t size);
 

@@ -121,6 +121,17 @@ def test_sizes_that_do_not_come_again(tmp_path, name, behind, ratio, failures):
     assert got["totals"]["ooms"] <= failures
 
 
+@pytest.mark.parametrize("behind", (0, 200))
+@pytest.mark.parametrize("layers, wide", [(1, 1), (1, 4), (12, 4)])
+def test_results_that_are_kept(tmp_path, layers, wide, behind):
+    """They are never replaced by their like, although most requests are for a size that was just asked for."""
+    path = tmp_path / "results.csv"
+    path.write_text(workloads.results(layers, wide).text())
+    _, allocated, _ = peaks(replay(path, "--conf", RULES))
+    assert per_requested(replay(path, "--conf", MAPPED, "--behind", behind)) <= 1.04
+    assert replay(path, "--conf", MAPPED, "--behind", behind, "--capacity", int(1.05 * allocated))["totals"]["ooms"] == 0
+
+
 @pytest.mark.parametrize("seed, limit", [(4, "capacity"), (8, "capacity"), (10, "memory_limit_mb")])
 def test_random_sizes_below_a_cap(tmp_path, seed, limit):
     """All of them fit natively, to the granule: none fails."""

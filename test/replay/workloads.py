@@ -245,6 +245,23 @@ def replaced(count=200, operations=2000, seed=1):
     return trace
 
 
+def results(layers=1, wide=1, kept=300, steps=1500, seed=1):
+    """Results of 4 to 60 MiB, as keys and values of prompts or hidden states of texts, a random one of which goes for each new one. Each
+    layer that makes one takes as many bytes twice, and `wide` times as many, for a moment."""
+    trace, dice, store = Trace(), random.Random(seed), []
+    for _ in range(40):
+        trace.take(32 * MIB)
+    for _ in range(steps):
+        size = dice.randint(4 * MIB, 60 * MIB) // 8192 * 8192
+        for _ in range(layers):
+            trace.drop(trace.take(size), trace.take(size))
+            trace.drop(trace.take(wide * size))
+        store.append(trace.take(size))
+        if len(store) > kept:
+            trace.drop(store.pop(dice.randrange(len(store))))
+    return trace
+
+
 def sessions(layers=10, places=30, turns=800, width=5120, seed=1):
     """Conversations that keep their keys and values, of 0.2 to 20 MiB a layer; a turn makes all of one's anew, a little longer."""
     trace, dice, kept = Trace(), random.Random(seed), []
