@@ -146,6 +146,19 @@ def waits(options):
     return bool({"--summary", "--check", "--html"} & options.keys())
 
 
+LONG = 3800  # bytes of a path, of 4095: the rest is for what patterns become
+
+
+def from_here(pattern):
+    """The pattern of a path, so that it means the same wherever a child of the run stands; as it is where that cannot be said."""
+    try:
+        here = os.getcwd()
+    except OSError:  # the folder was removed
+        return pattern
+    path = os.path.join(here.replace("%", "%%"), pattern)
+    return pattern if CONTROL.search(here) or len(os.fsencode(path)) > LONG else path
+
+
 def places(environment):
     """Paths that mean the same wherever in the tree a child of the run stands."""
     output, pages = (os.fsdecode(environment.get(name, b"")) for name in (b"CACHALOT_OUTPUT", b"CACHALOT_PAGE_DIR"))
@@ -184,6 +197,8 @@ def environment_for(options, library, program):
     ours["CACHALOT_SESSION"] = session_within(session) if not session or waits(options) else os.fsdecode(given)
     environment.update({os.fsencode(k): os.fsencode(v) for k, v in ours.items()})
     check_patterns(environment, options)
+    if "--trace" in options:
+        environment[b"CACHALOT_TRACE"] = os.fsencode(from_here(options["--trace"]))
     if waits(options):
         environment.update({os.fsencode(k): os.fsencode(v) for k, v in places(environment).items()})
     return environment

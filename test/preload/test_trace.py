@@ -163,6 +163,12 @@ def test_two_processes_of_one_run(place):
     assert {rows_of(path)[0].pid for path in paths} == {report["process"]["pid"] for report in reports}
 
 
+def test_a_trace_lies_where_the_run_stood(place):
+    """Wherever the program goes: a relative name is the caller's."""
+    done = place.cachalot("run", "--trace", "t", "/bin/sh", "-c", f"cd /; exec {PROGRAMS}/allocate_130")
+    assert done.code == 0 and len(rows_of(place.work / "t")) > 0
+
+
 def test_an_older_trace_is_replaced_and_nothing_else(place):
     (place.work / "t").write_bytes(b"")
     for _ in range(2):
