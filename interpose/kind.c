@@ -11,7 +11,8 @@
 
 #include "interpose/process.h"
 
-static const char *const libraries[] = {"libmpi.so", "libucp.so"};
+/* libmpi_: HPE Cray's, one for each compiler (libmpi_gnu.so). */
+static const char *const libraries[] = {"libmpi.so", "libmpich.so", "libmpi_", "libucp.so"};
 
 /* Notes in `data` which of them the object is. */
 static int is_library(struct dl_phdr_info *object, size_t size, void *data)
@@ -46,7 +47,8 @@ void kind_decide(CUdevice device)
     int lends = driver_lends(device);
     int strangers = options->expandable == EXPANDABLE_AUTO && driver_has_strangers();
     pthread_mutex_lock(&process->context_lock);
-    if (options->expandable == EXPANDABLE_AUTO) {
+    if (options->expandable == EXPANDABLE_AUTO ||
+        (options->expandable == EXPANDABLE_TRUE && options->ipc == IPC_DEDICATED)) {
         const char *why = reason_against(options, lends, strangers);
         options->expandable = why ? EXPANDABLE_FALSE : EXPANDABLE_TRUE;
         domain_decide(process->domain, options->expandable);
