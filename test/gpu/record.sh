@@ -7,7 +7,7 @@
 #   rates     alone on the machine: a cached pair, sixteen streams, a watched launch, gptfix in processes of its own, what recording costs
 #   pairs     steps beside PyTorch's own cache, of all workloads; CACHALOT_TORCH_WORK is run.py's --torch-work
 #   memory    steps and device memory beside PyTorch's expandable segments, of all workloads
-#   traced    traces of the small PyTorch programs of traced/, as NAME.csv of programs.tar.xz (test/replay has those of an H100)
+#   traced    traces of the small PyTorch programs of traced/, as NAME.csv of programs.tar.xz (test/replay has 105 of them)
 #   runtimes  programs of test/preload built with other cudarts, in folders of CACHALOT_RUNTIMES: natively and in front
 #
 # With two GPUs `pairs` and `memory` take one half on each.
