@@ -114,7 +114,7 @@ static struct whole whole_of(const struct arena *arena, uint64_t begin, uint64_t
 
 /* Leaves off what lies whole in the bytes from `at` on, or before `at`, where another block has them. Returns
  * whether there is any. */
-static int leave_behind(const struct arena *arena, struct whole *whole, uint64_t at)
+static int drop_behind(const struct arena *arena, struct whole *whole, uint64_t at)
 {
     uint64_t first = arena_slot_at(arena, at + arena->chunk_bytes - 1);
     while (first < whole->last && arena->joined[first])
@@ -125,7 +125,7 @@ static int leave_behind(const struct arena *arena, struct whole *whole, uint64_t
     return 1;
 }
 
-static void leave_before(const struct arena *arena, struct whole *whole, uint64_t at)
+static void drop_before(const struct arena *arena, struct whole *whole, uint64_t at)
 {
     uint64_t last = arena_slot_at(arena, at);
     while (last > whole->first && arena->joined[last])
@@ -151,9 +151,9 @@ void arena_note_in_large(struct block *block, uint64_t begin, uint64_t end)
         return;
     arena->slot[whole.first].hole = block;
     if (end < high)
-        leave_behind(arena, &whole, end - arena->base);
+        drop_behind(arena, &whole, end - arena->base);
     if (begin > low)
-        leave_before(arena, &whole, begin - arena->base);
+        drop_before(arena, &whole, begin - arena->base);
     set_idle(arena, &whole, 1);
 }
 
@@ -164,7 +164,7 @@ void arena_note_out_large(const struct block *block, struct block *rest)
     struct whole whole = whole_of(arena, begin, end + (rest ? block_size(rest) : 0));
     if (whole.first >= whole.last + (whole.tail != 0))
         return;
-    if (rest && leave_behind(arena, &whole, end))
+    if (rest && drop_behind(arena, &whole, end))
         arena->slot[whole.last].hole = rest;
     set_idle(arena, &whole, 0);
 }

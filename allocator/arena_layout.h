@@ -12,7 +12,7 @@
 struct asked {
     uint64_t size;  /* 0: none */
     uint32_t first; /* arena's `requests` when it was */
-    int live;       /* blocks that were handed out since */
+    int live;       /* blocks handed out since, less those that came back, also older ones */
 };
 
 /* Where the blocks of one pool lie: slots [first, end). */

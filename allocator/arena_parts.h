@@ -31,8 +31,8 @@ static inline uint64_t arena_idle_bytes(const struct arena *arena)
     return (arena->idle_slots + arena->spares) * arena->chunk_bytes + arena->idle_tails;
 }
 
-/* Where an operation ends that took some: in the middle of one, blocks that it only cuts or merges
- * are in no pool. */
+/* Where an operation ends that took some: in the middle of one, blocks that it only isolates are in
+ * no pool. */
 static inline void arena_note_idle(struct arena *arena)
 {
     uint64_t idle = arena_idle_bytes(arena);

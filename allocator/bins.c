@@ -2,11 +2,15 @@
 
 #include <stddef.h>
 
-/* The highest bit's place, and the four bits below it. */
+#include "allocator/block_layout.h"
+
+/* The highest bit's place, and the four bits below it, of the size in grains. The last has all from 16 TiB on. */
 static unsigned bin_of(uint64_t size)
 {
-    unsigned shift = 59 - (unsigned)__builtin_clzll(size | 16);
-    return shift * 16 + (unsigned)(size >> shift);
+    uint64_t grains = size / BLOCK_GRAIN;
+    unsigned shift = 59 - (unsigned)__builtin_clzll(grains | 16);
+    unsigned bin = shift * 16 + (unsigned)(grains >> shift);
+    return bin < BINS ? bin : BINS - 1;
 }
 
 void bins_insert(struct bins *bins, struct tree_node *node)

@@ -6,7 +6,7 @@
 
 #include "allocator/tree.h"
 
-#define BIN_WORDS 16
+#define BIN_WORDS 8
 #define BINS (BIN_WORDS * 64)
 
 struct bins {

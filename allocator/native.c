@@ -3,9 +3,8 @@
  * the driver moves that. It cannot be undone then, so it is decided from the first request on: a
  * program whose sizes come again has its blocks packed, and one whose sizes do not shares no chunk
  * among them (arena_grow). Large sizes count as new: beside these a granule is nothing; and only as
- * long as few blocks are smaller, which lose half of theirs. A program of many blocks that outlive
- * their sizes (other sizes are new now, and nobody asks for theirs) never replaces one by its like:
- * it has them packed into small chunks.
+ * long as few blocks are smaller, which lose half of theirs. A program of many blocks that live while
+ * ever more other sizes are new hardly replaces one by its like: it has them packed into small chunks.
  *
  * That may fail while the device works, and what was packed before holds its chunks. So once a
  * request was out of memory for which natively there had been room, large blocks are the driver's
@@ -64,7 +63,7 @@ static void note_failure(struct allocator *a, uint64_t size)
               1 + requests->allocated[SMALL_POOL] + requests->allocated[LARGE_POOL]);
 }
 
-#define MOST 16 /* requests in a row that are remembered so */
+#define MOST 16 /* new sizes in a row that are remembered so, or of blocks that outlive theirs */
 #define AGAIN 2 /* new sizes that one which comes again outweighs */
 
 #define LATE 64     /* requests: what comes again sooner may belong to one thing */
@@ -106,9 +105,10 @@ static struct asked *asked_for(struct arena *arena, uint64_t size)
     return &arena->asked[hash >> 32 & (NATIVE_SIZES - 1)];
 }
 
-/* Of a size that is new: do blocks of the one that was new some time ago outlive it? Above 0: yes. Of others:
- * do they come again? Below 0. */
-static int outlives(struct arena *arena, struct asked *asked, uint64_t size)
+/* What a request says of whether blocks outlive their sizes; above 0: they do. Of a new size (as which it is noted
+ * here): do blocks of the one live that was new some time ago? Of another: does it come again? The block may be
+ * larger than was asked for, where segments are not cut; then it is not counted. */
+static int weight_of(struct arena *arena, struct asked *asked, uint64_t size)
 {
     if (asked->size == size)
         return (uint32_t)arena->requests - asked->first > LATE ? -1 : 0;
@@ -133,9 +133,9 @@ void native_note(struct allocator *a, uint64_t size)
         return;
     arena->requests++;
     struct asked *asked = asked_for(arena, size);
-    int was = arena->irregular > 0, is_new = size >= arena->noted;
-    arena->irregular = within(arena->irregular + (asked->size == size ? -AGAIN : is_new), MOST);
-    arena->varied = within(arena->varied + outlives(arena, asked, size), MOST * OUTLIVED);
+    int was = arena->irregular > 0, counts = size >= arena->noted;
+    arena->irregular = within(arena->irregular + (asked->size == size ? -AGAIN : counts), MOST);
+    arena->varied = within(arena->varied + weight_of(arena, asked, size), MOST * OUTLIVED);
     if (was != (arena->irregular > 0))
         a->taken = NULL; /* requests are served otherwise from here on */
 }

@@ -17,8 +17,8 @@ void pool_split(struct allocator *allocator, struct block *block, uint64_t size)
 void pool_insert(struct allocator *allocator, struct block *block);
 void pool_remove(struct allocator *allocator, struct block *block);
 
-/* The parts of insert and remove, for kept.c: into and out of the pool; the bytes [begin, end) of a block, no
- * others, became reusable with it; what is counted of a reusable block of `size`, a part of its segment or
+/* The parts of insert and remove, for kept.c: into and out of the pool; of a block in it the bytes [begin, end)
+ * are newly reusable, and all others were before; what is counted of a reusable block of `size`, a part of its segment or
  * (split: 0) all of it. */
 void pool_put_in(struct allocator *allocator, struct block *block);
 void pool_take_out(struct allocator *allocator, struct block *block);

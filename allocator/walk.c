@@ -98,6 +98,17 @@ static int handle_lies_in(const struct arena *arena, uint32_t slot, uint64_t beg
             arena_address(arena, arena_handle_end(arena, slot)) <= end);
 }
 
+/* Is the reusable block found from the first slot of it that is idle? */
+static int hole_is_noted(const struct arena *arena, const struct block *block)
+{
+    uint64_t end = block_address(block) + block_size(block);
+    uint64_t slot =
+        arena_slot_at(arena, block_address(block) - arena->base + arena->chunk_bytes - 1);
+    while (arena_address(arena, slot) < end && !arena->idle[slot])
+        slot++;
+    return arena_address(arena, slot) >= end || arena->slot[slot].hole == block;
+}
+
 /* Has the block memory below all of it, or below none if it is absent? And is it noted as idle
  * where it should be? */
 static int block_is_backed(const struct arena *arena, const struct block *block)
@@ -119,6 +130,8 @@ static int block_is_backed(const struct arena *arena, const struct block *block)
                                   handle_lies_in(arena, slot, begin, end)))
             return 0;
     }
+    if (block->state == BLOCK_REUSABLE && !block->pinned && !hole_is_noted(arena, block))
+        return 0;
     return block->state == BLOCK_ABSENT || arena_address(arena, slot) >= end;
 }
 

@@ -1,4 +1,4 @@
-/* expandable_segments:auto. Mapped memory is for all but those who hand the driver's own IPC
+/* expandable_segments:auto, or True with ipc:dedicated. Mapped memory is for all but those who hand the driver's own IPC
  * handles to processes that may not have us in front, or in which our socket is not to be reached
  * (other containers): MPI and UCX, loaded when memory is first asked for, and whoever asks for such
  * handles by the option ipc:dedicated. All others share mapped memory by handles of ours (ipc.h),

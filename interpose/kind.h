@@ -7,7 +7,7 @@
 struct allocator;
 
 /* Before the first allocator is made, of this device, under the context lock: decides what was left
- * to us, and says so in the report. */
+ * to us, or cannot be as asked, and says so in the report. */
 void kind_decide(CUdevice device);
 
 /* After an allocator was made: has it mapped memory, where it should? Else the report says so. */

@@ -108,7 +108,7 @@ class Mapped:
     def is_exact(self, size):
         """Sizes that hardly come again: native.c."""
         if size > MIB:
-            at = size // 512 * 0x9e3779b97f4a7c15 % 2 ** 64 >> 56
+            at = size // 512 * 0x9e3779b97f4a7c15 % 2 ** 64 >> 32 & 511
             change = -2 if self.sizes.get(at) == size else int(size >= 32 * MIB)
             self.sizes[at], self.irregular = size, max(-16, min(16, self.irregular + change))
         few = sum(MIB < requested <= 16 * MIB for _, requested, _ in self.live.values()) <= 16  # in more, half a granule each counts
