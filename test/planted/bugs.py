@@ -46,8 +46,6 @@ BUGS = (
         (("arena->chunk[arena->slot[until].chunk].home == home + until - slot)", "arena->chunk[arena->slot[until].chunk].home)"),)),
     Bug("grows_beside_idle", "a second slot of a window gets a new chunk though one is idle", CLAIM, "model",
         (("= run ? take_idle(", "= run ? *moves == 1 ? 0 : take_idle("),)),
-    Bug("rest_has_no_hole", "what is idle in the rest of a hole is not found from there", ARENA, "model",
-        (("        arena->slot[whole.last].hole = rest;", "        (void)rest;"),)),
     Bug("access_in_part", "the last slot of a run is mapped without access", MAP, "model",
         (("(end - 1 - slot) * arena->chunk_bytes + bytes);", "(end - 1 - slot) * arena->chunk_bytes + (end > slot + 1 ? 0 : bytes));"),)),
     Bug("handle_idle_in_part", "a handle of several chunks counts as idle where a part of it is", ARENA, "unit",
