@@ -6,7 +6,7 @@
 #include "allocator/domain.h"
 
 #define NATIVE_SIZES 512
-#define NATIVE_NEW 64
+#define NATIVE_NEW 48
 
 /* A size above a MiB that was asked for (native.c). */
 struct asked {

@@ -66,7 +66,7 @@ static void note_failure(struct allocator *a, uint64_t size)
 #define MOST 16 /* new sizes in a row that are remembered so, or of blocks that outlive theirs */
 #define AGAIN 2 /* new sizes that one which comes again outweighs */
 
-#define LATE 64     /* requests: what comes again sooner may belong to one thing */
+#define LATE 512 /* requests: what comes again sooner may belong to one thing, in its next layers */
 #define OUTLIVED 16 /* sizes that come again which one that a block outlives outweighs */
 
 uint64_t native_noted(uint64_t most)
@@ -76,7 +76,7 @@ uint64_t native_noted(uint64_t most)
 
 #define FEW 16
 #define LOST_MOST 64            /* the part of what is active */
-#define VARIED_MOST (256 * MIB) /* a large chunk's end is little beside it, and small ones many */
+#define VARIED_MOST (384 * MIB) /* a large chunk's end is little beside it, and small ones many */
 
 /* Are there few blocks above a MiB and up to `most` bytes, rounded up to a power of two? Half a
  * granule of each is nothing, then. */

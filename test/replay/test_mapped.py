@@ -132,6 +132,16 @@ def test_results_that_are_kept(tmp_path, layers, wide, behind):
     assert replay(path, "--conf", MAPPED, "--behind", behind, "--capacity", int(1.05 * allocated))["totals"]["ooms"] == 0
 
 
+@pytest.mark.parametrize("layers, most, seed", [(16, 6, 1), (16, 6, 3), (32, 12, 2)])
+def test_prompts_that_are_kept(tmp_path, layers, most, seed):
+    """Sizes come again in all layers of a prompt, and never after that."""
+    path = tmp_path / "prompts.csv"
+    path.write_text(workloads.prompts(layers, most << 30, seed=seed).text())
+    _, allocated, _ = peaks(replay(path, "--conf", RULES))
+    assert per_requested(replay(path, "--conf", MAPPED)) <= 1.055  # 1.0735 before
+    assert replay(path, "--conf", MAPPED, "--capacity", int(1.05 * allocated))["totals"]["ooms"] == 0
+
+
 @pytest.mark.parametrize("seed, limit", [(4, "capacity"), (8, "capacity"), (10, "memory_limit_mb")])
 def test_random_sizes_below_a_cap(tmp_path, seed, limit):
     """All of them fit natively, to the granule: none fails."""

@@ -262,6 +262,47 @@ def results(layers=1, wide=1, kept=300, steps=1500, seed=1):
     return trace
 
 
+def prompts(layers=16, most=6 * GIB, count=100, seed=1):
+    """A decoder's keys and values of prompts, a block each a layer, until they are `most` bytes; then the oldest or a random one goes. Beside
+    them what each layer takes for a moment. All sizes of a prompt are new, and come again in its next layers."""
+    trace, dice, kept, held = Trace(), random.Random(seed), [], 0
+    for _ in range(layers):
+        for weight in (32, 8, 8, 32, 112, 112, 112):
+            trace.take(weight * MIB)
+    for _ in range(count):
+        length = 20 + min(32000, int(2500 * dice.lognormvariate(0, 0.9)))
+        wide, narrow, deep = 8192 * length, 2048 * length, 28672 * length
+        state, cache = trace.take(wide), []
+        for _ in range(layers):
+            hidden, query, key, value = trace.take(wide), trace.take(wide), trace.take(narrow), trace.take(narrow)
+            trace.drop(hidden)
+            turned = trace.take(wide)
+            cache += [trace.take(narrow), value]
+            trace.drop(query, key)
+            seen = trace.take(wide)
+            trace.drop(turned)
+            out = trace.take(wide)
+            trace.drop(seen)
+            added = trace.take(wide)
+            trace.drop(state, out)
+            hidden, gate, up, active = trace.take(wide), trace.take(deep), trace.take(deep), trace.take(deep)
+            trace.drop(gate)
+            product = trace.take(deep)
+            trace.drop(active, up, hidden)
+            down = trace.take(wide)
+            trace.drop(product)
+            state = trace.take(wide)
+            trace.drop(down, added)
+        trace.drop(state)
+        kept.append((2 * narrow * layers, cache))
+        held += 2 * narrow * layers
+        while held > most:
+            size, gone = kept.pop(0 if dice.random() < 0.5 else dice.randrange(len(kept)))
+            held -= size
+            trace.drop(*gone)
+    return trace
+
+
 def sessions(layers=10, places=30, turns=800, width=5120, seed=1):
     """Conversations that keep their keys and values, of 0.2 to 20 MiB a layer; a turn makes all of one's anew, a little longer."""
     trace, dice, kept = Trace(), random.Random(seed), []
