@@ -208,7 +208,7 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
     uint64_t size = block_size(block);
     if (block_list(block)) {
         pool_merge(a, block);
-        return a->ops->out_of_memory;
+        return ALLOCATOR_PASS;
     }
     if (block->segment->arena)
         arena_note_idle(block->segment->arena);

@@ -119,8 +119,9 @@ void domain_captures_ended(struct domain *domain);
 /* Books blocks whose fence has passed; the last call into the driver before exit. */
 void domain_poll(struct domain *domain);
 
-/* More devices may use the memory of device `ordinal`: has the driver allow what is mapped. */
-void domain_allow(struct domain *domain, unsigned ordinal);
+/* More devices may use the memory of device `ordinal`: has the driver allow what is mapped. -1: it has
+ * refused some. */
+int domain_allow(struct domain *domain, unsigned ordinal);
 
 /* Calls `take` for every block, by segment and address, under the lock: it must not call back. */
 void domain_walk(struct domain *domain,

@@ -59,8 +59,8 @@ uint64_t arena_release(struct allocator *allocator, struct arena *arena, uint64_
 uint64_t arena_retired(const struct allocator *allocator);
 uint64_t arena_unused(struct allocator *allocator);
 
-/* Has the driver allow all that is mapped once more. */
-void arena_allow(struct allocator *allocator);
+/* Has the driver allow all that is mapped once more. 0, or its first error. */
+int arena_allow(struct allocator *allocator);
 
 /* Forgets what the context knows of the arena's work: it ends. Bury: gives everything back to the driver after
  * that; nothing is under way. */

@@ -24,8 +24,9 @@ static void *map_zeroes(size_t bytes)
 static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_t bytes)
 {
     uint64_t slots = bytes / chunk_bytes;
-    struct arena *arena =
-        slots < UINT32_MAX ? map_zeroes(sizeof *arena + (slots + 1) * BYTES_OF_SLOT) : NULL;
+    struct arena *arena = NULL;
+    if (slots && slots < UINT32_MAX)
+        arena = map_zeroes(sizeof *arena + (slots + 1) * BYTES_OF_SLOT);
     if (!arena)
         return NULL;
     arena->chunk_bytes = chunk_bytes;

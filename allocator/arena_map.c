@@ -157,7 +157,8 @@ int arena_make_usable(struct allocator *a, struct arena *arena, const struct win
     while (!code && !a->forgotten && walks != arena->walks) {
         walks = arena->walks; /* one that began meanwhile has left out these slots */
         allocator_call(a);
-        allow_slots(a, arena, window);
+        if ((code = allow_slots(a, arena, window)))
+            unmap_slots(a, arena, window);
         allocator_return(a);
     }
     a->growing_bytes -= bytes;

@@ -268,8 +268,9 @@ static int may_allow(const struct arena *arena, uint32_t slot)
     return arena->slot[slot].chunk && !arena->slot[slot].changing;
 }
 
-static void allow_again(struct allocator *a, struct arena *arena)
+static int allow_again(struct allocator *a, struct arena *arena)
 {
+    int code = 0;
     arena->walks++;
     for (uint32_t slot = arena_used(arena, 0), end; !a->forgotten && slot < arena->slots;
          slot = arena_used(arena, end + (end == slot))) {
@@ -281,17 +282,18 @@ static void allow_again(struct allocator *a, struct arena *arena)
         if (end == slot)
             continue;
         allocator_call(a);
-        a->ops->chunk_allow(a->device, arena_address(arena, slot), bytes);
+        int result = a->ops->chunk_allow(a->device, arena_address(arena, slot), bytes);
         allocator_return(a);
+        code = code ? code : result;
         for (uint32_t done = slot; !a->forgotten && done < end; done++)
             arena->slot[done].allowing--;
     }
+    return a->forgotten ? 0 : code;
 }
 
-void arena_allow(struct allocator *a)
+int arena_allow(struct allocator *a)
 {
-    if (a->arena)
-        allow_again(a, a->arena);
+    return a->arena ? allow_again(a, a->arena) : 0;
 }
 
 /* What is mapped in a slot; where a claim or a release was at it when the context ended, if that is so yet. */

@@ -169,14 +169,12 @@ void domain_decide(struct domain *domain, enum expandable decision)
 
 static uint64_t allow(struct allocator *a, unsigned ordinal)
 {
-    if (a->ordinal == ordinal && a->arena)
-        arena_allow(a);
-    return 0;
+    return a->ordinal == ordinal && arena_allow(a);
 }
 
-void domain_allow(struct domain *domain, unsigned ordinal)
+int domain_allow(struct domain *domain, unsigned ordinal)
 {
-    for_each(domain, allow, ordinal);
+    return for_each(domain, allow, ordinal) ? -1 : 0;
 }
 
 static uint64_t poll(struct allocator *a, unsigned unused)

@@ -149,12 +149,14 @@ void pool_split(struct allocator *a, struct block *block, uint64_t size)
         pool_insert(a, rest);
 }
 
-/* A reusable block leaves its pool, cut to size: the rest goes back, and nothing of that is news. */
+/* A reusable block leaves its pool, cut to size: the rest goes back, and nothing of that is news. Nothing merges
+ * with it any more. */
 static void take_front(struct allocator *a, struct block *block, uint64_t size)
 {
     struct segment *segment = block->segment;
     int whole = !is_split(block);
     take_out(a, block);
+    block->state = BLOCK_CLAIMED;
     struct block *rest = cut(a, block, size);
     if (rest)
         put_in(a, rest);

@@ -168,7 +168,7 @@ int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct 
         allocator_call(a);
         a->ops->segment_free(a->device, address);
         allocator_return(a);
-        return a->ops->out_of_memory;
+        return ALLOCATOR_PASS; /* no host memory for the books: the driver's own */
     }
     segment_link(segment);
     stats_count(a->stats, COUNTER_num_device_alloc, 1);

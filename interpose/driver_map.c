@@ -166,7 +166,8 @@ int driver_has_strangers(void)
     return 0;
 }
 
-static void allow_peer(CUdevice device, CUdevice owner)
+/* Returns whether that is settled. No call of the program can fail for it, so who is refused asks once more. */
+static int allow_peer(CUdevice device, CUdevice owner)
 {
     if (!can_reach(device, owner)) {
         if (process->config.options.expandable == EXPANDABLE_TRUE)
@@ -174,24 +175,30 @@ static void allow_peer(CUdevice device, CUdevice owner)
                 "device %d cannot reach mapped memory of device %d: it can be copied there "
                 "by cudaMemcpyPeer, or with CACHALOT_CONF=expandable_segments:False",
                 device, owner);
-        return;
+        return 1;
     }
     atomic_fetch_or(&process->peers.of[owner], (uint64_t)1 << device);
-    domain_allow(process->domain, (unsigned)owner);
-    ipc_allow_peer(owner, device);
+    for (int tries = 0; tries < 2; tries++)
+        if (!domain_allow(process->domain, (unsigned)owner) && !ipc_allow_peer(owner, device))
+            return 1;
+    process_warn("the driver does not let device %d reach all mapped memory of device %d: use "
+                 "CACHALOT_CONF=expandable_segments:False",
+                 device, owner);
+    return 0;
 }
 
 /* Of two that are used for the first time at once each or the other sees both; and nobody goes on
- * before the walk over what was mapped has ended, so two threads may do the same one. */
+ * before the walk over what was mapped has ended, so two threads may do the same one. What was refused the next
+ * context of the device has tried again. */
 void driver_device_used(CUdevice device)
 {
     if (device < 0 || device >= PEER_DEVICES || atomic_load(&process->peers.settled) >> device & 1)
         return;
     uint64_t bit = (uint64_t)1 << device, used = atomic_fetch_or(&process->peers.used, bit);
+    int settled = 1;
     for (CUdevice other = 0; other < PEER_DEVICES; other++)
-        if (other != device && used >> other & 1) {
-            allow_peer(device, other);
-            allow_peer(other, device);
-        }
-    atomic_fetch_or(&process->peers.settled, bit);
+        if (other != device && used >> other & 1)
+            settled &= allow_peer(device, other) & allow_peer(other, device);
+    if (settled)
+        atomic_fetch_or(&process->peers.settled, bit);
 }

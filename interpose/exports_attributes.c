@@ -9,6 +9,7 @@
 #include "interpose/ipc.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
+#include "interpose/retry.h"
 
 /* Numbers of ours are none of the driver's, which count from 1. */
 #define OUR_NAMES ((unsigned long long)1 << 62)
@@ -47,14 +48,40 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr a
     return CUDA_SUCCESS;
 }
 
-/* Natively only memory of cuMemCreate has a handle. Who had one of a chunk would send it for the
- * block. */
+/* Natively these are refused for all memory but cuMemCreate's: for blocks, too. Who had the handle of a
+ * chunk would send it for the block. */
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
 {
     struct block_place place;
     CUdeviceptr at = (CUdeviceptr)address;
     return find(&at, &place) == MAPPED ? CUDA_ERROR_INVALID_VALUE
                                        : real()->cuMemRetainAllocationHandle(handle, (void *)at);
+}
+
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
+                        CUdeviceptr address)
+{
+    struct block_place place;
+    return find(&address, &place) == MAPPED ? CUDA_ERROR_INVALID_VALUE
+                                            : real()->cuMemGetAccess(flags, location, address);
+}
+
+CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access,
+                        size_t count)
+{
+    struct block_place place;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    int tries = 0;
+    if (find(&address, &place) != MAPPED)
+        RETRIED(result, real()->cuMemSetAccess(address, bytes, access, count));
+    return result;
+}
+
+CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
+{
+    struct block_place place;
+    return find(&address, &place) == MAPPED ? CUDA_ERROR_INVALID_VALUE
+                                            : real()->cuMemUnmap(address, bytes);
 }
 
 static int context_syncs(void)

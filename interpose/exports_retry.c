@@ -59,9 +59,6 @@ RETRY(cuMemMap,
        unsigned long long flags),
       (pointer, size, offset, handle, flags))
 RETRY(cuCtxEnablePeerAccess, (CUcontext peer, unsigned int flags), (peer, flags))
-RETRY(cuMemSetAccess,
-      (CUdeviceptr pointer, size_t size, const CUmemAccessDesc *access, size_t count),
-      (pointer, size, access, count))
 RETRY(cuMulticastCreate,
       (CUmemGenericAllocationHandle * handle, const CUmulticastObjectProp *properties),
       (handle, properties))

@@ -77,7 +77,6 @@
     X(cuCtxSetLimit)                                                                               \
     X(cuMemAddressReserve)                                                                         \
     X(cuMemMap)                                                                                    \
-    X(cuMemSetAccess)                                                                              \
     X(cuMulticastCreate)                                                                           \
     X(cuGreenCtxCreate)                                                                            \
     X(cuCtxDestroy) /* reacted to */                                                               \
@@ -114,6 +113,9 @@
     X(cuPointerGetAttributes)                                                                      \
     X(cuMemGetAddressRange_v2)                                                                     \
     X(cuMemRetainAllocationHandle)                                                                 \
+    X(cuMemGetAccess)                                                                              \
+    X(cuMemSetAccess)                                                                              \
+    X(cuMemUnmap)                                                                                  \
     X(cuLaunchKernel) /* submissions: launches */                                                  \
     X(cuLaunchKernel_ptsz)                                                                         \
     X(cuLaunchKernelEx)                                                                            \
@@ -337,7 +339,6 @@
     X(cuMemExportToShareableHandle)                                                                \
     X(cuMemGetAllocationPropertiesFromHandle)                                                      \
     X(cuMemAddressFree)                                                                            \
-    X(cuMemUnmap)                                                                                  \
     X(cuDevicePrimaryCtxGetState)                                                                  \
     X(cuGraphGetNodes)                                                                             \
     X(cuGraphNodeGetType)                                                                          \

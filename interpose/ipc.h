@@ -51,8 +51,8 @@ int ipc_close(CUdeviceptr pointer, CUresult *result);
 /* The memory opened here that holds `address`; 0: there is none. */
 int ipc_find(CUdeviceptr address, struct block_place *place);
 
-/* As driver_device_used: also to what was opened in contexts of `owner`. */
-void ipc_allow_peer(CUdevice owner, CUdevice peer);
+/* As driver_device_used: also to what was opened in contexts of `owner`. -1: the driver has refused some. */
+int ipc_allow_peer(CUdevice owner, CUdevice peer);
 
 /* A context is about to end, and has ended: what was opened in it goes. */
 void ipc_forget(CUcontext context);

@@ -351,14 +351,17 @@ static int hold_below(uint64_t name, CUdevice device, struct import *held)
     return highest != NULL;
 }
 
-void ipc_allow_peer(CUdevice owner, CUdevice peer)
+int ipc_allow_peer(CUdevice owner, CUdevice peer)
 {
     struct import held = {.name = UINT64_MAX};
     CUresult closed;
+    int code = 0;
     while (hold_below(held.name, owner, &held)) {
-        allow_one(&held, peer);
+        if (allow_one(&held, peer) != CUDA_SUCCESS)
+            code = -1;
         ipc_close(held.pointer, &closed);
     }
+    return code;
 }
 
 void ipc_forget(CUcontext context)

@@ -52,6 +52,24 @@ static void ask_about_freed(size_t bytes)
     say("handle of freed", cuMemRetainAllocationHandle(&handle, (void *)block));
 }
 
+/* What only memory of cuMemCreate can have done to it. */
+static void take_for_mapped(size_t bytes)
+{
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    unsigned long long flags = 99;
+    unsigned seen = 0;
+    CUdeviceptr block;
+    say("make", cuMemAlloc(&block, bytes));
+    say("fill", cuMemsetD32(block, 77, bytes / 4));
+    say("access of a block", cuMemGetAccess(&flags, &access.location, block));
+    say("access to a block", cuMemSetAccess(block, 2 << 20, &access, 1));
+    say("unmap a block", cuMemUnmap(block, 2 << 20));
+    say("unmap of it", cuMemUnmap(block + (2 << 20), 2 << 20));
+    say("read", cuMemcpyDtoH(&seen, block, sizeof seen));
+    printf("is %u\n", seen);
+    say("free", cuMemFree(block));
+}
+
 /* Is it set everywhere, and not any more? */
 static void set_sync_memops(size_t bytes)
 {
@@ -148,6 +166,8 @@ int main(void)
     ask_about_freed(700);
     ask_about_freed(3000000);
     ask_about_freed(40 << 20);
+    take_for_mapped(5 << 20);
+    take_for_mapped(40 << 20);
     set_sync_memops(50 << 20);
     for (int way = 0; way < 5; way++)
         copy_to_host(context, stream, way);

@@ -27,6 +27,17 @@ static void together(CUdeviceptr block, CUdeviceptr at)
     SAY(bytes);
 }
 
+/* What only memory of cuMemCreate can have done to it. */
+static void take_for_mapped(CUdeviceptr at)
+{
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    unsigned long long flags = 99;
+    SAY(cuMemGetAccess(&flags, &access.location, at));
+    SAY(flags);
+    SAY(cuMemSetAccess(at, 2 * MIB, &access, 1));
+    SAY(cuMemUnmap(at, 2 * MIB));
+}
+
 static void show(CUdeviceptr block, size_t offset)
 {
     CUdeviceptr at = block + offset, base = 0;
@@ -42,6 +53,8 @@ static void show(CUdeviceptr block, size_t offset)
     SAY(number(CU_POINTER_ATTRIBUTE_BUFFER_ID, at) ==
         number(CU_POINTER_ATTRIBUTE_BUFFER_ID, block));
     SAY(cuMemRetainAllocationHandle(&handle, (void *)at));
+    take_for_mapped(at);
+    OK(cuMemsetD8(at, 1, 100));
     together(block, at);
 }
 
@@ -65,6 +78,7 @@ static void show_freed(CUdeviceptr at)
     SAY(type);
     SAY(cuMemGetAddressRange(&base, NULL, at));
     SAY(cuMemRetainAllocationHandle(&handle, (void *)at));
+    take_for_mapped(at);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* Preloaded: the N-th call of a libc function that libcachalot.so makes fails, once `fail_libc` was
- * given FUNCTION:N. Calls of others, and those that libc makes of itself, pass. Functions end in
+ * given FUNCTION:N (N+: that and all later ones; 0: none). Calls of others, and those that libc makes of itself, pass. Functions end in
  * the errors that they have when a process or a machine runs out of something. */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -124,6 +124,7 @@ static const char *const names[] = {
 static void *real[FUNCTIONS];
 static atomic_ulong *calls; /* shared with forked children, to the very end of them */
 static atomic_ulong fails_at[FUNCTIONS];
+static atomic_int fails_on[FUNCTIONS]; /* from there on */
 static uintptr_t library, library_end;
 
 static int find_library(struct dl_phdr_info *info, size_t size, void *unused)
@@ -139,14 +140,18 @@ static int find_library(struct dl_phdr_info *info, size_t size, void *unused)
     return 1;
 }
 
-/* FUNCTION:N; NULL: this process's calls do not count. */
+/* FUNCTION:N or FUNCTION:N+; NULL: this process's calls do not count. */
 __attribute__((visibility("default"))) void fail_libc(const char *what)
 {
     if (!what)
         library = 0;
     for (int i = 0; what && i < FUNCTIONS; i++)
-        if (strlen(names[i]) == strcspn(what, ":") && !strncmp(names[i], what, strcspn(what, ":")))
+        if (strlen(names[i]) == strcspn(what, ":") &&
+            !strncmp(names[i], what, strcspn(what, ":"))) {
+            fails_on[i] = 0;
             fails_at[i] = calls[i] + strtoul(strchr(what, ':') + 1, NULL, 10);
+            fails_on[i] = strchr(what, '+') != NULL;
+        }
 }
 
 /* Calls counted of function i; NULL after the last. */
@@ -159,7 +164,10 @@ __attribute__((visibility("default"))) const char *fail_libc_count(int i, unsign
 static int fails(int number, const void *caller)
 {
     uintptr_t from = (uintptr_t)caller;
-    return library && from >= library && from < library_end && ++calls[number] == fails_at[number];
+    if (!library || from < library || from >= library_end)
+        return 0;
+    unsigned long call = ++calls[number];
+    return call == fails_at[number] || (fails_on[number] && call > fails_at[number]);
 }
 
 static void *find(int number)

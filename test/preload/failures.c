@@ -99,6 +99,7 @@ static void use_other_memory(CUstream stream)
                                     .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    unsigned long long allowed;
     OK(cuMemHostAlloc(&host, 4096, 0));
     OK(cuMemAllocHost_v2(&more, 4096));
     OK(cuMemHostRegister_v2(registered, sizeof registered, 0));
@@ -113,6 +114,7 @@ static void use_other_memory(CUstream stream)
     OK(cuMemAddressReserve(&range, 2 * MIB, 0, 0, 0));
     OK(cuMemMap(range, 2 * MIB, 0, handle, 0));
     OK(cuMemSetAccess(range, 2 * MIB, &access, 1));
+    OK(cuMemGetAccess(&allowed, &access.location, range));
     OK(cuMemUnmap(range, 2 * MIB));
     OK(cuMemAddressFree(range, 2 * MIB));
     OK(cuMemRelease(handle));

@@ -7,10 +7,7 @@ static CUdeviceptr block[2];
 
 static long long may(CUdeviceptr pointer)
 {
-    CUmemLocation peer = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
-    unsigned long long flags = 99;
-    OK(cuMemGetAccess(&flags, &peer, pointer));
-    return (long long)flags;
+    return cachalot_sim_may_access(pointer, 1);
 }
 
 static void show(void)

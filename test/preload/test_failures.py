@@ -181,6 +181,18 @@ def test_libc(place, way):
     check(place, sample(cases, way), conf, preload=(FAIL_LIBC, LIBRARY), **LIBC_WAYS[way])
 
 
+@sanitizer.unless_sanitized("its runtime is in the way of libc's functions", ("asan", "tsan"))
+@pytest.mark.parametrize("conf", ["expandable_segments:True", "expandable_segments:False"])
+@pytest.mark.parametrize("threads, size", [(1, 600), (2, 600), (4, 20000)])
+def test_no_host_memory_for_long(place, threads, size, conf):
+    """The device is almost empty: natively all of it is served. What the cache put back for want of books is not lost."""
+    ours = place.run("host_full", threads, size, preload=(FAIL_LIBC, LIBRARY), CACHALOT_CONF=conf, CACHALOT_SIM_CAPACITY="8G")
+    assert (ours.code, ours.out, ours.err) == (0, "", "")
+    report = place.reports()[-1]
+    assert report.totals["allocated_bytes"] == 0
+    assert report["devices"][0]["memory_stats"]["num_hits"] > 10000
+
+
 @pytest.mark.parametrize("error", [700, 999, 4])
 def test_a_driver_that_is_broken_for_good(place, error):
     """From the N-th call of any function on."""

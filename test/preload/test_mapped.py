@@ -184,7 +184,21 @@ def test_access_of_peers(place):
     ours = place.run("peers", CACHALOT_CONF="expandable_segments:True", CACHALOT_SIM_DEVICES=2)
     assert (ours.code, ours.err) == (0, "")
     said = [int(line.rsplit(": ", 1)[1]) for line in ours.out.splitlines()]
-    assert said == [0] + 11 * [3]
+    assert said == [0] + 11 * [1]
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_access_of_peers_refused_once(place, number):
+    """Natively a copy between devices needs none, so it must not be missing for good."""
+    place.same("across", CACHALOT_CONF="expandable_segments:True", CACHALOT_SIM_DEVICES=2, CACHALOT_SIM_FAIL=f"cuMemSetAccess:{number}:2")
+
+
+def test_access_of_peers_refused_twice(place):
+    """It is said, and tried again with the next context."""
+    ours = place.run("peers", CACHALOT_CONF="expandable_segments:True", CACHALOT_SIM_DEVICES=2, CACHALOT_SIM_FAIL="cuMemSetAccess:2:2,cuMemSetAccess:3:2")
+    assert ours.code == 0
+    assert [int(line.rsplit(": ", 1)[1]) for line in ours.out.splitlines()] == [0, 0, 0, 1] + 8 * [1]
+    assert place.reports()[-1].warned("does not let device 1 reach all mapped memory of device 0")
 
 
 @pytest.mark.parametrize("conf", ["expandable_segments:auto", MAPPED, "free_mode:fence", "free_mode:strict", "cache:off"])

@@ -5,6 +5,7 @@
 #include "check.h"
 #include "config.h"
 #include "engine.h"
+#include "memory.h"
 #include "sim.h"
 #include "sim_time.h"
 
@@ -79,4 +80,13 @@ int cachalot_sim_is_busy(CUdeviceptr address, size_t bytes)
     int busy = check_bytes_busy(address, bytes);
     engine_unlock();
     return busy;
+}
+
+int cachalot_sim_may_access(CUdeviceptr address, int device)
+{
+    engine_lock();
+    const struct sim_memory *memory = memory_find(address, 1);
+    int may = memory && memory->kind == MEMORY_MAPPED && memory->accessible >> device & 1;
+    engine_unlock();
+    return may;
 }

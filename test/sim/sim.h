@@ -64,6 +64,8 @@ size_t cachalot_sim_unfinished(void);
 size_t cachalot_sim_captures(void);
 /* Does unfinished work touch any of these bytes? */
 int cachalot_sim_is_busy(CUdeviceptr address, size_t bytes);
+/* May `device` use this byte of mapped memory? */
+int cachalot_sim_may_access(CUdeviceptr address, int device);
 
 #ifdef __cplusplus
 }
