@@ -48,8 +48,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr a
     return CUDA_SUCCESS;
 }
 
-/* Natively these are refused for all memory but cuMemCreate's: for blocks, too. Who had the handle of a
- * chunk would send it for the block. */
+/* Natively these are refused for all memory but cuMemCreate's, and of that of cudaMalloc the access that one set
+ * is 0 (an H200, driver 580). Who had the handle of a chunk would send it for the block. */
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
 {
     struct block_place place;
@@ -62,8 +62,11 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
                         CUdeviceptr address)
 {
     struct block_place place;
-    return find(&address, &place) == MAPPED ? CUDA_ERROR_INVALID_VALUE
-                                            : real()->cuMemGetAccess(flags, location, address);
+    enum found found = find(&address, &place);
+    CUresult result = real()->cuMemGetAccess(flags, location, address);
+    if (found == MAPPED && result == CUDA_SUCCESS)
+        *flags = 0;
+    return result;
 }
 
 CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access,

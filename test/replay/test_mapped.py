@@ -136,7 +136,7 @@ def test_results_that_are_kept(tmp_path, layers, wide, behind):
 def test_prompts_that_are_kept(tmp_path, layers, most, seed):
     """Sizes come again in all layers of a prompt, and never after that."""
     path = tmp_path / "prompts.csv"
-    path.write_text(workloads.prompts(layers, most << 30, seed=seed).text())
+    path.write_text(workloads.kept_prompts(layers, most << 30, seed=seed).text())
     _, allocated, _ = peaks(replay(path, "--conf", RULES))
     assert per_requested(replay(path, "--conf", MAPPED)) <= 1.055  # 1.0735 before
     assert replay(path, "--conf", MAPPED, "--capacity", int(1.05 * allocated))["totals"]["ooms"] == 0

@@ -262,7 +262,7 @@ def results(layers=1, wide=1, kept=300, steps=1500, seed=1):
     return trace
 
 
-def prompts(layers=16, most=6 * GIB, count=100, seed=1):
+def kept_prompts(layers=16, most=6 * GIB, count=100, seed=1):
     """A decoder's keys and values of prompts, a block each a layer, until they are `most` bytes; then the oldest or a random one goes. Beside
     them what each layer takes for a moment. All sizes of a prompt are new, and come again in its next layers."""
     trace, dice, kept, held = Trace(), random.Random(seed), [], 0

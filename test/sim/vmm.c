@@ -186,8 +186,12 @@ CUresult do_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *locat
                            CUdeviceptr address)
 {
     const struct sim_memory *memory = memory_find(address, 1);
-    if (!flags || !location || !memory || memory->kind != MEMORY_MAPPED)
+    if (!flags || !location)
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = memory->accessible >> location->id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0;
+    *flags = 0;
+    if (!memory)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (memory->kind == MEMORY_MAPPED)
+        *flags = memory->accessible >> location->id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0;
     return CUDA_SUCCESS;
 }
