@@ -152,6 +152,9 @@ def open_text(begin, chunks, path, name, device):
         raise Failure(2, f"{name}: a trace of text has no devices: leave out --device")
     odd = odd_header(begin)
     if odd:
+        twice = next((column for column in odd[1] if odd[0].count(column) > 1), None)
+        if twice:
+            raise Failure(3, f"{name}: line 1: the column `{twice}` is there twice")
         return Source(name, chunks=in_order(chunks, *odd, name))
     return Source(name, path=path, chunks=None if path else chunks)
 

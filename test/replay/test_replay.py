@@ -79,7 +79,7 @@ def test_the_same_as_rmm_log_and_not_gzipped(tmp_path):
 def test_the_document_has_the_report_s_parts(tmp_path):
     got = replay(write(tmp_path / "x.csv", "a,0,1000,0\na,1,3000000,0\nf,0\nf,1,,0\na,2,9000000000,0\n"),
                  "--capacity", "1GiB", "--conf", "max_split_size_mb:32")
-    for part in ("schema_version", "tool", "config", "totals", "devices", "warnings"):
+    for part in ("schema_version", "tool", "config", "totals", "devices", "oom_events", "warnings"):
         matches(got[part], "properties", part)
     assert got["kind"] == "replay" and got["trace"]["live_at_end"] == 0
     assert got["config"]["max_split_size_mb"] == {"value": "32", "source": "--conf"}
@@ -247,6 +247,11 @@ def test_text_has_no_devices(tmp_path, name, command_name):
     write(tmp_path / name, gzip.compress(text) if name.endswith(".gz") else text)
     done = command(command_name, name, "--device", "1", cwd=tmp_path)
     assert done.returncode == 2 and done.stderr == f"cachalot: {name}: a trace of text has no devices: leave out --device\n"
+
+
+def test_which_column_is_meant(tmp_path):
+    done = command("replay", write(tmp_path / "x", "op,id,bytes,bytes\na,0,100,200\n"))
+    assert done.returncode == 3 and done.stderr.endswith(" line 1: the column `bytes` is there twice\n")
 
 
 def test_a_request_of_more_than_json_has_numbers_for(tmp_path):
