@@ -48,8 +48,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr a
     return CUDA_SUCCESS;
 }
 
-/* Natively these are refused for all memory but cuMemCreate's, and of that of cudaMalloc the access that one set
- * is 0 (an H200, driver 580). Who had the handle of a chunk would send it for the block. */
+/* What is for memory of cuMemCreate natively is refused for cudaMalloc's; but of that the driver says which access
+ * was set: none (an H200, driver 580). Who had the handle of a chunk would send it for the block. */
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
 {
     struct block_place place;
