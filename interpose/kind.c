@@ -61,7 +61,7 @@ void kind_check(CUdevice device, const struct allocator *allocator)
 {
     const struct options *options = &process->config.options;
     if (options->expandable == EXPANDABLE_TRUE && options->cache && !allocator_maps(allocator))
-        process_warn("device %d: no mapped memory (expandable_segments) with this driver: ordinary "
-                     "segments",
+        process_warn("device %d: no mapped memory (expandable_segments) with this driver and "
+                     "large_segment_size_mb: ordinary segments",
                      device);
 }

@@ -143,6 +143,13 @@ def test_the_report_says_which_way_it_went(place, conf, way):
     assert (report.counter("num_maps") > 0) == way.endswith("True")
 
 
+def test_chunks_larger_than_all_addresses(place):
+    """There are eight times as many as the simulated device has memory, 8 GiB."""
+    report = place.report("memory_info", CACHALOT_CONF="expandable_segments:True,large_segment_size_mb:131072")
+    assert report.warned("no mapped memory") and report.counter("num_maps") == 0
+    assert (report["totals"]["ooms"], report["totals"]["peak_reserved_bytes"]) == (0, 160 * MIB)
+
+
 @pytest.mark.parametrize("library, way", [("libmpi.so.40", "auto: False, because of libmpi.so"),
                                           ("libmpich.so.12", "auto: False, because of libmpich.so"),
                                           ("libmpi_gnu_123.so.12", "auto: False, because of libmpi_"),
