@@ -112,7 +112,7 @@ void arena_set_leaving(struct arena *arena, uint32_t number, uint32_t batch)
  * it is made, and whenever it moves, as much as a large one. So they are an eighth of a block, or a small
  * part of all, and less where much is lost already: when memory is made none is idle but what fits no
  * gap, so what is reserved and neither idle nor active is what large handles have cost so far. And where the
- * device has little left, that must not be what they cost. DESIGN.md, "Handles", has what other numbers cost. */
+ * device has little left, that must not be what they cost. test/replay/tried.md has what other numbers cost. */
 #ifndef PART_OF_BLOCK /* tests have others */
 #define PART_OF_BLOCK 8
 #define MAY_BE_LOST 22 /* part of all */

@@ -11,7 +11,7 @@
 #define SMALL_MOST MIB         /* kSmallSize */
 #define LEAST_REST BLOCK_GRAIN /* small, and in mapped memory, where nothing ever stays split */
 #define DEDICATED_LEAST (2 * MIB)
-#define LOOK_AT 8 /* holes of mapped memory; DESIGN.md, "Low addresses" */
+#define LOOK_AT 8 /* holes of mapped memory; test/replay/tried.md, "Low addresses" */
 
 enum pool pool_for(const struct allocator *a, uint64_t size)
 {

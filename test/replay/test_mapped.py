@@ -65,7 +65,7 @@ def test_programs_of_other_kinds(tmp_path, name):
 
 
 def test_blocks_of_a_granule_that_are_all_replaced(tmp_path):
-    """The worst case, far from 1.05: DESIGN.md has why. It shall not get worse, nor near what PyTorch's rules keep."""
+    """The worst case, far from 1.05: tried.md has why. It shall not get worse, nor near what PyTorch's rules keep."""
     ours, rules = [], []
     for seed in range(8):
         path = tmp_path / f"{seed}.csv"
