@@ -7,7 +7,7 @@
  * (domain_lock): then it is put there, and all is as if it had been there from the beginning.
  *
  * What changes which block a request would get clears `taken`: pool_put_in, pool_take_out, and
- * those who change a block's pool or the rules (segment_grow, domain_mark).
+ * those who change a block's pool or the rules (segment_grow, domain_mark, native_note).
  *
  * Between the two nothing is counted but by the threads alone. So no peak is passed when K is taken
  * again, unless this thread has counted since.
@@ -45,7 +45,6 @@ int kept_free(struct block *block)
     if (split && !segment->arena) /* else no peak is nearer than before */
         thread_cache_settle(a);
     a->frees++;
-    native_count(a, size, -1);
     stats_take_back(stats, segment->stat, size, requested);
     stats_histogram(stats, requested, -1);
     stats_count(stats, COUNTER_num_lane_frees, 1);
@@ -102,7 +101,6 @@ int kept_again(struct allocator *a, uint64_t bytes, uint64_t *address)
         pool_count_in(segment, kept->more, 1);
     stats_set(stats, COUNTER_largest_allocatable_bytes, kept->largest);
     a->mallocs++;
-    native_count(a, size, 1);
     stats_count(stats, COUNTER_num_hits, 1);
     if (counted)
         count_with_peaks(stats, segment->stat, size, bytes);
@@ -129,6 +127,7 @@ void kept_put(struct domain *domain)
     struct allocator *a = block->segment->allocator;
     uint64_t begin = block_address(block), end = begin + block_size(block);
     domain->kept.block = NULL;
+    native_count(a, block_size(block), -1); /* not before: it may be taken again */
     stats_begin(a->stats);
     if (rest_of(block)) {
         pool_take_out(a, block->next);
