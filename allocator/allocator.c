@@ -57,7 +57,7 @@ void allocator_leave(struct allocator *a)
 }
 
 /* What making and giving back `bytes` costs, in ns, so that waiting for a fence as long costs no more:
- * cudaMalloc + cudaFree on an H200 (design/measured.md; about 80 us, and 0.9 us for each MiB). */
+ * cudaMalloc + cudaFree on an H200 (about 80 us, and 0.9 us for each MiB). */
 static uint64_t growth_price_ns(uint64_t bytes)
 {
     return 80000 + bytes / MIB * 900;

@@ -50,7 +50,8 @@ void domain_end_begins(struct domain *domain);
 void domain_end_over(struct domain *domain);
 
 /* Before the driver is told to end its context: gives back what is idle, if another context of the
- * device may need it before that is over. Waits 300 ms at most. */
+ * device may need it before that is over. Waits 300 ms at most for what other
+ * threads freed; for its own frees it waits as natively. */
 void allocator_empty(struct allocator *allocator);
 
 /* Its context may be about to end, or was not: meanwhile nobody calls into it for others, as the

@@ -46,7 +46,7 @@ struct allocator {
     unsigned ordinal, calls, waiting, alone, turns, crowd_turns, batches;
     int pressed;   /* much of the device was in use once: pool.c, is_kept_whole */
     int crowded;   /* threads free faster than the device gets on: frees wait in line */
-    int as_native; /* large blocks are not mapped: enum native_reason */
+    int as_native; /* large blocks are the driver's own: native.c */
     /* The driver cannot mark a context: free as in strict mode; what was freed on a lane before has no work left. */
     int no_events, lanes_over;
     /* The context is of no use: everything goes to the driver. It may be about to end: nobody calls

@@ -169,7 +169,8 @@ void arena_note_out_large(const struct block *block, struct block *rest)
     set_idle(arena, &whole, 0);
 }
 
-struct block *arena_block_at(const struct arena *arena, uint32_t slot)
+/* Which holds an idle slot. */
+static struct block *arena_block_at(const struct arena *arena, uint32_t slot)
 {
     assert(arena->idle[slot]);
     while (slot && arena->idle[slot - 1] &&

@@ -8,14 +8,13 @@
  * isolate: cuts a reusable or absent block, and takes the part out of pool and lists; kit: enough
  * structs for that are in reserve, and who drops the lock in between takes them along, and puts
  * these `kits` back. put: as
- * reusable or absent, and merged; returns what it has become. block_at: that holds an idle slot. */
+ * reusable or absent, and merged; returns what it has become. */
 int arena_fill_kit(struct arena *arena, unsigned blocks);
 void arena_put_kit(struct allocator *allocator, struct arena *arena, struct block *kit,
                    unsigned kits);
 struct block *arena_cut(struct arena *arena, struct block *block, uint64_t address);
 struct block *arena_isolate(struct arena *arena, struct block *block, uint64_t begin, uint64_t end);
 struct block *arena_put(struct block *block, enum block_state state);
-struct block *arena_block_at(const struct arena *arena, uint32_t slot);
 int arena_is_alone(const struct block *block);
 void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end);
 void arena_evict(struct arena *arena, uint32_t slot, uint32_t end);

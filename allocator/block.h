@@ -62,7 +62,4 @@ static inline void block_request(struct block *block, uint64_t bytes)
     block->requested_high = (uint32_t)(bytes >> 32);
 }
 
-/* Do its neighbours lie beside it, and is it merged with them where it could be? */
-int block_is_valid(const struct block *block);
-
 #endif

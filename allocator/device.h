@@ -1,8 +1,8 @@
 /* The seam to the device: all that the allocator asks of a driver, and of the clock.
  *
- * Implemented by interpose/driver.c for CUDA and by test/ for a device made of bookkeeping. None of
- * these is called with the allocator's lock held, since any of them may block until the device gets
- * on.
+ * Implemented by interpose/driver.c for CUDA, and for devices made of bookkeeping by
+ * scripts/replay_device.c and test/unit/fake_device.c. None of these but now_ns and thread_id is called
+ * with the allocator's lock held, since any of them may block until the device gets on.
  *
  * Results: 0 is success, positive numbers are the driver's own error codes (passed on to the
  * program as they are), negative ones are the conditions below, which the allocator handles.
@@ -45,7 +45,6 @@ struct device_ops {
     int (*fence_record)(void *device, void **event);
     int (*fence_query)(void *device, void *event);
     int (*fence_wait)(void *device, void *event, uint64_t timeout_ns);
-    void (*fence_destroy)(void *device, void *event);
 
     /* Waits until all work submitted to the context is finished. */
     int (*synchronize)(void *device);

@@ -40,7 +40,7 @@ struct domain {
     struct events *events; /* NULL: nobody wants them */
     struct sites *sites;
     int recorded;   /* one of them is there */
-    uint32_t names; /* of blocks (block.h) */
+    uint32_t names; /* of blocks (block_layout.h) */
     int dedicated;  /* blocks >= 2 MiB get segments of their own */
 };
 

@@ -55,9 +55,7 @@ void fence_note_turn(struct allocator *allocator, uint64_t thread);
  * context, else 0. */
 int fence_wait_in_line(struct allocator *allocator, const struct fence *fence);
 
-/* Work that the host may see: its mark, and the wait for it, which returns an error of the device.
- */
-void fence_note_host_work(struct allocator *allocator);
+/* Waits for work that the host may see. Returns an error of the device, else 0. */
 int fence_wait_for_host_work(struct allocator *allocator);
 
 int fence_free(struct allocator *allocator, struct block *block, int async);

@@ -49,7 +49,8 @@ struct fence *fence_mark(struct allocator *a)
     return fence;
 }
 
-void fence_note_host_work(struct allocator *a)
+/* Marks work that the host may see. */
+static void note_host_work(struct allocator *a)
 {
     int code;
     uint64_t before = a->host_works;
@@ -73,7 +74,7 @@ void allocator_note_host_work(struct allocator *a)
 {
     allocator_enter(a);
     if (!a->forgotten)
-        fence_note_host_work(a);
+        note_host_work(a);
     allocator_leave(a);
 }
 

@@ -57,7 +57,7 @@ uint64_t options_round(const struct options *options, uint64_t bytes);
  * footprint and cost (test/replay/footprint.md). */
 uint64_t options_chunk_bytes(const struct options *options, uint64_t total, uint64_t *largest);
 
-/* The least that may be reserved for a device of `total` bytes by the options; UINT64_MAX: no
+/* The most that may be reserved for a device of `total` bytes by the options; UINT64_MAX: no
  * limit. */
 uint64_t options_limit(const struct options *options, uint64_t total);
 

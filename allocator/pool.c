@@ -1,5 +1,6 @@
 /* Pools: which reusable block a request gets, what is split off, and how free neighbours merge.
- * The rules are PyTorch's (c10/cuda/CUDACachingAllocator.cpp), to the byte: design/allocator.md. */
+ * In ordinary segments the rules are PyTorch's (c10/cuda/CUDACachingAllocator.cpp), to the byte,
+ * until memory is short (is_kept_whole); in mapped memory the lowest of a few holes that fit serves. */
 #include <assert.h>
 
 #include "allocator/arena_parts.h"

@@ -71,7 +71,8 @@ void domain_walk(struct domain *domain,
     domain_unlock(domain);
 }
 
-int block_is_valid(const struct block *block)
+/* Do its neighbours lie beside it, and is it merged with them where it could be? */
+static int is_valid(const struct block *block)
 {
     const struct block *next = block->next;
     if (!block_size(block) || (block->previous && block->previous->next != block) ||
@@ -213,7 +214,7 @@ static int add_segment(const struct segment *segment, struct sums *sums)
     for (const struct block *block = segment->first; block; block = block->next) {
         int listed = map_find(&domain->listed, block_address(block)) == &block->listed;
         int held = block->state == BLOCK_ALLOCATED;
-        if ((slots_too && !block_is_backed(arena, block)) || !block_is_valid(block) ||
+        if ((slots_too && !block_is_backed(arena, block)) || !is_valid(block) ||
             listed != (atomic_load(&block->claim) != 0) ||
             held != (block_claimed(block) != CLAIM_NOBODY))
             return 0;

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* us, as design/measured.md has them; a call back costs nothing, but moves things */
+/* us, as measured on an H200 (scripts/replay_costs.c); a call back costs nothing, but moves things */
 #define COST_RECALL 1
 #define COST_MAP 34
 #define COST_UNMAP 22

@@ -329,7 +329,6 @@ const struct device_ops driver_ops = {
     .fence_record = fence_record,
     .fence_query = fence_query,
     .fence_wait = fence_wait,
-    .fence_destroy = fence_destroy,
     .synchronize = synchronize,
     .failed = failed,
     .memory_free = memory_free,

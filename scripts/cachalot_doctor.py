@@ -48,7 +48,7 @@ VARIABLES = {  # what the man page says of each; nothing of those that only test
     "CACHALOT_SESSION": "set by `cachalot run` for all processes of one run",
     "CACHALOT_LIBRARY": "the library that `cachalot run` preloads",
     **dict.fromkeys((f"CACHALOT_SIM_{name}" for name in ("DEVICES", "CAPACITY", "LATENCY_NS", "DRIVER", "FAIL", "CLOCK",
-                                                         "DELAY")), ""),
+                                                         "DELAY", "EXPORTS", "PEERS", "SHARED")), ""),
 }
 # What would leave it out, write to the user's files, make it part of a run, or have it load modules that are not Python's.
 NOT_FOR_TRIAL = ("CACHALOT_ONLY", "CACHALOT_LOG", "CACHALOT_TRACE", "CACHALOT_SESSION", "PYTHONPATH")

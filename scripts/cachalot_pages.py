@@ -101,7 +101,7 @@ def ask(command, action, arguments, flags):
     if not pages:
         print("cachalot: no running program of this user uses the cache", file=sys.stderr)
         return 3
-    more = ["--blocks"] if options.keys() & {"--segments", "--blocks"} else []
+    more = ["--blocks"] if "--segments" in options else []
     if "--timeout" in options:
         more.append(f"--timeout={options['--timeout']}")
     code = 0
@@ -119,7 +119,7 @@ def ask(command, action, arguments, flags):
 
 def dump(arguments):
     """cachalot dump."""
-    return ask("dump", "report", arguments, ("--segments", "--blocks"))
+    return ask("dump", "report", arguments, ("--segments",))
 
 
 def empty_cache(arguments):

@@ -104,13 +104,13 @@ class Places:
             return
         path = os.path.realpath(self.trace)
         if is_too_long(os.path.abspath(self.trace)):
-            raise Failure(125, f"--trace: {self.trace} is too long, or a name in it")
+            raise Failure(125, f"the trace {self.trace} is too long, or a name in it")
         if os.path.exists(path) and not os.path.isfile(path):
-            raise Failure(125, f"--trace: {self.trace} is a device, or something else that is no file")
+            raise Failure(125, f"the trace {self.trace} is a device, or something else that is no file")
         if path == self.report_path():
-            raise Failure(125, f"--trace: {self.trace} is where the report goes")
+            raise Failure(125, f"the trace {self.trace} is where the report goes")
         if problem := problem_of_place(path):
-            raise Failure(125, f"--trace: {self.trace} {problem}")
+            raise Failure(125, f"the trace {self.trace} {problem}")
 
     def check_baselines(self, paths):
         """Refuses a baseline that a report of this run would replace, or be read with."""

@@ -19,8 +19,8 @@ usage: cachalot replay TRACE [--conf OPTIONS] [--capacity BYTES]
                        [--costs FILE] [--device N]
 
 Replays the allocations of a recorded run through the library's allocator, with
-no GPU: every free is reusable at once. Prints peaks, fragmentation, and what
-the calls to the driver would have cost.
+no GPU: all work is done at once. Prints peaks, fragmentation, and what the
+calls to the driver would have cost.
   TRACE       by `cachalot run --trace`, op,id,bytes,stream lines, an RMM log,
               or a snapshot by PyTorch's torch.cuda.memory._dump_snapshot;
               gzipped or not
@@ -33,7 +33,7 @@ the calls to the driver would have cost.
               (`--costs default` alone prints those in use, measured on an H200)
   --device    which device of a snapshot or of a recorded trace (text has none)
 
-Exit code: 0 done, 2 usage, 3 no or broken trace.
+Exit code: 0 done, 1 no room or no memory, 2 usage, 3 no or broken trace.
 example: cachalot replay run.csv.gz --conf max_split_size_mb:128
 example: cachalot replay snapshot.pickle --capacity 24GiB --format json
 """

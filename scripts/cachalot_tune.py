@@ -27,7 +27,7 @@ memory; of those within 1 % of each other the one whose driver calls cost less.
               out of memory in the run itself is asked for again
   --behind, --costs, --device  as for `cachalot replay`
 
-Exit code: 0 done, 2 usage, 3 no or broken trace.
+Exit code: 0 done, 1 no room or no memory, 2 usage, 3 no or broken trace.
 example: cachalot tune run.csv.gz --capacity 24GiB
 """
 

@@ -194,11 +194,6 @@ static int fence_wait(void *context, void *event, uint64_t timeout_ns)
     return has_passed(device, event) ? 0 : DEVICE_NOT_READY;
 }
 
-static void fence_destroy(void *context, void *event)
-{
-    (void)context, (void)event;
-}
-
 static int synchronize(void *context)
 {
     struct replay_device *device = context;
@@ -246,7 +241,6 @@ const struct device_ops replay_device_ops = {
     .fence_record = fence_record,
     .fence_query = fence_query,
     .fence_wait = fence_wait,
-    .fence_destroy = fence_destroy,
     .synchronize = synchronize,
     .failed = failed,
     .memory_free = memory_free,

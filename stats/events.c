@@ -43,6 +43,13 @@ void events_start(struct events *events, uint64_t capacity, uint32_t shown, uint
     process = (uint32_t)getpid();
 }
 
+/* Wakes who writes the trace. */
+static void wake(struct events *events)
+{
+    atomic_fetch_add(&events->wake, 1);
+    syscall(SYS_futex, &events->wake, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
 /* Until the place of event `n` was written to the trace. Only so long: a disk that hangs shall not
  * hang the program. */
 static void wait_for_trace(struct events *events, uint64_t n)
@@ -53,15 +60,9 @@ static void wait_for_trace(struct events *events, uint64_t n)
             return;
         if (i == MOST_NAPS)
             atomic_store(&events->trace, TRACE_STOPPED);
-        events_wake(events);
+        wake(events);
         pause_ns(100000);
     }
-}
-
-void events_wake(struct events *events)
-{
-    atomic_fetch_add(&events->wake, 1);
-    syscall(SYS_futex, &events->wake, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 /* Now and then what a tick is: whoever harvests the page cannot ask any more. Early ones come more
@@ -73,7 +74,7 @@ void events_check(struct events *events, uint64_t n)
     if (stat_get(&events->trace) == TRACE_ON) {
         uint64_t written = atomic_load_explicit(&events->written, memory_order_acquire);
         if (n - written >= events->capacity / 4)
-            events_wake(events);
+            wake(events);
         wait_for_trace(events, n);
         written = stat_get(&events->written);
         next = next < written + events->capacity ? next : written + events->capacity;

@@ -77,9 +77,6 @@ static inline uint64_t event_who(uint64_t thread, enum event_action action, unsi
            (uint64_t)action << 60;
 }
 
-/* Wakes who writes the trace. */
-void events_wake(struct events *events);
-
 /* Times of events, in ns since `begin_ns`, as of `now`. */
 struct event_clock events_clock(void);
 uint64_t events_ns(const struct events *events, const struct event_clock *now, uint64_t ticks);

@@ -1,7 +1,6 @@
 /* What is counted, once. These lists feed the structs in the live page, the page's description of
  * itself, the JSON report, PyTorch's flat `memory_stats` names and the docs: adding a number is
- * adding a line. The meaning of each statistic is PyTorch's (torch.cuda.memory_stats); design.md
- * has the table.
+ * adding a line. The meaning of each statistic is PyTorch's (torch.cuda.memory_stats).
  */
 #ifndef CACHALOT_STATS_LISTS_H
 #define CACHALOT_STATS_LISTS_H

@@ -86,7 +86,9 @@ static int create_temporary(int directory, char *name, size_t size)
     return -EEXIST;
 }
 
-int report_file_write(int directory, const char *text, char *temporary, size_t size)
+/* Writes `text` into a new file of the directory. Returns 0 with its name in `temporary`, or
+ * -errno. */
+static int write_file(int directory, const char *text, char *temporary, size_t size)
 {
     size_t length = strlen(text);
     if (!is_within_file_limit(length))
@@ -144,7 +146,7 @@ static int write_text(const char *text, const struct page *page,
     int directory = error == 0 ? report_file_directory(page, path, &name) : error;
     if (directory < 0)
         return directory;
-    error = report_file_write(directory, text, temporary, sizeof temporary);
+    error = write_file(directory, text, temporary, sizeof temporary);
     if (error == 0) {
         report_file_lock(directory);
         error = put_in_place(directory, temporary, page, options, path, size);

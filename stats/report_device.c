@@ -67,7 +67,7 @@ static json_t *one_less(uint64_t part, uint64_t whole)
     return report_ratio(part < whole ? whole - part : 0, whole);
 }
 
-json_t *report_fragmentation(const uint64_t moment[MOMENT_KINDS])
+static json_t *fragmentation(const uint64_t moment[MOMENT_KINDS])
 {
     json_t *object = json_object();
     report_put(object, "utilization_ratio",
@@ -94,7 +94,7 @@ static json_t *fragmentation_now(const struct device_stats *stats)
 #undef STAT_MOMENT
     moment[MOMENT_reusable_bytes] = stats->counter[COUNTER_reusable_bytes];
     moment[MOMENT_largest_allocatable_bytes] = stats->counter[COUNTER_largest_allocatable_bytes];
-    return report_fragmentation(moment);
+    return fragmentation(moment);
 }
 
 static json_t *fragmentation_at(const stat_value *noted)
@@ -102,7 +102,7 @@ static json_t *fragmentation_at(const stat_value *noted)
     uint64_t moment[MOMENT_KINDS];
     for (unsigned i = 0; i < MOMENT_KINDS; i++)
         moment[i] = noted[i];
-    return report_fragmentation(moment);
+    return fragmentation(moment);
 }
 
 static uint64_t not_negative(uint64_t value)
@@ -164,7 +164,7 @@ static void put_absent(json_t *object)
         report_put(object, keys[i], json_integer(0));
 }
 
-json_t *report_memory_stats(const struct report_row *row)
+static json_t *memory_stats(const struct report_row *row)
 {
     const struct device_stats *stats = &row->stats;
     json_t *object = json_object();
@@ -196,7 +196,7 @@ json_t *report_device(const struct report_source *source, const struct report_ro
     report_put(object, "at_peak_reserved", fragmentation_at(stats->at_peak_reserved));
     report_put(object, "at_peak_allocated", fragmentation_at(stats->at_peak_allocated));
     report_put(object, "size_histogram", size_histogram(stats));
-    report_put(object, "memory_stats", report_memory_stats(row));
+    report_put(object, "memory_stats", memory_stats(row));
     report_put(object, "segments", report_segments(source, device->ordinal));
     return object;
 }

@@ -26,8 +26,4 @@ void report_file_lock(int directory);
  * is to be taken; -errno where no report can be. */
 int report_file_may_replace(int directory, const char *name, const struct page *page);
 
-/* Writes `text` into a new file of the directory. Returns 0 with its name in `temporary`, or
- * -errno. */
-int report_file_write(int directory, const char *text, char *temporary, size_t size);
-
 #endif

@@ -38,8 +38,6 @@ json_t *report_exit(const struct report_source *source);
 json_t *report_coverage(const struct report_source *source);
 json_t *report_totals(const struct report_source *source);
 json_t *report_device(const struct report_source *source, const struct report_row *row);
-json_t *report_fragmentation(const uint64_t moment[MOMENT_KINDS]);
-json_t *report_memory_stats(const struct report_row *row);
 json_t *report_segments(const struct report_source *source, uint64_t device);
 json_t *report_others(const struct report_source *source);
 json_t *report_leaks(const struct report_source *source);

@@ -52,7 +52,7 @@ def test_soak(place, what):
             break
         resident[int(words[0])] = int(words[1])
     done, live, live_bytes = (int(word) for word in words)
-    answer = place.cachalot("dump", process.pid, "--blocks", "--timeout", 50)  # a list of a million on a busy machine
+    answer = place.cachalot("dump", process.pid, "--segments", "--timeout", 50)  # a list of a million on a busy machine
     assert answer.code == 0, answer.err
     compare(Report(json.loads(open(answer.out.strip()).read())), done, live, live_bytes)
     assert process.communicate("\n") == ("", "") and process.returncode == 0

@@ -112,7 +112,7 @@ def test_dump(place):
         report = load(done.out.strip())
         assert (report["kind"], report["sequence"]) == ("request", number)
         assert report["devices"][0]["segments"] is None
-    done = place.cachalot("dump", "--blocks", process.pid)
+    done = place.cachalot("dump", "--segments", process.pid)
     segments = load(done.out.strip())["devices"][0]["segments"]
     assert sorted(segment["total_bytes"] for segment in segments) == [2 * MIB, 30 * MIB]
     process.communicate("\n")
@@ -158,7 +158,7 @@ def test_requests_while_allocating(place):
     process = ready(place)
     for _ in range(5):
         assert place.cachalot("empty-cache", process.pid).code == 0
-        assert place.cachalot("dump", "--blocks", process.pid).code == 0
+        assert place.cachalot("dump", "--segments", process.pid).code == 0
     finish(process)
     reports = place.reports()
     assert len(reports) == 6

@@ -1,5 +1,5 @@
 """Traces of other kinds than those that were recorded, made from what such programs allocate: a decoder whose key-value cache
-grows, a U-Net, an LSTM over sequences of any length, random sizes, and the tenants of seeds.md 4(b). The same text every time."""
+grows, a U-Net, an LSTM over sequences of any length, random sizes, and tenants with a limit each. The same text every time."""
 
 import random
 

@@ -346,7 +346,7 @@ def test_pages_in_what_is_no_directory(place, command):
 
 def test_dump_and_empty_cache(place):
     process, _ = place.start("serve")
-    done = place.cachalot("dump", process.pid, "--blocks")
+    done = place.cachalot("dump", process.pid, "--segments")
     assert done.returncode == 0 and load(done.stdout[:-1])["kind"] == "request"
     assert place.cachalot("empty-cache", "--all").stdout == "emptied\n"
     done = place.cachalot("dump", os.getpid())

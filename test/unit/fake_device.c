@@ -195,15 +195,6 @@ static int fake_wait(void *context, void *event, uint64_t timeout_ns)
     return end(device, FAKE_WAIT, code);
 }
 
-static void fake_destroy(void *context, void *event)
-{
-    struct fake_device *device = context;
-    pthread_mutex_lock(&device->lock);
-    device->events--;
-    pthread_mutex_unlock(&device->lock);
-    ((struct mark *)event)->users = 1; /* so that any later use is seen */
-}
-
 static int fake_synchronize(void *context)
 {
     struct fake_device *device = context;
@@ -390,7 +381,6 @@ const struct device_ops fake_ops = {
     .fence_record = fake_record,
     .fence_query = fake_query,
     .fence_wait = fake_wait,
-    .fence_destroy = fake_destroy,
     .synchronize = fake_synchronize,
     .failed = fake_failed,
     .memory_free = fake_memory_free,

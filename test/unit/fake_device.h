@@ -41,7 +41,7 @@ struct fake_device {
     int ranges;             /* of addresses, reserved */
     uint64_t alloc_bytes;   /* size asked for by the last FAKE_ALLOC */
     uint64_t last_timeout;  /* of the last FAKE_WAIT */
-    uint64_t events;        /* made and not destroyed */
+    uint64_t events;        /* made */
     int instant;            /* every mark passes at once */
     int stuck;              /* no mark passes by waiting: waiting without limit aborts */
     int code[FAKE_CALLS];   /* what each answers, if not 0 */

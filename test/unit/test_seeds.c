@@ -1,4 +1,4 @@
-/* Published experiments at the allocator alone: cases/seeds.md, to the byte. */
+/* Published experiments at the allocator alone, to the byte. */
 #include "world.h"
 
 /* 1: ten parameter tensors of a five-layer network, then five outputs. */
