@@ -174,17 +174,17 @@ void pool_remove(struct allocator *a, struct block *block)
 
 /* The best fit; in mapped memory the lowest of the few best, of the same arena: what lies low lies
  * close together, and chunks further up become idle as a whole. */
-static struct block *choose(const struct bins *bins, enum pool pool, uint64_t size)
+static struct block *choose(const struct bins *bins, uint64_t size)
 {
     struct tree_node *node = bins_at_least(bins, size, 0);
-    if (node && pool == POOL_MAPPED)
+    if (node && block_of_node(node)->segment->arena)
         node = bins_lowest(bins, node, LOOK_AT, block_of_node(node)->segment->node.minor);
     return node ? block_of_node(node) : NULL;
 }
 
 struct block *pool_take_from(struct allocator *a, enum pool pool, uint64_t size)
 {
-    struct block *block = choose(&a->pool[pool], pool, size);
+    struct block *block = choose(&a->pool[pool], size);
     if (!block || !may_take(a, pool, block, size))
         return NULL;
     take_front(a, block, size);

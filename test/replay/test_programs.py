@@ -11,7 +11,7 @@ MAPPED = "expandable_segments:True"
 RULES = "expandable_segments:False,thread_cache:off"
 TRACES = pathlib.Path(__file__).with_name("programs.tar.xz")
 WITHIN = 1.05
-BEHIND = {50: 1.075, 200: 1.07, 10**6: 1.08}  # operations that the device is behind, as on the GPU; the most are neural_ode's 1.069, 1.063, chat_server's 1.077
+BEHIND = {50: 1.075, 200: 1.08, 10**6: 1.08}  # operations that the device is behind, as on the GPU; the most are neural_ode's 1.069, sam_width_search's 1.075, chat_server's 1.077
 
 with tarfile.open(TRACES) as packed:
     NAMES = sorted(pathlib.Path(name).stem for name in packed.getnames())
@@ -66,7 +66,7 @@ def test_there_are_all_of_them():
 
 
 # Three of 24 programs that were written later (traced/growing.py): on an H200 they kept 1.165, 1.070 and 1.067. tried.md, "Small programs".
-KEPT = {"ivf_lists_grow": 1.125, "llm_paged_prefill_growing_cache": 1.05, "sac_pixels_episode_replay": 1.075}
+KEPT = {"ivf_lists_grow": 1.11, "llm_paged_prefill_growing_cache": 1.035, "sac_pixels_episode_replay": 1.065}
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -79,4 +79,4 @@ def test_blocks_that_grow_or_are_gathered(tmp_path, name):
     assert reserved <= KEPT[name] * requested and 1.2 * requested < by_rules
     capacity = ("--capacity", int(WITHIN * allocated))
     failed, *others = (replay(tmp_path / "t.csv", "--conf", conf, *capacity)["totals"]["ooms"] for conf in (MAPPED, "cache:off", RULES))
-    assert failed <= (6 if name == "ivf_lists_grow" else 0) and failed <= min(others)
+    assert failed <= (4 if name == "ivf_lists_grow" else 0) and failed <= min(others)

@@ -145,10 +145,28 @@ static void what_is_mapped_without_access_stays(void **state)
     assert_int_equal(w.device.mapped, 0);
 }
 
+/* Of two holes that fit the lower serves, of small blocks as of large ones, though the upper one fits better: what
+ * lies further up becomes idle as a whole. */
+static void the_lower_hole_serves(void **state)
+{
+    (void)state;
+    for (uint64_t unit = 64 * KIB; unit <= 2 * MIB; unit *= 32) {
+        world_remake(CONF, 64 * MIB);
+        uint64_t lower = take(3 * unit), between = take(unit), upper = take(2 * unit);
+        take(unit);
+        assert_true(lower < between && between < upper);
+        give(lower);
+        give(upper);
+        assert_int_equal(take(2 * unit), lower);
+        assert_int_equal(take(2 * unit), upper);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(both_pools_share_what_is_idle, setup),
+        cmocka_unit_test(the_lower_hole_serves),
         cmocka_unit_test_setup(small_requests_get_room, setup),
         cmocka_unit_test_setup(what_is_not_taken_down_serves_again, setup),
         cmocka_unit_test_setup(a_block_is_pinned_while_it_is_made, setup),
