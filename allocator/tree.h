@@ -10,8 +10,8 @@
 
 struct tree_node {
     uint64_t major, minor;
-    struct tree_node *left,
-        *right; /* last what blocks use otherwise when in no tree (block_layout.h) */
+    /* Last, since blocks in no tree use them otherwise (block_layout.h). */
+    struct tree_node *left, *right;
 };
 
 struct tree {
