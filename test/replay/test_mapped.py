@@ -36,8 +36,8 @@ def test_recorded_runs(name):
 
 @pytest.mark.parametrize("counts, size", [((10_000, 40_000), MOST), ((1, 4), 128 << 30)])
 def test_growing_does_not_look_at_all_there_is(tmp_path, counts, size):
-    """Four times as many blocks, or one as large, take four times as long, not sixteen: walks over slots and chunks were most of it. Of nine
-    pairs of runs three may say so, since a machine that others use, too, is slower by half a moment later."""
+    """Four times as many blocks, or one as large, take four times as long, not sixteen: walks over slots and chunks were most of it. It is
+    enough that three of nine pairs of runs say so: a machine that others use, too, may be half as fast a moment later."""
     paths = []
     for count in counts:
         paths.append(tmp_path / f"{count}.csv")
