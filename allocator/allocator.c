@@ -175,7 +175,7 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
 static int claim(struct allocator *a, uint64_t size, struct block **taken)
 {
     int code = arena_claim(a, size, taken);
-    return code == a->ops->out_of_memory && size > MIB && !a->forgotten && thread_caches_yield(a)
+    return code == a->ops->out_of_memory && !a->forgotten && thread_caches_yield(a, size)
                ? arena_claim(a, size, taken)
                : code;
 }
@@ -185,8 +185,7 @@ static int claim(struct allocator *a, uint64_t size, struct block **taken)
 static int look_further(struct allocator *a, uint64_t size, struct block **taken)
 {
     /* No segment is taken from the driver if all that is reusable, merged, would do. */
-    if (pool_for(a, size) == POOL_SMALL && thread_caches_make(a, size) &&
-        (*taken = pool_take(a, size)))
+    if (size <= CACHE_MOST && thread_caches_make(a, size) && (*taken = pool_take(a, size)))
         return 0;
     if (arena_serves(a, size) && claim(a, size, taken) == 0)
         return 0;
@@ -204,7 +203,7 @@ static int look_further(struct allocator *a, uint64_t size, struct block **taken
 
 static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, uint64_t *address)
 {
-    enum stat_pool stat = block->segment->stat;
+    enum stat_pool stat = block_stat(block);
     uint64_t size = block_size(block);
     if (block_list(block)) {
         pool_merge(a, block);
@@ -243,7 +242,7 @@ static int find(struct allocator *a, uint64_t bytes, uint64_t size, int further,
     if (!(*block = look(a, size))) {
         if (!further)
             return ALLOCATOR_MISS;
-        code = look_further(a, size, block);
+        code = a->forgotten ? ALLOCATOR_PASS : look_further(a, size, block);
         if (code == 0)
             pool_split(a, *block, size);
     } else if (!further && size > MIB) {
@@ -265,7 +264,7 @@ static int allocate(struct allocator *a, uint64_t bytes, uint64_t *address, int 
         kept_put(a->domain);
     stats_begin(a->stats);
     /* Else hand_out does. A forgotten one's arena, which pool_for asks for, is buried unlocked. */
-    if (a->forgotten || a->pending || pool_for(a, size) != POOL_MAPPED)
+    if (a->forgotten || a->pending || size <= CACHE_MOST || pool_for(a, size) != POOL_MAPPED)
         thread_cache_settle(a);
     int code = find(a, bytes, size, further, &block);
     if (code == 0)
@@ -365,7 +364,7 @@ static int raises_no_peak(const struct block *block)
 __attribute__((noinline)) static int free_held(struct block *block, enum free_kind kind)
 {
     struct allocator *a = block->segment->allocator;
-    enum stat_pool stat = block->segment->stat;
+    enum stat_pool stat = block_stat(block);
     stats_begin(a->stats);
     if (kind == FREED_NATIVE && !raises_no_peak(block))
         thread_cache_settle(a);

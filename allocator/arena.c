@@ -173,9 +173,8 @@ void arena_note_out_large(const struct block *block, struct block *rest)
 static struct block *arena_block_at(const struct arena *arena, uint32_t slot)
 {
     assert(arena->idle[slot]);
-    while (slot && arena->idle[slot - 1] &&
-           (!arena->tails || arena_present(arena, slot - 1) == arena->chunk_bytes))
-        slot--; /* behind a tail lies a gap */
+    while (!arena_begins_hole(arena, slot))
+        slot--;
     return arena->slot[slot].hole;
 }
 

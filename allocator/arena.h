@@ -74,10 +74,21 @@ static inline enum stat_pool arena_pool_of(const struct arena *arena, uint64_t s
                                                                                     : LARGE_POOL;
 }
 
-/* The part for blocks of `size` bytes. */
+#define APART_MOST (MIB / 4) /* test/replay/tried.md, "Which blocks lie apart" */
+
+/* Do blocks of `size` bytes lie apart from large ones? Those of the small pool do that are up to
+ * APART_MOST; and all, where large ones share no chunk, or are the driver's own. */
+static inline int arena_is_apart(const struct arena *arena, uint64_t size)
+{
+    return size <= APART_MOST ||
+           (size <= MIB && (!arena->part[SMALL_POOL].segment || arena->irregular > 0 ||
+                            arena->allocator->as_native));
+}
+
+/* The part for them. */
 static inline struct arena_part *arena_part_for(struct arena *arena, uint64_t size)
 {
-    return &arena->part[size <= CACHE_MOST ? SMALL_POOL : LARGE_POOL];
+    return &arena->part[arena_is_apart(arena, size) ? SMALL_POOL : LARGE_POOL];
 }
 
 /* The first slot from `slot` on that may ever have been used; `slots`: there is none. */
@@ -88,14 +99,6 @@ static inline uint32_t arena_used(const struct arena *arena, uint32_t slot)
         return slot;
     slot = slot < small->first ? small->first : slot;
     return slot < small->top ? slot : arena->slots;
-}
-
-/* The chunk is to be mapped at `slot` no more: if it was at home there, it has no home until it is
- * idle next (arena_go_home). */
-static inline void arena_leave_home(struct arena *arena, uint32_t chunk, uint32_t slot)
-{
-    if (arena->chunk[chunk].home == slot + 1)
-        arena->chunk[chunk].home = 0;
 }
 
 #endif

@@ -5,6 +5,8 @@
 #ifndef CACHALOT_ALLOCATOR_ARENA_CHUNKS_H
 #define CACHALOT_ALLOCATOR_ARENA_CHUNKS_H
 
+#include <string.h>
+
 #include "allocator/arena_parts.h"
 
 #define SPANS_MOST 8 /* chunks of a handle */
@@ -59,6 +61,34 @@ static inline void arena_free_number(struct arena *arena, uint32_t number)
 static inline int arena_is_lent(const struct arena *arena, uint32_t number)
 {
     return arena->chunk[arena->chunk[number].first].lent != 0;
+}
+
+/* The chunk is to be mapped at `slot` no more: if it was at home there, it has no home until it is
+ * idle next (arena_go_home). */
+static inline void arena_leave_home(struct arena *arena, uint32_t chunk, uint32_t slot)
+{
+    if (arena->chunk[chunk].home == slot + 1)
+        arena->chunk[chunk].home = 0;
+}
+
+/* The next slot from `slot` on, of either part, that an idle handle begins in, or a tail; `slots`: there is none. */
+static inline uint32_t arena_next_idle(const struct arena *arena, uint32_t slot)
+{
+    while ((slot = arena_used(arena, slot)) < arena->slots) {
+        uint32_t top = arena->part[arena_pool_of(arena, slot)].top;
+        const uint8_t *idle = memchr(arena->idle + slot, 1, top - slot);
+        if (idle)
+            return (uint32_t)(idle - arena->idle);
+        slot = top;
+    }
+    return slot;
+}
+
+/* Is an idle slot the first whole one of its hole? Behind a tail lies a gap. */
+static inline int arena_begins_hole(const struct arena *arena, uint32_t slot)
+{
+    return !slot || !arena->idle[slot - 1] ||
+           (arena->tails && arena_present(arena, slot - 1) != arena->chunk_bytes);
 }
 
 #endif

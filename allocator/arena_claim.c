@@ -115,39 +115,29 @@ static uint32_t take_tail(struct arena *arena, uint64_t bytes)
     return number;
 }
 
-/* The first handle of `span` chunks in a hole; 0: there is none. */
-static uint32_t idle_in(const struct arena *arena, const struct tree_node *hole, uint32_t span)
+/* The first idle handle of `span` chunks in the smallest hole that has one. */
+static uint32_t idle_in_smallest(const struct arena *arena, uint32_t span)
 {
-    uint64_t c = arena->chunk_bytes;
-    uint32_t slot = (uint32_t)arena_slot_at(arena, hole->minor - arena->base + c - 1);
-    for (; arena_address(arena, slot + 1) <= hole->minor + hole->major;
-         slot = arena_handle_end(arena, slot))
-        if (arena->idle[slot] && arena->chunk[arena->slot[slot].chunk].span == span &&
-            arena_present(arena, slot) == c)
-            return arena->slot[slot].chunk;
-    return 0;
-}
-
-/* The smallest hole of a pool that has an idle handle of `span` chunks, and that. */
-static struct tree_node *idle_hole(const struct arena *arena, enum pool pool, uint32_t span,
-                                   uint32_t *number)
-{
-    uint64_t size = span * arena->chunk_bytes, address = 0;
-    struct tree_node *node;
-    *number = 0;
-    while ((node = bins_at_least(&arena->allocator->pool[pool], size, address))) {
-        size = node->major;
-        address = node->minor + 1;
-        if (block_of_node(node)->segment->arena == arena && (*number = idle_in(arena, node, span)))
-            break;
+    uint32_t number = 0;
+    uint64_t least = UINT64_MAX;
+    const struct block *hole = NULL;
+    for (uint32_t slot = arena_next_idle(arena, 0); slot < arena->slots;
+         slot = arena_next_idle(arena, arena_handle_end(arena, slot))) {
+        if (arena_begins_hole(arena, slot))
+            hole = arena->slot[slot].hole;
+        if (arena->chunk[arena->slot[slot].chunk].span == span && block_size(hole) < least &&
+            arena_present(arena, slot) == arena->chunk_bytes) {
+            least = block_size(hole);
+            number = arena->slot[slot].chunk;
+        }
     }
-    return node;
+    return number;
 }
 
 /* The largest idle handle of at most `run` chunks, of those from the smallest hole that has one; 0: none. */
 static uint32_t take_idle(struct arena *arena, struct supply *supply, uint32_t run)
 {
-    uint32_t span = run < SPANS_MOST ? run : SPANS_MOST, number = 0, other = 0;
+    uint32_t span = run < SPANS_MOST ? run : SPANS_MOST, number = 0;
     while (span && !supply->of[span])
         span--;
     if (!span)
@@ -156,12 +146,8 @@ static uint32_t take_idle(struct arena *arena, struct supply *supply, uint32_t r
     for (uint32_t *next = &supply->spare[span]; arena->spares && !number && *next < arena->made;)
         if (window_is_spare(arena, ++*next) && arena->chunk[*next].span == span)
             number = *next;
-    if (!number) {
-        const struct tree_node *large = idle_hole(arena, POOL_MAPPED, span, &number);
-        const struct tree_node *small = idle_hole(arena, POOL_SMALL, span, &other);
-        if (small && (!large || small->major < large->major))
-            number = other;
-    }
+    if (!number)
+        number = idle_in_smallest(arena, span);
     take(arena, number);
     return number;
 }
@@ -351,19 +337,19 @@ static int choose(const struct allocator *a, struct arena *arena, uint64_t size,
 int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block **taken)
 {
     struct allocator *a = arena->allocator;
-    struct arena_part *part = arena_part_for(arena, size);
     struct window chosen, *window = &chosen;
     int code = 0, alone = (flags & CLAIM_ALONE) != 0;
     uint64_t whole = alone ? native_bytes_of(size) : size;
     arena->missing = arena->unfit = 0;
-    if (size / arena->chunk_bytes > (part->end - part->first) / 2)
-        return a->ops->out_of_memory;
     uint64_t room = flags & CLAIM_GROW ? room_for(a, arena, size, alone) : 0;
     if (!a->forgotten)
         arena_poll(a, arena);
     if (a->forgotten) /* either drops the lock */
         return ALLOCATOR_PASS;
-    if (!choose(a, arena, whole, flags, room, window) || fill_kit(arena, window))
+    struct arena_part *part =
+        arena_part_for(arena, size); /* what else was asked for may change it */
+    if (size / arena->chunk_bytes > (part->end - part->first) / 2 ||
+        !choose(a, arena, whole, flags, room, window) || fill_kit(arena, window))
         return a->ops->out_of_memory;
     struct block *block = carve(arena, window, whole);
     call_back(arena, window, block);

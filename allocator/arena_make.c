@@ -19,14 +19,25 @@ static void *map_zeroes(size_t bytes)
 /* Its slot, a chunk, and a byte each in idle, joined, present and cost. */
 #define BYTES_OF_SLOT (sizeof(struct slot) + sizeof(struct chunk) + 4)
 
+static uint32_t leaves_of(uint32_t slots)
+{
+    return slots < 2 ? 1 : UINT32_C(1) << (32 - __builtin_clz(slots - 1));
+}
+
+static size_t bytes_of_tables(uint32_t slots)
+{
+    return sizeof(struct arena) + (slots + (size_t)1) * BYTES_OF_SLOT +
+           2 * sizeof(uint32_t) * leaves_of(slots);
+}
+
 /* Tables for all slots of the range; they are touched, and cost memory, only as far as it is used.
  */
 static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_t bytes)
 {
     uint64_t slots = bytes / chunk_bytes;
     struct arena *arena = NULL;
-    if (slots && slots < UINT32_MAX)
-        arena = map_zeroes(sizeof *arena + (slots + 1) * BYTES_OF_SLOT);
+    if (slots && slots < UINT32_MAX / 4)
+        arena = map_zeroes(bytes_of_tables((uint32_t)slots));
     if (!arena)
         return NULL;
     arena->chunk_bytes = chunk_bytes;
@@ -37,7 +48,9 @@ static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_
     arena->part[SMALL_POOL].first = arena->part[SMALL_POOL].end = arena->slots;
     arena->slot = (struct slot *)(arena + 1);
     arena->chunk = (struct chunk *)(arena->slot + slots);
-    arena->idle = (uint8_t *)(arena->chunk + slots + 1);
+    arena->fit.most = (uint32_t *)(arena->chunk + slots + 1);
+    arena->fit.leaves = arena->fit.root = leaves_of(arena->slots);
+    arena->idle = (uint8_t *)(arena->fit.most + 2 * arena->fit.leaves);
     arena->joined = arena->idle + slots;
     arena->present = arena->joined + slots + 1;
     arena->cost = arena->present + slots;
@@ -62,7 +75,7 @@ static void divide(struct arena *arena)
 
 static void unmap_tables(struct arena *arena)
 {
-    munmap(arena, sizeof *arena + (arena->slots + (size_t)1) * BYTES_OF_SLOT);
+    munmap(arena, bytes_of_tables(arena->slots));
 }
 
 struct arena *arena_create(struct allocator *a)

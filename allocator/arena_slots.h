@@ -5,14 +5,15 @@
 #include "allocator/block.h"
 
 struct slot {
-    struct block *hole;   /* the reusable or absent block whose first whole slot this is */
-    uint64_t since;       /* epoch when it was last left */
-    uint32_t chunk;       /* mapped here, from 1; 0: none */
-    uint32_t was;         /* while changing: mapped until now */
-    int changing;         /* the driver is at it (or could not undo it): part of no window */
-    int allowing;         /* walks under way that give peers access: its mapping stays meanwhile */
-    int unmapped, mapped; /* what came of it; whose change it is writes them without the lock */
-    int pinned;           /* the program has set something on what is mapped here */
+    struct block *largest; /* arena_fit.c: in the pool, of those that begin here */
+    struct block *hole;    /* the reusable or absent block whose first whole slot this is */
+    uint64_t since;        /* epoch when it was last left */
+    uint32_t chunk;        /* mapped here, from 1; 0: none */
+    uint32_t was;          /* while changing: mapped until now */
+    int changing;          /* the driver is at it (or could not undo it): part of no window */
+    int allowing;          /* walks under way that give peers access: its mapping stays meanwhile */
+    int unmapped, mapped;  /* what came of it; whose change it is writes them without the lock */
+    int pinned;            /* the program has set something on what is mapped here */
 };
 
 enum presence { NOT_PRESENT, AT_HOME, AWAY }; /* away: the chunk has its home elsewhere */

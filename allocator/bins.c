@@ -47,29 +47,6 @@ struct tree_node *bins_at_least(const struct bins *bins, uint64_t size, uint64_t
     return node;
 }
 
-/* Their lines are often cold. Which bin is next does not depend on what the last one holds, so that
- * the processor can fetch them side by side. */
-struct tree_node *bins_lowest(const struct bins *bins, struct tree_node *node, unsigned most,
-                              uint64_t address)
-{
-    unsigned bin = bin_of(node->major);
-    struct tree_node *lowest = node;
-    while (--most) {
-        const struct tree *tree = &bins->bin[bin];
-        if (node->right)
-            node = tree_first(node->right);
-        else if (tree->root == node ||
-                 !(node = tree_at_least(tree, node->major, node->minor + 1))) {
-            if ((bin = used_above(bins, bin)) == BINS)
-                break;
-            node = tree_first(bins->bin[bin].root);
-        }
-        if (node->minor >= address && node->minor < lowest->minor)
-            lowest = node;
-    }
-    return lowest;
-}
-
 struct tree_node *bins_last(const struct bins *bins)
 {
     for (unsigned word = BIN_WORDS; word-- > 0;)

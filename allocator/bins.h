@@ -21,9 +21,4 @@ void bins_remove(struct bins *bins, struct tree_node *node);
 struct tree_node *bins_at_least(const struct bins *bins, uint64_t size, uint64_t address);
 struct tree_node *bins_last(const struct bins *bins);
 
-/* Of `node` and those behind it, `most` in all, the one with the lowest address that is not below
- * `address`; node's is not. */
-struct tree_node *bins_lowest(const struct bins *bins, struct tree_node *node, unsigned most,
-                              uint64_t address);
-
 #endif

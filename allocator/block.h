@@ -45,6 +45,13 @@ static inline uint64_t block_address(const struct block *block)
     return block->node.minor;
 }
 
+/* As what it is booked while it is the program's, wherever it lies: PyTorch's small pool has blocks up
+ * to a MiB. */
+static inline enum stat_pool block_stat(const struct block *block)
+{
+    return block_size(block) <= MIB ? SMALL_POOL : LARGE_POOL;
+}
+
 /* The size of a block that was handed out and is not too large for a thread cache. */
 static inline uint64_t block_small_size(const struct block *block)
 {

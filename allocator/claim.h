@@ -24,11 +24,18 @@ static inline uint64_t block_claim_again(struct block *block, int kind)
     return address;
 }
 
+/* May a thread cache have it? */
+static inline int block_is_cacheable(const struct block *block)
+{
+    enum pool pool = block->segment->pool;
+    return (pool == POOL_SMALL || pool == POOL_MAPPED) && !block->pinned &&
+           block_size(block) <= MIB;
+}
+
 /* The program's: may a thread's free take it? */
 static inline void block_claim_for_program(struct block *block)
 {
-    int easy = block->segment->pool == POOL_SMALL && !block->pinned && block_size(block) <= MIB &&
-               block_requested(block);
+    int easy = block_is_cacheable(block) && block_requested(block);
     block_claim(block, easy ? CLAIM_EASY : CLAIM_HELD);
 }
 

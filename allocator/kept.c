@@ -45,7 +45,7 @@ int kept_free(struct block *block)
     if (split && !segment->arena) /* else no peak is nearer than before */
         thread_cache_settle(a);
     a->frees++;
-    stats_take_back(stats, segment->stat, size, requested);
+    stats_take_back(stats, block_stat(block), size, requested);
     stats_histogram(stats, requested, -1);
     stats_count(stats, COUNTER_num_lane_frees, 1);
     record_block(block, EVENT_free);
@@ -103,9 +103,9 @@ int kept_again(struct allocator *a, uint64_t bytes, uint64_t *address)
     a->mallocs++;
     stats_count(stats, COUNTER_num_hits, 1);
     if (counted)
-        count_with_peaks(stats, segment->stat, size, bytes);
+        count_with_peaks(stats, block_stat(block), size, bytes);
     else
-        stats_hand_out_again(stats, segment->stat, size, bytes);
+        stats_hand_out_again(stats, block_stat(block), size, bytes);
     stats_histogram(stats, bytes, 1);
     block->state = BLOCK_ALLOCATED;
     block->name = 0;

@@ -91,7 +91,8 @@ static int are_few(const struct allocator *a, uint64_t most)
 
 int native_is_exact(const struct allocator *a, uint64_t size)
 {
-    return size > MIB && a->arena && a->arena->irregular > 0 && are_few(a, a->arena->noted / 2);
+    return size > MIB && !a->forgotten && a->arena && a->arena->irregular > 0 &&
+           are_few(a, a->arena->noted / 2);
 }
 
 int native_is_varied(const struct allocator *a, uint64_t size)

@@ -3,6 +3,7 @@
  * until memory is short (is_kept_whole); in mapped memory the lowest of a few holes that fit serves. */
 #include <assert.h>
 
+#include "allocator/arena_fit.h"
 #include "allocator/arena_parts.h"
 #include "allocator/native.h"
 #include "allocator/pool.h"
@@ -12,11 +13,11 @@
 #define SMALL_MOST MIB         /* kSmallSize */
 #define LEAST_REST BLOCK_GRAIN /* small, and in mapped memory, where nothing ever stays split */
 #define DEDICATED_LEAST (2 * MIB)
-#define LOOK_AT 8 /* holes of mapped memory; test/replay/tried.md, "Low addresses" */
 
 enum pool pool_for(const struct allocator *a, uint64_t size)
 {
-    if (size <= SMALL_MOST)
+    if (size <= APART_MOST ||
+        (size <= SMALL_MOST && (a->forgotten || !a->arena || arena_is_apart(a->arena, size))))
         return POOL_SMALL;
     if (a->domain->dedicated && size >= DEDICATED_LEAST)
         return POOL_DEDICATED;
@@ -30,7 +31,7 @@ static int is_split(const struct block *block)
 
 static void note_largest(struct allocator *a)
 {
-    uint64_t largest = 0;
+    uint64_t largest = a->arena ? arena_fit_largest(a->arena) : 0;
     for (enum pool pool = 0; pool < POOLS; pool++) {
         struct tree_node *last = bins_last(&a->pool[pool]);
         if (last && last->major > largest)
@@ -43,13 +44,21 @@ void pool_put_in(struct allocator *a, struct block *block)
 {
     block->state = BLOCK_REUSABLE;
     a->taken = NULL;
-    bins_insert(&a->pool[block_pool(block)], &block->node);
+    enum pool pool = block_pool(block);
+    if (pool == POOL_MAPPED)
+        arena_fit_in(block);
+    else
+        bins_insert(&a->pool[pool], &block->node);
 }
 
 void pool_take_out(struct allocator *a, struct block *block)
 {
     a->taken = NULL;
-    bins_remove(&a->pool[block_pool(block)], &block->node);
+    enum pool pool = block_pool(block);
+    if (pool == POOL_MAPPED)
+        arena_fit_out(block);
+    else
+        bins_remove(&a->pool[pool], &block->node);
 }
 
 void pool_note_in(struct block *block, uint64_t begin, uint64_t end)
@@ -172,19 +181,19 @@ void pool_remove(struct allocator *a, struct block *block)
     take_front(a, block, block_size(block));
 }
 
-/* The best fit; in mapped memory the lowest of the few best, of the same arena: what lies low lies
- * close together, and chunks further up become idle as a whole. */
-static struct block *choose(const struct bins *bins, uint64_t size)
+/* The best fit; among large blocks of mapped memory the lowest: what lies low lies close together, and
+ * chunks further up become idle as a whole. */
+static struct block *choose(const struct allocator *a, enum pool pool, uint64_t size)
 {
-    struct tree_node *node = bins_at_least(bins, size, 0);
-    if (node && block_of_node(node)->segment->arena)
-        node = bins_lowest(bins, node, LOOK_AT, block_of_node(node)->segment->node.minor);
+    if (pool == POOL_MAPPED)
+        return a->arena && !a->forgotten ? arena_fit_find(a->arena, size) : NULL;
+    struct tree_node *node = bins_at_least(&a->pool[pool], size, 0);
     return node ? block_of_node(node) : NULL;
 }
 
 struct block *pool_take_from(struct allocator *a, enum pool pool, uint64_t size)
 {
-    struct block *block = choose(&a->pool[pool], size);
+    struct block *block = choose(a, pool, size);
     if (!block || !may_take(a, pool, block, size))
         return NULL;
     take_front(a, block, size);
@@ -194,14 +203,10 @@ struct block *pool_take_from(struct allocator *a, enum pool pool, uint64_t size)
 /* A hole of mapped memory that shares no chunk with others, and is not larger than it must be. */
 static struct block *take_alone(struct allocator *a, uint64_t size)
 {
-    uint64_t bytes = native_bytes_of(size);
-    struct tree_node *node = bins_at_least(&a->pool[POOL_MAPPED], bytes, 0);
-    while (node && node->major == bytes && !arena_is_alone(block_of_node(node)))
-        node = bins_at_least(&a->pool[POOL_MAPPED], bytes, node->minor + 1);
-    if (!node || node->major != bytes)
-        return NULL;
-    take_front(a, block_of_node(node), size);
-    return block_of_node(node);
+    struct block *block = arena_fit_alone(a->arena, native_bytes_of(size));
+    if (block)
+        take_front(a, block, size);
+    return block;
 }
 
 struct block *pool_take(struct allocator *a, uint64_t size)
@@ -212,7 +217,7 @@ struct block *pool_take(struct allocator *a, uint64_t size)
                               : pool_take_from(a, pool, size);
     if (!block && pool == POOL_MAPPED) { /* where mapping failed there are ordinary segments too */
         thread_cache_settle(a);          /* for them, and for what grows */
-        block = pool_take_from(a, POOL_LARGE, size);
+        block = pool_take_from(a, pool_ordinary(size), size);
     }
     a->taken = block;
     return block;
@@ -288,7 +293,7 @@ struct block *pool_merge(struct allocator *a, struct block *block)
 void block_leaves_use(struct block *block)
 {
     struct device_stats *stats = block->segment->allocator->stats;
-    enum stat_pool stat = block->segment->stat;
+    enum stat_pool stat = block_stat(block);
     assert(block->state == BLOCK_PENDING);
     stats_subtract(stats, STAT_requested_bytes, stat, block_requested(block));
     stats_subtract(stats, STAT_active, stat, 1);

@@ -10,6 +10,12 @@ static inline enum pool block_pool(const struct block *block)
     return block->pinned ? POOL_PINNED : block->segment->pool;
 }
 
+/* Where mapping fails. */
+static inline enum pool pool_ordinary(uint64_t size)
+{
+    return size <= MIB ? POOL_SMALL : POOL_LARGE;
+}
+
 enum pool pool_for(const struct allocator *allocator, uint64_t size);
 struct block *pool_take(struct allocator *allocator, uint64_t size);
 struct block *pool_take_from(struct allocator *allocator, enum pool pool, uint64_t size);

@@ -131,16 +131,16 @@ uint64_t segment_reserved(const struct allocator *a)
  * needed; GROW_NATIVE: exactly that, never to be reused (option cache:off). */
 int segment_grow(struct allocator *a, uint64_t size, enum growth growth, struct block **block)
 {
-    enum pool pool = growth == GROW_NATIVE ? POOL_PINNED : pool_for(a, size);
     if (a->forgotten)
         return ALLOCATOR_PASS;
+    enum pool pool = growth == GROW_NATIVE ? POOL_PINNED : pool_for(a, size);
     if (growth == GROW_SEGMENT && arena_serves(a, size)) {
         int code = arena_grow(a, size, block);
         if (code <= 0 || code == a->ops->out_of_memory)
             return code;
     }
     if (pool == POOL_MAPPED) /* the last resort, or mapping fails: just what is needed */
-        pool = POOL_LARGE, growth = GROW_LEAST;
+        pool = pool_ordinary(size), growth = GROW_LEAST;
     uint64_t bytes = segment_bytes(a, pool, size, growth == GROW_LEAST), address = 0;
     uint64_t reserved = segment_reserved(a);
     a->pressed |= stats_current_all(a->stats, STAT_active_bytes) + size > a->capacity / 3 * 2;
@@ -348,6 +348,7 @@ void segment_forget(struct segment *segment, uint64_t *held)
 {
     struct allocator *a = segment->allocator;
     for (struct block *block = segment->first, *next; block; block = next) {
+        enum stat_pool stat = block_stat(block);
         next = block->next;
         if (block->state == BLOCK_REUSABLE) {
             pool_remove(a, block);
@@ -356,12 +357,12 @@ void segment_forget(struct segment *segment, uint64_t *held)
                 record_block(block, EVENT_free);
                 *held += 1;
                 stats_histogram(a->stats, block_requested(block), -1);
-                stats_subtract(a->stats, STAT_allocation, segment->stat, 1);
-                stats_subtract(a->stats, STAT_allocated_bytes, segment->stat, block_size(block));
+                stats_subtract(a->stats, STAT_allocation, stat, 1);
+                stats_subtract(a->stats, STAT_allocated_bytes, stat, block_size(block));
             }
-            stats_subtract(a->stats, STAT_requested_bytes, segment->stat, block_requested(block));
-            stats_subtract(a->stats, STAT_active, segment->stat, 1);
-            stats_subtract(a->stats, STAT_active_bytes, segment->stat, block_size(block));
+            stats_subtract(a->stats, STAT_requested_bytes, stat, block_requested(block));
+            stats_subtract(a->stats, STAT_active, stat, 1);
+            stats_subtract(a->stats, STAT_active_bytes, stat, block_size(block));
         }
         pool_forget(a, block);
     }

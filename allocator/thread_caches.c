@@ -208,7 +208,7 @@ int thread_cache_keep(struct block *block)
     struct allocator *a = block->segment->allocator;
     struct thread_cache *cache = thread_cache_of(a->domain);
     uint64_t size = block_size(block);
-    if (!cache || cache->allocator != a || block_pool(block) != POOL_SMALL ||
+    if (!cache || cache->allocator != a || !block_is_cacheable(block) ||
         (!thread_cache_room(cache, size) && !make_room(cache, size)))
         return 0;
     block_leaves_use(block);
@@ -224,7 +224,7 @@ void thread_cache_stock(struct allocator *a, uint64_t size)
         return;
     for (uint64_t i = 1;
          i < batch_blocks(size) && i < STOCK_BLOCKS && thread_cache_room(cache, size) &&
-         (block = pool_take_from(a, POOL_SMALL, size));
+         (block = pool_take_from(a, pool_for(a, size), size));
          i++) {
         if (block_size(block) != size || block_list(block)) {
             pool_merge(a, block);

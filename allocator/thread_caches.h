@@ -27,10 +27,10 @@ int thread_caches_serve(const struct domain *domain, const struct device_stats *
  * `size`, if there is any such: 1. Nothing else is merged. */
 int thread_caches_make(struct allocator *allocator, uint64_t size);
 
-/* Before large blocks grow in mapped memory: all that is cached goes back to the pool, so that no
- * chunk is kept from them by what nobody uses; once for each quarter of that that was grown by. 1:
- * some did. */
-int thread_caches_yield(struct allocator *allocator);
+/* Before what lies among large blocks of mapped memory grows by `size`: all that is cached goes back to the
+ * pool, so that no chunk is kept from it by what nobody uses; once for each quarter of that that was
+ * grown by. 1: some did. */
+int thread_caches_yield(struct allocator *allocator, uint64_t size);
 
 /* Everything that caches of the allocator's device hold goes back to the pool; returns bytes. pool:
  * while they are stopped. leave: likewise, and none serves this allocator any more. */

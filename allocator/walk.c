@@ -2,6 +2,7 @@
 #include <stddef.h>
 
 #include "allocator/arena_chunks.h"
+#include "allocator/arena_fit.h"
 #include "allocator/pool.h"
 #include "allocator/thread_caches.h"
 #include "stats/events_alone.h"
@@ -196,6 +197,15 @@ struct sums {
     int cached; /* thread caches change what others count */
 };
 
+static int is_in_pool(const struct block *block)
+{
+    enum pool pool = block_pool(block);
+    const struct bins *bins = &block->segment->allocator->pool[pool];
+    return pool == POOL_MAPPED
+               ? arena_fit_is_valid(block)
+               : bins_at_least(bins, block->node.major, block->node.minor) == &block->node;
+}
+
 static int add_segment(const struct segment *segment, struct sums *sums)
 {
     static unsigned turn;
@@ -219,8 +229,7 @@ static int add_segment(const struct segment *segment, struct sums *sums)
             held != (block_claimed(block) != CLAIM_NOBODY))
             return 0;
         if (block->state == BLOCK_REUSABLE) {
-            const struct bins *pool = &segment->allocator->pool[block_pool(block)];
-            if (bins_at_least(pool, block->node.major, block->node.minor) != &block->node)
+            if (!is_in_pool(block))
                 return 0;
             sums->reusable += block_size(block);
             sums->inactive_split += arena || segment->idle ? 0 : block_size(block);

@@ -56,17 +56,11 @@ int window_is_spare(const struct arena *arena, uint32_t number)
 
 void window_supply(const struct arena *arena, struct supply *supply)
 {
-    const uint8_t *idle;
     *supply = (struct supply){0};
-    for (uint32_t slot = arena_used(arena, 0); slot < arena->slots;
-         slot = arena_used(arena, slot)) {
-        uint32_t top = arena->part[arena_pool_of(arena, slot)].top;
-        idle = memchr(arena->idle + slot, 1, top - slot);
-        slot = idle ? (uint32_t)(idle - arena->idle) : top;
-        if (idle && arena_present(arena, slot) == arena->chunk_bytes)
+    for (uint32_t slot = arena_next_idle(arena, 0); slot < arena->slots;
+         slot = arena_next_idle(arena, arena_handle_end(arena, slot)))
+        if (arena_present(arena, slot) == arena->chunk_bytes)
             supply->of[arena->chunk[arena->slot[slot].chunk].span]++;
-        slot = idle ? arena_handle_end(arena, slot) : slot;
-    }
     for (uint32_t number = 1; arena->spares && number <= arena->made; number++)
         if (window_is_spare(arena, number) && arena_is_first(arena, number))
             supply->of[arena->chunk[number].span]++;

@@ -52,8 +52,8 @@ static uint64_t rows[1 << 16], row_count;
 
 static void add_row(void *context, const struct snapshot_block *block)
 {
-    const uint64_t row[] = {block->address, block->size_bytes, block->requested_bytes,
-                            block->state};
+    const uint64_t row[] = {block->address, block->size_bytes, block->requested_bytes, block->state,
+                            block->pool};
     (void)context;
     memcpy(&rows[row_count], row, sizeof row);
     row_count += sizeof row / sizeof *row;

@@ -174,7 +174,7 @@ class Model:
         block.requested = requested
         for stat, n in (("active", 1), ("active_bytes", block.size), ("requested_bytes", requested),
                         ("allocation", 1), ("allocated_bytes", block.size)):
-            self.count(stat, segment.small, n)
+            self.count(stat, block.size <= MIB, n)
         return 0, block.address
 
     def free(self, address):
@@ -183,7 +183,7 @@ class Model:
         block = segment.blocks[i]
         for stat, n in (("active", 1), ("active_bytes", block.size), ("requested_bytes", block.requested),
                         ("allocation", 1), ("allocated_bytes", block.size)):
-            self.count(stat, segment.small, -n)
+            self.count(stat, block.size <= MIB, -n)
         block.requested = None
         for j in (i + 1, i - 1):
             if 0 <= j < len(segment.blocks) and segment.blocks[j].requested is None:

@@ -30,7 +30,9 @@ class Answer:
         self.chunks = {handle: size for handle, size, _ in self.below.values()}
         self.segments = {next(take): next(take) for _ in range(next(take))}
         rest = list(take)
-        self.blocks = [rest[i:i + 4] for i in range(0, len(rest), 4)]  # address, size, requested, state
+        rows = [rest[i:i + 5] for i in range(0, len(rest), 5)]
+        self.blocks = [row[:4] for row in rows]  # address, size, requested, state
+        self.among_large = {row[0] for row in rows if row[4] and row[1] <= MIB}  # small ones
 
     def total(self, stat):
         return sum(self.now[stat])
@@ -47,7 +49,6 @@ class Mapped:
         self.others = self.used = self.memory = self.busy = self.allocs = self.hits = self.failures = 0  # memory: of chunks
         self.idle = self.wholes = self.idle_seen = 0  # bytes now, those of whole chunks, and when it was last looked for what others could use
         self.sizes, self.irregular = {}, 0
-        self.corners = set()  # addresses of small blocks among large ones
         self.cornered = None  # what the driver had given and got back at the last of them
         self.quiet = False  # nothing has moved since
         self.disturbed = self.as_native = False
@@ -88,9 +89,8 @@ class Mapped:
         held = {b[0]: b for b in answer.blocks if b[3] == ALLOCATED}
         assert sorted((b[0], b[2], b[1]) for b in held.values()) == sorted(self.live.values())
         sums = {stat: [0, 0] for stat in EXACT}
-        self.corners &= held.keys()
-        for address, size, requested, _ in held.values():
-            pool = int(size > MIB or address in self.corners)
+        for _, size, requested, _ in held.values():
+            pool = int(size > MIB)
             for stat, n in (("allocation", 1), ("allocated_bytes", size), ("requested_bytes", requested), ("active", 1), ("active_bytes", size)):
                 sums[stat][pool] += n
         for stat in EXACT:
@@ -114,6 +114,10 @@ class Mapped:
         few = sum(MIB < requested <= 16 * MIB for _, requested, _ in self.live.values()) <= 16  # in more, half a granule each counts
         return size > MIB and self.irregular > 0 and not self.as_native and few
 
+    def is_apart(self, size):
+        """Blocks that lie apart from large ones: arena_is_apart."""
+        return size <= MIB // 4 or (size <= MIB and (self.chunk > GRAIN or self.irregular > 0 or self.as_native))
+
     def check_growth(self, size, grown):
         """A block that shares no chunk may need a tail of its own."""
         tail = up(size, GRAIN) % self.chunk if self.irregular > 0 else 0
@@ -136,11 +140,9 @@ class Mapped:
         overdrawn = self.used + self.others > self.capacity  # no real device ever is
         room = 0 if overdrawn else min(self.most, self.capacity - self.others)
         if answer.code == 0:
-            large = sum(have > MIB or address in self.corners for address, _, have in self.live.values())
-            if size <= MIB and answer.now["allocation"][1] > large:
+            if answer.address in answer.among_large and self.is_apart(size):
                 again = self.cornered == answer.allocs + answer.frees
                 assert self.disturbed or again or held + GRAIN > room, "among large blocks though there is memory"
-                self.corners.add(answer.address)
                 self.cornered = answer.allocs + answer.frees
             have = next(b[1] for b in answer.blocks if b[0] == answer.address)
             self.live[self.mallocs] = (answer.address, requested, have)
@@ -162,7 +164,7 @@ class Mapped:
         assert answer.used == busy, "out of memory with something idle"
         assert size > MIB or all(have < size for _, have, _, state in answer.blocks if state == REUSABLE), "out of memory beside a hole"
         if size > MIB:
-            native = sum(have if address in self.corners else up(n, GRAIN) if n > MIB else 0 for address, n, have in self.live.values())
+            native = sum(have if address in answer.among_large else up(n, GRAIN) if n > MIB else 0 for address, n, have in self.live.values())
             native += answer.now["reserved_bytes"][0] + up(size, GRAIN)
             room = max(self.capacity - answer.used - self.others, 0)
             self.as_native |= native <= min(self.most, answer.total("reserved_bytes") + room)

@@ -44,15 +44,15 @@ static void what_is_not_taken_down_serves_again(void **state)
 static void both_pools_share_what_is_idle(void **state)
 {
     (void)state;
-    uint64_t large = take(64 * MIB), small[40];
+    uint64_t large = take(64 * MIB), small[160];
     give(large);
     uint64_t made = w.device.calls[FAKE_CREATE];
-    for (unsigned i = 0; i < 40; i++)
-        small[i] = take(MIB);
+    for (unsigned i = 0; i < 160; i++)
+        small[i] = take(MIB / 4);
     assert_int_equal(CURRENT_IN(reserved_bytes, SMALL_POOL), 40 * MIB);
     assert_int_equal(CURRENT_IN(reserved_bytes, LARGE_POOL), 24 * MIB);
     assert_int_equal(CURRENT_IN(segment, SMALL_POOL), 20);
-    for (unsigned i = 0; i < 40; i++)
+    for (unsigned i = 0; i < 160; i++)
         give(small[i]);
     assert_int_equal(CURRENT_IN(reserved_bytes, SMALL_POOL), 40 * MIB); /* at home there now */
     assert_int_equal(take(64 * MIB), large);
@@ -61,9 +61,9 @@ static void both_pools_share_what_is_idle(void **state)
     uint64_t maps = w.device.calls[FAKE_MAP];
     for (unsigned i = 0; i < 4; i++) { /* from here on each finds its mappings where it left them */
         give(large);
-        for (unsigned k = 0; k < 40; k++)
-            small[k] = take(MIB);
-        for (unsigned k = 0; k < 40; k++)
+        for (unsigned k = 0; k < 160; k++)
+            small[k] = take(MIB / 4);
+        for (unsigned k = 0; k < 160; k++)
             give(small[k]);
         assert_int_equal(take(64 * MIB), large);
     }
@@ -119,7 +119,7 @@ static void a_block_is_pinned_while_it_is_made(void **state)
         }
         give(beside);
         domain_empty_cache(w.domain, 1);
-        assert_int_equal(CURRENT_IN(reserved_bytes, SMALL_POOL), 2 * MIB);
+        assert_int_equal(CURRENT(reserved_bytes), 2 * MIB);
     }
 }
 
@@ -145,21 +145,44 @@ static void what_is_mapped_without_access_stays(void **state)
     assert_int_equal(w.device.mapped, 0);
 }
 
-/* Of two holes that fit the lower serves, of small blocks as of large ones, though the upper one fits better: what
- * lies further up becomes idle as a whole. */
+/* Among large blocks the lower of two holes that fit serves, though the upper one fits better: what lies
+ * further up becomes idle as a whole. Among those that lie apart the better one does. */
 static void the_lower_hole_serves(void **state)
 {
     (void)state;
-    for (uint64_t unit = 64 * KIB; unit <= 2 * MIB; unit *= 32) {
+    const uint64_t units[] = {64 * KIB, 272 * KIB, 2 * MIB};
+    for (unsigned i = 0; i < 3; i++) {
+        uint64_t unit = units[i];
         world_remake(CONF, 64 * MIB);
         uint64_t lower = take(3 * unit), between = take(unit), upper = take(2 * unit);
         take(unit);
         assert_true(lower < between && between < upper);
         give(lower);
         give(upper);
-        assert_int_equal(take(2 * unit), lower);
-        assert_int_equal(take(2 * unit), upper);
+        assert_int_equal(take(2 * unit), i ? lower : upper);
+        assert_int_equal(take(2 * unit), i ? upper : lower);
     }
+}
+
+/* Blocks of more than a quarter of a MiB share chunks with large ones, though they are booked as PyTorch books
+ * them; but not where large ones share none, or chunks have another size. */
+static void blocks_of_the_small_pool_fill_holes_of_large_ones(void **state)
+{
+    (void)state;
+    uint64_t large = take(MIB + 512 * KIB), next = take(512 * KIB), apart = take(256 * KIB);
+    assert_int_equal(next, large + MIB + 512 * KIB);
+    assert_true(apart > next + 2 * MIB);
+    assert_int_equal(w.device.used, 4 * MIB);
+    assert_int_equal(CURRENT_IN(allocated_bytes, SMALL_POOL), 768 * KIB);
+    assert_int_equal(CURRENT_IN(allocated_bytes, LARGE_POOL), MIB + 512 * KIB);
+    give(next);
+    assert_int_equal(CURRENT_IN(allocated_bytes, SMALL_POOL), 256 * KIB);
+    give(take(32 * MIB)); /* a new size as large: chunks are not shared from now on */
+    assert_true(take(512 * KIB) > apart);
+    world_remake("expandable_segments:True,large_segment_size_mb:4", 64 * MIB);
+    large = take(3 * MIB);
+    next = take(512 * KIB);
+    assert_true(next < large || next > large + 4 * MIB);
 }
 
 int main(void)
@@ -167,6 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(both_pools_share_what_is_idle, setup),
         cmocka_unit_test(the_lower_hole_serves),
+        cmocka_unit_test_setup(blocks_of_the_small_pool_fill_holes_of_large_ones, setup),
         cmocka_unit_test_setup(small_requests_get_room, setup),
         cmocka_unit_test_setup(what_is_not_taken_down_serves_again, setup),
         cmocka_unit_test_setup(a_block_is_pinned_while_it_is_made, setup),

@@ -29,6 +29,21 @@ static void a_pair_takes_no_lock(void **state)
     assert_true(NOW(inactive_split_bytes) == 2 * MIB);
 }
 
+/* Wherever blocks of the small pool lie. */
+static void so_does_one_among_large_blocks(void **state)
+{
+    (void)state;
+    cache_world_remake("expandable_segments:True");
+    uint64_t large = take(3 * MIB), block = cached(512 * KIB);
+    assert_true(block == large + 3 * MIB);
+    assert_true(allocator_hit_alone(w.a, 512 * KIB) == block);
+    put(block);
+    look();
+    assert_true(NOW(allocation) == 1 && now.stat[STAT_allocation].allocated[SMALL_POOL] == 3);
+    thread_caches_empty(w.a); /* from where it is one with what lies behind it */
+    assert_int_equal(take(MIB), block);
+}
+
 static void wrong_frees_are_answered_as_without_caches(void **state)
 {
     (void)state;
@@ -290,6 +305,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CACHE(a_pair_takes_no_lock),
+        CACHE(so_does_one_among_large_blocks),
         CACHE(wrong_frees_are_answered_as_without_caches),
         CACHE(only_small_blocks_on_a_lane_stay),
         CACHE(a_free_into_a_cache_makes_the_lane_dirty),

@@ -1,0 +1,99 @@
+/* First fit, by address: of each slot the largest hole that begins there is known, and a tree of maxima finds the
+ * first slot whose is large enough. */
+#include "allocator/arena_fit.h"
+
+#include <stddef.h>
+
+#include "allocator/arena_chunks.h"
+
+/* More than there is of addresses. */
+static uint32_t grains_of(uint64_t size)
+{
+    uint64_t grains = size / BLOCK_GRAIN;
+    return grains < UINT32_MAX ? (uint32_t)grains : UINT32_MAX;
+}
+
+static uint32_t slot_of(const struct block *block)
+{
+    const struct arena *arena = block->segment->arena;
+    return (uint32_t)arena_slot_at(arena, block_address(block) - arena->base);
+}
+
+static void set(struct arena *arena, uint32_t slot, struct block *block)
+{
+    arena->slot[slot].largest = block;
+    first_fit_set(&arena->fit, slot, block ? grains_of(block_size(block)) : 0);
+}
+
+/* Of two as large the lower one: which hole a request gets depends on nothing but on those that there are
+ * (kept.c). NULL: none yet. */
+static struct block *larger(struct block *block, struct block *other)
+{
+    uint64_t size = block ? block_size(block) : 0, more = block_size(other);
+    return more > size || (more == size && block_address(other) < block_address(block)) ? other
+                                                                                        : block;
+}
+
+static int is_in_pool(const struct block *block)
+{
+    return block->state == BLOCK_REUSABLE && !block->pinned;
+}
+
+void arena_fit_in(struct block *block)
+{
+    struct arena *arena = block->segment->arena;
+    uint32_t slot = slot_of(block);
+    if (larger(arena->slot[slot].largest, block) == block)
+        set(arena, slot, block);
+}
+
+void arena_fit_out(const struct block *block)
+{
+    struct arena *arena = block->segment->arena;
+    uint32_t slot = slot_of(block);
+    struct block *most = NULL;
+    if (arena->slot[slot].largest != block)
+        return;
+    uint64_t begin = arena_address(arena, slot), end = begin + arena->chunk_bytes;
+    for (struct block *at = block->previous; at && block_address(at) >= begin; at = at->previous)
+        most = is_in_pool(at) ? larger(most, at) : most;
+    for (struct block *at = block->next; at && block_address(at) < end; at = at->next)
+        most = is_in_pool(at) ? larger(most, at) : most;
+    set(arena, slot, most);
+}
+
+struct block *arena_fit_find(const struct arena *arena, uint64_t size)
+{
+    uint32_t slot = first_fit_find(&arena->fit, grains_of(size));
+    return slot == UINT32_MAX ? NULL : arena->slot[slot].largest;
+}
+
+struct block *arena_fit_alone(const struct arena *arena, uint64_t size)
+{
+    for (uint32_t slot = arena_next_idle(arena, 0); slot < arena->part[LARGE_POOL].top;
+         slot = arena_next_idle(arena, arena_handle_end(arena, slot))) {
+        struct block *hole = arena->slot[slot].hole;
+        if (arena_begins_hole(arena, slot) && block_size(hole) == size && arena_is_alone(hole))
+            return hole;
+    }
+    return NULL;
+}
+
+uint64_t arena_fit_largest(const struct arena *arena)
+{
+    return (uint64_t)first_fit_most(&arena->fit) * BLOCK_GRAIN;
+}
+
+int arena_fit_is_valid(const struct block *block)
+{
+    const struct arena *arena = block->segment->arena;
+    uint32_t slot = slot_of(block), at = arena->fit.leaves + slot, grains;
+    const struct block *largest = arena->slot[slot].largest;
+    if (!largest || slot_of(largest) != slot || block_size(largest) < block_size(block))
+        return 0;
+    grains = grains_of(block_size(largest));
+    for (int valid = arena->fit.most[at] == grains; at > arena->fit.root; at /= 2)
+        if (!valid || arena->fit.most[at / 2] < arena->fit.most[at])
+            return 0;
+    return arena_fit_largest(arena) >= block_size(block);
+}
