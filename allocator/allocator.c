@@ -185,7 +185,8 @@ static int claim(struct allocator *a, uint64_t size, struct block **taken)
 static int look_further(struct allocator *a, uint64_t size, struct block **taken)
 {
     /* No segment is taken from the driver if all that is reusable, merged, would do. */
-    if (size <= CACHE_MOST && thread_caches_make(a, size) && (*taken = pool_take(a, size)))
+    if (pool_for(a, size) == POOL_SMALL && thread_caches_make(a, size) &&
+        (*taken = pool_take(a, size)))
         return 0;
     if (arena_serves(a, size) && claim(a, size, taken) == 0)
         return 0;

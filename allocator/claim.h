@@ -24,12 +24,10 @@ static inline uint64_t block_claim_again(struct block *block, int kind)
     return address;
 }
 
-/* May a thread cache have it? */
+/* May a thread cache have it? Not what lies among large blocks, where it would keep their holes small. */
 static inline int block_is_cacheable(const struct block *block)
 {
-    enum pool pool = block->segment->pool;
-    return (pool == POOL_SMALL || pool == POOL_MAPPED) && !block->pinned &&
-           block_size(block) <= MIB;
+    return block->segment->pool == POOL_SMALL && !block->pinned && block_size(block) <= MIB;
 }
 
 /* The program's: may a thread's free take it? */

@@ -36,7 +36,8 @@ int kept_free(struct block *block)
     struct allocator *a = segment->allocator;
     struct device_stats *stats = a->stats;
     uint64_t size = block_size(block), requested = block_requested(block);
-    if (a->taken != block || block->shared || (size <= CACHE_MOST && thread_cache_of(a->domain)) ||
+    if (a->taken != block || block->shared ||
+        (block_is_cacheable(block) && thread_cache_of(a->domain)) ||
         atomic_load_explicit(&a->slow, memory_order_relaxed) != SLOW_NOBODY || !lane_free(a))
         return 0;
     const struct block *rest = rest_of(block);

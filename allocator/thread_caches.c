@@ -220,11 +220,13 @@ void thread_cache_stock(struct allocator *a, uint64_t size)
 {
     struct thread_cache *cache = thread_cache_of(a->domain);
     struct block *block;
+    if (pool_for(a, size) != POOL_SMALL)
+        return;
     if (!cache || cache->allocator != a || !spare_is_contended(a))
         return;
     for (uint64_t i = 1;
          i < batch_blocks(size) && i < STOCK_BLOCKS && thread_cache_room(cache, size) &&
-         (block = pool_take_from(a, pool_for(a, size), size));
+         (block = pool_take_from(a, POOL_SMALL, size));
          i++) {
         if (block_size(block) != size || block_list(block)) {
             pool_merge(a, block);

@@ -77,15 +77,17 @@ static void one_thread_looks_at_each_miss(void **state)
     grows_by(1, CONTENDED, MORE, (const unsigned[MORE]){0});
 }
 
-/* So many MiB, in blocks of one, are cached in mapped memory. */
+#define PART (MIB / 4) /* the largest that threads cache there */
+
+/* So many blocks are cached in mapped memory. */
 static void cache_in_chunks(int count)
 {
-    enum { MOST = 320 };
+    enum { MOST = 1280 };
     uint64_t block[MOST];
     cache_world_remake("expandable_segments:True");
     as(0);
     for (int i = 0; i < MOST; i++)
-        block[i] = get(MIB);
+        block[i] = get(PART);
     for (int i = count; i < MOST; i++)
         put(block[i]);
     for (int i = 0; i < count; i++)
@@ -97,7 +99,7 @@ static void cache_in_chunks(int count)
 static void caches_yield_to_large_blocks(void **state)
 {
     (void)state;
-    cache_in_chunks(8);
+    cache_in_chunks(32);
     uint64_t reserved = CURRENT(reserved_bytes);
     take(reserved);
     assert_int_equal(CURRENT(reserved_bytes), reserved);
@@ -108,14 +110,14 @@ static void caches_yield_to_large_blocks(void **state)
 static void they_yield_when_much_has_grown(void **state)
 {
     (void)state;
-    enum { COUNT = 8 };
+    enum { COUNT = 32 };
     uint64_t block[COUNT];
     cache_in_chunks(COUNT);
     take(CURRENT(reserved_bytes));
     for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < COUNT - 2 * round; i++)
-            block[i] = get(MIB);
-        for (int i = 0; i < COUNT - 2 * round; i++)
+        for (int i = 0; i < COUNT - 8 * round; i++)
+            block[i] = get(PART);
+        for (int i = 0; i < COUNT - 8 * round; i++)
             put(block[i]);
         uint64_t reserved = CURRENT(reserved_bytes);
         int64_t count = caches[0]->count;

@@ -29,19 +29,18 @@ static void a_pair_takes_no_lock(void **state)
     assert_true(NOW(inactive_split_bytes) == 2 * MIB);
 }
 
-/* Wherever blocks of the small pool lie. */
-static void so_does_one_among_large_blocks(void **state)
+/* But not with what lies among large blocks: there it would keep a hole from them. */
+static void what_lies_among_large_blocks_does_not_stay(void **state)
 {
     (void)state;
     cache_world_remake("expandable_segments:True");
-    uint64_t large = take(3 * MIB), block = cached(512 * KIB);
-    assert_true(block == large + 3 * MIB);
-    assert_true(allocator_hit_alone(w.a, 512 * KIB) == block);
-    put(block);
-    look();
-    assert_true(NOW(allocation) == 1 && now.stat[STAT_allocation].allocated[SMALL_POOL] == 3);
-    thread_caches_empty(w.a); /* from where it is one with what lies behind it */
+    uint64_t large = take(3 * MIB), block = get(512 * KIB), apart = cached(256 * KIB);
+    assert_true(block == large + 3 * MIB && apart > block + MIB);
+    assert_false(domain_free_alone(w.domain, block));
+    give(block);
     assert_int_equal(take(MIB), block);
+    look();
+    assert_true(NOW(allocation) == 2 && now.stat[STAT_allocation].allocated[SMALL_POOL] == 4);
 }
 
 static void wrong_frees_are_answered_as_without_caches(void **state)
@@ -305,7 +304,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CACHE(a_pair_takes_no_lock),
-        CACHE(so_does_one_among_large_blocks),
+        CACHE(what_lies_among_large_blocks_does_not_stay),
         CACHE(wrong_frees_are_answered_as_without_caches),
         CACHE(only_small_blocks_on_a_lane_stay),
         CACHE(a_free_into_a_cache_makes_the_lane_dirty),
