@@ -66,7 +66,7 @@ def test_there_are_all_of_them():
     assert len(NAMES) == 105
 
 
-# Three of 24 programs that were written later (traced/growing.py): on an H200 they kept 1.115, 1.057 and 1.073 at most. tried.md, "Small programs".
+# Three of 24 programs that were written later (traced/growing.py): on GPUs they kept 1.107, 1.047 and 1.066 at most. tried.md, "Small programs".
 KEPT = {"ivf_lists_grow": 1.11, "llm_paged_prefill_growing_cache": 1.035, "sac_pixels_episode_replay": 1.075}
 
 
