@@ -347,9 +347,8 @@ void segment_collect_garbage(struct allocator *a, uint64_t size)
 void segment_forget(struct segment *segment, uint64_t *held)
 {
     struct allocator *a = segment->allocator;
-    for (struct block *block = segment->first, *next; block; block = next) {
+    for (struct block *block = segment->first; block; block = block->next) {
         enum stat_pool stat = block_stat(block);
-        next = block->next;
         if (block->state == BLOCK_REUSABLE) {
             pool_remove(a, block);
         } else if (block->state == BLOCK_ALLOCATED || block->state == BLOCK_PENDING) {
@@ -364,6 +363,9 @@ void segment_forget(struct segment *segment, uint64_t *held)
             stats_subtract(a->stats, STAT_active, stat, 1);
             stats_subtract(a->stats, STAT_active_bytes, stat, block_size(block));
         }
+    }
+    for (struct block *block = segment->first, *next; block; block = next) {
+        next = block->next;
         pool_forget(a, block);
     }
     if (segment->arena) {
