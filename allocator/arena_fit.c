@@ -6,7 +6,7 @@
 
 #include "allocator/arena_chunks.h"
 
-/* More than there is of addresses. */
+/* 2 TiB and more are as one: all of a hole has memory, and no device has as much. */
 static uint32_t grains_of(uint64_t size)
 {
     uint64_t grains = size / BLOCK_GRAIN;

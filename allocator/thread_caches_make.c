@@ -205,7 +205,9 @@ int thread_caches_yield(struct allocator *a, uint64_t size)
     int64_t cached = (int64_t)stats_current(a->stats, STAT_inactive_split_bytes, SMALL_POOL);
     uint64_t chunks = stats_get(a->stats, COUNTER_num_device_alloc);
     uint64_t grown = (chunks - a->yielded_at) * a->arena->chunk_bytes;
-    if (arena_is_apart(a->arena, size) || cached <= 0 || grown < (uint64_t)cached / YIELD_PART)
+    if (!arena_serves(a, APART_MOST) || arena_is_apart(a->arena, size))
+        return 0;
+    if (cached <= 0 || grown < (uint64_t)cached / YIELD_PART)
         return 0;
     a->yielded_at = chunks;
     return thread_caches_empty(a) > 0;
