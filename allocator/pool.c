@@ -272,18 +272,22 @@ void block_join(struct block *block, struct block *other)
     pool_forget(a, other);
 }
 
-/* The lower block stays: the map has it by its address. */
+/* The lower block stays: the map has it by its address, and where holes are found by theirs it only grows. */
 struct block *pool_merge(struct allocator *a, struct block *block)
 {
+    struct block *before = block->previous, *behind = block->next;
     uint64_t begin = block_address(block), end = begin + block_size(block);
-    if (pool_can_merge(block, block->next)) {
-        take_out(a, block->next);
-        block_join(block, block->next);
+    if (pool_can_merge(block, behind)) {
+        pool_count_out(block->segment, block_size(behind), is_split(behind));
+        pool_take_out(a, behind);
+        block_join(block, behind);
     }
-    if (pool_can_merge(block, block->previous)) {
-        block = block->previous;
-        take_out(a, block);
-        block_join(block, block->next);
+    if (pool_can_merge(block, before)) {
+        pool_count_out(block->segment, block_size(before), is_split(before));
+        if (block_pool(before) != POOL_MAPPED)
+            pool_take_out(a, before);
+        block_join(before, block);
+        block = before;
     }
     put_in(a, block);
     pool_note_in(block, begin, end);
