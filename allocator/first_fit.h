@@ -22,7 +22,13 @@ static inline void first_fit_set(struct first_fit *fit, uint32_t place, uint32_t
     uint32_t *most = fit->most, at = fit->leaves + place;
     for (; place >= fit->leaves / fit->root; fit->root /= 2)
         most[fit->root / 2] = most[fit->root];
+    uint32_t had = most[at];
     most[at] = has;
+    if (has >= had) {
+        while ((at /= 2) >= fit->root && most[at] < has)
+            most[at] = has;
+        return;
+    }
     while (at > fit->root) {
         uint32_t beside = most[at ^ 1], more = most[at] > beside ? most[at] : beside;
         if (most[at /= 2] == more)
