@@ -115,6 +115,14 @@ static uint32_t take_tail(struct arena *arena, uint64_t bytes)
     return number;
 }
 
+/* Does an idle handle of `span` whole chunks begin in the slot? */
+static int is_idle_handle(const struct arena *arena, uint32_t slot, uint32_t span)
+{
+    return arena->idle[slot] && arena->chunk[arena->slot[slot].chunk].span == span &&
+           arena_is_first(arena, arena->slot[slot].chunk) &&
+           arena_present(arena, slot) == arena->chunk_bytes;
+}
+
 /* The first idle handle of `span` chunks in the smallest hole that has one. */
 static uint32_t idle_in_smallest(const struct arena *arena, uint32_t span)
 {
@@ -125,8 +133,7 @@ static uint32_t idle_in_smallest(const struct arena *arena, uint32_t span)
          slot = arena_next_idle(arena, arena_handle_end(arena, slot))) {
         if (arena_begins_hole(arena, slot))
             hole = arena->slot[slot].hole;
-        if (arena->chunk[arena->slot[slot].chunk].span == span && block_size(hole) < least &&
-            arena_present(arena, slot) == arena->chunk_bytes) {
+        if (block_size(hole) < least && is_idle_handle(arena, slot, span)) {
             least = block_size(hole);
             number = arena->slot[slot].chunk;
         }
@@ -134,7 +141,8 @@ static uint32_t idle_in_smallest(const struct arena *arena, uint32_t span)
     return number;
 }
 
-/* The largest idle handle of at most `run` chunks, of those from the smallest hole that has one; 0: none. */
+/* The largest idle handle of at most `run` chunks, of those from the smallest hole that has one, which it then is
+ * all the more; 0: none. */
 static uint32_t take_idle(struct arena *arena, struct supply *supply, uint32_t run)
 {
     uint32_t span = run < SPANS_MOST ? run : SPANS_MOST, number = 0;
@@ -146,8 +154,12 @@ static uint32_t take_idle(struct arena *arena, struct supply *supply, uint32_t r
     for (uint32_t *next = &supply->spare[span]; arena->spares && !number && *next < arena->made;)
         if (window_is_spare(arena, ++*next) && arena->chunk[*next].span == span)
             number = *next;
-    if (!number)
-        number = idle_in_smallest(arena, span);
+    if (!number) {
+        uint32_t slot = supply->behind[span];
+        int more = slot && slot < arena->slots && is_idle_handle(arena, slot, span);
+        number = more ? arena->slot[slot].chunk : idle_in_smallest(arena, span);
+        supply->behind[span] = arena->chunk[number].owner - 1 + span;
+    }
     take(arena, number);
     return number;
 }

@@ -23,9 +23,9 @@ int window_chunk_is_idle(const struct arena *arena, uint32_t chunk);
 uint32_t window_idle_tail(const struct arena *arena, uint64_t bytes);
 
 /* How many handles of how many chunks could be moved, without tails; up to which number those that are nobody's
- * have been taken. */
+ * have been taken; the slot behind the last one that was taken from a hole. */
 struct supply {
-    uint32_t of[SPANS_MOST + 1], spare[SPANS_MOST + 1];
+    uint32_t of[SPANS_MOST + 1], spare[SPANS_MOST + 1], behind[SPANS_MOST + 1];
 };
 void window_supply(const struct arena *arena, struct supply *supply);
 int window_is_spare(const struct arena *arena, uint32_t number);
