@@ -44,8 +44,8 @@ VALUES = ("--conf", "--capacity", "--behind", "--format", "--costs", "--device")
 def bytes_of(text):
     """8GiB, 8GB (decimal), 1000: in bytes."""
     value = parse_size(text)
-    if not 0 < value <= 1 << 46:
-        raise Failure(2, f"`{text}` is not the memory of a device: give more than 0, and at most 64TiB")
+    if not 0 < value <= 1 << 41:
+        raise Failure(2, f"`{text}` is not the memory of a device: give more than 0, and at most 2TiB")
     return value
 
 
@@ -59,7 +59,7 @@ def tool_arguments(options):
     elif "per_process_memory_fraction" in options.get("--conf", ""):
         raise Failure(2, "per_process_memory_fraction is a share of the device's memory: give --capacity")
     if "--behind" in options:
-        if not re.fullmatch("[0-9]{1,18}", options["--behind"]):
+        if not re.fullmatch("[0-9]{1,15}", options["--behind"]):
             raise Failure(2, f"--behind={options['--behind']} is no number of operations")
         arguments += ["--behind", options["--behind"]]
     if "--costs" in options:
@@ -80,9 +80,6 @@ def feed(process, chunks):
                 pipe.write(chunk)
     except BrokenPipeError:
         pass  # it has found something wrong, and says so
-    except BaseException:
-        process.kill()
-        raise
 
 
 def feed_file(file, chunks):
@@ -105,9 +102,13 @@ def start(arguments, **options):
 def output_of(arguments, chunks=None):
     """(exit code, output) of cachalot-replay; errors and progress are on stderr."""
     with start(arguments, stdin=subprocess.PIPE if chunks else subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
-        if chunks:
-            feed(process, chunks)
-        output = process.stdout.read()
+        try:
+            if chunks:
+                feed(process, chunks)
+            output = process.stdout.read()
+        except BaseException:
+            process.kill()
+            raise
     return process.returncode, output
 
 

@@ -4,6 +4,7 @@ Each is read by a process of its own, without ever making an object or calling a
 size should take, and told as our CSV.
 """
 
+import gzip
 import itertools
 import json
 import os
@@ -16,6 +17,7 @@ import zlib
 from cachalot_tools import Failure, say
 
 MEMORY_LEAST, MEMORY_PER_BYTE = 1 << 28, 24  # of a pickle; PyTorch's snapshots take up to 12
+UNPACKED_MOST = 50  # bytes of a pickle for each of its gzip file
 SECONDS_LEAST, BYTES_A_SECOND = 5, 1 << 20  # of a processor; they take one for 16 MiB
 ADDRESS_MOST, SIZE_MOST = 1 << 64, 1 << 63
 DAMAGED = (OSError, EOFError, zlib.error)
@@ -56,6 +58,7 @@ class Snapshot:
             if isinstance(segments, list) else []
         self.unknown = sorted({event["action"] for event in self.events if isinstance(event, dict) and isinstance(event.get("action"), str)
                                and event["action"] not in ("alloc", "oom", *FREES, *GROWTH, *SILENT)})
+        self.left_out = {*self.unknown, *SILENT}
         self.ends = self.last_of_a_free()
         self.before = self.live_before()
 
@@ -77,7 +80,7 @@ class Snapshot:
         if not isinstance(event, dict) or not isinstance(event.get("action"), str):
             raise self.broken(number, "it has no action")
         action = event["action"]
-        if action in SILENT or action in self.unknown:
+        if action in self.left_out:
             return action, 0, 0
         address, size = event.get("addr", 0 if action == "oom" else None), event.get("size")
         if not is_below(ADDRESS_MOST, address) or not is_below(SIZE_MOST, size):
@@ -188,7 +191,7 @@ def seconds_for(size):
 
 
 def load(file, name, size):
-    """No more memory than a pickle of so many bytes needs: one number in it can have Python make room for 2^32 objects. And no more time:
+    """No more memory than a pickle of `size` bytes needs: one number in it can have Python make room for 2^32 objects. And no more time:
     a tuple of one tuple twice, and so on, has a key's hash take for ever, which nothing interrupts."""
     with open("/proc/self/statm", "rb") as statm:
         used = int(statm.read().split()[0]) * resource.getpagesize()
@@ -230,6 +233,7 @@ class Reader:
         if not self.process:
             code = 1
             try:
+                os.close(end)  # so that it ends when nobody reads what it tells
                 with os.fdopen(begin, "wb") as pipe:
                     tell(pipe, file, name, size, device)
                 code = 0
@@ -283,6 +287,8 @@ def read(file, name, device):
         file.seek(0)
     except DAMAGED as error:
         raise Failure(3, f"{name}: the gzip file is damaged: {error}") from error
+    if isinstance(file, gzip.GzipFile):
+        size = min(size, UNPACKED_MOST * os.fstat(file.fileno()).st_size)
     if size > SLOW_BYTES and sys.stderr.isatty():
         say(f"cachalot: {name}: reading a snapshot of {size >> 20} MiB")
     reader = Reader(file, name, size, device)

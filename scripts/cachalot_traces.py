@@ -36,6 +36,7 @@ class Source:
 # Columns of text as others write them: in another order, quoted, with more beside them or behind a byte order mark.
 OWN, RMM = ("op", "id", "bytes", "stream"), ("Thread", "Time", "Action", "Pointer", "Size", "Stream")
 FORMS = ((OWN, OWN[:3]), (RMM, RMM[2:5]))  # all columns, and those that must be there
+FREES = (["f"], ["free"])
 
 
 def odd_header(begin):
@@ -60,8 +61,11 @@ def fields_of(line):
 def in_order(chunks, columns, every, name):
     """The text with the columns as cachalot-replay wants them, line by line, so that it names the right one."""
     places = [columns.index(name) if name in columns else None for name in every]
-    rest, number = b"", 0
-    for chunk in itertools.chain(chunks, [b"\n"]):
+    action, ids, size = (columns.index(name) for form, least in FORMS if form == every for name in least)
+    rest, number, added = b"", 0, False
+    for chunk in itertools.chain(chunks, [None]):
+        if chunk is None:
+            chunk, added = b"\n", rest
         text, _, rest = (rest + chunk).rpartition(b"\n")
         if len(rest) > CHUNK:
             raise Failure(3, f"{name} is no trace: it has a line of more than {CHUNK} bytes")
@@ -73,6 +77,8 @@ def in_order(chunks, columns, every, name):
                 raise Failure(3, f"{name}: line {number}: {len(row)} columns, where the header has {len(columns)}")
             if number == 1:
                 line = ",".join(every)
+            elif added and len(row) - 1 in ({action, ids} if row[action:action + 1] in FREES else {action, ids, size}):  # f,12 of f,123
+                raise Failure(3, f"{name}: line {number}: cut off in the column `{columns[len(row) - 1]}`, or its newline is missing")
             elif row:  # the end may be missing, as of a free
                 line = ",".join("0" if i is None else "".join(row[i:i + 1]) for i in places).rstrip(",")
             lines.append(line)

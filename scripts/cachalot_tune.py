@@ -74,7 +74,11 @@ class Tuner:
         """What a replay with these arguments came to."""
         arguments = [*arguments, *self.source.arguments, "--name", self.source.name, self.path]
         with start(arguments, stdout=subprocess.PIPE, pass_fds=[self.file.fileno()] if self.file else []) as process:
-            output = process.stdout.read()
+            try:
+                output = process.stdout.read()
+            except BaseException:
+                process.kill()
+                raise
         if process.returncode:
             if process.returncode < 0:
                 raise Failure(1, ended_by(process.returncode))
@@ -208,7 +212,7 @@ def main(arguments):
     """cachalot tune."""
     words, options = split("tune", arguments, (), VALUES)
     source, form, known = one_trace("tune", words, options)
-    fixed = [options["--conf"]] if options.get("--conf") else []
+    fixed = list(filter(None, [options.get("--conf", "").strip(", ")]))
     if fixed:
         known = known[2:]  # it goes with each setting
         checked = tool("conf", "--", fixed[0])

@@ -166,7 +166,12 @@ static int run(struct replay *replay, int progress)
     feed_end(&replay->feed);
     if (code != REPLAY_DONE)
         return code;
-    unsigned long long others = replay->feed.trace.others;
+    unsigned long long others = replay->feed.trace.others, missing = replay->feed.trace.missing;
+    if (missing)
+        fprintf(stderr,
+                "cachalot: %s: %llu of its events are missing: threads were killed as they wrote "
+                "them, or the file has a hole\n",
+                replay->name, missing);
     if (!others && !replay->operations)
         fprintf(stderr, "cachalot: %s: no operation in it\n", replay->name);
     else if (others && !(replay->device_is_chosen && replay->operations))

@@ -57,7 +57,8 @@ struct replay_device {
     uint64_t cost_ns[LEDGER_PARTS]; /* by parts of the trace, */
     unsigned log2_part;             /* each of that many operations; it grows with the trace */
 };
-#define REPLAY_NO_CAPACITY ((uint64_t)1 << 46)
+/* Bytes; a few times what any device has, so that our own books stay small, whatever is asked for. */
+#define REPLAY_NO_CAPACITY ((uint64_t)1 << 41)
 extern const struct device_ops replay_device_ops;
 void replay_device_init(struct replay_device *device, uint64_t capacity, const struct costs *costs);
 uint64_t replay_cost_since(const struct replay_device *device, uint64_t operation);

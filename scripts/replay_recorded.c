@@ -64,6 +64,7 @@ const char *recorded_next(struct trace *trace, struct operation *operation, uint
     trace->begin += sizeof event;
     operation->kind = OP_NONE;
     if (event.number == 0) {
+        trace->missing++;
         trace->line++;
         return NULL;
     }

@@ -6,7 +6,7 @@
 
 static uint64_t home(const struct table *table, uint64_t key)
 {
-    return (key * UINT64_C(0x9e3779b97f4a7c15)) >> 20 & (table->size - 1);
+    return (key * UINT64_C(0x9e3779b97f4a7c15)) >> (__builtin_clzll(table->size) + 1);
 }
 
 static int grow(struct table *table)

@@ -27,9 +27,9 @@ struct operation {
 #define TRACE_BUFFER (256 * 1024)
 struct trace {
     int fd, rmm, at_end;
-    int recorded;    /* by CACHALOT_TRACE: no text; line is then the number of an event */
-    int device;      /* of a recorded trace; -1: that of its first event */
-    uint64_t others; /* events of other devices */
+    int recorded;             /* by CACHALOT_TRACE: no text; line is then the number of an event */
+    int device;               /* of a recorded trace; -1: that of its first event */
+    uint64_t others, missing; /* events of other devices; that were never written */
     uint64_t line, bytes_read;
     char *begin, *end;    /* whole lines that are in the buffer */
     char *filled, *added; /* up to here there is text; the newline that its last line lacked */

@@ -46,6 +46,15 @@ def replay(path, *arguments):
     return json.loads(done.stdout)
 
 
+RMM = "Thread,Time,Action,Pointer,Size,Stream\n"
+OWN = "op,id,bytes,stream\n"
+
+
+def write(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
 def peaks(document):
     stats = document["devices"][0]["memory_stats"]
     return tuple(stats[f"{name}.all.peak"] for name in ("requested_bytes", "allocated_bytes", "reserved_bytes"))

@@ -6,6 +6,7 @@ import os
 import pickle
 import resource
 import sys
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -84,3 +85,25 @@ def test_memory_is_that_of_the_file(tmp_path, write, index):
     with pytest.raises(Failure, match="not read: it takes more memory than there is, or than 9 bytes should"):
         cachalot_traces.open_source(str(tmp_path / "x"))
     assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_memory_is_that_of_the_packed_file(tmp_path):
+    """65 KB of gzip, of which a list of 64 million places would be made."""
+    path = tmp_path / "s.gz"
+    path.write_bytes(gzip.compress(b"\x80\x04(" + (64 << 20) * b"N"))
+    with pytest.raises(Failure, match="it takes more memory than"):
+        cachalot_traces.open_source(path)
+
+
+def test_the_reader_ends_when_nobody_reads_what_it_tells():
+    events = [{"action": "alloc", "addr": i + 1, "size": 100, "stream": 0} for i in range(20000)]
+    file = io.BytesIO(pickle.dumps({"device_traces": [events], "segments": []}))
+    reader = cachalot_snapshot.Reader(file, "x", 1 << 24, None)
+    assert reader.told()["before"] == 0
+    reader.pipe.close()
+    for _ in range(100):
+        if os.waitpid(reader.process, os.WNOHANG)[0]:
+            return
+        time.sleep(0.05)
+    reader.stop()
+    pytest.fail("it waits for ever")
