@@ -68,12 +68,12 @@ class Tuner:
         self.path, self.source, self.fixed, self.file = path, source, fixed, file
         at = arguments.index("--capacity") if "--capacity" in arguments else len(arguments)
         self.capacity, self.arguments = arguments[at:at + 2], arguments[:at] + arguments[at + 2:]
-        self.results, self.requested, self.trace, self.most = {}, 0, {}, 0
+        self.results, self.requested, self.trace, self.most, self.said = {}, 0, {}, 0, None
 
     def one_replay(self, arguments):
         """What a replay with these arguments came to."""
         arguments = [*arguments, *self.source.arguments, "--name", self.source.name, self.path]
-        with start(arguments, stdout=subprocess.PIPE, pass_fds=[self.file.fileno()] if self.file else []) as process:
+        with start(arguments, stdout=subprocess.PIPE, stderr=self.said, pass_fds=[self.file.fileno()] if self.file else []) as process:
             try:
                 output = process.stdout.read()
             except BaseException:
@@ -82,14 +82,16 @@ class Tuner:
         if process.returncode:
             if process.returncode < 0:
                 raise Failure(1, ended_by(process.returncode))
+            if self.said:
+                raise Failure(process.returncode, "no room or no memory for one of the replays")
             raise SystemExit(process.returncode)  # it has said why
         return json.loads(output)
 
     def measure(self):
         """How much is held at once, where there is no end to memory."""
-        got = self.one_replay(self.arguments)
+        got, self.said = self.one_replay(self.arguments), subprocess.DEVNULL  # what is to be said of the trace is said once
         self.requested, device = got["totals"]["peak_requested_bytes"], got["trace"]["device"]
-        if device is not None:  # that others are left out is said once
+        if device is not None:
             self.arguments = [*self.arguments, "--device", str(device)]
 
     def replay(self, conf):

@@ -62,6 +62,8 @@ def test_events_that_are_missing_are_said(tmp_path):
     for gone in (0, 3):
         done = command("replay", write(tmp_path / "t", recorded(cachalot_recorded.ENDED, 20, gone)))
         assert done.returncode == 0 and ("3 of its events are missing" in done.stderr) == (gone > 0) and f"{20 - gone} live at the end" in done.stdout
+        done = command("tune", tmp_path / "t")
+        assert done.returncode == 0 and done.stderr.count("events are missing") == (gone > 0), done.stderr
 
 
 def test_ids_that_differ_in_their_highest_bits_alone(tmp_path):
