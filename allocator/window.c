@@ -25,6 +25,7 @@ struct search {
     int alone;              /* begins with a slot, and ends with a chunk */
     uint64_t tail, fresh;   /* alone: what all windows need */
     struct supply supply;   /* once it is asked for */
+    uint32_t top;           /* nothing was ever mapped from this slot on */
     uint32_t first, most;   /* slots from the one to below the other may be used */
     uint32_t stop;          /* none that begins from there on can be cheaper than the best */
     uint64_t memory;        /* in slots */
@@ -80,6 +81,8 @@ _Static_assert(COST_UNMAP <= CALLS && COST_RECALL <= CALLS, "a slot's cost is a 
 static uint8_t cost_of(const struct search *search, uint32_t slot, uint64_t bytes)
 {
     const struct arena *arena = search->arena;
+    if (slot >= search->top) /* and not even read: those pages may never be needed */
+        return slot < search->most ? MOVED : NEVER;
     const struct slot *s = &arena->slot[slot];
     int first = !arena->joined[slot]; /* a handle costs once */
     if (arena_is_present(arena, slot)) {
@@ -106,7 +109,8 @@ static uint32_t note_costs(const struct search *search, uint32_t slot)
 {
     struct arena *arena = search->arena;
     uint8_t cost = cost_of(search, slot, arena->chunk_bytes);
-    uint32_t end = arena->slot[slot].chunk ? arena_handle_end(arena, slot) : slot + 1;
+    int is_mapped = slot < search->top && arena->slot[slot].chunk;
+    uint32_t end = is_mapped ? arena_handle_end(arena, slot) : slot + 1;
     if (slot < search->most && end > search->most)
         end = search->most;
     arena->cost[slot++] = cost;
@@ -350,6 +354,7 @@ int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most, st
                             .size = size,
                             .alone = alone,
                             .first = part->first,
+                            .top = part->top,
                             .most = most,
                             .stop = part->top + 1,
                             .memory = part->chunks ? part->chunks : 1,

@@ -85,8 +85,9 @@ static void *read_all(void *context)
     for (int last = 0; !last;) {
         struct batch *batch = &feed->batch[feed->made % BATCHES];
         pthread_mutex_lock(&feed->lock);
-        while (feed->made - feed->used == BATCHES)
-            pthread_cond_wait(&feed->changed, &feed->lock);
+        if (feed->made - feed->used == BATCHES)
+            while (feed->made - feed->used > BATCHES_LEFT)
+                pthread_cond_wait(&feed->changed, &feed->lock);
         pthread_mutex_unlock(&feed->lock);
         fill(feed, batch);
         last = batch->is_last;
@@ -123,7 +124,7 @@ void feed_end(struct feed *feed)
 void feed_done(struct feed *feed)
 {
     pthread_mutex_lock(&feed->lock);
-    feed->used++;
-    pthread_cond_signal(&feed->changed);
+    if (feed->made - ++feed->used == BATCHES_LEFT)
+        pthread_cond_signal(&feed->changed);
     pthread_mutex_unlock(&feed->lock);
 }

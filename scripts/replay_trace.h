@@ -24,7 +24,7 @@ struct operation {
     enum operation_kind { OP_MALLOC, OP_FREE, OP_EMPTY, OP_FAILURE, OP_NONE } kind;
 };
 
-#define TRACE_BUFFER (256 * 1024)
+#define TRACE_BUFFER (64 * 1024)
 struct trace {
     int fd, rmm, at_end;
     int recorded;             /* by CACHALOT_TRACE: no text; line is then the number of an event */
@@ -48,8 +48,9 @@ int trace_is_recorded(const char *text, size_t length);
 int recorded_fill(struct trace *trace);
 const char *recorded_next(struct trace *trace, struct operation *operation, uint64_t *id);
 
-#define BATCH_OPERATIONS 2048 /* few enough to stay in the caches */
-#define BATCHES 4
+#define BATCH_OPERATIONS 1024 /* few enough to stay in the caches */
+#define BATCHES 8
+#define BATCHES_LEFT 2 /* when all are made, who reads waits for so few: to wake it costs 10 us */
 struct batch {
     struct operation operation[BATCH_OPERATIONS];
     unsigned count;
