@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BATCHES_LEFT 2 /* when all are made, who reads waits for so few: to wake it costs 10 us */
+
 static const char no_memory[] = "no memory for what is allocated here";
 
 /* An unused slot; UINT32_MAX without memory. `spare` has room for all that there are. */

@@ -50,7 +50,6 @@ const char *recorded_next(struct trace *trace, struct operation *operation, uint
 
 #define BATCH_OPERATIONS 1024 /* few enough to stay in the caches */
 #define BATCHES 8
-#define BATCHES_LEFT 2 /* when all are made, who reads waits for so few: to wake it costs 10 us */
 struct batch {
     struct operation operation[BATCH_OPERATIONS];
     unsigned count;
