@@ -24,7 +24,7 @@ static uint32_t was_mapped(const struct arena *arena, uint32_t slot)
     return s->changing && s->was && arena_is_first(arena, s->was) ? s->was : 0;
 }
 
-static void note_mapped(struct arena *arena, uint32_t slot, uint32_t number, uint8_t mapped)
+static void note_mapped(struct arena *arena, uint32_t slot, uint32_t number, int mapped)
 {
     for (uint32_t end = slot + arena->chunk[number].span; slot < end; slot++)
         arena->slot[slot].mapped = mapped;

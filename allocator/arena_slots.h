@@ -10,10 +10,10 @@ struct slot {
     uint64_t since;        /* epoch when it was last left */
     uint32_t chunk;        /* mapped here, from 1; 0: none */
     uint32_t was;          /* while changing: mapped until now */
-    uint32_t allowing;     /* walks under way that give peers access: its mapping stays meanwhile */
-    uint8_t changing;      /* the driver is at it (or could not undo it): part of no window */
-    uint8_t pinned;        /* the program has set something on what is mapped here */
-    uint8_t unmapped, mapped; /* what came of it; whose change it is writes them without the lock */
+    int changing;          /* the driver is at it (or could not undo it): part of no window */
+    int allowing;          /* walks under way that give peers access: its mapping stays meanwhile */
+    int unmapped, mapped;  /* what came of it; whose change it is writes them without the lock */
+    int pinned;            /* the program has set something on what is mapped here */
 };
 
 enum presence { NOT_PRESENT, AT_HOME, AWAY }; /* away: the chunk has its home elsewhere */
