@@ -22,7 +22,7 @@
  * Tails: where blocks share no chunk (native.c), the last one of each is no larger than it must be.
  * It lies at the front of its slot, what is behind it is absent as long as it is there, so no block
  * lies on both sides of that gap. */
-#include "allocator/arena_chunks.h"
+#include "allocator/arena_divide.h"
 
 #include <assert.h>
 #include <string.h>
@@ -30,14 +30,11 @@
 #include "allocator/native.h"
 #include "allocator/pool.h"
 
-void arena_pin(struct block *block)
+/* From any block that lies there, in part. */
+static void pin_slots(struct block *block, uint32_t from, uint32_t to)
 {
     struct arena *arena = block->segment->arena;
-    uint64_t begin = block_address(block) - arena->base, last = begin + block_size(block) - 1;
-    uint32_t from = arena_handle_at(arena, (uint32_t)arena_slot_at(arena, begin));
-    uint32_t to = arena_handle_end(arena, (uint32_t)arena_slot_at(arena, last));
-    uint64_t end = arena_address(arena, to);
-    begin = arena_address(arena, from);
+    uint64_t begin = arena_address(arena, from), end = arena_address(arena, to);
     for (uint32_t slot = from; slot < to; slot++)
         arena->slot[slot].pinned = 1;
     while (block->previous && block_address(block) > begin)
@@ -49,10 +46,22 @@ void arena_pin(struct block *block)
             block->pinned = 1;
             block = arena_put(block, BLOCK_REUSABLE); /* perhaps what is pinned before it */
         }
-        block->pinned |= block->state != BLOCK_REUSABLE && block->state != BLOCK_ABSENT;
+        block->pinned |= block->state < BLOCK_ABSENT && block->state != BLOCK_REUSABLE;
         if (block->pinned && block_claimed(block) == CLAIM_EASY)
             block_claim(block, CLAIM_HELD);
     }
+}
+
+void arena_pin(struct block *block)
+{
+    struct arena *arena = block->segment->arena;
+    uint64_t begin = block_address(block) - arena->base, last = begin + block_size(block) - 1;
+    uint32_t from = arena_handle_at(arena, (uint32_t)arena_slot_at(arena, begin));
+    uint32_t to = arena_handle_end(arena, (uint32_t)arena_slot_at(arena, last));
+    pin_slots(block, from, to);
+    for (uint32_t slot = from, other; arena->divided && slot < to; slot++)
+        if ((other = arena_other_slot(arena, slot)) != slot)
+            pin_slots(arena->slot[other].hole, other, other + 1);
 }
 
 /* The chunk of a slot, whose handle lies whole in an isolated block: nobody's from now on. */
@@ -178,8 +187,7 @@ static struct block *arena_block_at(const struct arena *arena, uint32_t slot)
     return arena->slot[slot].hole;
 }
 
-/* The absent block that holds an absent slot. */
-static struct block *absent_at(const struct arena *arena, uint32_t slot)
+struct block *arena_absent_at(const struct arena *arena, uint32_t slot)
 {
     uint32_t first = arena->part[arena_pool_of(arena, slot)].first;
     while (slot > first && !arena_is_present(arena, slot - 1))
@@ -299,7 +307,7 @@ static uint64_t hole_at_home(const struct arena *arena, const struct chunk *chun
 {
     uint64_t begin = arena_address(arena, chunk->home - 1);
     uint64_t bytes = chunk->span * chunk->bytes, end = begin + bytes;
-    const struct block *absent = absent_at(arena, chunk->home - 1);
+    const struct block *absent = arena_absent_at(arena, chunk->home - 1);
     const struct block *before = absent->previous, *behind = absent->next;
     if (block_address(absent) == begin && before && before->state == BLOCK_REUSABLE)
         bytes += block_size(before);
@@ -344,7 +352,7 @@ static void move_home(struct arena *arena, uint32_t slot, uint32_t end, uint32_t
 {
     uint64_t address = arena_address(arena, home);
     arena_evict(arena, slot, end);
-    struct block *absent = absent_at(arena, home);
+    struct block *absent = arena_absent_at(arena, home);
     for (; slot < end; slot++)
         arena_own(arena, arena->slot[slot].chunk, home++);
     uint64_t until = arena_address(arena, home - 1) + arena_present(arena, home - 1);

@@ -14,6 +14,7 @@
 #include <assert.h>
 #include <stddef.h>
 
+#include "allocator/arena_divide.h"
 #include "allocator/arena_map.h"
 #include "allocator/native.h"
 #include "allocator/pool.h"
@@ -164,28 +165,12 @@ static uint32_t take_idle(struct arena *arena, struct supply *supply, uint32_t r
     return number;
 }
 
-/* What is mapped in a slot is to be taken down, all of it. */
-static void displace(struct arena *arena, struct window *window, uint32_t slot)
-{
-    uint32_t first = arena_handle_at(arena, slot), end = arena_handle_end(arena, slot);
-    window->low = first < window->low ? first : window->low;
-    window->high = end > window->high ? end : window->high;
-    for (slot = first; slot < end; slot++) {
-        struct slot *s = &arena->slot[slot];
-        assert(!s->changing && !s->allowing && s->since <= arena->safe);
-        s->was = s->chunk;
-        s->chunk = 0;
-        s->changing = 1;
-        arena_leave_home(arena, s->was, slot);
-    }
-}
-
 /* The slots from `slot` on have the handle, which is yet to be mapped there. */
 static void place(struct arena *arena, struct window *window, uint32_t slot, uint32_t number)
 {
     for (uint32_t end = slot + arena->chunk[number].span; slot < end; slot++, number++) {
         if (arena->slot[slot].chunk)
-            displace(arena, window, slot);
+            arena_displace(arena, window, slot);
         arena_own(arena, number, slot);
         arena->slot[slot].chunk = number;
         arena->slot[slot].changing = 1;
@@ -294,15 +279,16 @@ static void dissolve(struct arena *arena, struct block *block)
             arena_retire(block);
     }
     arena_go_home(arena, begin, until);
+    arena_reunite(arena);
 }
 
 /* What the driver has free, where much is wanted: who asks for more than there is would else fill
- * the device with chunks before that is seen, each time; and where it must be known what to give
- * back. The lock is dropped meanwhile. */
-static uint64_t room_for(struct allocator *a, const struct arena *arena, uint64_t size, int alone)
+ * the device with chunks before that is seen, each time; where it must be known what to give back;
+ * and at last, when nothing would give back what was made in vain. The lock is dropped meanwhile. */
+static uint64_t room_for(struct allocator *a, const struct arena *arena, uint64_t size, int flags)
 {
     uint64_t room = UINT64_MAX, total;
-    if (size / arena->chunk_bytes < ASK_FROM && !alone)
+    if (size / arena->chunk_bytes < ASK_FROM && !(flags & (CLAIM_ALONE | CLAIM_DIVIDE)))
         return room;
     allocator_call(a);
     if (a->ops->memory_free(a->device, &room, &total))
@@ -324,7 +310,7 @@ static int has_room(const struct allocator *a, struct arena *arena, uint64_t byt
 /* In reserve for all that is cut. */
 static int fill_kit(struct arena *arena, const struct window *window)
 {
-    return arena_fill_kit(arena, 4 * (window->end - window->first) + 8);
+    return arena_fill_kit(arena, 4 * (window->end - window->first) + 20);
 }
 
 /* The cheapest window, and may it be had? */
@@ -339,10 +325,11 @@ static int choose(const struct allocator *a, struct arena *arena, uint64_t size,
     if (alone && !has_room(a, arena, window_fresh_alone(arena, size), room))
         return 0;
     /* Rather more addresses than no memory. */
-    if (!window_find(arena, size, alone, (uint32_t)most, window) &&
-        !window_find(arena, size, alone, part->end, window))
-        return 0;
-    return has_room(a, arena, window->fresh, room) && arena->made < arena->slots / 2;
+    int found = window_find(arena, size, alone, (uint32_t)most, window) ||
+                window_find(arena, size, alone, part->end, window);
+    if (flags & CLAIM_DIVIDE)
+        found |= part->first == 0 && arena_find_divided(arena, size, window);
+    return found && has_room(a, arena, window->fresh, room) && arena->made < arena->slots / 2;
 }
 
 /* A block of `size` bytes, in no pool, of this arena; the lock is dropped meanwhile. */
@@ -353,7 +340,7 @@ int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block *
     int code = 0, alone = (flags & CLAIM_ALONE) != 0;
     uint64_t whole = alone ? native_bytes_of(size) : size;
     arena->missing = arena->unfit = 0;
-    uint64_t room = flags & CLAIM_GROW ? room_for(a, arena, size, alone) : 0;
+    uint64_t room = flags & CLAIM_GROW ? room_for(a, arena, size, flags) : 0;
     if (!a->forgotten)
         arena_poll(a, arena);
     if (a->forgotten) /* either drops the lock */
@@ -363,9 +350,12 @@ int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block *
     if (size / arena->chunk_bytes > (part->end - part->first) / 2 ||
         !choose(a, arena, whole, flags, room, window) || fill_kit(arena, window))
         return a->ops->out_of_memory;
+    uint32_t moves = window->front.bytes || window->back.bytes ? arena_divide(arena, window) : 0;
+    /* All of that corner is mapped anew, so it is nobody else's meanwhile. */
+    if (window->back.bytes)
+        whole = arena_address(arena, window->end - 1) + window->back.bytes - window->begin;
     struct block *block = carve(arena, window, whole);
     call_back(arena, window, block);
-    uint32_t moves = 0;
     uint64_t fresh = move_in(arena, window, block, size, flags, &moves);
     part->top = window->end > part->top ? window->end : part->top;
     arena_note_idle(arena);

@@ -61,5 +61,8 @@ int arena_grow(struct allocator *a, uint64_t size, struct block **taken)
         if (!a->arena->missing || !give_back(a, size))
             break;
     }
-    return a->forgotten ? ALLOCATOR_PASS : arena_claim_in(a->arena, size, CLAIM_GROW, taken);
+    int code = a->forgotten ? ALLOCATOR_PASS : arena_claim_in(a->arena, size, CLAIM_GROW, taken);
+    if (code == a->ops->out_of_memory && !a->forgotten)
+        code = arena_claim_in(a->arena, size, CLAIM_GROW | CLAIM_DIVIDE, taken);
+    return code;
 }

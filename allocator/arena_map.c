@@ -2,6 +2,10 @@
  * booked before, the driver is called without the lock, and what it did is booked after it. */
 #include "allocator/arena_map.h"
 
+#include <assert.h>
+
+#include "allocator/arena_divide.h"
+
 /* A chunk is at home where it was first. But what small blocks have needed once stays with them: else
  * each that comes after all were free would need a claim. */
 void arena_give_home(struct arena *arena, uint32_t chunk, uint32_t slot)
@@ -9,6 +13,21 @@ void arena_give_home(struct arena *arena, uint32_t chunk, uint32_t slot)
     if (!arena->chunk[chunk].home || arena_pool_of(arena, slot) == SMALL_POOL)
         arena->chunk[chunk].home = slot + 1;
     arena->present[slot] = arena->chunk[chunk].home == slot + 1 ? AT_HOME : AWAY;
+}
+
+void arena_displace(struct arena *arena, struct window *window, uint32_t slot)
+{
+    uint32_t first = arena_handle_at(arena, slot), end = arena_handle_end(arena, slot);
+    window->low = first < window->low ? first : window->low;
+    window->high = end > window->high ? end : window->high;
+    for (slot = first; slot < end; slot++) {
+        struct slot *s = &arena->slot[slot];
+        assert(!s->changing && !s->allowing && s->since <= arena->safe);
+        s->was = s->chunk;
+        s->chunk = 0;
+        s->changing = 1;
+        arena_leave_home(arena, s->was, slot);
+    }
 }
 
 /* The handle that is yet to be mapped where a slot begins; 0: none is. was: that was mapped there. */
@@ -90,6 +109,11 @@ static void give_up(struct arena *arena, uint32_t slot)
 {
     struct slot *s = &arena->slot[slot];
     struct chunk *chunk = &arena->chunk[s->chunk];
+    if (arena->present[slot] == DIVIDED) {
+        arena_undivide(arena, slot);
+        s->chunk = s->mapped ? s->chunk : 0;
+        return;
+    }
     chunk->owner = 0;
     arena->present[slot] = NOT_PRESENT;
     if (s->mapped) { /* still, and perhaps without access: for nobody, until the context ends */
@@ -118,7 +142,7 @@ static void settle_slots(struct arena *arena, const struct window *window, int f
         stats_count(stats, COUNTER_num_unmaps, was_mapped(arena, slot) && s->unmapped);
         if (s->chunk && failed)
             give_up(arena, slot);
-        else if (s->chunk)
+        else if (s->chunk && arena->present[slot] != DIVIDED)
             arena_give_home(arena, s->chunk, slot);
         if (!s->chunk && !s->unmapped)
             s->chunk = s->was;

@@ -8,6 +8,9 @@
 /* The chunk that the slot has been given is at home there, or away. */
 void arena_give_home(struct arena *arena, uint32_t chunk, uint32_t slot);
 
+/* What is mapped in the slot is to be taken down, all of it: the slots are changing. */
+void arena_displace(struct arena *arena, struct window *window, uint32_t slot);
+
 /* Has the driver make the window's slots usable, where they are not (changing); the lock is dropped
  * meanwhile. `bytes` of them it must make. 0, or its code: then they are absent; PASS: the context has
  * gone, and all with it. */

@@ -7,8 +7,9 @@
 /* alone: does the reusable block begin and end with a chunk?
  * isolate: cuts a reusable or absent block, and takes the part out of pool and lists; kit: enough
  * structs for that are in reserve, and who drops the lock in between takes them along, and puts
- * these `kits` back. put: as
- * reusable or absent, and merged; returns what it has become. */
+ * these `kits` back. put: as reusable or absent, and merged; returns what it has become. absent_at:
+ * the absent block that holds an absent slot. reunite: divided chunks of which all is reusable are
+ * one again (arena_divide.h). */
 int arena_fill_kit(struct arena *arena, unsigned blocks);
 void arena_put_kit(struct allocator *allocator, struct arena *arena, struct block *kit,
                    unsigned kits);
@@ -16,14 +17,16 @@ struct block *arena_cut(struct arena *arena, struct block *block, uint64_t addre
 struct block *arena_isolate(struct arena *arena, struct block *block, uint64_t begin, uint64_t end);
 struct block *arena_put(struct block *block, enum block_state state);
 int arena_is_alone(const struct block *block);
+struct block *arena_absent_at(const struct arena *arena, uint32_t slot);
 void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end);
+void arena_reunite(struct arena *arena);
 void arena_evict(struct arena *arena, uint32_t slot, uint32_t end);
 int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block **taken);
 
 #define NEVER_LEAVES UINT32_MAX /* as a batch */
 
-/* In a claim: may the driver be asked for more; does the block share no chunk with others? */
-enum claim_flags { CLAIM_GROW = 1, CLAIM_ALONE = 2 };
+/* In a claim: may the driver be asked for more; does the block share no chunk with others; may chunks be divided? */
+enum claim_flags { CLAIM_GROW = 1, CLAIM_ALONE = 2, CLAIM_DIVIDE = 4 };
 
 static inline uint64_t arena_idle_bytes(const struct arena *arena)
 {

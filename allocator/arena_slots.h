@@ -6,22 +6,25 @@
 
 struct slot {
     struct block *largest; /* arena_fit.c: in the pool, of those that begin here */
-    struct block *hole;    /* the reusable or absent block whose first whole slot this is */
-    uint64_t since;        /* epoch when it was last left */
-    uint32_t chunk;        /* mapped here, from 1; 0: none */
-    uint32_t was;          /* while changing: mapped until now */
-    int changing;          /* the driver is at it (or could not undo it): part of no window */
-    int allowing;          /* walks under way that give peers access: its mapping stays meanwhile */
-    int unmapped, mapped;  /* what came of it; whose change it is writes them without the lock */
-    int pinned;            /* the program has set something on what is mapped here */
+    struct block *hole;   /* the reusable or absent block whose first whole slot this is; or what of
+                            * it is elsewhere */
+    uint64_t since;       /* epoch when it was last left */
+    uint32_t chunk;       /* mapped here, from 1; 0: none */
+    uint32_t was;         /* while changing: mapped until now */
+    int changing;         /* the driver is at it (or could not undo it): part of no window */
+    int allowing;         /* walks under way that give peers access: its mapping stays meanwhile */
+    int unmapped, mapped; /* what came of it; whose change it is writes them without the lock */
+    int pinned;           /* the program has set something on what is mapped here */
 };
 
-enum presence { NOT_PRESENT, AT_HOME, AWAY }; /* away: the chunk has its home elsewhere */
+/* away: the chunk has its home elsewhere; divided: another slot owns it, and has the rest */
+enum presence { NOT_PRESENT, AT_HOME, AWAY, DIVIDED };
 
 struct chunk {
     uint64_t handle, bytes; /* handle: the first one's alone; fewer than a slot's: a tail */
     uint32_t first, span;   /* of those that are one handle: the number, and how many they are */
     uint32_t owner;         /* slot, from 1; 0: none, it is spare */
+    uint32_t second;        /* slot, from 1, that has a part of it; 0: it is not divided */
     uint32_t home; /* slot, from 1, where it goes when it is idle, and stays mapped; 0: none yet */
     uint32_t seen, met; /* window.c: when the next two were set, which are its handle's; when met */
     uint16_t wanted, there;

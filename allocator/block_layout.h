@@ -7,8 +7,16 @@
 #include "allocator/map.h"
 #include "allocator/tree.h"
 
-/* ABSENT: addresses of an arena without memory; CLAIMED: taken out of its pool, for now. */
-enum block_state { BLOCK_ALLOCATED, BLOCK_PENDING, BLOCK_REUSABLE, BLOCK_ABSENT, BLOCK_CLAIMED };
+/* CLAIMED: taken out of its pool, for now. Addresses of an arena without memory are ABSENT, or, if what is mapped
+ * there is another slot's in part (arena_divide.h), ELSEWHERE. */
+enum block_state {
+    BLOCK_ALLOCATED,
+    BLOCK_PENDING,
+    BLOCK_REUSABLE,
+    BLOCK_CLAIMED,
+    BLOCK_ABSENT,
+    BLOCK_ELSEWHERE
+};
 
 /* DEDICATED: whole segments for memory that other processes may map (offset 0, never split).
  * PINNED: memory that keeps a setting of the program's (SYNC_MEMOPS): nothing is ever taken from

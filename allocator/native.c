@@ -182,6 +182,10 @@ int native_last_try(struct allocator *a, uint64_t size, struct block **block)
         note_failure(a, size);
         return a->ops->out_of_memory;
     }
-    return size > MIB && (*block = pool_take_from(a, POOL_MAPPED, size)) ? 0
-                                                                         : a->ops->out_of_memory;
+    if (size <= MIB)
+        return a->ops->out_of_memory;
+    if ((*block = pool_take_from(a, POOL_MAPPED, size)))
+        return 0;
+    int code = arena_claim_in(a->arena, size, CLAIM_GROW | CLAIM_DIVIDE, block);
+    return code <= 0 ? code : a->ops->out_of_memory; /* which the driver has said of it */
 }

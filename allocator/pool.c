@@ -306,11 +306,14 @@ void block_leaves_use(struct block *block)
 
 void block_becomes_reusable(struct block *block)
 {
+    struct arena *arena = block->segment->arena;
     uint64_t begin = block_address(block), end = begin + block_size(block);
     block_leaves_use(block);
     block = pool_merge(block->segment->allocator, block);
-    if (block->pinned && block->segment->arena)
+    if (block->pinned && arena)
         arena_retire(block);
-    else if (block->segment->arena && arena_is_large(block->segment->arena, block_size(block)))
-        arena_go_home(block->segment->arena, begin, end);
+    else if (arena && arena_is_large(arena, block_size(block)))
+        arena_go_home(arena, begin, end);
+    if (arena && arena->divided)
+        arena_reunite(arena);
 }

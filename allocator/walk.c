@@ -1,7 +1,7 @@
 /* Listing all blocks, and checking that everything an allocator believes is true. */
 #include <stddef.h>
 
-#include "allocator/arena_chunks.h"
+#include "allocator/arena_divide.h"
 #include "allocator/arena_fit.h"
 #include "allocator/pool.h"
 #include "allocator/thread_caches.h"
@@ -35,7 +35,7 @@ static void show(const struct block *block, uint64_t begin, uint64_t bytes,
 
 static int is_shown(const struct block *block)
 {
-    return block && block->state != BLOCK_ABSENT && block->state != BLOCK_CLAIMED;
+    return block && block->state < BLOCK_CLAIMED;
 }
 
 /* Of an arena, each run of addresses with memory below them counts as a segment. */
@@ -111,6 +111,20 @@ static int hole_is_noted(const struct arena *arena, const struct block *block)
     return arena_address(arena, slot) >= end || arena->slot[slot].hole == block;
 }
 
+/* Has the other slot of a divided chunk just what is elsewhere here? */
+static int is_elsewhere(const struct arena *arena, const struct block *block)
+{
+    uint32_t slot = (uint32_t)arena_slot_at(arena, block_address(block) - arena->base);
+    uint32_t other = arena_other_slot(arena, slot);
+    const struct block *there = arena->slot[other].hole;
+    if (other == slot || arena->slot[slot].hole != block || there->state != BLOCK_ELSEWHERE)
+        return 0;
+    uint64_t begin = block_address(block) - arena_address(arena, slot);
+    uint64_t begins = block_address(there) - arena_address(arena, other);
+    return begin != begins && begin + begins == (begin ? block_size(there) : block_size(block)) &&
+           block_size(block) + block_size(there) == arena->chunk_bytes;
+}
+
 /* Has the block memory below all of it, or below none if it is absent? And is it noted as idle
  * where it should be? */
 static int block_is_backed(const struct arena *arena, const struct block *block)
@@ -118,6 +132,8 @@ static int block_is_backed(const struct arena *arena, const struct block *block)
     uint64_t begin = block_address(block), end = begin + block_size(block);
     uint32_t slot = (uint32_t)((begin - arena->base) / arena->chunk_bytes);
     uint32_t top = arena->part[block->segment->stat].top;
+    if (block->state == BLOCK_ELSEWHERE)
+        return is_elsewhere(arena, block);
     for (; slot < top && arena_address(arena, slot) < end; slot++) {
         uint64_t from = arena_address(arena, slot), present = arena_present(arena, slot);
         uint64_t to = from + (present ? present : arena->chunk_bytes);
@@ -152,13 +168,15 @@ static int chunk_is_joined(const struct arena *arena, uint32_t number)
 static int arena_is_valid(const struct arena *arena)
 {
     uint64_t idle = 0, spare = 0, retired = 0, booked[STAT_POOLS] = {0};
-    uint32_t chunks[STAT_POOLS] = {0}, handles[STAT_POOLS] = {0};
+    uint32_t chunks[STAT_POOLS] = {0}, handles[STAT_POOLS] = {0}, divided = 0;
     for (uint32_t slot = arena_used(arena, 0); slot < arena->slots;
          slot = arena_used(arena, slot + 1)) {
         const struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
-        enum presence presence = chunk->owner != slot + 1  ? NOT_PRESENT
-                                 : chunk->home == slot + 1 ? AT_HOME
-                                                           : AWAY;
+        enum presence presence = chunk->second == slot + 1  ? DIVIDED
+                                 : chunk->owner != slot + 1 ? NOT_PRESENT
+                                 : chunk->home == slot + 1  ? AT_HOME
+                                                            : AWAY;
+        divided += presence == DIVIDED;
         idle += arena->idle[slot] ? arena_present(arena, slot) : 0;
         if (!arena->slot[slot].changing &&
             arena->joined[slot] !=
@@ -182,6 +200,8 @@ static int arena_is_valid(const struct arena *arena)
             return 0;
         if (chunk->home && arena->slot[chunk->home - 1].chunk != number)
             return 0;
+        if (chunk->second && arena->slot[chunk->second - 1].chunk != number)
+            return 0;
         if (!chunk_is_joined(arena, number))
             return 0;
     }
@@ -189,7 +209,8 @@ static int arena_is_valid(const struct arena *arena)
         if (booked[pool] != arena->part[pool].booked || chunks[pool] != arena->part[pool].chunks ||
             handles[pool] != arena->part[pool].handles)
             return 0;
-    return idle + spare == arena_idle_bytes(arena) && retired == arena->retired;
+    return idle + spare == arena_idle_bytes(arena) && retired == arena->retired &&
+           divided == arena->divided;
 }
 
 struct sums {
@@ -247,7 +268,7 @@ static int add_segment(const struct segment *segment, struct sums *sums)
                                                          : -domain->kept.more;
             continue;
         }
-        if (block->state == BLOCK_ABSENT || block->state == BLOCK_CLAIMED)
+        if (block->state >= BLOCK_CLAIMED)
             continue;
         sums->active += block_size(block);
         sums->requested += sums->cached ? 0 : block_requested(block);

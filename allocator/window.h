@@ -4,6 +4,13 @@
 
 #include "allocator/arena_chunks.h"
 
+/* The end of a chunk whose begin a block has, or the begin of one whose end one has; bytes 0: none. */
+struct corner {
+    struct block *hole; /* that it is of */
+    uint64_t bytes;
+    uint32_t slot;
+};
+
 struct window {
     struct block *from; /* that it begins in */
     uint64_t begin;
@@ -11,6 +18,7 @@ struct window {
     uint32_t low, high;  /* what changes when it is taken: mappings go as a whole */
     uint64_t tail;       /* bytes that the last slot needs; 0: as the others */
     uint64_t fresh, cost;
+    struct corner front, back; /* that lie elsewhere yet (arena_divide.h) */
 };
 
 /* The cheapest window for a block of `size` bytes in which no slot is `most` or higher; alone: that

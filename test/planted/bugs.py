@@ -18,8 +18,8 @@ class Bug:
 
 
 LANE, ENDS, FENCE, MARK = (f"allocator/{name}.c" for name in ("lane", "lane_ends", "fence", "mark"))
-RELEASE, WINDOW, CLAIM, MAP, GROW, ARENA, CHUNKS = (f"allocator/{name}.c" for name in (
-    "arena_release", "window", "arena_claim", "arena_map", "arena_grow", "arena", "arena_chunks"))
+RELEASE, WINDOW, CLAIM, MAP, GROW, ARENA, CHUNKS, DIVIDE = (f"allocator/{name}.c" for name in (
+    "arena_release", "window", "arena_claim", "arena_map", "arena_grow", "arena", "arena_chunks", "arena_divide"))
 MOVES = ("1 1 6000", "2 1 6000", "3 3 4000", *(f"{seed} {1 + seed % 4 // 3} 6000" for seed in range(4, 40)))  # of mapped_stress
 TAIL_MOVES = tuple(f"{seed} {1 + seed % 4 // 3} 6000 90" for seed in range(1, 13))  # no size comes again
 SUBMIT, CAPTURE, CONTEXT, LAUNCH = (f"interpose/{name}.c" for name in ("submit", "capture", "exports_context", "exports_launch"))
@@ -34,7 +34,7 @@ BUGS = (
         (("if (s->since > arena->safe)", "if (0)"), (" && s->since > arena->safe)", " && 0)")), MOVES),
     Bug("idle_in_part", "a chunk counts as idle when part of it is", ARENA, "mapped",
         ((".last = arena_slot_at(arena, end)};", ".last = arena_slot_at(arena, end + arena->chunk_bytes / 2)};"),), MOVES),
-    Bug("two_at_home", "a chunk goes home to a slot where another one is mapped since", CLAIM, "mapped",
+    Bug("two_at_home", "a chunk goes home to a slot where another one is mapped since", MAP, "mapped",
         (("        arena_leave_home(arena, s->was, slot);\n", ""),), MOVES),
     Bug("goes_home_only_once", "what is lent a second time stays where it is when it is idle", MAP, "model",
         (("    arena->present[slot] = arena->chunk[chunk].home == slot + 1 ? AT_HOME : AWAY;", "    arena->present[slot] = AT_HOME;"),)),
@@ -48,9 +48,19 @@ BUGS = (
         (("= run ? take_idle(", "= run ? *moves == 1 ? 0 : take_idle("),)),
     Bug("access_in_part", "the last slot of a run is mapped without access", MAP, "model",
         (("(end - 1 - slot) * arena->chunk_bytes + bytes);", "(end - 1 - slot) * arena->chunk_bytes + (end > slot + 1 ? 0 : bytes));"),)),
+    Bug("half_under_work", "a corner is mapped where work may still use what was there", DIVIDE, "unit",
+        (("(!s->chunk || s->since <= arena->safe)", "1"),)),
+    Bug("divided_twice", "of a chunk that is divided a corner is lent once more", DIVIDE, "model",
+        ((" && !arena->chunk[s->chunk].second", ""),)),
+    Bug("half_pinned", "what is set on one part of a divided chunk is forgotten of the other", ARENA, "unit",
+        (("if ((other = arena_other_slot(arena, slot)) != slot)", "if (((other = arena_other_slot(arena, slot)) != slot) && 0)"),)),
+    Bug("half_united_never", "a chunk stays divided when all of it is reusable", "allocator/pool.c", "unit",
+        (("        arena_reunite(arena);\n", "        (void)0;\n"),)),
+    Bug("half_lost", "the corner that goes back is in no hole", DIVIDE, "unit",
+        (("    left = arena_put(left, BLOCK_REUSABLE);\n", ""),)),
     Bug("handle_idle_in_part", "a handle of several chunks counts as idle where a part of it is", ARENA, "unit",
         (("    while (whole.first < whole.last && arena->joined[whole.last])", "    while (0)"),)),
-    Bug("handle_displaced_in_part", "of what is in the way only what lies in the window is taken off the books", CLAIM, "unit",
+    Bug("handle_displaced_in_part", "of what is in the way only what lies in the window is taken off the books", MAP, "unit",
         (("    for (slot = first; slot < end; slot++) {\n        struct slot *s", "    for (slot = first; slot < end && slot < window->end; slot++) {\n        struct slot *s"),)),
     Bug("handle_called_back_in_part", "what lies beyond the window of a handle that is called back is nobody's", CLAIM, "unit",
         (("        fill(arena, block->next, window->end, end);\n", ""),)),

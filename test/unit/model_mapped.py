@@ -118,11 +118,12 @@ class Mapped:
         """Blocks that lie apart from large ones: arena_is_apart."""
         return size <= MIB // 4 or (size <= MIB and (self.chunk > GRAIN or self.irregular > 0 or self.as_native))
 
-    def check_growth(self, size, grown):
+    def check_growth(self, size, grown, mapped):
         """A block that shares no chunk may need a tail of its own."""
         tail = up(size, GRAIN) % self.chunk if self.irregular > 0 else 0
         assert self.disturbed or grown <= tail or self.wholes == 0, "grows though something is idle"
-        assert not self.as_native or grown <= (self.chunk if size <= MIB else 0)
+        most = self.chunk if size <= MIB else up(size, self.chunk) * mapped  # at last chunks are shared after all
+        assert not self.as_native or grown <= most
 
     def check_alone(self, answer, size):
         mine = {handle for handle, _, _ in self.pieces(answer, answer.address, size)}
@@ -151,7 +152,7 @@ class Mapped:
         self.mallocs += 1
         busy = self.look(answer)
         if answer.code == 0:
-            self.check_growth(size, self.memory - before)
+            self.check_growth(size, self.memory - before, answer.address in RANGES)
             if exact and answer.address in RANGES and held + up(size, GRAIN) <= room:
                 self.check_alone(answer, size)
             if self.as_native and size > MIB and answer.address in RANGES and not self.disturbed:
