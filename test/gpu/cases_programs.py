@@ -77,6 +77,10 @@ def storm(kit):
         ratio = totals["peak_reserved_bytes"] / totals["peak_allocated_bytes"]
         kit.check(f"storm, seed {seed}: nothing wrong or failed, reserved", not said["wrong"] and not said["failed"] and ratio <= 1.05,
                   f"{said}, peak reserved {ratio:.4f} of allocated, {run.seconds:.1f} s")
+    for seed in (1, 2, 3):  # corners of chunks serve: the same memory at two addresses
+        run = kit.good([program, 8000, 96, seed, 12], kit.front(kit.native(), "expandable_segments:True,memory_limit_mb:96"), timeout=90)
+        (said,) = run.results()
+        kit.check(f"storm, corners, seed {seed}: nothing wrong", not said["wrong"] and said["failed"] < said["mallocs"] / 20, f"{said}, {run.seconds:.1f} s")
 
 
 def driver_library():

@@ -1,6 +1,6 @@
-/* Sizes of 1 B to 1 GiB, all alike likely; 73 of 100 operations allocate, where natively (in
+/* Sizes of 1 B to 1 GiB (or MOST_MIB), all alike likely; 73 of 100 operations allocate, where natively (in
  * granules of 2 MiB) there is room below the cap. Each block's words are looked at before it goes.
- * usage: storm OPERATIONS CAP_MIB SEED; one JSON line. */
+ * usage: storm OPERATIONS CAP_MIB SEED [MOST_MIB]; one JSON line. */
 #include <cuda.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -43,14 +43,15 @@ static unsigned wrong_words(const struct block *block)
 int main(int count, char **argument)
 {
     CUcontext context;
-    if (count != 4 || cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) ||
+    if (count < 4 || count > 5 || cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) ||
         cuCtxSetCurrent(context))
         return 1;
     uint64_t cap = strtoull(argument[2], NULL, 10) << 20, used = 0, mallocs = 0;
     unsigned number = 0, failed = 0, wrong = 0;
+    uint64_t most = count > 4 ? strtoull(argument[4], NULL, 10) << 20 : (uint64_t)1 << 30;
     state = strtoull(argument[3], NULL, 10);
     for (uint64_t left = strtoull(argument[1], NULL, 10); left; left--) {
-        uint64_t bytes = 1 + dice() % ((uint64_t)1 << 30);
+        uint64_t bytes = 1 + dice() % most;
         if (dice() % 100 < 73 || !number) {
             struct block *block = &live[number];
             if (used + granules(bytes) > cap || number == MOST)
