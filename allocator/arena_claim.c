@@ -279,7 +279,6 @@ static void dissolve(struct arena *arena, struct block *block)
             arena_retire(block);
     }
     arena_go_home(arena, begin, until);
-    arena_reunite(arena);
 }
 
 /* What the driver has free, where much is wanted: who asks for more than there is would else fill
@@ -345,6 +344,7 @@ int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block *
         arena_poll(a, arena);
     if (a->forgotten) /* either drops the lock */
         return ALLOCATOR_PASS;
+    arena_reunite(arena);
     struct arena_part *part =
         arena_part_for(arena, size); /* what else was asked for may change it */
     if (size / arena->chunk_bytes > (part->end - part->first) / 2 ||

@@ -7,7 +7,6 @@
 #include "allocator/pool.h"
 
 #define KINDS 64   /* of corners, by size: of each the largest is looked at */
-#define CORNER 4   /* a corner taken is worth as much of a chunk: each is a mapping */
 #define LOOK_KIT 6 /* blocks that one chunk may need to be one again */
 
 /* The largest corners of each kind: ends of chunks, and begins. */
@@ -29,11 +28,10 @@ static void note(const struct arena *arena, struct corner *corners, const struct
         *known = *corner;
 }
 
-static void find_corners(const struct arena *arena, struct corners *corners)
+static void find_in(const struct arena *arena, struct block *block, struct corners *corners)
 {
     uint64_t c = arena->chunk_bytes;
-    *corners = (struct corners){0};
-    for (struct block *block = arena->part[LARGE_POOL].segment->first; block; block = block->next) {
+    for (; block; block = block->next) {
         if (block->state != BLOCK_REUSABLE || block->pinned)
             continue;
         uint64_t begin = block_address(block) - arena->base, end = begin + block_size(block);
@@ -47,6 +45,24 @@ static void find_corners(const struct arena *arena, struct corners *corners)
     }
 }
 
+static void find_corners(const struct arena *arena, struct corners *corners)
+{
+    *corners = (struct corners){0};
+    for (enum stat_pool pool = 0; pool < STAT_POOLS; pool++)
+        if (arena->part[pool].segment)
+            find_in(arena, arena->part[pool].segment->first, corners);
+}
+
+/* What a corner is worth, beside its bytes: it takes a mapping; and among small blocks, which might soon need it,
+ * more than what is left over may be. */
+static uint64_t worth(const struct arena *arena, const struct corner *corner)
+{
+    if (!corner->bytes)
+        return 0;
+    int small = arena_pool_of(arena, corner->slot) == SMALL_POOL;
+    return small ? 4 * arena->chunk_bytes : arena->chunk_bytes / 4;
+}
+
 /* Takes them for the window, if they are best: that needs the least memory, and of those the one that takes the
  * least. */
 static void consider(const struct arena *arena, uint64_t size, const struct corner *front,
@@ -56,7 +72,7 @@ static void consider(const struct arena *arena, uint64_t size, const struct corn
     uint64_t have = arena->idle_slots + arena->spares;
     uint64_t whole = bytes < size ? (size - bytes + c - 1) / c : 0;
     uint64_t fresh = whole > have ? (whole - have) * c : 0;
-    uint64_t cost = bytes + whole * c + ((front->bytes != 0) + (back->bytes != 0)) * c / CORNER;
+    uint64_t cost = bytes + whole * c + worth(arena, front) + worth(arena, back);
     if (!bytes || front->bytes >= size || back->bytes >= size ||
         (front->bytes && back->bytes && front->slot == back->slot) || fresh > window->fresh ||
         (fresh == window->fresh && cost >= window->cost))

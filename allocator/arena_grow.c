@@ -27,6 +27,7 @@ static int may_do(const struct arena *arena, uint64_t size)
 int arena_claim(struct allocator *a, uint64_t size, struct block **taken)
 {
     struct arena *arena = a->arena;
+    arena_reunite(arena);
     if (!may_do(arena, size))
         return a->ops->out_of_memory;
     int code = arena_claim_in(arena, size, native_is_exact(a, size) ? CLAIM_ALONE : 0, taken);

@@ -9,7 +9,7 @@
  * structs for that are in reserve, and who drops the lock in between takes them along, and puts
  * these `kits` back. put: as reusable or absent, and merged; returns what it has become. absent_at:
  * the absent block that holds an absent slot. reunite: divided chunks of which all is reusable are
- * one again (arena_divide.h). */
+ * one again (arena_divide.h), where somebody looks for what is idle. */
 int arena_fill_kit(struct arena *arena, unsigned blocks);
 void arena_put_kit(struct allocator *allocator, struct arena *arena, struct block *kit,
                    unsigned kits);

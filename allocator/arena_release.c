@@ -237,6 +237,7 @@ uint64_t arena_release(struct allocator *a, struct arena *arena, uint64_t bytes,
                        uint64_t timeout_ns)
 {
     uint32_t batch = ++a->batches;
+    arena_reunite(arena);
     if (!take_away(arena, bytes, batch))
         return 0;
     int over = is_over(a, timeout_ns);
@@ -257,6 +258,7 @@ uint64_t arena_unused(struct allocator *a)
     struct arena *arena = a->arena;
     if (!arena)
         return 0;
+    arena_reunite(arena);
     uint64_t idle = arena_idle_bytes(arena);
     uint64_t bytes = arena->retired + (arena->idle_least < idle ? arena->idle_least : idle);
     arena->idle_least = idle;

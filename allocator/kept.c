@@ -139,7 +139,5 @@ void kept_put(struct domain *domain)
     struct arena *arena = block->segment->arena;
     if (arena && arena_is_large(arena, block_size(block)))
         arena_go_home(arena, begin, end);
-    if (arena && arena->divided)
-        arena_reunite(arena);
     stats_end(a->stats);
 }

@@ -314,6 +314,4 @@ void block_becomes_reusable(struct block *block)
         arena_retire(block);
     else if (arena && arena_is_large(arena, block_size(block)))
         arena_go_home(arena, begin, end);
-    if (arena && arena->divided)
-        arena_reunite(arena);
 }

@@ -156,6 +156,14 @@ def test_random_sizes_below_a_cap(tmp_path, seed, limit):
     assert got["totals"]["ooms"] == 0 and got["devices"][0]["counters"]["native_since_request"] == 0
 
 
+@pytest.mark.parametrize("seed", [1, 2, 4])
+def test_corners_of_chunks_serve(tmp_path, seed):
+    """They share chunks, of which only corners are left in the end: without these 3, 6 and 2 requests fail, natively none."""
+    path = tmp_path / "storm.csv"
+    path.write_text(workloads.storm(8000, 256 << 20, seed, most=40 << 20).text())
+    assert replay(path, "--conf", MAPPED, "--capacity", 256 << 20)["totals"]["ooms"] == 0
+
+
 def test_that_large_blocks_are_the_driver_s_own_is_said(tmp_path):
     path = tmp_path / "corners.csv"
     path.write_text(workloads.corners().text())

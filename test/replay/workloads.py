@@ -201,12 +201,12 @@ def lstm(steps=60, seed=3):
     return trace
 
 
-def storm(operations=100000, cap=16 * GIB, seed=4):
-    """Sizes of 1 B to 1 GiB, all alike likely; 73 of 100 operations allocate, where natively there is room below the cap."""
+def storm(operations=100000, cap=16 * GIB, seed=4, most=GIB):
+    """Sizes of 1 B to `most`, all alike likely; 73 of 100 operations allocate, where natively there is room below the cap."""
     trace, dice, live, used = Trace(), random.Random(seed), [], 0
     granules = lambda size: -(-size // (2 * MIB)) * 2 * MIB  # noqa: E731  (what the driver takes for it)
     for _ in range(operations):
-        size = dice.randint(1, GIB)
+        size = dice.randint(1, most)
         if dice.random() < 0.73 or not live:
             if used + granules(size) <= cap:
                 used += granules(size)
