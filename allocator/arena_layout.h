@@ -36,8 +36,7 @@ struct arena {
     struct first_fit fit;         /* by slot: grains of its `largest` */
     struct chunk *chunk;          /* from 1 */
     uint32_t slots, made, unused; /* made: chunk numbers ever used; unused: none below is free */
-    uint32_t tails, divided;      /* of the chunks */
-    uint32_t kits;                /* below, kit */
+    uint32_t tails, kits;         /* of the chunks; below, kit */
     uint32_t runs, looks;         /* so far; window.c */
     uint32_t idle_slots, spares;  /* what could be moved, without tails */
     uint64_t idle_tails;          /* bytes of tails, idle or spare */
@@ -55,6 +54,7 @@ struct arena {
     uint64_t sizes[NATIVE_NEW], news; /* the last that were new; how many so far */
     uint64_t noted;                   /* from this size on a new one is a sign */
     int irregular, varied; /* above 0: large sizes hardly come again; blocks outlive theirs */
+    uint32_t divided;      /* chunks (arena_divide.h) */
 };
 
 #endif
