@@ -5,8 +5,8 @@
  * the front of a slot, and the rest of its addresses stays absent. Several chunks may be one handle
  * of the driver's (arena_chunks.h). A chunk may be mapped in several
  * slots at once; its bytes belong to blocks in one of them, its owner: there they are
- * present, in the others absent. The head of arena.c says why that is enough. Guarded by the
- * domain's lock. */
+ * present, in the others absent. (Of a divided one another slot has a part: arena_divide.h.) The
+ * head of arena.c says why that is enough. Guarded by the domain's lock. */
 #ifndef CACHALOT_ALLOCATOR_ARENA_H
 #define CACHALOT_ALLOCATOR_ARENA_H
 
