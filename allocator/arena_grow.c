@@ -10,6 +10,8 @@
 int arena_serves(const struct allocator *a, uint64_t size)
 {
     enum pool pool = pool_for(a, size);
+    if (a->as_native) /* small ones neither: native.c */
+        return 0;
     return (pool == POOL_MAPPED || pool == POOL_SMALL) && a->arena &&
            arena_part_for(a->arena, size)->segment;
 }

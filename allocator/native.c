@@ -8,9 +8,10 @@
  *
  * That may fail while the device works, and what was packed before holds its chunks. So once a
  * request was out of memory for which natively there had been room, large blocks are the driver's
- * own, in granules that they share with no large one, and never cut for one; what the arena holds
- * goes back as its blocks end. Before a request fails it gets a hole there, or chunks, and corners of
- * chunks (arena_divide.h); a small one a part of any hole among large blocks. */
+ * own, in granules that they share with no large one, and never cut for one, and small ones lie in
+ * segments of a granule, across no end of one; what the arena holds goes back as its blocks end.
+ * Before a request fails it gets a hole there, or chunks, and corners of chunks (arena_divide.h); a
+ * small one a part of any hole among large blocks. */
 #include "allocator/native.h"
 
 #include "allocator/arena_parts.h"

@@ -122,7 +122,7 @@ class Mapped:
         """A block that shares no chunk may need a tail of its own."""
         tail = up(size, GRAIN) % self.chunk if self.irregular > 0 else 0
         assert self.disturbed or grown <= tail or self.wholes == 0, "grows though something is idle"
-        most = self.chunk if size <= MIB else up(size, self.chunk) * mapped  # at last chunks are shared after all
+        most = up(size, self.chunk) if mapped and size > MIB else 0  # at last chunks are shared after all
         assert not self.as_native or grown <= most
 
     def check_alone(self, answer, size):

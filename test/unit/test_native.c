@@ -1,6 +1,8 @@
 /* When blocks of mapped memory share no chunks, and from when on large blocks are the driver's own. */
 #include "world.h"
 
+#include "allocator/domain.h"
+
 #define CONF "expandable_segments:True,large_segment_size_mb:14"
 
 static int setup(void **state)
@@ -70,6 +72,23 @@ static void of_small_requests_too(void **state)
     assert_int_equal(COUNTER(num_ooms), 1);
     give(first);
     assert_int_equal(take(1000), first);
+}
+
+/* Once large blocks are the driver's own small ones lie in granules as natively, across no end of one. */
+static void small_blocks_lie_across_no_granule(void **state)
+{
+    (void)state;
+    world_remake("expandable_segments:True,large_segment_size_mb:2", 56 * MIB);
+    w.a->as_native = 1;
+    uint64_t first = take(700 * KIB);
+    assert_int_equal(fake_segment(first), 2 * MIB);
+    assert_int_equal(take(700 * KIB), first + 700 * KIB);
+    uint64_t third = take(700 * KIB);
+    assert_int_equal(fake_segment(third), 2 * MIB);
+    give(first);
+    give(third);
+    domain_empty_cache(w.domain, 1);
+    assert_int_equal(w.device.used, 2 * MIB);
 }
 
 /* Sizes that are all new: each block has what the driver would give it, and no less fits than
@@ -153,6 +172,7 @@ int main(void)
         cmocka_unit_test_setup(corners_are_lost_only_once, setup),
         cmocka_unit_test_setup(corners_are_the_last_resort, setup),
         cmocka_unit_test_setup(of_small_requests_too, setup),
+        cmocka_unit_test_setup(small_blocks_lie_across_no_granule, setup),
         RULE(what_is_new_shares_no_chunk),
         RULE(nor_does_it_share_by_chance),
         RULE(what_comes_again_shares),
