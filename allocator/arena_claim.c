@@ -326,8 +326,9 @@ static int choose(const struct allocator *a, struct arena *arena, uint64_t size,
     /* Rather more addresses than no memory. */
     int found = window_find(arena, size, alone, (uint32_t)most, window) ||
                 window_find(arena, size, alone, part->end, window);
-    if (flags & CLAIM_DIVIDE)
-        found |= part->first == 0 && arena_find_divided(arena, size, window);
+    if (flags & CLAIM_DIVIDE && part->first == 0 &&
+        !(found && has_room(a, arena, window->fresh, room)))
+        found |= arena_find_divided(arena, size, window);
     return found && has_room(a, arena, window->fresh, room) && arena->made < arena->slots / 2;
 }
 

@@ -174,7 +174,6 @@ void arena_undivide(struct arena *arena, uint32_t slot)
     chunk->second = 0;
     arena->divided--;
     arena->present[slot] = NOT_PRESENT;
-    arena->slot[slot].since = arena->epoch;
     arena->slot[slot].pinned = 0;
     gap->pinned = 0;
     arena_put(gap, BLOCK_ABSENT);
@@ -206,6 +205,7 @@ static void reunite(struct arena *arena, uint32_t to)
     part = part == gap->next ? arena_isolate(arena, part, block_address(part), end)
                              : arena_isolate(arena, part, begin, block_end(part));
     block_join(gap, part);
+    arena->slot[to].since = arena->epoch;
     arena_undivide(arena, to);
     arena_go_home(arena, arena_address(arena, from), arena_address(arena, from + 1));
 }

@@ -1,4 +1,5 @@
 /* Chunks that are divided before a request fails. */
+#include "handle_world.h"
 #include "lane_world.h"
 
 #include "allocator/arena.h"
@@ -6,7 +7,8 @@
 #include "allocator/share.h"
 
 #define CAPACITY (14 * MIB)
-#define CALLS(kind) (w.device.calls[FAKE_##kind])
+
+#define SPAN 8 /* chunks of the largest handle */
 
 static uint64_t block[5]; /* the last one is of a chunk, and stays */
 
@@ -301,6 +303,36 @@ static void work_keeps_its_mappings(void **state)
     assert_true(large >= moved + 4 * MIB);
 }
 
+/* A corner is mapped where a handle of several chunks was, and that fails: those slots were all left when they
+ * were, and can be used, or not, as one. */
+static void what_was_mapped_there_is_one(void **state)
+{
+    lane_world_setup(state);
+    const struct lane_ops *ops = w.domain->lane.ops;
+    uint64_t failed = 0;
+    handle_world_remake("expandable_segments:True", 64 * GIB);
+    lane_start(w.domain, ops);
+    uint64_t large = take(BLOCK);
+    for (int i = 0; i < 4; i++)
+        block[i] = take(3 * MIB);
+    give(large);
+    take(BLOCK + CHUNK); /* has those handles, whose old mappings stay */
+    w.device.capacity = w.device.used;
+    give(block[1]);
+    give(block[3]);
+    for (int i = 0; i < 4; i++) /* until all slots that were left so far are done with */
+        assert_int_equal(try_take(20 * MIB), FAKE_OOM);
+    w.device.instant = 0;
+    w.device.code[FAKE_CREATE] = FAKE_OOM; /* another process was faster */
+    assert_int_equal(allocator_malloc(w.a, 5 * MIB, &failed), FAKE_OOM);
+    w.device.code[FAKE_CREATE] = 0;
+    const struct slot *slot = w.a->arena->slot;
+    assert_true(slot[0].chunk && slot[SPAN - 1].chunk == slot[0].chunk + SPAN - 1);
+    for (int i = 1; i < SPAN; i++)
+        assert_int_equal(slot[i].since, slot[0].since);
+    take(5 * MIB);
+}
+
 /* Once large blocks are the driver's own, and it has no more. */
 static void at_last_they_serve_too(void **state)
 {
@@ -326,6 +358,7 @@ int main(void)
         cmocka_unit_test_setup(both_halves_are_pinned, setup),
         cmocka_unit_test_setup(halves_are_lent, setup),
         cmocka_unit_test_setup(work_keeps_its_mappings, setup),
+        cmocka_unit_test_setup(what_was_mapped_there_is_one, setup),
         cmocka_unit_test_setup(at_last_they_serve_too, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
