@@ -309,7 +309,8 @@ static int has_room(const struct allocator *a, struct arena *arena, uint64_t byt
 /* In reserve for all that is cut. */
 static int fill_kit(struct arena *arena, const struct window *window)
 {
-    return arena_fill_kit(arena, 4 * (window->end - window->first) + 20);
+    unsigned corners = (window->front.bytes != 0) + (window->back.bytes != 0);
+    return arena_fill_kit(arena, 4 * (window->end - window->first) + 8 + 6 * corners);
 }
 
 /* The cheapest window, and may it be had? */
