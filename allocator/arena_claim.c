@@ -195,8 +195,7 @@ static int has_room_behind(const struct arena *arena, const struct window *windo
     if (!absent || absent->state != BLOCK_ABSENT || block_end(absent) < arena_address(arena, end))
         return 0;
     for (uint32_t slot = window->end; slot < end; slot++) {
-        const struct slot *s = &arena->slot[slot];
-        if (s->changing || s->allowing || (s->chunk && s->since > arena->safe))
+        if (!arena_may_remap(arena, slot))
             return 0;
     }
     return 1;

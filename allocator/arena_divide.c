@@ -6,15 +6,15 @@
 #include "allocator/arena_map.h"
 #include "allocator/pool.h"
 
-#define KINDS 64   /* of corners, by size: of each the largest is looked at */
-#define LOOK_KIT 6 /* blocks that one chunk may need to be one again */
+#define KINDS 64      /* of corners, by size: of each the largest is looked at */
+#define REUNITE_KIT 6 /* blocks that one chunk may need to be one again */
 
 /* The largest corners of each kind: ends of chunks, and begins. */
 struct corners {
     struct corner end[KINDS], begin[KINDS];
 };
 
-static int is_whole(const struct arena *arena, uint32_t slot)
+static int may_be_divided(const struct arena *arena, uint32_t slot)
 {
     const struct slot *s = &arena->slot[slot];
     return arena_present(arena, slot) == arena->chunk_bytes && !s->changing && !s->pinned &&
@@ -24,7 +24,7 @@ static int is_whole(const struct arena *arena, uint32_t slot)
 static void note(const struct arena *arena, struct corner *corners, const struct corner *corner)
 {
     struct corner *known = &corners[corner->bytes * KINDS / arena->chunk_bytes];
-    if (is_whole(arena, corner->slot) && corner->bytes > known->bytes)
+    if (may_be_divided(arena, corner->slot) && corner->bytes > known->bytes)
         *known = *corner;
 }
 
@@ -81,20 +81,13 @@ static void consider(const struct arena *arena, uint64_t size, const struct corn
     window->end = (uint32_t)whole + (front->bytes != 0) + (back->bytes != 0); /* from slot 0 */
 }
 
-static int is_free(const struct arena *arena, uint32_t slot)
-{
-    const struct slot *s = &arena->slot[slot];
-    return !arena_is_present(arena, slot) && !s->changing && !s->allowing &&
-           (!s->chunk || s->since <= arena->safe);
-}
-
 /* Moves the window from slot 0 to where its slots are absent, as low as can be. Returns 0: nowhere. */
 static int place(const struct arena *arena, struct window *window)
 {
     const struct arena_part *part = &arena->part[LARGE_POOL];
     uint32_t run = 0, slot = part->first;
     for (; slot < part->end && run < window->end; slot++)
-        run = is_free(arena, slot) ? run + 1 : 0;
+        run = !arena_is_present(arena, slot) && arena_may_remap(arena, slot) ? run + 1 : 0;
     if (run < window->end)
         return 0;
     window->first = window->low = slot - run;
@@ -199,7 +192,7 @@ static void reunite(struct arena *arena, uint32_t to)
 {
     uint32_t from = arena_other_slot(arena, to);
     struct block *part = rest_of(arena, to), *gap = arena->slot[to].hole;
-    if (!part || !rest_of(arena, from) || arena_fill_kit(arena, LOOK_KIT))
+    if (!part || !rest_of(arena, from) || arena_fill_kit(arena, REUNITE_KIT))
         return;
     uint64_t begin = arena_address(arena, to), end = begin + arena->chunk_bytes;
     part = part == gap->next ? arena_isolate(arena, part, block_address(part), end)

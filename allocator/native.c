@@ -188,5 +188,5 @@ int native_last_try(struct allocator *a, uint64_t size, struct block **block)
     if ((*block = pool_take_from(a, POOL_MAPPED, size)))
         return 0;
     int code = arena_claim_in(a->arena, size, CLAIM_GROW | CLAIM_DIVIDE, block);
-    return code <= 0 ? code : a->ops->out_of_memory; /* which the driver has said of it */
+    return code <= 0 ? code : a->ops->out_of_memory; /* the driver has said so before */
 }

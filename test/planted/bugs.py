@@ -49,7 +49,7 @@ BUGS = (
     Bug("access_in_part", "the last slot of a run is mapped without access", MAP, "model",
         (("(end - 1 - slot) * arena->chunk_bytes + bytes);", "(end - 1 - slot) * arena->chunk_bytes + (end > slot + 1 ? 0 : bytes));"),)),
     Bug("half_under_work", "a corner is mapped where work may still use what was there", DIVIDE, "unit",
-        (("(!s->chunk || s->since <= arena->safe)", "1"),)),
+        ((" && arena_may_remap(arena, slot)", ""),)),
     Bug("divided_twice", "of a chunk that is divided a corner is lent once more", DIVIDE, "model",
         ((" && !arena->chunk[s->chunk].second", ""),)),
     Bug("half_pinned", "what is set on one part of a divided chunk is forgotten of the other", ARENA, "unit",

@@ -24,6 +24,9 @@ int handle_world_alone(void **state);
 /* Three blocks side by side, and the outer ones, BLOCK and `second` bytes, are given back. */
 void make_room(void);
 
+/* The context ends when it calls the device so next. */
+void end_context_at(enum fake_call call);
+
 /* Nothing lives any more: all goes back, and nothing is left. */
 void assert_all_goes_back(void);
 

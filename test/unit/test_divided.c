@@ -158,16 +158,6 @@ static void what_the_driver_refuses_costs_nothing(void **state)
     }
 }
 
-static enum fake_call last_call;
-
-static void the_context_ends(struct fake_device *device, enum fake_call call, int after)
-{
-    if (call != last_call || after)
-        return;
-    device->meanwhile = NULL;
-    allocator_forget(w.a);
-}
-
 static void a_context_that_ends_leaves_nothing(void **state)
 {
     const enum fake_call calls[] = {FAKE_MAP, FAKE_ALLOW};
@@ -176,8 +166,7 @@ static void a_context_that_ends_leaves_nothing(void **state)
         setup(NULL);
         give(block[0]);
         give(block[3]);
-        last_call = calls[i];
-        w.device.meanwhile = the_context_ends;
+        end_context_at(calls[i]);
         assert_int_equal(try_take(6 * MIB), ALLOCATOR_PASS);
         assert_int_equal(CURRENT(reserved_bytes), 0);
         allocator_bury(w.a);
@@ -187,10 +176,12 @@ static void a_context_that_ends_leaves_nothing(void **state)
     }
 }
 
+static enum fake_call awaited;
+
 /* Of a chunk that is being divided the rest becomes reusable, and somebody looks for memory. */
 static void another_frees(struct fake_device *device, enum fake_call call, int after)
 {
-    if (call != last_call || after)
+    if (call != awaited || after)
         return;
     device->meanwhile = NULL;
     assert_int_equal(domain_free(w.domain, block[1], FREED_NATIVE), 0);
@@ -209,12 +200,12 @@ static void others_free_the_rest_meanwhile(void **state)
         setup(NULL);
         give(block[0]);
         give(block[3]);
-        last_call = calls[i / 2];
+        awaited = calls[i / 2];
         w.device.meanwhile = another_frees;
         if (i % 2)
-            w.device.code[last_call] = FAKE_INVALID;
+            w.device.code[awaited] = FAKE_INVALID;
         int code = allocator_malloc(w.a, 6 * MIB, &large);
-        w.device.code[last_call] = 0;
+        w.device.code[awaited] = 0;
         assert_null(w.device.meanwhile);
         assert_true(allocator_is_valid(w.a));
         if (!code) {

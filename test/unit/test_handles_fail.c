@@ -77,16 +77,6 @@ static void two_threads_claim_at_once(void **state)
     assert_int_equal(w.device.used, CURRENT(reserved_bytes));
 }
 
-static enum fake_call last_call;
-
-static void the_context_ends(struct fake_device *device, enum fake_call call, int after)
-{
-    if (call != last_call || after)
-        return;
-    device->meanwhile = NULL;
-    allocator_forget(w.a);
-}
-
 static void a_context_that_ends_leaves_nothing(void **state)
 {
     const enum fake_call calls[] = {FAKE_CREATE, FAKE_MAP, FAKE_ALLOW, FAKE_UNMAP};
@@ -96,8 +86,7 @@ static void a_context_that_ends_leaves_nothing(void **state)
         make_room();
         give(take(2 * BLOCK));
         take(BLOCK);
-        last_call = calls[i / 2];
-        w.device.meanwhile = the_context_ends;
+        end_context_at(calls[i / 2]);
         assert_int_equal(try_take(second + 2 * MIB), ALLOCATOR_PASS);
         assert_int_equal(CURRENT(reserved_bytes), 0);
         assert_int_equal(CURRENT(segment), 0);
@@ -112,8 +101,7 @@ static void a_context_that_ends_leaves_nothing(void **state)
 static void a_context_that_ends_beside_a_release_leaves_nothing(void **state)
 {
     (void)state;
-    last_call = FAKE_UNMAP;
-    w.device.meanwhile = the_context_ends;
+    end_context_at(FAKE_UNMAP);
     make_room();
     domain_empty_cache(w.domain, 1);
     allocator_bury(w.a);
