@@ -43,7 +43,8 @@ void arena_fit_in(struct block *block)
 {
     struct arena *arena = block->segment->arena;
     uint32_t slot = slot_of(block);
-    if (larger(arena->slot[slot].largest, block) == block)
+    uint32_t has = first_fit_of(&arena->fit, slot), more = grains_of(block_size(block));
+    if (more > has || (more == has && larger(arena->slot[slot].largest, block) == block))
         set(arena, slot, block);
 }
 
@@ -87,13 +88,14 @@ uint64_t arena_fit_largest(const struct arena *arena)
 int arena_fit_is_valid(const struct block *block)
 {
     const struct arena *arena = block->segment->arena;
-    uint32_t slot = slot_of(block), at = arena->fit.leaves + slot, grains;
+    const struct first_fit *fit = &arena->fit;
+    uint32_t slot = slot_of(block), at = slot;
     const struct block *largest = arena->slot[slot].largest;
     if (!largest || slot_of(largest) != slot || block_size(largest) < block_size(block))
         return 0;
-    grains = grains_of(block_size(largest));
-    for (int valid = arena->fit.most[at] == grains; at > arena->fit.root; at /= 2)
-        if (!valid || arena->fit.most[at / 2] < arena->fit.most[at])
+    for (unsigned level = 0; level < fit->top; level++, at /= FIRST_FIT_NODE)
+        if (fit->level[level + 1][at / FIRST_FIT_NODE] < fit->level[level][at])
             return 0;
-    return arena_fit_largest(arena) >= block_size(block);
+    return first_fit_of(fit, slot) == grains_of(block_size(largest)) &&
+           arena_fit_largest(arena) >= block_size(block);
 }

@@ -25,8 +25,8 @@ struct arena_part {
 };
 
 struct arena {
-    struct allocator *allocator;
-    struct arena_part part[STAT_POOLS];   /* small blocks behind the large ones */
+    _Alignas(64) struct allocator *allocator; /* what lies behind it begins with a line */
+    struct arena_part part[STAT_POOLS];       /* small blocks behind the large ones */
     uint64_t chunk_bytes, base, reserved; /* reserved: bytes of addresses, a multiple of nothing */
     unsigned shift;                       /* chunk_bytes is 2^shift; 0: no power of two */
     uint8_t *idle;   /* by slot: the handle mapped there lies whole in a reusable block */

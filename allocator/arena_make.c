@@ -19,15 +19,11 @@ static void *map_zeroes(size_t bytes)
 /* Its slot, a chunk, and a byte each in idle, joined, present and cost. */
 #define BYTES_OF_SLOT (sizeof(struct slot) + sizeof(struct chunk) + 4)
 
-static uint32_t leaves_of(uint32_t slots)
-{
-    return slots < 2 ? 1 : UINT32_C(1) << (32 - __builtin_clz(slots - 1));
-}
-
 static size_t bytes_of_tables(uint32_t slots)
 {
-    return sizeof(struct arena) + (slots + (size_t)1) * BYTES_OF_SLOT +
-           2 * sizeof(uint32_t) * leaves_of(slots);
+    struct first_fit fit;
+    return sizeof(struct arena) + first_fit_begin(&fit, NULL, slots) +
+           (slots + (size_t)1) * BYTES_OF_SLOT;
 }
 
 /* Tables for all slots of the range; they are touched, and cost memory, only as far as it is used.
@@ -46,11 +42,11 @@ static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_
     arena->reserved = bytes;
     arena->part[LARGE_POOL].end = arena->slots;
     arena->part[SMALL_POOL].first = arena->part[SMALL_POOL].end = arena->slots;
-    arena->slot = (struct slot *)(arena + 1);
+    char *behind = (char *)(arena + 1);
+    behind += first_fit_begin(&arena->fit, behind, arena->slots);
+    arena->slot = (struct slot *)behind;
     arena->chunk = (struct chunk *)(arena->slot + slots);
-    arena->fit.most = (uint32_t *)(arena->chunk + slots + 1);
-    arena->fit.leaves = arena->fit.root = leaves_of(arena->slots);
-    arena->idle = (uint8_t *)(arena->fit.most + 2 * arena->fit.leaves);
+    arena->idle = (uint8_t *)(arena->chunk + slots + 1);
     arena->joined = arena->idle + slots;
     arena->present = arena->joined + slots + 1;
     arena->cost = arena->present + slots;

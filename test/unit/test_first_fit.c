@@ -4,7 +4,7 @@
 #include "allocator/first_fit.h"
 #include "random.h"
 
-enum { MOST = 300, STEPS = 20000 };
+enum { MOST = 300, STEPS = 20000, ROOM = 304 + 32 + 16 };
 
 static uint32_t walk(const uint32_t *has, uint32_t least)
 {
@@ -18,8 +18,10 @@ static void the_first_is_found(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        uint32_t has[MOST] = {0}, memory[2 * 512] = {0}, most = 0;
-        struct first_fit fit = {.most = memory, .leaves = 512, .root = 512};
+        uint32_t has[MOST] = {0}, most = 0;
+        _Alignas(64) uint32_t memory[ROOM] = {0};
+        struct first_fit fit;
+        assert_true(first_fit_begin(&fit, memory, MOST) <= sizeof memory);
         uint64_t random = seed, used = 1 + random_below(&random, MOST);
         assert_true(first_fit_find(&fit, 1) == UINT32_MAX);
         for (int step = 0; step < STEPS; step++) {
@@ -32,7 +34,7 @@ static void the_first_is_found(void **state)
         for (uint32_t place = 0; place < MOST; place++)
             most = has[place] > most ? has[place] : most;
         assert_int_equal(first_fit_most(&fit), most);
-        assert_true(fit.root <= 512 && 512 / fit.root < 2 * used);
+        assert_int_equal(fit.top, (used > 16) + (used > 256));
     }
 }
 
@@ -40,8 +42,9 @@ static void the_first_is_found(void **state)
 static void one_place(void **state)
 {
     (void)state;
-    uint32_t memory[2] = {0};
-    struct first_fit fit = {.most = memory, .leaves = 1, .root = 1};
+    _Alignas(64) uint32_t memory[16] = {0};
+    struct first_fit fit;
+    assert_int_equal(first_fit_begin(&fit, memory, 1), sizeof memory);
     first_fit_set(&fit, 0, 7);
     assert_int_equal(first_fit_find(&fit, 7), 0);
     assert_true(first_fit_find(&fit, 8) == UINT32_MAX);
