@@ -75,7 +75,7 @@ uint32_t arena_number_handle(struct arena *arena, uint32_t least, uint32_t span,
     for (uint32_t number = first; number < first + span; number++) {
         arena->chunk[number].bytes = bytes;
         arena->chunk[number].first = first;
-        arena->chunk[number].span = span;
+        arena->chunk[number].span = (uint8_t)span;
     }
     return first;
 }

@@ -37,7 +37,7 @@ struct arena {
     struct chunk *chunk;          /* from 1 */
     uint32_t slots, made, unused; /* made: chunk numbers ever used; unused: none below is free */
     uint32_t tails, kits;         /* of the chunks; below, kit */
-    uint32_t runs, looks;         /* so far; window.c */
+    uint32_t runs;                /* so far; window.c */
     uint32_t idle_slots, spares;  /* what could be moved, without tails */
     uint64_t idle_tails;          /* bytes of tails, idle or spare */
     uint64_t retired;             /* bytes that can only be given back */

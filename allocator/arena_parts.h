@@ -7,9 +7,10 @@
 /* alone: does the reusable block begin and end with a chunk?
  * isolate: cuts a reusable or absent block, and takes the part out of pool and lists; kit: enough
  * structs for that are in reserve, and who drops the lock in between takes them along, and puts
- * these `kits` back. put: as reusable or absent, and merged; returns what it has become. absent_at:
- * the absent block that holds an absent slot. reunite: divided chunks of which all is reusable are
- * one again (arena_divide.h), where somebody looks for what is idle. */
+ * these `kits` back. put: as reusable or absent, and merged; returns what it has become. block_at,
+ * absent_at: the reusable block that holds an idle slot, the absent one that holds an absent slot.
+ * reunite: divided chunks of which all is reusable are one again (arena_divide.h), where somebody
+ * looks for what is idle. */
 int arena_fill_kit(struct arena *arena, unsigned blocks);
 void arena_put_kit(struct allocator *allocator, struct arena *arena, struct block *kit,
                    unsigned kits);
@@ -17,6 +18,7 @@ struct block *arena_cut(struct arena *arena, struct block *block, uint64_t addre
 struct block *arena_isolate(struct arena *arena, struct block *block, uint64_t begin, uint64_t end);
 struct block *arena_put(struct block *block, enum block_state state);
 int arena_is_alone(const struct block *block);
+struct block *arena_block_at(const struct arena *arena, uint32_t slot);
 struct block *arena_absent_at(const struct arena *arena, uint32_t slot);
 void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end);
 void arena_reunite(struct arena *arena);

@@ -22,12 +22,16 @@ enum presence { NOT_PRESENT, AT_HOME, AWAY, DIVIDED };
 
 struct chunk {
     uint64_t handle, bytes; /* handle: the first one's alone; fewer than a slot's: a tail */
-    uint32_t first, span;   /* of those that are one handle: the number, and how many they are */
-    uint32_t owner;         /* slot, from 1; 0: none, it is spare */
-    uint32_t second;        /* slot, from 1, that has a part of it; 0: it is not divided */
+    uint32_t first;         /* of those that are one handle: the number, and how many they are */
+    uint8_t span;
+    /* window.c, by the handle's first, in run `seen`: is it idle in the window; to how many parts of it would it
+     * come back; where the last of these ends, and the last of those that work may still use */
+    uint8_t there;
+    uint16_t wanted;
+    uint32_t wanted_end, unsafe_end, seen;
+    uint32_t owner;  /* slot, from 1; 0: none, it is spare */
+    uint32_t second; /* slot, from 1, that has a part of it; 0: it is not divided */
     uint32_t home; /* slot, from 1, where it goes when it is idle, and stays mapped; 0: none yet */
-    uint32_t seen, met; /* window.c: when the next two were set, which are its handle's; when met */
-    uint16_t wanted, there;
     uint8_t booked,
         retired;            /* counts as reserved; was below a pinned slot: only to be given back */
     uint8_t stays;          /* while leaving: the driver did not take a mapping of it down */

@@ -17,6 +17,7 @@
 
 struct sum {
     uint64_t cost, moved, clashes; /* moved: slots that need another handle */
+    uint32_t unsafe; /* what begins before this slot takes down what work may still use */
 };
 
 struct search {
@@ -32,40 +33,6 @@ struct search {
     uint64_t asked, answer; /* the last of cost_of_moves */
     struct window best;
 };
-
-int window_chunk_is_idle(const struct arena *arena, uint32_t chunk)
-{
-    const struct chunk *c = &arena->chunk[chunk];
-    return !c->leaving && !c->retired && (!c->owner || arena->idle[c->owner - 1]);
-}
-
-uint32_t window_idle_tail(const struct arena *arena, uint64_t bytes)
-{
-    for (uint32_t number = 1; arena->idle_tails && number <= arena->made; number++)
-        if (arena->chunk[number].booked && arena->chunk[number].bytes == bytes &&
-            window_chunk_is_idle(arena, number))
-            return number;
-    return 0;
-}
-
-int window_is_spare(const struct arena *arena, uint32_t number)
-{
-    const struct chunk *chunk = &arena->chunk[number];
-    return chunk->booked && !chunk->owner && !chunk->leaving && !chunk->retired &&
-           chunk->bytes == arena->chunk_bytes;
-}
-
-void window_supply(const struct arena *arena, struct supply *supply)
-{
-    *supply = (struct supply){0};
-    for (uint32_t slot = arena_next_idle(arena, 0); slot < arena->slots;
-         slot = arena_next_idle(arena, arena_handle_end(arena, slot)))
-        if (arena_present(arena, slot) == arena->chunk_bytes)
-            supply->of[arena->chunk[arena->slot[slot].chunk].span]++;
-    for (uint32_t number = 1; arena->spares && number <= arena->made; number++)
-        if (window_is_spare(arena, number) && arena_is_first(arena, number))
-            supply->of[arena->chunk[number].span]++;
-}
 
 /* What a slot costs in a window, in a byte. */
 enum {
@@ -128,20 +95,52 @@ static uint64_t clashes_of(const struct chunk *first)
 
 /* The handle in a slot that would come back, or is idle there, is one of the window's (1), or no more (-1).
  * Returns how many more clash. */
-static uint64_t count_handle(struct arena *arena, uint32_t slot, int sign)
+static uint64_t count_handle(const struct arena *arena, struct chunk *handle, int present, int sign)
 {
-    struct chunk *handle = &arena->chunk[arena->chunk[arena->slot[slot].chunk].first];
-    int present = arena_is_present(arena, slot);
-    if (handle->seen != arena->runs)
-        handle->wanted = handle->there = 0;
+    if (handle->seen != arena->runs) {
+        handle->there = 0;
+        handle->wanted = 0;
+        handle->wanted_end = handle->unsafe_end = 0;
+    }
     handle->seen = arena->runs;
     assert(sign > 0 || (present ? handle->there : handle->wanted));
     uint64_t before = clashes_of(handle);
     if (present)
-        handle->there = (uint16_t)(handle->there + sign);
+        handle->there = (uint8_t)(handle->there + sign);
     else
         handle->wanted = (uint16_t)(handle->wanted + sign);
     return clashes_of(handle) - before;
+}
+
+static struct chunk *handle_in(const struct arena *arena, uint32_t slot)
+{
+    return &arena->chunk[arena->chunk[arena->slot[slot].chunk].first];
+}
+
+static uint32_t later(uint32_t slot, uint32_t other)
+{
+    return slot > other ? slot : other;
+}
+
+/* One more handle. Where it clashes the first part that it comes back to has it, if it is not there already, and its
+ * other mappings in the window are taken down, also where work may still use them: so in all windows that have
+ * both, which are those that begin before the end of the last mapping added before. */
+static void add_handle(struct arena *arena, struct sum *sum, uint32_t slot)
+{
+    struct chunk *handle = handle_in(arena, slot);
+    int present = arena_is_present(arena, slot);
+    uint32_t end = arena_handle_end(arena, slot);
+    sum->clashes += count_handle(arena, handle, present, 1);
+    if (present) {
+        sum->unsafe = later(sum->unsafe, handle->unsafe_end);
+        return;
+    }
+    if (arena->slot[slot].since > arena->safe) {
+        uint32_t there = handle->there ? arena_handle_end(arena, handle->owner - 1) : 0;
+        sum->unsafe = later(sum->unsafe, later(handle->wanted_end, there));
+        handle->unsafe_end = end;
+    }
+    handle->wanted_end = end;
 }
 
 /* us to map so many slots, with the largest handles that there are. */
@@ -166,36 +165,9 @@ static uint64_t cost_of_moves(struct search *search, uint64_t slots)
 
 #define COST_CLASH (COST_MAP + COST_UNMAP - COST_RECALL)
 
-/* Would a handle that clashes be taken down where work may still use it? The first part of the window that
- * it comes back to has it, if it is not there already. */
-static int takes_down_unsafe(struct arena *arena, const struct window *window)
-{
-    uint32_t end = window->end - (window->tail != 0); /* one tail is wanted, so none clashes */
-    arena->looks++;
-    for (uint32_t slot = window->first; slot < end; slot++) {
-        const struct slot *s = &arena->slot[slot];
-        if (arena_is_present(arena, slot) || arena->cost[slot] >= MOVED ||
-            (arena->joined[slot] && slot > window->first))
-            continue;
-        struct chunk *handle = &arena->chunk[arena->chunk[s->chunk].first];
-        if ((handle->there || handle->met == arena->looks) && s->since > arena->safe)
-            return 1;
-        handle->met = arena->looks;
-    }
-    return 0;
-}
-
 static int is_whole(const struct arena *arena, uint32_t slot)
 {
     return !arena_is_present(arena, slot) || arena->idle[slot];
-}
-
-uint64_t window_fresh_alone(const struct arena *arena, uint64_t size)
-{
-    uint64_t needed = size / arena->chunk_bytes, have = arena->idle_slots + arena->spares;
-    uint64_t tail = size % arena->chunk_bytes;
-    return (needed > have ? needed - have : 0) * arena->chunk_bytes +
-           (tail && !window_idle_tail(arena, tail) ? tail : 0);
 }
 
 /* Bytes that the driver must make for a window. */
@@ -228,6 +200,26 @@ static int cuts_handle(const struct arena *arena, const struct window *window)
            (ends && arena_handle_end(arena, last) > last + 1 && window_chunk_is_idle(arena, ends));
 }
 
+/* Would one of its handles come back to a part of it, or does it so already, and is mapped in this slot besides? */
+static int is_second(const struct arena *arena, const struct window *window, uint32_t slot)
+{
+    uint32_t begin = arena_handle_at(arena, slot);
+    const struct chunk *handle = handle_in(arena, slot);
+    for (uint32_t before = window->first; before < begin; before++)
+        if ((arena->cost[before] & COUNTS) && handle_in(arena, before) == handle)
+            return 1;
+    return handle->there;
+}
+
+int window_is_safe(const struct arena *arena, const struct window *window)
+{
+    for (uint32_t slot = window->first; slot < window->end - (window->tail != 0); slot++)
+        if ((arena->cost[slot] & COUNTS) && !arena_is_present(arena, slot) &&
+            arena->slot[slot].since > arena->safe && is_second(arena, window, slot))
+            return 0;
+    return 1;
+}
+
 /* Takes the window for the best, if it is; `sum`: without its tail. */
 static void consider(struct search *search, const struct window *window, const struct sum *sum)
 {
@@ -246,8 +238,9 @@ static void consider(struct search *search, const struct window *window, const s
     uint64_t cost = calls * search->memory + reach(search, window->first);
     if (fresh > best->fresh || (fresh == best->fresh && cost >= best->cost))
         return;
-    if (sum->clashes && takes_down_unsafe(arena, window))
+    if (window->first < sum->unsafe)
         return;
+    assert(window_is_safe(arena, window));
     *best = *window;
     best->fresh = fresh;
     best->cost = cost;
@@ -274,7 +267,7 @@ static int add(const struct search *search, struct sum *sum, uint32_t first, uin
         sum->cost += cost & CALLS;
         sum->moved += cost / MOVED;
         if ((cost & COUNTS) && (slot == first || !arena->joined[slot]))
-            sum->clashes += count_handle(arena, slot, 1);
+            add_handle(arena, sum, slot);
     }
     *end = until;
     return 1;
@@ -288,7 +281,8 @@ static void take_off(const struct search *search, struct sum *sum, uint32_t slot
     sum->cost -= cost & CALLS;
     sum->moved -= cost / MOVED;
     if ((cost & COUNTS) && (slot + 1 == end || !arena->joined[slot + 1]))
-        sum->clashes += count_handle(arena, slot, -1);
+        sum->clashes +=
+            count_handle(arena, handle_in(arena, slot), arena_is_present(arena, slot), -1);
 }
 
 /* Could a window from `first` on be cheaper than the best one, if it needs as few moves as can be? */

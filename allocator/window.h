@@ -38,6 +38,9 @@ struct supply {
 void window_supply(const struct arena *arena, struct supply *supply);
 int window_is_spare(const struct arena *arena, uint32_t number);
 
+/* For assertions, while it is searched for: does it take nothing down where work may still use it? */
+int window_is_safe(const struct arena *arena, const struct window *window);
+
 /* Bytes that the driver must make for a block that shares no chunk, wherever it lies. */
 uint64_t window_fresh_alone(const struct arena *arena, uint64_t size);
 

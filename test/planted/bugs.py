@@ -1,7 +1,7 @@
 """Bugs to plant, one line or so each, and what must find them. `changes`: texts of the file and what stands there instead; each
 must be there exactly once. `found` by: "mapped" (random work on memory that moves), "stress" (random work: an abort, or an error that the program does not expect), "hang" and
-"spin_in_stream" (an order of calls that ends natively does not), "stream_of_each", "stream_race", "capture_full", "model" (test_model's of mapped memory), or "unit" (test_lane): what random work cannot
-see, or meets too rarely."""
+"spin_in_stream" (an order of calls that ends natively does not), "stream_of_each", "stream_race", "capture_full", "model" (test_model's of mapped memory), "replay"
+(an assertion, when a recorded program is replayed), or "unit" (test_lane): what random work cannot see, or meets too rarely."""
 
 import dataclasses
 
@@ -18,8 +18,8 @@ class Bug:
 
 
 LANE, ENDS, FENCE, MARK = (f"allocator/{name}.c" for name in ("lane", "lane_ends", "fence", "mark"))
-RELEASE, WINDOW, CLAIM, MAP, GROW, ARENA, CHUNKS, DIVIDE = (f"allocator/{name}.c" for name in (
-    "arena_release", "window", "arena_claim", "arena_map", "arena_grow", "arena", "arena_chunks", "arena_divide"))
+RELEASE, WINDOW, CLAIM, MAP, GROW, ARENA, HOME, CHUNKS, DIVIDE = (f"allocator/{name}.c" for name in (
+    "arena_release", "window", "arena_claim", "arena_map", "arena_grow", "arena", "arena_home", "arena_chunks", "arena_divide"))
 MOVES = ("1 1 6000", "2 1 6000", "3 3 4000", *(f"{seed} {1 + seed % 4 // 3} 6000" for seed in range(4, 40)))  # of mapped_stress
 TAIL_MOVES = tuple(f"{seed} {1 + seed % 4 // 3} 6000 90" for seed in range(1, 13))  # no size comes again
 SUBMIT, CAPTURE, CONTEXT, LAUNCH = (f"interpose/{name}.c" for name in ("submit", "capture", "exports_context", "exports_launch"))
@@ -31,7 +31,13 @@ BUGS = (
     Bug("release_at_once", "idle chunks are unmapped under work that a lane's reuse has overtaken", RELEASE, "mapped",
         (("int over = is_over(a, timeout_ns);", "int over = 1;\n    (void)is_over, (void)timeout_ns;"),), MOVES),
     Bug("remap_at_once", "what was mapped at a slot is taken down although work may still use it", WINDOW, "mapped",
-        (("if (s->since > arena->safe)", "if (0)"), (" && s->since > arena->safe)", " && 0)")), MOVES),
+        (("if (s->since > arena->safe)", "if (0)"), ("if (window->first < sum->unsafe)", "if (0)")), MOVES),
+    Bug("remap_where_idle", "the same, of a handle that comes to lie idle in the window behind it", WINDOW, "replay",
+        (("        sum->unsafe = later(sum->unsafe, handle->unsafe_end);\n", ""),)),
+    Bug("remap_before_idle", "the same, of one that is idle in the window before it", WINDOW, "replay",
+        (("uint32_t there = handle->there ? arena_handle_end(arena, handle->owner - 1) : 0;", "uint32_t there = 0;"),)),
+    Bug("remap_of_two", "the same, of the second of two mappings that a handle would come back to", WINDOW, "replay",
+        (("later(handle->wanted_end, there)", "there"),)),
     Bug("idle_in_part", "a chunk counts as idle when part of it is", ARENA, "mapped",
         ((".last = arena_slot_at(arena, end)};", ".last = arena_slot_at(arena, end + arena->chunk_bytes / 2)};"),), MOVES),
     Bug("two_at_home", "a chunk goes home to a slot where another one is mapped since", MAP, "mapped",
@@ -42,7 +48,7 @@ BUGS = (
         (("        if (owner)\n            arena_evict(arena, owner - 1, owner - 1 + end - slot);\n", ""),), MOVES),
     Bug("called_back_together", "chunks that do not lie side by side are called back as one", CLAIM, "mapped",
         (("owner_of(arena, end) == owner + end - slot &&", "owner_of(arena, end) &&"),), MOVES),
-    Bug("go_home_together", "chunks whose homes do not lie side by side go there as one", ARENA, "model",
+    Bug("go_home_together", "chunks whose homes do not lie side by side go there as one", HOME, "model",
         (("arena->chunk[arena->slot[until].chunk].home == home + until - slot)", "arena->chunk[arena->slot[until].chunk].home)"),)),
     Bug("grows_beside_idle", "a second slot of a window gets a new chunk though one is idle", CLAIM, "model",
         (("= run ? take_idle(", "= run ? *moves == 1 ? 0 : take_idle("),)),
@@ -70,7 +76,7 @@ BUGS = (
         (("uint32_t first = arena_handle_at(arena, slot), end", "uint32_t first = slot, end"),)),
     Bug("handle_pinned_in_part", "what is set for a block is not so for all of its handles", ARENA, "unit",
         (("uint32_t to = arena_handle_end(arena, (uint32_t)arena_slot_at(arena, last));", "uint32_t to = 1 + (uint32_t)arena_slot_at(arena, last);"),)),
-    Bug("handle_stays_in_part", "of a handle that stays where it is only the first chunk is at home there", ARENA, "unit",
+    Bug("handle_stays_in_part", "of a handle that stays where it is only the first chunk is at home there", HOME, "unit",
         (("    for (uint32_t i = 0; i < chunk->span; i++) {\n        chunk[i].home = slot + i + 1;", "    for (uint32_t i = 0; i < 1; i++) {\n        chunk[i].home = slot + i + 1;"),)),
     Bug("meanwhile_a_tail_is_made", "a tail counts only when the driver has made it", CHUNKS, "unit",
         (("    arena->tails += bytes < arena->chunk_bytes;", "    arena->tails += 0;"),

@@ -5,6 +5,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tarfile
 
 import pytest
 
@@ -14,6 +15,7 @@ from conftest import BUILD, Place, place  # noqa: E402, F401  (a fixture)
 
 PLANTED = BUILD / "test/planted"
 MODEL = pathlib.Path(__file__).resolve().parent.parent / "unit/test_model.py"
+PROGRAMS = pathlib.Path(__file__).resolve().parent.parent / "replay/programs.tar.xz"
 CLOCK = {"CACHALOT_SIM_CLOCK": "manual", "CACHALOT_SIM_LATENCY_NS": "1000", "CACHALOT_SIM_CAPACITY": "64G"}
 TAILS = {"CACHALOT_SIM_CAPACITY": "768M", "CACHALOT_CONF": "expandable_segments:True,large_segment_size_mb:14"}
 MOVING = {"CACHALOT_SIM_CAPACITY": "320M", "CACHALOT_CONF": "expandable_segments:True,large_segment_size_mb:2"}
@@ -63,6 +65,12 @@ def test_it_is_found(place, orders, bug):  # noqa: F811
         assert said.returncode == 1 and "AssertionError" in said.stdout
     elif bug.found == "mapped":
         assert any(is_found(place, bug, "mapped_stress", *run.split(), **(TAILS if run in TAIL_MOVES else MOVING)) for run in bug.runs)
+    elif bug.found == "replay":
+        with tarfile.open(PROGRAMS) as programs:
+            trace = programs.extractfile("dcgan.csv").read()
+        replay = [PLANTED / f"replay_{bug.name}", "--conf", "expandable_segments:True", "--behind", "50", "-"]
+        said = subprocess.run(replay, input=trace, capture_output=True, timeout=TIME, check=False)
+        assert said.returncode == -signal.SIGABRT and b"window_is_safe" in said.stderr
     elif bug.found == "spin_in_stream":
         assert is_found(place, bug, "spin_in_stream")
     elif bug.found == "stream_of_each":
