@@ -99,25 +99,44 @@ static void step(struct replay *replay, const struct operation *operation)
     replay->operations++;
 }
 
+/* Operations between two looks at the clock: one of large blocks may take 0.1 s. */
+#define PROGRESS_OPERATIONS 32
+
+static struct {
+    double next;    /* when it is shown again, in seconds */
+    uint64_t bytes; /* of the trace, before this batch */
+    int is_shown;
+} progress;
+
 /* One line that is written over, after the first second, about five times a second. */
-static void show_progress(const struct replay *replay, const struct batch *batch)
+static void show_progress(const struct replay *replay, const struct batch *batch, unsigned done)
 {
-    static double next;
-    static int shown;
-    double time = now();
-    if (next == 0)
-        next = replay->began + 1;
-    if (batch->is_last && shown)
-        fprintf(stderr, "\r\033[K");
-    if (batch->is_last || time < next)
+    double time = now(), part = (double)done / batch->count;
+    if (time < progress.next)
         return;
-    next = time + 0.2;
-    shown = 1;
+    progress.next = time + 0.2;
+    progress.is_shown = 1;
     struct stat status;
-    fprintf(stderr, "\rcachalot: %.1f million operations", (double)replay->operations / 1e6);
+    double bytes = (double)progress.bytes + part * (double)(batch->bytes - progress.bytes);
+    fprintf(stderr,
+            replay->operations < 1000000 ? "\rcachalot: %.0f operations"
+                                         : "\rcachalot: %.1f million operations",
+            (double)replay->operations / (replay->operations < 1000000 ? 1 : 1e6));
     if (fstat(replay->feed.trace.fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0)
-        fprintf(stderr, ", %.0f %%", 100 * (double)batch->bytes_read / (double)status.st_size);
+        fprintf(stderr, ", %.0f %%", 100 * bytes / (double)status.st_size);
     fprintf(stderr, "\033[K");
+}
+
+static void replay_batch(struct replay *replay, const struct batch *batch, int shows)
+{
+    for (unsigned i = 0; i < batch->count; i++) {
+        step(replay, &batch->operation[i]);
+        if (shows && (i + 1) % PROGRESS_OPERATIONS == 0)
+            show_progress(replay, batch, i + 1);
+    }
+    progress.bytes = batch->bytes;
+    if (batch->is_last && progress.is_shown)
+        fprintf(stderr, "\r\033[K");
 }
 
 static int broken(const struct replay *replay, const struct batch *batch)
@@ -146,20 +165,18 @@ static int no_memory(void)
     return REPLAY_FAILED;
 }
 
-static int run(struct replay *replay, int progress)
+static int run(struct replay *replay, int shows)
 {
     const struct batch *batch;
     int code = REPLAY_DONE;
     replay->began = now();
+    progress.next = replay->began + 1;
     for (int last = 0; !last; feed_done(&replay->feed)) {
         batch = feed_next(&replay->feed);
         if (make_room(replay, batch->slots))
             return no_memory();
-        for (unsigned i = 0; i < batch->count; i++)
-            step(replay, &batch->operation[i]);
+        replay_batch(replay, batch, shows);
         last = batch->is_last;
-        if (progress)
-            show_progress(replay, batch);
         code = batch->problem ? broken(replay, batch) : REPLAY_DONE;
     }
     replay->ended = now();

@@ -77,7 +77,7 @@ static void fill(struct feed *feed, struct batch *batch)
     }
     batch->is_last |= batch->problem != NULL;
     batch->line = trace->line;
-    batch->bytes_read = trace->bytes_read;
+    batch->bytes = trace->bytes_read - (uint64_t)(trace->filled - trace->begin);
     batch->slots = feed->slots;
 }
 

@@ -54,9 +54,9 @@ struct batch {
     struct operation operation[BATCH_OPERATIONS];
     unsigned count;
     int is_last;
-    const char *problem; /* of `line`; the operations before it are here */
-    uint64_t line, bytes_read;
-    uint32_t slots; /* all slots up to here are below this */
+    const char *problem;  /* of `line`; the operations before it are here */
+    uint64_t line, bytes; /* of the trace, up to its end */
+    uint32_t slots;       /* all slots up to here are below this */
 };
 struct feed {
     struct trace trace;
