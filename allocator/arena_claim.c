@@ -326,7 +326,7 @@ static int choose(const struct allocator *a, struct arena *arena, uint64_t size,
     /* Rather more addresses than no memory. */
     int found = window_find(arena, size, alone, (uint32_t)most, window) ||
                 window_find(arena, size, alone, part->end, window);
-    if (flags & CLAIM_DIVIDE && part->first == 0 &&
+    if (flags & CLAIM_DIVIDE && part == &arena->part[LARGE_POOL] &&
         !(found && has_room(a, arena, window->fresh, room)))
         found |= arena_find_divided(arena, size, window);
     return found && has_room(a, arena, window->fresh, room) && arena->made < arena->slots / 2;

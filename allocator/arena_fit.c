@@ -34,7 +34,7 @@ static struct block *larger(struct block *block, struct block *other)
                                                                                         : block;
 }
 
-static int is_in_pool(const struct block *block)
+static int may_serve(const struct block *block)
 {
     return block->state == BLOCK_REUSABLE && !block->pinned;
 }
@@ -57,9 +57,9 @@ void arena_fit_out(const struct block *block)
         return;
     uint64_t begin = arena_address(arena, slot), end = begin + arena->chunk_bytes;
     for (struct block *at = block->previous; at && block_address(at) >= begin; at = at->previous)
-        most = is_in_pool(at) ? larger(most, at) : most;
+        most = may_serve(at) ? larger(most, at) : most;
     for (struct block *at = block->next; at && block_address(at) < end; at = at->next)
-        most = is_in_pool(at) ? larger(most, at) : most;
+        most = may_serve(at) ? larger(most, at) : most;
     set(arena, slot, most);
 }
 
