@@ -137,7 +137,8 @@ static void add_handle(struct arena *arena, struct sum *sum, uint32_t slot)
     }
     if (arena->slot[slot].since > arena->safe) {
         uint32_t there = handle->there ? arena_handle_end(arena, handle->owner - 1) : 0;
-        sum->unsafe = later(sum->unsafe, later(handle->wanted_end, there));
+        uint32_t other = handle->wanted_end < end ? handle->wanted_end : 0; /* not itself again */
+        sum->unsafe = later(sum->unsafe, later(other, there));
         handle->unsafe_end = end;
     }
     handle->wanted_end = end;
@@ -238,9 +239,10 @@ static void consider(struct search *search, const struct window *window, const s
     uint64_t cost = calls * search->memory + reach(search, window->first);
     if (fresh > best->fresh || (fresh == best->fresh && cost >= best->cost))
         return;
-    if (window->first < sum->unsafe)
+    int is_safe = window->first >= sum->unsafe;
+    assert(is_safe == window_is_safe(arena, window));
+    if (!is_safe)
         return;
-    assert(window_is_safe(arena, window));
     *best = *window;
     best->fresh = fresh;
     best->cost = cost;
