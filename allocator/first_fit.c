@@ -37,7 +37,7 @@ uint32_t first_fit_most(const struct first_fit *fit)
 void first_fit_set(struct first_fit *fit, uint32_t place, uint32_t has)
 {
     uint32_t had = fit->level[0][place];
-    for (uint64_t node = place / FIRST_FIT_NODE; node >> 4 * fit->top; fit->top++)
+    for (uint64_t node = place / FIRST_FIT_NODE; node >> 4 * fit->top; fit->top++) /* 16^top */
         fit->level[fit->top + 1][0] = most_of(fit->level[fit->top]);
     fit->level[0][place] = has;
     for (unsigned level = 0; level < fit->top; level++) {
