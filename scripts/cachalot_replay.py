@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -97,6 +98,13 @@ def start(arguments, **options):
         return subprocess.Popen([find_tool("cachalot-replay"), *arguments], env=environment(), **options)
     except OSError as error:
         raise Failure(125, f"cachalot-replay cannot be run: {error}") from error
+
+
+def end_with_replay():
+    """Who is ended by a signal ends the replay that it waits for, too."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # else it is to be ignored, as by nohup
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
 def output_of(arguments, chunks=None):
@@ -194,6 +202,7 @@ def one_trace(command, words, options):
     if form not in ("table", "json"):
         raise Failure(2, f"--format={form} is neither table nor json")
     known = tool_arguments(options)
+    end_with_replay()
     source = open_source(words[0], device_number(options.get("--device")))
     if source.note:
         print(f"cachalot: {source.note}", file=sys.stderr)

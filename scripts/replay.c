@@ -127,6 +127,12 @@ static void show_progress(const struct replay *replay, const struct batch *batch
     fprintf(stderr, "\033[K");
 }
 
+static void hide_progress(void)
+{
+    if (progress.is_shown)
+        fprintf(stderr, "\r\033[K");
+}
+
 static void replay_batch(struct replay *replay, const struct batch *batch, int shows)
 {
     for (unsigned i = 0; i < batch->count; i++) {
@@ -135,8 +141,8 @@ static void replay_batch(struct replay *replay, const struct batch *batch, int s
             show_progress(replay, batch, i + 1);
     }
     progress.bytes = batch->bytes;
-    if (batch->is_last && progress.is_shown)
-        fprintf(stderr, "\r\033[K");
+    if (batch->is_last)
+        hide_progress();
 }
 
 static int broken(const struct replay *replay, const struct batch *batch)
@@ -161,6 +167,7 @@ static int make_room(struct replay *replay, uint64_t slots)
 
 static int no_memory(void)
 {
+    hide_progress();
     fprintf(stderr, "cachalot: no memory\n");
     return REPLAY_FAILED;
 }

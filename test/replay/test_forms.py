@@ -1,14 +1,11 @@
 """The forms that a trace may have, and which are refused: with the line and the reason."""
 
 import gzip
-import re
 import resource
-import subprocess
 import sys
-import time
 
 import pytest
-from conftest import OWN, RMM, ROOT, TOOL, command, replay, write
+from conftest import OWN, RMM, ROOT, command, replay, write
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import cachalot_recorded  # noqa: E402
@@ -153,17 +150,3 @@ def test_of_a_recorded_trace_that_is_cut_short_it_is_said(tmp_path, state, said)
     for words in (("replay", path), ("export", path, "--csv", "-")):
         done = command(*words)
         assert done.returncode == 3 and f"{path}: line " in done.stderr and "the gzip file is damaged" in done.stderr
-
-
-def test_what_takes_longer_than_a_second_says_how_far_it_is():
-    """And wipes that out in the end."""
-    text = b"op,id,bytes,stream\n" + b"".join(b"a,%d,512,0\n" % i for i in range(640))
-    with subprocess.Popen([TOOL, "--progress", "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-        process.stdin.write(text[:100])
-        process.stdin.flush()
-        time.sleep(1.2)
-        process.stdin.write(text[100:])
-        process.stdin.close()
-        said = process.stderr.read()
-    assert process.returncode == 0
-    assert re.fullmatch(rb"(\rcachalot: \d+ operations\033\[K)+\r\033\[K", said) and said.startswith(b"\rcachalot: 32 operations"), said
