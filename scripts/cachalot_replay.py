@@ -1,9 +1,10 @@
 """cachalot replay: a recorded trace once more, through the allocator of the library."""
 
+import contextlib
 import json
 import os
 import re
-import signal
+import stat
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ from cachalot_limits import parse_size
 from cachalot_pages import split
 from cachalot_report import COUNT_MOST, bytes_text, count_text, times_text
 from cachalot_show import device_table, pairs, rule
-from cachalot_tools import Failure, find_tool, printable
+from cachalot_tools import Failure, find_tool, printable, show_progress
 from cachalot_traces import device_number, open_source
 
 HELP = """\
@@ -64,7 +65,10 @@ def tool_arguments(options):
             raise Failure(2, f"--behind={options['--behind']} is no number of operations")
         arguments += ["--behind", options["--behind"]]
     if "--costs" in options:
-        arguments += ["--costs", options["--costs"]]
+        path = options["--costs"]
+        if os.path.exists(path) and stat.S_ISFIFO(os.stat(path).st_mode):
+            raise Failure(2, f"--costs={path} is a pipe: it is opened again, so copy it to a file first")
+        arguments += ["--costs", path]
     return arguments
 
 
@@ -75,12 +79,13 @@ def environment():
 
 def feed(process, chunks):
     """Gives the text to the process, as long as it wants any."""
-    try:
-        with process.stdin as pipe:
-            for chunk in chunks:
-                pipe.write(chunk)
-    except BrokenPipeError:
-        pass  # it has found something wrong, and says so
+    pipe = process.stdin.fileno()
+    with contextlib.suppress(BrokenPipeError):  # it has found something wrong, and says so
+        for chunk in chunks:
+            rest = memoryview(chunk)
+            while rest:
+                rest = rest[os.write(pipe, rest):]
+    process.stdin.close()
 
 
 def feed_file(file, chunks):
@@ -93,29 +98,21 @@ def feed_file(file, chunks):
         raise Failure(1, f"no room for the unpacked trace: {error.strerror}; set TMPDIR") from error
 
 
-def start(arguments, **options):
+def output_of(arguments, chunks=None, **options):
+    """(exit code, output) of cachalot-replay, which ends with us; errors and progress are on stderr."""
     try:
-        return subprocess.Popen([find_tool("cachalot-replay"), *arguments], env=environment(), **options)
+        process = subprocess.Popen([find_tool("cachalot-replay"), "--parent", str(os.getpid()), *arguments], env=environment(), bufsize=0,
+                                   stdin=subprocess.PIPE if chunks else subprocess.DEVNULL, stdout=subprocess.PIPE, **options)
     except OSError as error:
         raise Failure(125, f"cachalot-replay cannot be run: {error}") from error
-
-
-def end_with_replay():
-    """Who is ended by a signal ends the replay that it waits for, too."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) == signal.SIG_DFL:  # else it is to be ignored, as by nohup
-            signal.signal(number, lambda number, _: sys.exit(128 + number))
-
-
-def output_of(arguments, chunks=None):
-    """(exit code, output) of cachalot-replay; errors and progress are on stderr."""
-    with start(arguments, stdin=subprocess.PIPE if chunks else subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+    with process:
         try:
             if chunks:
                 feed(process, chunks)
             output = process.stdout.read()
         except BaseException:
-            process.kill()
+            process.kill()  # before its input ends, of which it would say something
+            show_progress()
             raise
     return process.returncode, output
 
@@ -202,7 +199,6 @@ def one_trace(command, words, options):
     if form not in ("table", "json"):
         raise Failure(2, f"--format={form} is neither table nor json")
     known = tool_arguments(options)
-    end_with_replay()
     source = open_source(words[0], device_number(options.get("--device")))
     if source.note:
         print(f"cachalot: {source.note}", file=sys.stderr)

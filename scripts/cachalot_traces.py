@@ -165,14 +165,22 @@ def open_text(begin, chunks, path, name, device):
     return Source(name, path=path, chunks=None if path else chunks)
 
 
+def place_of(path, file):
+    """Where cachalot-replay finds the open file, too; None: /dev/stdin is another file to it, or none."""
+    place = os.path.realpath(path)
+    with contextlib.suppress(OSError):
+        if os.path.samestat(os.stat(place), os.fstat(file.fileno())) and not place.startswith("/proc/"):
+            return place
+    return None
+
+
 def open_source(path, device=None):
     """The trace at `path`, whatever it is."""
     name = printable(path)
     try:
         file = open_regular(path)
         begin = file.read(2)
-        if os.fspath(path).startswith(("/dev/", "/proc/")):
-            path = None  # another file, or none, to cachalot-replay
+        path = place_of(path, file)
         if begin in PACKED:
             raise Failure(3, f"{name}: compressed by {PACKED[begin]}; unpack it first, or compress it by gzip")
         if begin == b"\x1f\x8b":

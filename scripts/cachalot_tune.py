@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass
 
 from cachalot_pages import split
-from cachalot_replay import VALUES, ended_by, failure_lines, feed_file, one_trace, start, time_text
+from cachalot_replay import VALUES, ended_by, failure_lines, feed_file, one_trace, output_of, time_text
 from cachalot_report import bytes_text
 from cachalot_tools import Failure, show_progress, tool
 
@@ -73,18 +73,13 @@ class Tuner:
     def one_replay(self, arguments):
         """What a replay with these arguments came to."""
         arguments = [*arguments, *self.source.arguments, "--name", self.source.name, self.path]
-        with start(arguments, stdout=subprocess.PIPE, stderr=self.said, pass_fds=[self.file.fileno()] if self.file else []) as process:
-            try:
-                output = process.stdout.read()
-            except BaseException:
-                process.kill()
-                raise
-        if process.returncode:
-            if process.returncode < 0:
-                raise Failure(1, ended_by(process.returncode))
+        code, output = output_of(arguments, stderr=self.said, pass_fds=[self.file.fileno()] if self.file else [])
+        if code:
+            if code < 0:
+                raise Failure(1, ended_by(code))
             if self.said:
-                raise Failure(process.returncode, "no room or no memory for one of the replays")
-            raise SystemExit(process.returncode)  # it has said why
+                raise Failure(code, "no room or no memory for one of the replays")
+            raise SystemExit(code)  # it has said why
         return json.loads(output)
 
     def measure(self):

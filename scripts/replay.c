@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,7 +18,7 @@
 static const char usage[] =
     "usage: cachalot-replay [--conf OPTIONS] [--capacity BYTES] [--costs FILE] [--name TEXT]\n"
     "                       [--kind TEXT] [--recorded-reserved BYTES] [--device N] [--progress]\n"
-    "                       [--behind OPERATIONS] FILE|-\n"
+    "                       [--behind OPERATIONS] [--parent PROCESS] FILE|-\n"
     "       cachalot-replay [--costs FILE] --print-costs\n";
 
 static double now(void)
@@ -262,21 +264,23 @@ static void complain(void *context, const char *message)
 struct arguments {
     const char *conf, *costs, *path;
     int progress, print_costs;
+    pid_t parent; /* who waits for what is printed; 0: nobody */
 };
 
 static int read_arguments(int argc, char **argv, struct arguments *arguments, struct replay *replay)
 {
-    static const struct option known[] = {{"conf", required_argument, NULL, 'o'},
-                                          {"capacity", required_argument, NULL, 'c'},
-                                          {"costs", required_argument, NULL, 'p'},
-                                          {"name", required_argument, NULL, 'n'},
-                                          {"kind", required_argument, NULL, 'k'},
-                                          {"recorded-reserved", required_argument, NULL, 'r'},
-                                          {"device", required_argument, NULL, 'd'},
-                                          {"behind", required_argument, NULL, 'b'},
-                                          {"progress", no_argument, NULL, 'g'},
-                                          {"print-costs", no_argument, NULL, 't'},
-                                          {NULL, 0, NULL, 0}};
+    const struct option known[] = {{"conf", required_argument, NULL, 'o'},
+                                   {"capacity", required_argument, NULL, 'c'},
+                                   {"costs", required_argument, NULL, 'p'},
+                                   {"name", required_argument, NULL, 'n'},
+                                   {"kind", required_argument, NULL, 'k'},
+                                   {"recorded-reserved", required_argument, NULL, 'r'},
+                                   {"device", required_argument, NULL, 'd'},
+                                   {"behind", required_argument, NULL, 'b'},
+                                   {"parent", required_argument, NULL, 'P'},
+                                   {"progress", no_argument, &arguments->progress, 1},
+                                   {"print-costs", no_argument, &arguments->print_costs, 1},
+                                   {NULL, 0, NULL, 0}};
     int bad = 0;
     static char none[1];
     char *end = none;
@@ -309,11 +313,10 @@ static int read_arguments(int argc, char **argv, struct arguments *arguments, st
             replay->device.behind = strtoull(optarg, &end, 10);
             bad |= *end != 0;
             break;
-        case 'g':
-            arguments->progress = 1;
+        case 'P':
+            arguments->parent = (pid_t)strtol(optarg, NULL, 10);
             break;
-        case 't':
-            arguments->print_costs = 1;
+        case 0: /* noted already */
             break;
         default:
             bad = 1;
@@ -321,6 +324,18 @@ static int read_arguments(int argc, char **argv, struct arguments *arguments, st
     }
     arguments->path = argv[optind];
     return bad || argc - optind != !arguments->print_costs ? -1 : 0;
+}
+
+/* Who waits may be killed at any time, and nobody else wants the result. -1: it was already. */
+static int end_with(pid_t parent)
+{
+    if (!parent)
+        return 0;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == parent)
+        return 0;
+    fputs("cachalot: who waits for this replay is not its parent, or has ended\n", stderr);
+    return -1;
 }
 
 static int open_trace(struct replay *replay, const char *path)
@@ -341,6 +356,8 @@ int main(int argc, char **argv)
         fputs(usage, stderr);
         return REPLAY_USAGE;
     }
+    if (end_with(arguments.parent))
+        return REPLAY_FAILED;
     options_default(&replay.options);
     if (arguments.conf &&
         options_parse(&replay.options, arguments.conf, OPTIONS_ALL, complain, NULL))

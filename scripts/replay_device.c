@@ -26,11 +26,18 @@ void replay_device_init(struct replay_device *device, uint64_t capacity, const s
     device->costs = costs;
 }
 
+/* A price may be anything that a file says. */
+static uint64_t sum_of(uint64_t one, uint64_t other)
+{
+    uint64_t sum;
+    return __builtin_add_overflow(one, other, &sum) ? UINT64_MAX : sum;
+}
+
 /* The trace is longer than thought: two parts become one. */
 static void widen(struct replay_device *device)
 {
     for (unsigned i = 0; i < LEDGER_PARTS / 2; i++)
-        device->cost_ns[i] = device->cost_ns[2 * i] + device->cost_ns[2 * i + 1];
+        device->cost_ns[i] = sum_of(device->cost_ns[2 * i], device->cost_ns[2 * i + 1]);
     for (unsigned i = LEDGER_PARTS / 2; i < LEDGER_PARTS; i++)
         device->cost_ns[i] = 0;
     device->log2_part++;
@@ -41,17 +48,18 @@ static void book(struct replay_device *device, enum call_kind call, uint64_t byt
     uint64_t cost = costs_of(device->costs, call, bytes);
     device->call[call].count++;
     device->call[call].bytes += bytes;
-    device->call[call].cost_ns += cost;
+    device->call[call].cost_ns = sum_of(device->call[call].cost_ns, cost);
     while (device->operation >> device->log2_part >= LEDGER_PARTS)
         widen(device);
-    device->cost_ns[device->operation >> device->log2_part] += cost;
+    uint64_t *part = &device->cost_ns[device->operation >> device->log2_part];
+    *part = sum_of(*part, cost);
 }
 
 uint64_t replay_cost_since(const struct replay_device *device, uint64_t operation)
 {
     uint64_t sum = 0;
     for (uint64_t i = operation >> device->log2_part; i < LEDGER_PARTS; i++)
-        sum += device->cost_ns[i];
+        sum = sum_of(sum, device->cost_ns[i]);
     return sum;
 }
 

@@ -5,6 +5,7 @@ import os
 import pytest
 from conftest import command, replay, trace_of
 
+COUNT_MOST = 2**53 - 1
 OWN = "op,id,bytes,stream\n"
 RECORDED = os.environ.get("CACHALOT_TEST_TRACES", "gpt").split(",")
 
@@ -65,6 +66,15 @@ def test_the_costs_in_use_can_be_printed_and_given_back(tmp_path):
 def test_a_price_beyond_all_measure(tmp_path):
     path, costs = write(tmp_path / "x.csv", "a,0,40000000,0\n"), write(tmp_path / "c", "alloc,1,0\nalloc,2,999999999999999\n")
     assert replay(path, "--costs", costs)["driver"]["calls"]["alloc"]["cost_ns"] == 999999999999999
+    write(tmp_path / "x.csv", "".join(f"a,{i},40000000,0\n" for i in range(18447)))  # just 2^64 ns
+    got = replay(path, "--costs", costs, "--conf", "cache:off")["driver"]
+    assert got["calls"]["alloc"]["cost_ns"] == got["cost_ns"] == COUNT_MOST >= got["steady_cost_ns"] > COUNT_MOST / 2
+
+
+def test_a_pipe_of_prices_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    done = command("replay", write(tmp_path / "x.csv", "a,0,1,0\n"), "--costs", tmp_path / "pipe")
+    assert (done.returncode, done.stdout) == (2, "") and "is a pipe: it is opened again, so copy it to a file first" in done.stderr
 
 
 def test_a_path_that_moves_a_cursor(tmp_path):

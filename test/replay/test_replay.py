@@ -136,9 +136,13 @@ def test_a_trace_that_begins_with_a_failure_is_exported(tmp_path):
 
 def test_a_file_that_is_standard_input(tmp_path):
     path = write(tmp_path / "x.csv", OWN + "a,0,4096,0\n")
+    (tmp_path / "link").symlink_to("/dev/stdin")
     with open(path) as file:
-        assert " 1 operations" in command("replay", "/dev/stdin", stdin=file).stdout
+        for name in ("/dev/stdin", "//dev/stdin", "link"):
+            assert " 1 operations" in command("replay", name, stdin=file, cwd=tmp_path).stdout, name
     with open(path) as file:
+        assert " 1 operations" in command("replay", f"/dev/fd/{file.fileno()}", pass_fds=[file.fileno()]).stdout
+        path.unlink()
         assert " 1 operations" in command("replay", f"/dev/fd/{file.fileno()}", pass_fds=[file.fileno()]).stdout
 
 
