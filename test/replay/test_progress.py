@@ -69,10 +69,16 @@ def test_part_of_a_file(tmp_path):
     assert parts == sorted(parts) and parts[0] < 100, parts
 
 
+def end_as_usual():
+    """Whatever this is run by."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def started(path, *words):
     """A command, and the process id of its replay, which is stopped: so it takes long."""
     process = subprocess.Popen([*words, path, "--format", "json"], env={**os.environ, "CACHALOT_LIBRARY": str(BUILD / "libcachalot.so")},
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=end_as_usual)
 
     def its_replay():
         with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="ascii") as children:
