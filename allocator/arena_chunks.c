@@ -108,34 +108,50 @@ void arena_set_leaving(struct arena *arena, uint32_t number, uint32_t batch)
         chunk->leaving = batch;
 }
 
+static uint64_t booked_of(const struct arena *arena)
+{
+    return arena->part[SMALL_POOL].booked + arena->part[LARGE_POOL].booked;
+}
+
+/* Of so many bytes booked those that are neither idle nor active, once `more` are active: between blocks, where
+ * nothing fits. */
+static uint64_t lost_of(const struct arena *arena, uint64_t booked, uint64_t more)
+{
+    uint64_t active = stats_current_all(arena->allocator->stats, STAT_active_bytes) + more;
+    uint64_t used = active + arena_idle_bytes(arena);
+    return booked > used ? booked - used : 0;
+}
+
+#define MUCH_IS_LOST 22 /* part of all; test/replay/tried.md, "What others keep" */
+
+int arena_loses_much(const struct arena *arena)
+{
+    uint64_t booked = booked_of(arena);
+    return lost_of(arena, booked, 0) > booked / MUCH_IS_LOST;
+}
+
 /* What lives in a handle cannot be moved, so small ones pack best; but each costs the driver's calls when
  * it is made, and whenever it moves, as much as a large one. So they are an eighth of a block, or a small
  * part of all, and less where much is lost already: when memory is made none is idle but what fits no
- * gap, so what is reserved and neither idle nor active is what large handles have cost so far. And where the
- * device has little left, that must not be what they cost. test/replay/tried.md has what other numbers cost. */
+ * gap, so what is lost is what large handles have cost so far. And where the device has little left, that
+ * must not be what they cost. test/replay/tried.md has what other numbers cost. */
 #ifndef PART_OF_BLOCK /* tests have others */
 #define PART_OF_BLOCK 8
-#define MAY_BE_LOST 22 /* part of all */
-#define LOST_AT_ONCE 3 /* part of what is left of that */
+#define MAY_BE_LOST 40 /* part of all */
 #define PART_OF_REST 6 /* of what the device has left */
 #endif
 #define PART_OF_MEMORY 768
 
 uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missing)
 {
-    uint64_t booked = arena->part[SMALL_POOL].booked + arena->part[LARGE_POOL].booked;
-    uint64_t used = stats_current_all(arena->allocator->stats, STAT_active_bytes) + size +
-                    arena_idle_bytes(arena);
-    uint64_t lost = booked + missing > used ? booked + missing - used : 0;
+    uint64_t booked = booked_of(arena), capacity = arena->allocator->capacity;
+    uint64_t lost = lost_of(arena, booked + missing, size);
     uint64_t may = (booked + size) / MAY_BE_LOST, least = (booked + size) / PART_OF_MEMORY;
-    uint64_t capacity = arena->allocator->capacity;
     uint64_t rest = capacity > booked + missing ? capacity - booked - missing : 0;
     uint64_t bytes = size / PART_OF_BLOCK > least ? size / PART_OF_BLOCK : least;
     may = may < rest / PART_OF_REST ? may : rest / PART_OF_REST;
     if (size <= MIB || native_is_varied(arena->allocator, size) || may <= lost)
         return 1;
-    if (bytes > (may - lost) / LOST_AT_ONCE)
-        bytes = (may - lost) / LOST_AT_ONCE;
-    bytes /= arena->chunk_bytes;
+    bytes = (bytes < may - lost ? bytes : may - lost) / arena->chunk_bytes;
     return bytes < 1 ? 1 : bytes < arena->span_most ? (uint32_t)bytes : arena->span_most;
 }

@@ -24,6 +24,9 @@ void arena_remove_handle(struct arena *arena, uint32_t first);
 /* The batch that the handle of the chunk goes with (0: none). */
 void arena_set_leaving(struct arena *arena, uint32_t chunk, uint32_t batch);
 
+/* Is much of what is reserved neither idle nor active? */
+int arena_loses_much(const struct arena *arena);
+
 /* Chunks of the handles to be made for a block of `size` bytes, of which `missing` are absent. */
 uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missing);
 

@@ -3,7 +3,7 @@
 size_t first_fit_begin(struct first_fit *fit, void *memory, uint32_t places)
 {
     size_t numbers = places, used = 0;
-    *fit = (struct first_fit){.top = 0};
+    *fit = (struct first_fit){.places = places};
     for (unsigned level = 0; level == 0 || numbers > 1; level++) {
         size_t nodes = (numbers + FIRST_FIT_NODE - 1) / FIRST_FIT_NODE;
         fit->level[level] = memory ? (uint32_t *)memory + used : NULL;
@@ -18,6 +18,12 @@ typedef uint32_t four __attribute__((vector_size(16), may_alias));
 static four larger(four a, four b)
 {
     four is = (four)(a > b);
+    return (a & is) | (b & ~is);
+}
+
+static four smaller(four a, four b)
+{
+    four is = (four)(a < b);
     return (a & is) | (b & ~is);
 }
 
@@ -68,4 +74,31 @@ uint32_t first_fit_find(const struct first_fit *fit, uint32_t least)
         at += first;
     }
     return at;
+}
+
+/* By how much the best of a node has more than `least`: what has less wraps around. */
+static uint32_t least_over(const uint32_t *node, uint32_t least)
+{
+    const four *in = (const four *)node;
+    four over =
+        smaller(smaller(in[0] - least, in[1] - least), smaller(in[2] - least, in[3] - least));
+    uint32_t a = over[0] < over[1] ? over[0] : over[1], b = over[2] < over[3] ? over[2] : over[3];
+    return a < b ? a : b;
+}
+
+uint32_t first_fit_best(const struct first_fit *fit, uint32_t least)
+{
+    uint32_t at = first_fit_find(fit, least), best = at, fewest = UINT32_MAX;
+    if (at == UINT32_MAX)
+        return at;
+    at -= at % FIRST_FIT_NODE;
+    uint32_t end = fit->places - at < FIRST_FIT_BEST ? fit->places : at + FIRST_FIT_BEST;
+    for (; at < end && fewest; at += FIRST_FIT_NODE) {
+        uint32_t over = least_over(fit->level[0] + at, least);
+        best = over < fewest ? at : best;
+        fewest = over < fewest ? over : fewest;
+    }
+    while (fit->level[0][best] - least != fewest)
+        best++;
+    return best;
 }

@@ -1,6 +1,7 @@
-/* The first of many places that has as much as is asked for: a tree of maxima over an array, so that it is found,
- * and what a place has is changed, in O(log n) of the places that were ever used. A node is a line of sixteen
- * numbers: a fourth of the levels that twos have, and a wrong guess of the processor's at each of those costs most. */
+/* The first of many places that has as much as is asked for, or the best of a thousand from there on: a tree of
+ * maxima over an array, so that the first is found, and what a place has is changed, in O(log n) of the places that
+ * were ever used. A node is a line of sixteen numbers: a fourth of the levels that twos have, and a wrong guess of
+ * the processor's at each of those costs most. */
 #ifndef CACHALOT_ALLOCATOR_FIRST_FIT_H
 #define CACHALOT_ALLOCATOR_FIRST_FIT_H
 
@@ -8,11 +9,13 @@
 #include <stdint.h>
 
 #define FIRST_FIT_NODE 16
-#define FIRST_FIT_LEVELS 8 /* 16^8 places */
+#define FIRST_FIT_LEVELS 8  /* 16^8 places */
+#define FIRST_FIT_BEST 1024 /* places, 100 ns; test/replay/tried.md has what others keep */
 
 struct first_fit {
     /* [0]: what each place has; [n + 1]: the most of each node of [n] */
     uint32_t *level[FIRST_FIT_LEVELS];
+    uint32_t places;
     unsigned top; /* of this level one node has all below it that ever had anything */
 };
 
@@ -30,7 +33,9 @@ uint32_t first_fit_most(const struct first_fit *fit);
 
 void first_fit_set(struct first_fit *fit, uint32_t place, uint32_t has);
 
-/* UINT32_MAX: there is none. */
+/* UINT32_MAX: there is none. best: the one that has least of the FIRST_FIT_BEST places from the node of the first
+ * on; of two as good the lower. */
 uint32_t first_fit_find(const struct first_fit *fit, uint32_t least);
+uint32_t first_fit_best(const struct first_fit *fit, uint32_t least);
 
 #endif
