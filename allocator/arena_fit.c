@@ -1,6 +1,6 @@
 /* First fit, by address: of each slot the largest hole that begins there is known, and a tree of maxima finds the
- * first slot whose is large enough. While much is lost, what is no larger than a chunk gets the best of a thousand:
- * a rest of a hole that has no whole chunk serves nobody else. test/replay/tried.md, "What others keep". */
+ * first slot whose is large enough. While much is lost, what is no larger than a chunk, as they are by default, gets
+ * the best of a thousand: what is left of a hole without a whole chunk serves nobody else. */
 #include "allocator/arena_fit.h"
 
 #include <stddef.h>
@@ -64,10 +64,12 @@ void arena_fit_out(const struct block *block)
     set(arena, slot, most);
 }
 
+#define BEST_MOST (2 * MIB) /* test/replay/tried.md, "What others keep" */
+
 struct block *arena_fit_find(const struct arena *arena, uint64_t size)
 {
     uint32_t grains = grains_of(size);
-    uint32_t slot = size <= arena->chunk_bytes && arena_loses_much(arena)
+    uint32_t slot = size <= BEST_MOST && arena_loses_much(arena)
                         ? first_fit_best(&arena->fit, grains)
                         : first_fit_find(&arena->fit, grains);
     return slot == UINT32_MAX ? NULL : arena->slot[slot].largest;
