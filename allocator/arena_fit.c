@@ -1,6 +1,5 @@
 /* First fit, by address: of each slot the largest hole that begins there is known, and a tree of maxima finds the
- * first slot whose is large enough. While much is lost, what is no larger than a chunk, as they are by default, gets
- * the best of a thousand: what is left of a hole without a whole chunk serves nobody else. */
+ * first slot whose is large enough. While much is lost the best of a thousand serves, where it leaves little over. */
 #include "allocator/arena_fit.h"
 
 #include <stddef.h>
@@ -26,8 +25,8 @@ static void set(struct arena *arena, uint32_t slot, struct block *block)
     first_fit_set(&arena->fit, slot, block ? grains_of(block_size(block)) : 0);
 }
 
-/* Of two as large the lower one: which hole a request gets depends on nothing but on those that there are
- * (kept.c). NULL: none yet. */
+/* Of two as large the lower one: which hole a request gets depends on nothing but on those that there are, and on
+ * how much is lost (kept.c). NULL: none yet. */
 static struct block *larger(struct block *block, struct block *other)
 {
     uint64_t size = block ? block_size(block) : 0, more = block_size(other);
@@ -64,15 +63,20 @@ void arena_fit_out(const struct block *block)
     set(arena, slot, most);
 }
 
-#define BEST_MOST (2 * MIB) /* test/replay/tried.md, "What others keep" */
+#define LITTLE 16 /* part of the block; test/replay/tried.md, "What others keep" */
 
 struct block *arena_fit_find(const struct arena *arena, uint64_t size)
 {
     uint32_t grains = grains_of(size);
-    uint32_t slot = size <= BEST_MOST && arena_loses_much(arena)
-                        ? first_fit_best(&arena->fit, grains)
-                        : first_fit_find(&arena->fit, grains);
-    return slot == UINT32_MAX ? NULL : arena->slot[slot].largest;
+    uint32_t slot = first_fit_find(&arena->fit, grains);
+    if (slot == UINT32_MAX)
+        return NULL;
+    if (arena_loses_much(arena)) {
+        uint32_t best = first_fit_best(&arena->fit, slot, grains);
+        if (first_fit_of(&arena->fit, best) - grains <= grains / LITTLE)
+            slot = best;
+    }
+    return arena->slot[slot].largest;
 }
 
 struct block *arena_fit_alone(const struct arena *arena, uint64_t size)

@@ -1,5 +1,5 @@
-/* Which hole among the large blocks of an arena a request gets: the lowest that is large enough, or, for a block of a
- * chunk or less while much is lost between blocks, a better one near that. Guarded by the domain's lock. */
+/* Which hole among the large blocks of an arena a request gets: the lowest that is large enough, or, while much is
+ * lost between blocks, one near that of which hardly anything is left. Guarded by the domain's lock. */
 #ifndef CACHALOT_ALLOCATOR_ARENA_FIT_H
 #define CACHALOT_ALLOCATOR_ARENA_FIT_H
 

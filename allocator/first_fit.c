@@ -86,12 +86,9 @@ static uint32_t least_over(const uint32_t *node, uint32_t least)
     return a < b ? a : b;
 }
 
-uint32_t first_fit_best(const struct first_fit *fit, uint32_t least)
+uint32_t first_fit_best(const struct first_fit *fit, uint32_t first, uint32_t least)
 {
-    uint32_t at = first_fit_find(fit, least), best = at, fewest = UINT32_MAX;
-    if (at == UINT32_MAX)
-        return at;
-    at -= at % FIRST_FIT_NODE;
+    uint32_t at = first - first % FIRST_FIT_NODE, best = at, fewest = UINT32_MAX;
     uint32_t end = fit->places - at < FIRST_FIT_BEST ? fit->places : at + FIRST_FIT_BEST;
     for (; at < end && fewest; at += FIRST_FIT_NODE) {
         uint32_t over = least_over(fit->level[0] + at, least);

@@ -10,7 +10,7 @@
 
 #define FIRST_FIT_NODE 16
 #define FIRST_FIT_LEVELS 8  /* 16^8 places */
-#define FIRST_FIT_BEST 1024 /* places, 100 ns; test/replay/tried.md has what others keep */
+#define FIRST_FIT_BEST 1024 /* places, 0.1 to 0.3 us; test/replay/tried.md has what others keep */
 
 struct first_fit {
     /* [0]: what each place has; [n + 1]: the most of each node of [n] */
@@ -33,9 +33,9 @@ uint32_t first_fit_most(const struct first_fit *fit);
 
 void first_fit_set(struct first_fit *fit, uint32_t place, uint32_t has);
 
-/* UINT32_MAX: there is none. best: the one that has least of the FIRST_FIT_BEST places from the node of the first
- * on; of two as good the lower. */
+/* UINT32_MAX: there is none. best: of the FIRST_FIT_BEST places from the node of `first` on, which is the first, the
+ * one that has least; of two as good the lower. */
 uint32_t first_fit_find(const struct first_fit *fit, uint32_t least);
-uint32_t first_fit_best(const struct first_fit *fit, uint32_t least);
+uint32_t first_fit_best(const struct first_fit *fit, uint32_t first, uint32_t least);
 
 #endif

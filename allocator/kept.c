@@ -2,9 +2,10 @@
  *
  * A request took block K from its pool, as the front of a reusable block M or all of it, and no
  * pool has changed since (`taken`). Then giving K back makes M again, and the next request of as
- * many bytes finds what the one before it found: K. So K is counted as reusable, but neither merged
- * nor in the pool (CLAIMED), until it is taken again, or anybody takes the lock for anything else
- * (domain_lock): then it is put there, and all is as if it had been there from the beginning.
+ * many bytes finds what the one before it found: K (or, in an arena of which more is lost by then,
+ * might do so). So K is counted as reusable, but neither merged nor in the pool (CLAIMED), until it
+ * is taken again, or anybody takes the lock for anything else (domain_lock): then it is put there,
+ * and all is as if it had been there from the beginning.
  *
  * What changes which block a request would get clears `taken`: pool_put_in, pool_take_out, and
  * those who change a block's pool or the rules (segment_grow, domain_mark, native_note).

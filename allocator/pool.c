@@ -1,6 +1,6 @@
 /* Pools: which reusable block a request gets, what is split off, and how free neighbours merge.
  * In ordinary segments the rules are PyTorch's (c10/cuda/CUDACachingAllocator.cpp), to the byte,
- * until memory is short (is_kept_whole); in mapped memory the lowest of a few holes that fit serves. */
+ * until memory is short (is_kept_whole); in mapped memory a low hole serves (arena_fit.c). */
 #include <assert.h>
 
 #include "allocator/arena_fit.h"
@@ -181,7 +181,7 @@ void pool_remove(struct allocator *a, struct block *block)
     take_front(a, block, block_size(block));
 }
 
-/* The best fit; among large blocks of mapped memory the lowest: what lies low lies close together, and
+/* The best fit; among large blocks of mapped memory the lowest, as a rule: what lies low lies close together, and
  * chunks further up become idle as a whole. */
 static struct block *choose(const struct allocator *a, enum pool pool, uint64_t size)
 {

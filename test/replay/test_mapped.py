@@ -1,6 +1,7 @@
 """Mapped memory (expandable_segments:True): what is reserved for what is used, what moving it costs, and that nothing fails which
 fits natively. The figures that the project promises; what the traces give is in footprint.md."""
 
+import caches
 import pytest
 import workloads
 from conftest import command, peaks, replay, trace_of
@@ -149,15 +150,15 @@ def test_prompts_that_are_kept(tmp_path, layers, most, seed):
 def test_keys_and_values_that_grow(tmp_path, seed):
     """All that is kept grows a row at a time, beside temporaries of new sizes."""
     path = tmp_path / "tokens.csv"
-    path.write_text(workloads.tokens(seed=seed).text())
+    path.write_text(caches.tokens(seed=seed).text())
     assert per_requested(replay(path, "--conf", MAPPED)) <= 1.05  # before at most 1.074
 
 
-@pytest.mark.parametrize("mean, most", [(0.4, 1.08), (1, 1.095), (3, 1.12)])
+@pytest.mark.parametrize("mean, most", [(0.4, 1.085), (1, 1.095), (3, 1.105)])
 def test_items_replaced_at_random(tmp_path, mean, most):
     """Of about a granule: far from 1.05, where the lowest hole that fits keeps 1.09, 1.157 and 1.133; PyTorch's rules 1.056, 1.123 and 1.159."""
     path = tmp_path / "items.csv"
-    path.write_text(workloads.items(int(mean * MOST)).text())
+    path.write_text(caches.items(int(mean * MOST)).text())
     assert per_requested(replay(path, "--conf", MAPPED)) <= most
 
 
@@ -170,6 +171,16 @@ def test_random_sizes_below_a_cap(tmp_path, seed, limit):
     got = replay(path, *cap)
     assert got["totals"]["peak_reserved_bytes"] <= 1.01 * got["totals"]["peak_requested_bytes"]
     assert got["totals"]["ooms"] == 0 and got["devices"][0]["counters"]["native_since_request"] == 0
+
+
+def test_outputs_beside_temporaries(tmp_path):
+    """Here the best hole, whatever it leaves over, would keep 1.09: each is soon part of a large one again."""
+    kept = []
+    for seed in range(1, 9):
+        path = tmp_path / f"{seed}.csv"
+        path.write_text(caches.outputs(seed=seed).text())
+        kept.append(per_requested(replay(path, "--conf", MAPPED)))
+    assert sum(kept) / len(kept) <= 1.07
 
 
 def test_corners_of_chunks_serve(tmp_path):
