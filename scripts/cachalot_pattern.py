@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import resource
 import tempfile
 
 from cachalot_tools import Failure, open_at_once
@@ -111,6 +112,13 @@ class Places:
             raise Failure(125, f"the trace {self.trace} is where the report goes")
         if problem := problem_of_place(path):
             raise Failure(125, f"the trace {self.trace} {problem}")
+
+    def trace_problem(self):
+        """What is to be said of a trace that cannot become long, or None."""
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if not self.trace or limit == resource.RLIM_INFINITY:
+            return None
+        return f"no file here may have more than {limit} bytes (ulimit -f): the trace ends there, or is not begun"
 
     def check_baselines(self, paths):
         """Refuses a baseline that a report of this run would replace, or be read with."""

@@ -326,7 +326,7 @@ def prepare(options, words):
     places = Places(environment, path)
     places.check_report()
     places.check_trace()
-    if problem := places.report_problem():
+    for problem in filter(None, (places.report_problem(), places.trace_problem())):
         say(f"cachalot: {printable(problem)}")
     gates = gates_of(options, places)
     if "--html" in options:

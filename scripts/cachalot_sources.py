@@ -2,6 +2,7 @@
 
 import bisect
 import re
+from codecs import BOM_UTF8
 from datetime import timedelta
 
 from cachalot_history import (CHANGES, EPOCH, LEVELS, NUMBER_MOST, Block, Event, History, Segment, Source, from_report,
@@ -156,13 +157,14 @@ def read_chunks(path):
 
 def trace_lines(source):
     """The text of a trace, line by line; a line without an end is not waited for."""
-    rest = b""
+    rest, count = b"", 1
     for chunk in source.chunks or read_chunks(source.path):
-        lines = (rest + chunk).split(b"\n")
+        lines = (rest + chunk).removeprefix(BOM_UTF8 if count == 1 else b"").split(b"\n")
         rest = lines.pop()
+        count += len(lines)
         yield from lines
         if len(rest) > LINE_MOST:
-            raise Failure(3, f"{source.name} is no trace: it has a line of more than {LINE_MOST} bytes")
+            raise Failure(3, f"{source.name}: line {count}: longer than {LINE_MOST} bytes")
     yield rest
 
 
@@ -253,8 +255,9 @@ def read_source(path, device=None):
     """(history, note on what is missing or None) of the file, a report or a trace; of one device of a snapshot."""
     try:
         with open_regular(path) as file:
-            begin = file.read(256).lstrip()
-        if not begin.startswith(TRACES) and not odd_header(begin) and not is_line_of_rmm(begin.split(b"\n")[0].split(b",")):
+            begin = file.read(CHUNK).removeprefix(BOM_UTF8).lstrip()
+        line = begin.partition(b"\n")[0]
+        if not begin.startswith(TRACES) and not odd_header(line) and not is_line_of_rmm(line.split(b",")):
             return with_segments(from_report(path)), None
         recorded = recorded_events(path)
         packed = begin.startswith((b"\x1f\x8b", *PICKLES))

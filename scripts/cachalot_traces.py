@@ -39,14 +39,23 @@ FORMS = ((OWN, OWN[:3]), (RMM, RMM[2:5]))  # all columns, and those that must be
 FREES = (["f"], ["free"])
 
 
-def odd_header(begin):
+def first_line(chunks):
+    """(the text's first line, or what there is of one that is too long, the chunks as they were)."""
+    begin, chunks = b"", iter(chunks)
+    for chunk in chunks:
+        begin += chunk
+        if b"\n" in chunk or len(begin) > CHUNK:
+            break
+    return begin.partition(b"\n")[0], itertools.chain([begin], chunks)
+
+
+def odd_header(line):
     """(the columns of a header line that cachalot-replay does not know as it is, all that it wants), or None."""
-    line = begin.partition(b"\n")[0]
     try:
-        columns = [name.strip() for name in next(csv.reader([line.decode("utf-8-sig").strip()], skipinitialspace=True), ())]
+        known = line.decode("utf-8-sig").strip()
+        columns = [name.strip() for name in next(csv.reader([known], skipinitialspace=True), ())]
     except (UnicodeDecodeError, csv.Error):
         return None
-    known = line.rstrip(b"\r\n").decode("utf-8", "replace")
     return next(((columns, every) for every, least in FORMS if known != ",".join(every) and set(least) <= set(columns)), None)
 
 
@@ -67,8 +76,6 @@ def in_order(chunks, columns, every, name):
         if chunk is None:
             chunk, added = b"\n", rest
         text, _, rest = (rest + chunk).rpartition(b"\n")
-        if len(rest) > CHUNK:
-            raise Failure(3, f"{name} is no trace: it has a line of more than {CHUNK} bytes")
         lines = []
         for line in text.decode("utf-8-sig", "replace").split("\n") if text else ():
             row = fields_of(line)
@@ -82,6 +89,8 @@ def in_order(chunks, columns, every, name):
             elif row:  # the end may be missing, as of a free
                 line = ",".join("0" if i is None else "".join(row[i:i + 1]) for i in places).rstrip(",")
             lines.append(line)
+        if len(rest) > CHUNK:
+            raise Failure(3, f"{name}: line {number + 1}: longer than {CHUNK} bytes")
         yield ("\n".join(lines) + "\n").encode() if lines else b""
 
 
@@ -152,11 +161,12 @@ def device_number(text):
     return None if text is None else int(text)
 
 
-def open_text(begin, chunks, path, name, device):
+def open_text(chunks, path, name, device):
     """`path`: where cachalot-replay reads it by itself; None if it is to be unpacked."""
     if device is not None:
         raise Failure(2, f"{name}: a trace of text has no devices: leave out --device")
-    odd = odd_header(begin)
+    header, chunks = first_line(chunks)
+    odd = odd_header(header)
     if odd:
         twice = next((column for column in odd[1] if odd[0].count(column) > 1), None)
         if twice:
@@ -198,7 +208,7 @@ def open_source(path, device=None):
                 return open_recorded(read, header, None, path, name, device)
             if header:
                 return open_recorded(read, header, file, None, name, device)
-            return open_text(read, itertools.chain([read], unpack(file, name)), path, name, device)
+            return open_text(itertools.chain([read], unpack(file, name)), path, name, device)
     except DAMAGED as error:
         raise unreadable(error, name) from error
     if begin[:1] in PICKLES:
@@ -210,4 +220,4 @@ def open_source(path, device=None):
     if header:
         return open_recorded(read, header, file, None, name, device)
     file.seek(0)
-    return open_text(read, unpack(file, name), None, name, device)
+    return open_text(unpack(file, name), None, name, device)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 static const char own_header[] = "op,id,bytes,stream";
+static const char byte_order_mark[] = "\xef\xbb\xbf";
 static const char rmm_header[] = "Thread,Time,Action,Pointer,Size,Stream";
 
 void trace_init(struct trace *trace, int fd)
@@ -193,10 +194,12 @@ const char *trace_next(struct trace *trace, struct operation *operation, uint64_
         return recorded_next(trace, operation, id);
     operation->kind = OP_NONE;
     operation->bytes = 0;
-    char *line = trace->begin, *newline = rawmemchr(line, '\n');
+    const char *line = trace->begin;
+    char *newline = rawmemchr(line, '\n');
     trace->begin = newline + 1;
     if (trace->line++ == 0) {
-        trace->begin = line;
+        begins(&line, byte_order_mark);
+        trace->begin = (char *)line;
         size_t length = header(trace);
         trace->begin = newline + 1;
         if (length)

@@ -207,6 +207,12 @@ def test_a_trace_that_would_be_lost_is_refused(place, words, more):
     assert place.cachalot("run", "--trace", "made/by/it", "/bin/echo", "started").stdout == "started\n"
 
 
+def test_of_a_trace_that_cannot_be_long_it_is_said(place):
+    for limit, said in ((100, "no file here may have more than 102400 bytes (ulimit -f)"), ("unlimited", "")):
+        done = place.run("bash", "-c", f"ulimit -S -f {limit}; exec {CACHALOT} run --trace t /bin/echo started")
+        assert (done.returncode, done.stdout) == (0, "started\n") and said in done.stderr and bool(said) == bool(done.stderr)
+
+
 @pytest.mark.parametrize("words", [(), ("--summary",)])
 def test_a_report_that_could_not_be_written_is_said_before_the_start(place, words):
     """And not refused: its page has it."""
