@@ -4,7 +4,8 @@ Each is read by a process of its own, without ever making an object or calling a
 size should take, and told as our CSV.
 """
 
-import gzip
+import contextlib
+import gc
 import itertools
 import json
 import os
@@ -17,7 +18,6 @@ import zlib
 from cachalot_tools import Failure, say
 
 MEMORY_LEAST, MEMORY_PER_BYTE = 1 << 28, 24  # of a pickle; PyTorch's snapshots take up to 12
-UNPACKED_MOST = 50  # bytes of a pickle for each of its gzip file
 SECONDS_LEAST, BYTES_A_SECOND = 5, 1 << 20  # of a processor; they take one for 16 MiB
 ADDRESS_MOST, SIZE_MOST = 1 << 64, 1 << 63
 DAMAGED = (OSError, EOFError, zlib.error)
@@ -56,9 +56,10 @@ class Snapshot:
         segments = root.get("segments")
         self.segments = [s for s in segments if isinstance(s, dict) and s.get("device") == self.device] \
             if isinstance(segments, list) else []
-        self.unknown = sorted({event["action"] for event in self.events if isinstance(event, dict) and isinstance(event.get("action"), str)
-                               and event["action"] not in ("alloc", "oom", *FREES, *GROWTH, *SILENT)})
+        actions = {event["action"] for event in self.events if isinstance(event, dict) and isinstance(event.get("action"), str)}
+        self.unknown = sorted(actions.difference(("alloc", "oom"), FREES, GROWTH, SILENT))
         self.left_out = {*self.unknown, *SILENT}
+        self.steps = [self.read(number, event) for number, event in enumerate(self.events)]
         self.ends = self.last_of_a_free()
         self.before = self.live_before()
 
@@ -90,8 +91,7 @@ class Snapshot:
     def last_of_a_free(self):
         """With which action a block is free: with the later of the two, unless the history was recorded without it (skip_actions)."""
         asked, again, completed = set(), False, False
-        for number, event in enumerate(self.events):
-            action, address, _ = self.read(number, event)
+        for action, address, _ in self.steps:
             completed = completed or action == FREES[1]
             again = again or action == "alloc" and address in asked
             if action == FREES[0]:
@@ -102,8 +102,7 @@ class Snapshot:
     def live_before(self):
         """{address: size} of blocks that the history does not see allocated: it keeps only so many events."""
         live, seen, before = set(), set(), {}
-        for number, event in enumerate(self.events):
-            action, address, size = self.read(number, event)
+        for number, (action, address, size) in enumerate(self.steps):
             if action == "alloc":
                 if address in live:
                     raise self.broken(number, f"allocates {address:#x}, which is allocated already")
@@ -152,7 +151,7 @@ class Snapshot:
             return 0
         if not all(is_below(SIZE_MOST, size) for size in sizes):
             raise Failure(3, f"{self.name}: a segment of device {self.device} has a total_size that is no size")
-        steps = [GROWTH[e["action"]] * e["size"] for e in self.events if e["action"] in GROWTH]
+        steps = [GROWTH[action] * size for action, _, size in self.steps if action in GROWTH]
         levels = list(itertools.accumulate(steps, initial=sum(sizes) - sum(steps)))
         return max(levels) if all(is_below(SIZE_MOST, level) for level in levels) else 0
 
@@ -163,17 +162,17 @@ class Snapshot:
             lines.append(f"a,{count},{self.before[address]},0")
             ids[address] = count
             count += 1
-        for event in self.events:
-            if event["action"] == "alloc":
+        for event, (action, address, size) in zip(self.events, self.steps):
+            if action == "alloc":
                 key = event.get("stream")
                 stream = streams.setdefault(key if type(key) is int else 0, len(streams))
-                lines.append(f"a,{count},{event['size']},{stream}")
-                ids[event["addr"]] = count
+                lines.append(f"a,{count},{size},{stream}")
+                ids[address] = count
                 count += 1
-            elif event["action"] == self.ends:
-                lines.append(f"f,{ids.pop(event['addr'])},,0")
-            elif event["action"] == "oom":
-                lines.append(f"o,0,{event['size']},0")
+            elif action == self.ends:
+                lines.append(f"f,{ids.pop(address)},,0")
+            elif action == "oom":
+                lines.append(f"o,0,{size},0")
             if len(lines) > 50000:
                 yield ("\n".join(lines) + "\n").encode()
                 lines = []
@@ -190,6 +189,15 @@ def seconds_for(size):
     return SECONDS_LEAST + size // BYTES_A_SECOND
 
 
+def memory_for(size):
+    """Bytes; not all that the machine has left."""
+    most = MEMORY_LEAST + MEMORY_PER_BYTE * size
+    with contextlib.suppress(OSError, ValueError, KeyError), open("/proc/meminfo", encoding="ascii") as file:
+        available = dict(line.split(":") for line in file)["MemAvailable"]
+        return min(most, int(available.split()[0]) * 1024 * 7 // 8)
+    return most
+
+
 def load(file, name, size):
     """No more memory than a pickle of `size` bytes needs: one number in it can have Python make room for 2^32 objects. And no more time:
     a tuple of one tuple twice, and so on, has a key's hash take for ever, which nothing interrupts."""
@@ -197,7 +205,7 @@ def load(file, name, size):
         used = int(statm.read().split()[0]) * resource.getpagesize()
     limit(resource.RLIMIT_CORE, 0)
     limit(resource.RLIMIT_CPU, seconds_for(size))
-    before = limit(resource.RLIMIT_AS, used + MEMORY_LEAST + MEMORY_PER_BYTE * size)
+    before = limit(resource.RLIMIT_AS, used + memory_for(size))
     try:
         return PlainUnpickler(file).load()
     except MemoryError as error:
@@ -234,6 +242,7 @@ class Reader:
             code = 1
             try:
                 os.close(end)  # so that it ends when nobody reads what it tells
+                gc.disable()  # it would look at millions of dictionaries again and again
                 with os.fdopen(begin, "wb") as pipe:
                     tell(pipe, file, name, size, device)
                 code = 0
@@ -287,8 +296,6 @@ def read(file, name, device):
         file.seek(0)
     except DAMAGED as error:
         raise Failure(3, f"{name}: the gzip file is damaged: {error}") from error
-    if isinstance(file, gzip.GzipFile):
-        size = min(size, UNPACKED_MOST * os.fstat(file.fileno()).st_size)
     if size > SLOW_BYTES and sys.stderr.isatty():
         say(f"cachalot: {name}: reading a snapshot of {size >> 20} MiB")
     reader = Reader(file, name, size, device)

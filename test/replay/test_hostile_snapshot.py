@@ -87,12 +87,25 @@ def test_memory_is_that_of_the_file(tmp_path, write, index):
     assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
-def test_memory_is_that_of_the_packed_file(tmp_path):
-    """65 KB of gzip, of which a list of 64 million places would be made."""
+def test_memory_is_no_more_than_there_is(tmp_path, monkeypatch):
+    """65 KB of gzip, of which a list of 64 million places is made."""
+    assert cachalot_snapshot.memory_for(1 << 50) < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     path = tmp_path / "s.gz"
     path.write_bytes(gzip.compress(b"\x80\x04(" + (64 << 20) * b"N"))
+    monkeypatch.setattr(cachalot_snapshot, "memory_for", lambda size: size)
     with pytest.raises(Failure, match="it takes more memory than"):
         cachalot_traces.open_source(path)
+
+
+def test_a_snapshot_that_packs_well_is_read(tmp_path, monkeypatch):
+    """A loop's packs to a 300th, and memory is that of what it unpacks to."""
+    monkeypatch.setattr(cachalot_snapshot, "MEMORY_LEAST", 1 << 20)
+    events = [{"action": action, "addr": 1 << 40, "size": 4096, "stream": 0} for action in ("alloc", "free_requested", "free_completed")]
+    path = tmp_path / "s.gz"
+    with gzip.open(path, "wb") as file:
+        pickle.dump({"device_traces": [[dict(event) for _ in range(250000) for event in events]], "segments": []}, file, 4)
+    source = cachalot_traces.open_source(path)
+    assert sum(chunk.count(b"\n") for chunk in source.chunks) == 500001
 
 
 def test_the_reader_ends_when_nobody_reads_what_it_tells():
