@@ -18,8 +18,13 @@ def text_of(data):
     return printable(data.split(b"\0", 1)[0].decode("utf-8", "replace"))
 
 
+def event_at(offset):
+    """The number of the event that has the byte there; of the header's, 1."""
+    return max(offset - HEADER_BYTES, 0) // EVENT.size + 1
+
+
 class Header:
-    """The header of a recorded trace, and how many events there are behind it in a file of `size` bytes."""
+    """The header of a recorded trace, and how many events there are behind it in a file of `size` bytes. One that ended has all that it says."""
 
     def __init__(self, data, size, name):
         if len(data) < HEADER_BYTES:
@@ -31,6 +36,9 @@ class Header:
             raise Failure(3, f"{name}: this trace is of another version of cachalot")
         self.there = (size - HEADER_BYTES) // EVENT.size
         self.session, self.hostname, self.exe, self.page, self.reason = map(text_of, texts)
+        if self.state == ENDED and size != HEADER_BYTES + self.events * EVENT.size:
+            raise Failure(3, f"{name}: event {min(self.there, self.events) + 1}: the file {'ends here' if self.there < self.events else 'goes on'}, "
+                             f"and its header says {self.events} events: it is damaged, or was not copied whole")
         ticks = last_ticks - self.first_ticks
         self.ns_per_tick = (last_ns - self.first_ns) / ticks if ticks > 0 else 0.0
 
@@ -47,7 +55,7 @@ class Header:
         if self.state != ON:
             return None
         more = "; `cachalot harvest` adds what had not been written any more" if os.path.exists(self.page) else ""
-        return f"the trace is cut short: its program was killed, or still runs; its whole events are read{more}"
+        return f"the trace is cut short: its program was killed, has become another (exec), or still runs; its whole events are read{more}"
 
 
 def rows(header, chunks):

@@ -27,15 +27,16 @@ calls to the driver would have cost.
               or a snapshot by PyTorch's torch.cuda.memory._dump_snapshot;
               gzipped or not
   --conf      options, as in CACHALOT_CONF
-  --capacity  memory of the device (8GiB; default: no end); with it, what was
-              out of memory in the run itself is asked for again
+  --capacity  memory of the device (8GiB; default: 2TiB, which is the most);
+              with it, what was out of memory in the run is asked for again
   --behind    the device is so many operations behind the program, as one that
               is busy: what would have to wait for it is not done (default: 0)
   --costs     other prices of driver calls: lines call,bytes,ns
               (`--costs default` alone prints those in use, measured on an H200)
   --device    which device of a snapshot or of a recorded trace (text has none)
 
-Exit code: 0 done, 1 no room or no memory, 2 usage, 3 no or broken trace.
+Exit code: 0 done, 1 no room or no memory, 2 usage, 3 no or broken trace, or
+nowhere to print to.
 example: cachalot replay run.csv.gz --conf max_split_size_mb:128
 example: cachalot replay snapshot.pickle --capacity 24GiB --format json
 """

@@ -95,14 +95,17 @@ def in_order(chunks, columns, every, name):
 
 
 def unpack(file, name):
-    """The text of a gzip file in chunks; damage is named by the line it is in."""
-    lines = 1
+    """The text of a gzip file in chunks, or what was recorded; damage is named by the line or event it is in."""
+    lines, size, is_recorded = 1, 0, False
     try:
         while chunk := file.read1(CHUNK):
+            is_recorded = is_recorded or (size == 0 and chunk.startswith(cachalot_recorded.MAGIC))
             lines += chunk.count(b"\n")
+            size += len(chunk)
             yield chunk
     except DAMAGED as error:
-        raise Failure(3, f"{name}: line {lines}: the gzip file is damaged from here on: {error}") from error
+        place = f"event {cachalot_recorded.event_at(size)}" if is_recorded else f"line {lines}"
+        raise Failure(3, f"{name}: {place}: the gzip file is damaged from here on: {error}") from error
 
 
 def open_snapshot(file, name, device):
@@ -122,7 +125,11 @@ def read_header(begin, file, name):
     begin += file.read(cachalot_recorded.HEADER_BYTES - len(begin))
     if not begin.startswith(cachalot_recorded.MAGIC):
         return begin, None
-    size = file.seek(0, os.SEEK_END)
+    try:
+        size = file.seek(0, os.SEEK_END)
+    except DAMAGED:
+        file.seek(0)
+        size = sum(map(len, unpack(file, name)))  # says where
     file.seek(len(begin))
     return begin, cachalot_recorded.Header(begin, size, name)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cachalot_pages import split
 from cachalot_replay import VALUES, ended_by, failure_lines, feed_file, one_trace, output_of, time_text
-from cachalot_report import bytes_text
+from cachalot_report import COUNT_MOST, bytes_text
 from cachalot_tools import Failure, show_progress, tool
 
 HELP = """\
@@ -23,11 +23,12 @@ CACHALOT_CONF lines: first those without out-of-memory, then by peak reserved
 memory; of those within 1 % of each other the one whose driver calls cost less.
   TRACE       as for `cachalot replay`
   --conf      options that stay as given; the others are tried
-  --capacity  memory of the device (8GiB; default: no end); with it, what was
-              out of memory in the run itself is asked for again
+  --capacity  memory of the device (8GiB; default: 2TiB, which is the most);
+              with it, what was out of memory in the run is asked for again
   --behind, --costs, --device  as for `cachalot replay`
 
-Exit code: 0 done, 1 no room or no memory, 2 usage, 3 no or broken trace.
+Exit code: 0 done, 1 no room or no memory, 2 usage, 3 no or broken trace, or
+nowhere to print to.
 example: cachalot tune run.csv.gz --capacity 24GiB
 """
 
@@ -122,6 +123,7 @@ class Tuner:
     def try_all(self, options):
         """Each option alone, then the best values together."""
         self.most = sum(len(values) for _, values in options) + math.prod(1 + min(BEST, len(values)) for _, values in options)
+        show_progress("what is held at once")
         self.measure()
         self.replay(())
         for key, values in options:
@@ -188,11 +190,10 @@ def table(tuner, best, fixed):
                      f"{time_text(result.cost):>14} {time_text(result.steady):>12} {result.ooms:>6}")
     lines += failure_lines(tuner.trace)
     lines.append("")
-    if best[0].ooms and tuner.trace["recorded_failures"]:
-        lines += [f"None of them serves all: a request of {bytes_text(best[0].refused).strip()} is refused; at most "
+    if best[0].ooms:
+        more = " or more" * (best[0].refused == COUNT_MOST)
+        lines += [f"None of them serves all: a request of {bytes_text(best[0].refused).strip()}{more} is refused; without an end to memory "
                   f"{bytes_text(tuner.requested).strip()} are held at once, rounding not counted.", ""]
-    elif best[0].ooms:
-        lines += [f"None of them serves all: {bytes_text(tuner.requested).strip()} are held at once, rounding not counted.", ""]
     return lines + [line(result, fixed) for result in best]
 
 

@@ -236,9 +236,9 @@ static int set_up(struct replay *replay)
     page->device_offset = (uint32_t)((char *)&memory.device - (char *)&memory.page);
     page->device_stride = sizeof memory.device;
     uint64_t limit = options_limit(&replay->options, replay->capacity);
-    replay->has_end = replay->capacity < REPLAY_NO_CAPACITY || limit < REPLAY_NO_CAPACITY;
+    replay->has_end = replay->has_capacity || limit < REPLAY_NO_CAPACITY;
     memory.device.used = 1;
-    memory.device.total_bytes = replay->capacity < REPLAY_NO_CAPACITY ? replay->capacity : 0;
+    memory.device.total_bytes = replay->has_capacity ? replay->capacity : 0;
     snprintf(memory.device.name, sizeof memory.device.name, "replay");
     replay->stats = &memory.device.stats;
     note_options(page, &replay->options);
@@ -291,6 +291,7 @@ static int read_arguments(int argc, char **argv, struct arguments *arguments, st
             break;
         case 'c':
             replay->capacity = strtoull(optarg, &end, 10);
+            replay->has_capacity = 1;
             bad |= !replay->capacity || *end || replay->capacity > REPLAY_NO_CAPACITY;
             break;
         case 'p':

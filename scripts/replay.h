@@ -70,7 +70,7 @@ struct replay {
     uint64_t capacity;
     struct costs costs;
     struct replay_device device;
-    int device_is_chosen, has_end; /* of a recorded trace; of memory */
+    int device_is_chosen, has_capacity, has_end; /* of a recorded trace; given; of memory */
     struct feed feed;
     uint64_t *address, addresses; /* by slot */
     struct domain *domain;

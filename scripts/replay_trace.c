@@ -99,7 +99,7 @@ static const char *own_rest(const char *text)
     if (is_end(text))
         return NULL;
     if (*text++ != ',' || !read_number(&text, &stream))
-        return "the stream is not a number";
+        return "the stream is not a number of 1 to 19 digits";
     return is_end(text) ? NULL : "more than op,id,bytes,stream";
 }
 
@@ -111,16 +111,16 @@ static const char *own_line(const char *text, struct operation *operation, uint6
     operation->kind = op == 'a' ? OP_MALLOC : op == 'f' ? OP_FREE : OP_FAILURE;
     text += 2;
     if (!read_number(&text, id))
-        return "the id is not a number";
+        return "the id is not a number of 1 to 19 digits";
     if (op == 'f' && is_end(text))
         return NULL;
     if (*text != ',')
-        return is_end(text) ? "cut off after the id" : "the id is not a number";
+        return is_end(text) ? "cut off after the id" : "the id is not a number of 1 to 19 digits";
     text++;
     if (op == 'f' && (*text == ',' || is_end(text)))
         return own_rest(text);
     if (!read_number(&text, &operation->bytes) || (*text != ',' && !is_end(text)))
-        return "the bytes are not a number";
+        return "the bytes are not a number of 1 to 19 digits";
     return *text == ',' || op == 'f' ? own_rest(text) : "cut off after the bytes";
 }
 
@@ -166,7 +166,7 @@ static const char *rmm_line(const char *text, struct operation *operation, uint6
     if (!(text = rmm_pointer(text, id)))
         return "the pointer is not a number";
     if (!read_number(&text, &operation->bytes) || *text != ',')
-        return "the size is not a number, or cut off";
+        return "the size is not a number of 1 to 19 digits, or cut off";
     if (is_end(text + 1))
         return "cut off before the stream";
     if (!operation->bytes && operation->kind != OP_FAILURE) /* they all have the same pointer */

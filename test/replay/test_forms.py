@@ -52,7 +52,7 @@ def test_lines_in_another_order_that_are_shorter_or_longer(tmp_path):
     header = "op,bytes,id,stream\n"
     got = replay(write(tmp_path / "x", header + "a,100,100,0\na,50,7,0\nf,100,7\n"))
     assert got["devices"][0]["memory_stats"]["requested_bytes.all.current"] == 100
-    for more, said in (("a,5,8\n", "cut off after the bytes"), ("f,5\n", "the id is not a number"), ("a,5,8,0,1\n", "5 columns, where the header has 4"),
+    for more, said in (("a,5,8\n", "cut off after the bytes"), ("f,5\n", "the id is not a number of 1 to 19 digits"), ("a,5,8,0,1\n", "5 columns, where the header has 4"),
                        ("f,100,10", "cut off in the column `id`, or its newline is missing"), ("f", "cut off in the column `op`")):
         done = command("replay", write(tmp_path / "y", header + "a,100,100,0\n" + more))
         assert done.returncode == 3 and "y: line 3: " in done.stderr and said in done.stderr, done.stderr
@@ -100,7 +100,7 @@ BROKEN = [
     ("x\n", 1, "neither op,id,bytes,stream nor an RMM log"), ("a,1\n", 1, "cut off after the id"), ("a,1,2\n", 1, "cut off after the bytes"),
     (OWN + "a,1,5,0\na,1,5,0\n", 3, "allocated already"), (OWN + "a,1,5,0\nf,1,,0\nf,1,,0\n", 4, "not allocated"),
     (OWN + "f,1,,0\n", 2, "not allocated"), (OWN + "a,12,5,0\na,1,5,0\nf,1", 4, "cut off after the id"), ("a,1,-5,0\n", 1, "bytes"), ("a,-1,5,0\n", 1, "id"),
-    ("a,1,99999999999999999999,0\n", 1, "bytes"), ("a,1,5,0x\n", 1, "more than"), ("a,1,5,\n", 1, "stream"),
+    ("a,1,99999999999999999999,0\n", 1, "the bytes are not a number of 1 to 19 digits"), ("a,1,5,0x\n", 1, "more than"), ("a,1,5,\n", 1, "stream"),
     ("a,1,5,0,9\n", 1, "more than"), ("a,1,5 ,0\n", 1, "bytes"), (b"a,1\0,5,0\n", 1, "not text"),
     ("a,1,5,0\n" + "9" * 300000 + "\n", 2, "neither"), (RMM + "1,t,allocate,0x1,5\n", 2, "size"),
     (RMM + "1,t,alloc,0x1,5,0\n", 2, "action"), (RMM + "1\n", 2, "cut off before the action"),
@@ -153,7 +153,17 @@ def test_which_column_is_meant(tmp_path):
     assert done.returncode == 3 and done.stderr.endswith(" line 1: the column `bytes` is there twice\n")
 
 
-@pytest.mark.parametrize("state, said", [(cachalot_recorded.ENDED, None), (cachalot_recorded.STOPPED, "the recording ended early")])
+def test_a_recorded_trace_that_ended_has_all_that_its_header_says(tmp_path):
+    whole = recorded(cachalot_recorded.ENDED, 20)
+    for data, event, said in ((whole[:4500], 9, "ends here"), (whole[:-1], 20, "ends here"), (whole + b"\0", 21, "goes on"), (whole + whole[-48:], 21, "goes on")):
+        for content in (data, gzip.compress(data)):
+            path = write(tmp_path / "t", content)
+            for words in (("replay", path), ("tune", path), ("export", path, "--csv", "-")):
+                done = command(*words)
+                assert done.returncode == 3 and f"{path}: event {event}: the file {said}, and its header says 20 events" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("state, said", [(cachalot_recorded.ON, "the trace is cut short"), (cachalot_recorded.STOPPED, "the recording ended early")])
 def test_of_a_recorded_trace_that_is_cut_short_it_is_said(tmp_path, state, said):
     whole = recorded(state, 20)
     for data, note in ((whole[:4500], "the trace is cut short: it has 8 of its 20 events"), (whole, said)):
@@ -166,4 +176,4 @@ def test_of_a_recorded_trace_that_is_cut_short_it_is_said(tmp_path, state, said)
     path = write(tmp_path / "t", gzip.compress(whole)[:-20])
     for words in (("replay", path), ("export", path, "--csv", "-")):
         done = command(*words)
-        assert done.returncode == 3 and f"{path}: line " in done.stderr and "the gzip file is damaged" in done.stderr
+        assert done.returncode == 3 and f"{path}: event " in done.stderr and "the gzip file is damaged" in done.stderr
