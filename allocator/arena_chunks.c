@@ -133,14 +133,19 @@ int arena_loses_much(const struct arena *arena)
 /* What lives in a handle cannot be moved, so small ones pack best; but each costs the driver's calls when
  * it is made, and whenever it moves, as much as a large one. So they are an eighth of a block, or a small
  * part of all, and less where much is lost already: when memory is made none is idle but what fits no
- * gap, so what is lost is what large handles have cost so far. And where the device has little left, that
- * must not be what they cost. test/replay/tried.md has what other numbers cost. */
+ * gap, so what is lost is what large handles have cost so far. It says nothing of what they will cost: who
+ * repeats himself moves little, and what a first step leaves, as an optimizer's states, lies in the handles
+ * of its temporaries for good. And where the device has little left, that must not be what they cost.
+ * test/replay/tried.md has what other numbers cost. */
 #ifndef PART_OF_BLOCK /* tests have others */
 #define PART_OF_BLOCK 8
 #define MAY_BE_LOST 40 /* part of all */
 #define PART_OF_REST 6 /* of what the device has left */
 #endif
 #define PART_OF_MEMORY 768
+#define REPEATS                                                                                    \
+    24 /* from here on it is known that sizes come again, and a handle has at most this part of all */
+#define PART_IF_REPEATED 256
 
 uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missing)
 {
@@ -148,7 +153,10 @@ uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missi
     uint64_t lost = lost_of(arena, booked + missing, size);
     uint64_t may = (booked + size) / MAY_BE_LOST, least = (booked + size) / PART_OF_MEMORY;
     uint64_t rest = capacity > booked + missing ? capacity - booked - missing : 0;
-    uint64_t bytes = size / PART_OF_BLOCK > least ? size / PART_OF_BLOCK : least;
+    uint64_t most =
+        native_repeats(arena) < REPEATS ? UINT64_MAX : (booked + size) / PART_IF_REPEATED;
+    uint64_t bytes = size / PART_OF_BLOCK < most ? size / PART_OF_BLOCK : most;
+    bytes = bytes > least ? bytes : least;
     may = may < rest / PART_OF_REST ? may : rest / PART_OF_REST;
     if (size <= MIB || native_is_varied(arena->allocator, size) || may <= lost)
         return 1;

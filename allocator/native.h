@@ -38,6 +38,12 @@ static inline void native_count(struct allocator *allocator, uint64_t size, int 
  * which pack best, though they need more calls. */
 int native_is_varied(const struct allocator *allocator, uint64_t size);
 
+/* Requests of more than a MiB for each that was the first of its size, so far. */
+static inline uint64_t native_repeats(const struct arena *arena)
+{
+    return arena->requests / (arena->news + 1);
+}
+
 /* What the driver takes for a large block. */
 static inline uint64_t native_bytes_of(uint64_t bytes)
 {

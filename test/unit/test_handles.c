@@ -102,8 +102,20 @@ static void what_is_in_the_way_goes_as_one(void **state)
     assert_all_goes_back();
 }
 
-/* A block of both, given back in a program that moves handles all the time. Returns where a block lies then. */
-static uint64_t after_a_move(uint64_t live)
+/* Who repeats himself hardly moves any, and what his first step leaves lies in them for good. */
+static void where_sizes_come_again_they_are_a_256th(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 100; i++)
+        give(take(2 * MIB));
+    uint64_t made = CALLS(CREATE);
+    take(BLOCK);
+    assert_int_equal(CALLS(CREATE) - made, BLOCK / (4 * MIB));
+}
+
+/* A block of both, given back in a program that moves handles all the time, after so many requests, of which so
+ * many were the first of their size. Returns where a block lies then. */
+static uint64_t after_a_move(uint64_t live, uint64_t requests, uint64_t news)
 {
     uint64_t moved = w.a->arena->moves;
     take(live);
@@ -111,6 +123,8 @@ static uint64_t after_a_move(uint64_t live)
     uint64_t both = take(2 * BLOCK);
     assert_int_equal(w.a->arena->moves - moved, HANDLES);
     w.a->arena->moves = 1001;
+    w.a->arena->requests = requests;
+    w.a->arena->news = news;
     give(both);
     uint64_t mapped = CALLS(MAP);
     both = take(BLOCK);
@@ -121,23 +135,28 @@ static uint64_t after_a_move(uint64_t live)
 static void in_a_restless_program_the_larger_hole_stays(void **state)
 {
     (void)state;
-    uint64_t block = after_a_move(2 * MIB);
+    uint64_t block = after_a_move(2 * MIB, 20000, 100);
     assert_int_equal(block, high);
 }
 
 static void but_not_where_little_is_idle(void **state)
 {
     (void)state;
-    uint64_t block = after_a_move(16 * BLOCK);
+    uint64_t block = after_a_move(16 * BLOCK, 20000, 100);
     assert_int_equal(block, low);
 }
 
 static void nor_where_most_requests_move_nothing(void **state)
 {
     (void)state;
-    for (unsigned i = 0; i < 1001 * 20; i++)
-        give(take(2 * MIB));
-    uint64_t block = after_a_move(2 * MIB);
+    uint64_t block = after_a_move(2 * MIB, 1001 * 20, 100);
+    assert_int_equal(block, low);
+}
+
+static void nor_where_the_same_sizes_come_again(void **state)
+{
+    (void)state;
+    uint64_t block = after_a_move(2 * MIB, 20000, 70);
     assert_int_equal(block, low);
 }
 
@@ -323,10 +342,12 @@ int main(void)
         cmocka_unit_test_setup(on_a_small_device_they_are_small, handle_world_setup),
         cmocka_unit_test_setup(where_much_is_lost_they_are_small, handle_world_setup),
         cmocka_unit_test_setup(they_move_as_one, handle_world_setup),
+        cmocka_unit_test_setup(where_sizes_come_again_they_are_a_256th, handle_world_setup),
         cmocka_unit_test_setup(what_is_in_the_way_goes_as_one, handle_world_setup),
         cmocka_unit_test_setup(in_a_restless_program_the_larger_hole_stays, handle_world_setup),
         cmocka_unit_test_setup(but_not_where_little_is_idle, handle_world_setup),
         cmocka_unit_test_setup(nor_where_most_requests_move_nothing, handle_world_setup),
+        cmocka_unit_test_setup(nor_where_the_same_sizes_come_again, handle_world_setup),
         cmocka_unit_test_setup(none_is_called_back_in_part, handle_world_alone),
         cmocka_unit_test_setup(they_are_called_back_as_one, handle_world_setup),
         cmocka_unit_test_setup(one_in_use_in_part_stays, handle_world_setup),
