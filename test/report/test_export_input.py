@@ -90,7 +90,7 @@ def test_a_line_without_an_end_is_not_waited_for(tmp_path, pack):
     """Also not one that unpacks to more than there is memory for."""
     (tmp_path / "x").write_bytes(pack(b"op,id,bytes,stream\n" + bytes(64 << 20)))
     code, said = run(tmp_path / "x", "--csv", tmp_path / "y")
-    assert code == 3 and "a line of more than 4096 bytes" in said
+    assert code == 3 and "line 2: longer than 4096 bytes" in said
 
 
 def test_a_file_of_a_gigabyte_is_refused_at_once(tmp_path):
