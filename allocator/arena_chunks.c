@@ -143,9 +143,9 @@ int arena_loses_much(const struct arena *arena)
 #define PART_OF_REST 6 /* of what the device has left */
 #endif
 #define PART_OF_MEMORY 768
-#define REPEATS                                                                                    \
-    24 /* from here on it is known that sizes come again, and a handle has at most this part of all */
+/* At most, from so many requests for each size on, by which it is known that sizes come again. */
 #define PART_IF_REPEATED 256
+#define REPEATS 24
 
 uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missing)
 {

@@ -9,14 +9,14 @@
 #define MOVES_LEAST 1000
 #endif
 #define REQUESTS_A_MOVE 20
-#define REPEATS_SETTLED 256 /* who repeats himself so often settles once all is home */
+#define FEW_SIZES 24 /* who asks for no more repeats himself, and settles once all is home */
 #define IDLE_PART 8
 
 /* Do handles move all the time, since large sizes hardly come again? */
 static int is_restless(const struct arena *arena)
 {
     return arena->moves > MOVES_LEAST && arena->moves > arena->requests / REQUESTS_A_MOVE &&
-           native_repeats(arena) < REPEATS_SETTLED;
+           arena->distinct > FEW_SIZES;
 }
 
 /* Bytes of the hole that the handle, which is away, would be part of at home. */

@@ -8,6 +8,7 @@
 
 #define NATIVE_SIZES 512
 #define NATIVE_NEW 48
+#define NATIVE_SEEN 4096
 
 /* A size above a MiB that was asked for (native.c). */
 struct asked {
@@ -52,6 +53,8 @@ struct arena {
     uint64_t requests, moves;     /* of more than a MiB; of handles that there were: arena.c */
     struct asked asked[NATIVE_SIZES]; /* by hash */
     uint64_t sizes[NATIVE_NEW], news; /* the last that were new; how many so far */
+    uint64_t seen[NATIVE_SEEN / 64];  /* bits, by hash: the sizes of `requests` */
+    uint32_t distinct;                /* how many those are */
     uint64_t noted;                   /* from this size on a new one is a sign */
     int irregular, varied; /* above 0: large sizes hardly come again; blocks outlive theirs */
     uint32_t divided;      /* chunks (arena_divide.h) */

@@ -101,10 +101,22 @@ int native_is_varied(const struct allocator *a, uint64_t size)
     return size <= VARIED_MOST && a->arena->varied > 0 && !are_few(a, VARIED_MOST);
 }
 
+static uint64_t hash_of(uint64_t size)
+{
+    return size / BLOCK_GRAIN * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+}
+
 static struct asked *asked_for(struct arena *arena, uint64_t size)
 {
-    uint64_t hash = size / BLOCK_GRAIN * UINT64_C(0x9e3779b97f4a7c15);
-    return &arena->asked[hash >> 32 & (NATIVE_SIZES - 1)];
+    return &arena->asked[hash_of(size) & (NATIVE_SIZES - 1)];
+}
+
+/* `asked` forgets sizes, so that some are new again and again; here of thousands a few are taken for one another. */
+static void note_distinct(struct arena *arena, uint64_t size)
+{
+    uint64_t place = hash_of(size) & (NATIVE_SEEN - 1), bit = UINT64_C(1) << place % 64;
+    arena->distinct += !(arena->seen[place / 64] & bit);
+    arena->seen[place / 64] |= bit;
 }
 
 /* What a request says of whether blocks outlive their sizes; above 0: they do. Of a new size (as which it is noted
@@ -134,6 +146,7 @@ void native_note(struct allocator *a, uint64_t size)
     if (!arena)
         return;
     arena->requests++;
+    note_distinct(arena, size);
     struct asked *asked = asked_for(arena, size);
     int was = arena->irregular > 0, counts = size >= arena->noted;
     arena->irregular = within(arena->irregular + (asked->size == size ? -AGAIN : counts), MOST);

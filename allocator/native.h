@@ -38,10 +38,10 @@ static inline void native_count(struct allocator *allocator, uint64_t size, int 
  * which pack best, though they need more calls. */
 int native_is_varied(const struct allocator *allocator, uint64_t size);
 
-/* Requests of more than a MiB for each that was the first of its size, so far. */
+/* Requests of more than a MiB for each of their sizes, so far. */
 static inline uint64_t native_repeats(const struct arena *arena)
 {
-    return arena->requests / (arena->news + 1);
+    return arena->requests / (arena->distinct + 1);
 }
 
 /* What the driver takes for a large block. */

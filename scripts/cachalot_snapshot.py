@@ -18,7 +18,7 @@ import zlib
 from cachalot_tools import Failure, say
 
 MEMORY_LEAST, MEMORY_PER_BYTE = 1 << 28, 24  # of a pickle; PyTorch's snapshots take up to 12
-SECONDS_LEAST, BYTES_A_SECOND = 5, 1 << 20  # of a processor; they take one for 16 MiB
+SECONDS_LEAST, BYTES_A_SECOND = 5, 1 << 22  # of a processor; they take one for 64 MiB
 ADDRESS_MOST, SIZE_MOST = 1 << 64, 1 << 63
 DAMAGED = (OSError, EOFError, zlib.error)
 # What an unpickler may run into when its text is not what it should be.

@@ -52,8 +52,8 @@ def first_line(chunks):
 def odd_header(line):
     """(the columns of a header line that cachalot-replay does not know as it is, all that it wants), or None."""
     try:
-        known = line.decode("utf-8-sig").strip()
-        columns = [name.strip() for name in next(csv.reader([known], skipinitialspace=True), ())]
+        known = line.decode("utf-8-sig").rstrip("\r\n")
+        columns = [name.strip() for name in next(csv.reader([known.strip()], skipinitialspace=True), ())]
     except (UnicodeDecodeError, csv.Error):
         return None
     return next(((columns, every) for every, least in FORMS if known != ",".join(every) and set(least) <= set(columns)), None)
@@ -128,8 +128,8 @@ def read_header(begin, file, name):
     try:
         size = file.seek(0, os.SEEK_END)
     except DAMAGED:
-        file.seek(0)
-        size = sum(map(len, unpack(file, name)))  # says where
+        file.fileobj.seek(0)
+        size = sum(map(len, unpack(gzip.GzipFile(fileobj=file.fileobj), name)))  # says where
     file.seek(len(begin))
     return begin, cachalot_recorded.Header(begin, size, name)
 

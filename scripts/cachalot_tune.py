@@ -5,6 +5,7 @@ import math
 import os
 import shlex
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 
@@ -85,7 +86,8 @@ class Tuner:
 
     def measure(self):
         """How much is held at once, where there is no end to memory."""
-        got, self.said = self.one_replay(self.arguments), subprocess.DEVNULL  # what is to be said of the trace is said once
+        shown = ["--progress"] if sys.stderr.isatty() else []
+        got, self.said = self.one_replay([*self.arguments, *shown]), subprocess.DEVNULL  # what is to be said of the trace is said once
         self.requested, device = got["totals"]["peak_requested_bytes"], got["trace"]["device"]
         if device is not None:
             self.arguments = [*self.arguments, "--device", str(device)]
@@ -123,7 +125,6 @@ class Tuner:
     def try_all(self, options):
         """Each option alone, then the best values together."""
         self.most = sum(len(values) for _, values in options) + math.prod(1 + min(BEST, len(values)) for _, values in options)
-        show_progress("what is held at once")
         self.measure()
         self.replay(())
         for key, values in options:
@@ -192,7 +193,7 @@ def table(tuner, best, fixed):
     lines.append("")
     if best[0].ooms:
         more = " or more" * (best[0].refused == COUNT_MOST)
-        lines += [f"None of them serves all: a request of {bytes_text(best[0].refused).strip()}{more} is refused; without an end to memory "
+        lines += [f"None of them serves all: a request of {bytes_text(best[0].refused).strip()}{more} is refused; on a device of 2 TiB "
                   f"{bytes_text(tuner.requested).strip()} are held at once, rounding not counted.", ""]
     return lines + [line(result, fixed) for result in best]
 

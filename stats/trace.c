@@ -265,8 +265,8 @@ static int write_left(int fd, struct page *page)
     return error;
 }
 
-/* And after an error takes off what is not in its count; all of a file that was emptied under us,
- * and nothing of one that is somebody else's by now. */
+/* And at the end has the file as long as its count says, though its last event be a hole. After an error that takes
+ * off what is not in it; all of a file that was emptied under us, and nothing of one that is somebody else's by now. */
 static int write_header(int fd, const struct page *page, int error, int dead)
 {
     const struct events *events = page_events(page);
@@ -278,7 +278,8 @@ static int write_header(int fd, const struct page *page, int error, int dead)
     int emptied = owner == EMPTIED;
     uint64_t bytes = emptied ? 0 : TRACE_HEADER_BYTES + events->written * sizeof(struct event);
     int late = emptied ? 0 : write_at(fd, &header, sizeof header, 0);
-    return error != 0 && ftruncate(fd, (off_t)bytes) != 0 ? -errno : late;
+    int ends = error != 0 || (header.state == TRACE_ENDED && is_within_file_limit(bytes));
+    return ends && ftruncate(fd, (off_t)bytes) != 0 ? -errno : late;
 }
 
 int trace_write(struct page *page, enum events_trace end, int dead)

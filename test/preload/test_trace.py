@@ -6,6 +6,7 @@ import os
 import pathlib
 import resource
 import signal
+import struct
 import subprocess
 import sys
 
@@ -17,6 +18,7 @@ from test_events import check_story
 from test_requests import each, ready, wait_for
 
 sys.path.insert(0, str(ROOT / "scripts"))
+import cachalot_recorded  # noqa: E402
 import cachalot_traces  # noqa: E402
 
 ORDINARY = "expandable_segments:False"  # handles of mapped memory depend on the device
@@ -119,6 +121,24 @@ def test_after_a_kill(place):
     same_peaks(report, after, under_way=1)
     assert after["trace"]["operations"] >= before["trace"]["operations"] > 10000
     check_story(rows_of(path)[1])
+
+
+def test_the_last_event_was_never_written(place):
+    """Its thread was killed when it had its place: the file is as long as its header says all the same."""
+    process = ready(place, CACHALOT_TRACE="t", CACHALOT_CONF="thread_cache:off")
+    wait_for(lambda: (place.work / "t").stat().st_size > 4096 + 48 * 5000)
+    process.kill()
+    process.wait()
+    (page,) = place.pages.glob("*.page")
+    data, header = bytearray(page.read_bytes()), rows_of(place.work / "t")[0]
+    at = data.index(struct.pack("<2Q", 65536, header.begin_ns)) - 96  # stats/events.h: capacity, begin_ns; and where `count` is
+    (count,) = struct.unpack_from("<Q", data, at)
+    struct.pack_into("<Q", data, at, count + 1)
+    page.write_bytes(data)
+    assert len(place.harvest()) == 1
+    header, rows = rows_of(place.work / "t")
+    assert (header.state, header.events, len(rows)) == (cachalot_recorded.ENDED, count + 1, count)
+    assert replay(place, "t", said="1 of its events are missing")["trace"]["lines"] == count + 1
 
 
 @pytest.mark.parametrize("way", ["kill", "_exit", "segv", "quick_exit", "exit from a thread"])

@@ -1,8 +1,10 @@
 """The forms that a trace may have, and which are refused: with the line and the reason."""
 
 import gzip
+import re
 import resource
 import sys
+import zlib
 
 import pytest
 from conftest import OWN, RMM, ROOT, command, replay, write
@@ -173,7 +175,22 @@ def test_of_a_recorded_trace_that_is_cut_short_it_is_said(tmp_path, state, said)
                 done = command(*words)
                 assert done.returncode == 0 and done.stdout and done.stderr.startswith(f"cachalot: {note}" if note else "")
                 assert done.stderr.count("\n") == bool(note), done.stderr
-    path = write(tmp_path / "t", gzip.compress(whole)[:-20])
-    for words in (("replay", path), ("export", path, "--csv", "-")):
-        done = command(*words)
-        assert done.returncode == 3 and f"{path}: event " in done.stderr and "the gzip file is damaged" in done.stderr
+
+
+def test_damage_in_a_gzipped_recorded_trace_is_named_by_its_event(tmp_path):
+    whole = gzip.compress(recorded(cachalot_recorded.ENDED, 20000))
+    for data in (whole[:-20], whole[:len(whole) // 2]):
+        last = (len(zlib.decompressobj(31).decompress(data)) - 4096) // 48 + 1
+        path = write(tmp_path / "t", data)
+        for words in (("replay", path), ("tune", path), ("export", path, "--csv", "-")):
+            done = command(*words)
+            (event,) = re.findall(f"{path}: event ([0-9]+): the gzip file is damaged from here on", done.stderr)
+            assert done.returncode == 3 and last - 200 < int(event) <= last, done.stderr  # it is read 8 KiB at a time
+
+
+@pytest.mark.parametrize("header", [" op,id,bytes,stream", "op,id,bytes,stream ", "\ufeffop,id,bytes,stream\t", RMM.strip() + " \r"])
+def test_blanks_around_a_header(tmp_path, header):
+    line = "1,t,allocate,0x10,512,0\n" if "Thread" in header else "a,1,512,0\n"
+    path = write(tmp_path / "x", f"{header}\n{line}")
+    assert replay(path)["totals"]["peak_requested_bytes"] == 512
+    assert command("export", path, "--csv", "-").stdout.count("allocate,") == 1

@@ -172,7 +172,7 @@ def test_any_language_model(tmp_path):
         got = replay(path, "--conf", MAPPED)
         kept.append(per_requested(got))
         failed += replay(path, "--conf", MAPPED, "--capacity", int(1.05 * peaks(got)[1]))["totals"]["ooms"]
-    assert sum(kept) / len(kept) <= 1.016 and sum(k > 1.05 for k in kept) <= 2 and not failed
+    assert sum(kept) / len(kept) <= 1.0165 and sum(k > 1.05 for k in kept) <= 3 and not failed  # now 1.0152 and 2
 
 
 @pytest.mark.parametrize("mean, most", [(0.4, 1.085), (1, 1.095), (3, 1.105)])

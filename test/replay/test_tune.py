@@ -59,7 +59,7 @@ def test_where_nothing_fits_it_is_said(tmp_path):
     path.write_text("".join(f"a,{i},{4 * MIB},0\n" for i in range(14)))
     done = command("tune", path, "--capacity", "40MiB")
     assert done.returncode == 0 and "peak requested 56 MiB" in done.stdout
-    assert "None of them serves all: a request of 4096 KiB is refused; without an end to memory 56 MiB are held at once" in done.stdout
+    assert "None of them serves all: a request of 4096 KiB is refused; on a device of 2 TiB 56 MiB are held at once" in done.stdout
     assert tuned(path, "--capacity", "40MiB")["peak_requested_bytes"] == 56 * MIB
 
 
@@ -67,7 +67,7 @@ def test_what_the_run_itself_was_refused_is_said(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text(f"a,0,{4 * MIB},0\no,0,{8 << 30},0\n")
     done = command("tune", path, "--capacity", "1GiB")
-    assert "None of them serves all: a request of 8192 MiB is refused; without an end to memory 4096 KiB are held at once" in done.stdout, done.stdout
+    assert "None of them serves all: a request of 8192 MiB is refused; on a device of 2 TiB 4096 KiB are held at once" in done.stdout, done.stdout
 
 
 def test_lines_can_be_pasted(tmp_path):

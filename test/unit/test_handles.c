@@ -113,9 +113,22 @@ static void where_sizes_come_again_they_are_a_256th(void **state)
     assert_int_equal(CALLS(CREATE) - made, BLOCK / (4 * MIB));
 }
 
-/* A block of both, given back in a program that moves handles all the time, after so many requests, of which so
- * many were the first of their size. Returns where a block lies then. */
-static uint64_t after_a_move(uint64_t live, uint64_t requests, uint64_t news)
+/* Each has the other forgotten, and is new again. */
+static void sizes_that_share_a_place_are_two(void **state)
+{
+    (void)state;
+    uint64_t news = w.a->arena->news, distinct = w.a->arena->distinct;
+    for (unsigned i = 0; i < 50; i++) {
+        give(take(2 * MIB));
+        give(take(365 * MIB / 2));
+    }
+    assert_true(w.a->arena->news - news >= 99);
+    assert_in_range(w.a->arena->distinct - distinct, 1, 2);
+}
+
+/* A block of both, given back in a program that moves handles all the time, after so many requests, of which for so
+ * many sizes. Returns where a block lies then. */
+static uint64_t after_a_move(uint64_t live, uint64_t requests, uint32_t sizes)
 {
     uint64_t moved = w.a->arena->moves;
     take(live);
@@ -124,7 +137,7 @@ static uint64_t after_a_move(uint64_t live, uint64_t requests, uint64_t news)
     assert_int_equal(w.a->arena->moves - moved, HANDLES);
     w.a->arena->moves = 1001;
     w.a->arena->requests = requests;
-    w.a->arena->news = news;
+    w.a->arena->distinct = sizes;
     give(both);
     uint64_t mapped = CALLS(MAP);
     both = take(BLOCK);
@@ -135,28 +148,31 @@ static uint64_t after_a_move(uint64_t live, uint64_t requests, uint64_t news)
 static void in_a_restless_program_the_larger_hole_stays(void **state)
 {
     (void)state;
-    uint64_t block = after_a_move(2 * MIB, 20000, 100);
+    uint64_t block = after_a_move(2 * MIB, 20000, 25);
     assert_int_equal(block, high);
+    for (uint64_t slot = (block - w.a->arena->base) / CHUNK, end = slot + 2 * BLOCK / CHUNK;
+         slot < end; slot++)
+        assert_int_equal(w.a->arena->present[slot], AT_HOME);
 }
 
 static void but_not_where_little_is_idle(void **state)
 {
     (void)state;
-    uint64_t block = after_a_move(16 * BLOCK, 20000, 100);
+    uint64_t block = after_a_move(16 * BLOCK, 20000, 25);
     assert_int_equal(block, low);
 }
 
 static void nor_where_most_requests_move_nothing(void **state)
 {
     (void)state;
-    uint64_t block = after_a_move(2 * MIB, 1001 * 20, 100);
+    uint64_t block = after_a_move(2 * MIB, 1001 * 20, 25);
     assert_int_equal(block, low);
 }
 
-static void nor_where_the_same_sizes_come_again(void **state)
+static void nor_where_sizes_are_few(void **state)
 {
     (void)state;
-    uint64_t block = after_a_move(2 * MIB, 20000, 70);
+    uint64_t block = after_a_move(2 * MIB, 20000, 20);
     assert_int_equal(block, low);
 }
 
@@ -343,11 +359,12 @@ int main(void)
         cmocka_unit_test_setup(where_much_is_lost_they_are_small, handle_world_setup),
         cmocka_unit_test_setup(they_move_as_one, handle_world_setup),
         cmocka_unit_test_setup(where_sizes_come_again_they_are_a_256th, handle_world_setup),
+        cmocka_unit_test_setup(sizes_that_share_a_place_are_two, handle_world_setup),
         cmocka_unit_test_setup(what_is_in_the_way_goes_as_one, handle_world_setup),
         cmocka_unit_test_setup(in_a_restless_program_the_larger_hole_stays, handle_world_setup),
         cmocka_unit_test_setup(but_not_where_little_is_idle, handle_world_setup),
         cmocka_unit_test_setup(nor_where_most_requests_move_nothing, handle_world_setup),
-        cmocka_unit_test_setup(nor_where_the_same_sizes_come_again, handle_world_setup),
+        cmocka_unit_test_setup(nor_where_sizes_are_few, handle_world_setup),
         cmocka_unit_test_setup(none_is_called_back_in_part, handle_world_alone),
         cmocka_unit_test_setup(they_are_called_back_as_one, handle_world_setup),
         cmocka_unit_test_setup(one_in_use_in_part_stays, handle_world_setup),
