@@ -23,7 +23,9 @@ Replays a recorded run with many settings and prints the best three as
 CACHALOT_CONF lines: first those without out-of-memory, then by peak reserved
 memory; of those within 1 % of each other the one whose driver calls cost less.
   TRACE       as for `cachalot replay`
-  --conf      options that stay as given; the others are tried
+  --conf      options that stay as given; tried are the others of
+              expandable_segments, max_split_size_mb, large_segment_size_mb and
+              roundup_power2_divisions
   --capacity  memory of the device (8GiB; default: 2TiB, which is the most);
               with it, what was out of memory in the run is asked for again
   --behind, --costs, --device  as for `cachalot replay`

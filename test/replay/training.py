@@ -60,11 +60,11 @@ class Model:
         """(what each layer keeps, the states between them)."""
         kept, states = [], [self.trace.take(width)]
         for _ in range(self.layers):
-            kept.append([])
-            states.append(layer(self.trace, kept[-1], width))
+            inside = []
+            states.append(layer(self.trace, inside, width))
             if not keeps:
-                self.trace.drop(*kept.pop())
-                kept.append([])
+                self.trace.drop(*inside)
+            kept.append(inside if keeps else [])
         return kept, states
 
     def train(self, width, logits):
