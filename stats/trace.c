@@ -236,6 +236,8 @@ static int write_events(int fd, struct page *page, int skip)
     for (;;) {
         uint64_t n = stat_get(&events->written), count = count_whole(events, n);
         uint64_t end = atomic_load_explicit(&events->count, memory_order_acquire);
+        if (atomic_load(&events->trace) != TRACE_ON)
+            return -ETIME; /* whoever waited gave up, so that what was just read may be overwritten */
         if (end - n > events->capacity)
             return -EINVAL; /* a damaged page */
         if (count == 0 && (!skip || n >= end))
@@ -245,6 +247,8 @@ static int write_events(int fd, struct page *page, int skip)
                              count * sizeof(struct event), offset);
         if (error == 0 && count > 0 && !is_whole(fd, page, last))
             error = -ESTALE;
+        if (error == 0 && atomic_load(&events->trace) != TRACE_ON)
+            error = -ETIME; /* as it was written */
         if (error != 0)
             return error;
         last = count > 0 ? n + count : last;
@@ -288,15 +292,12 @@ int trace_write(struct page *page, enum events_trace end, int dead)
     if (!events)
         return -EINVAL;
     int fd = open_again(page), error = fd < 0 ? fd : 0;
-    if (stat_get(&events->trace) != TRACE_ON)
-        error =
-            error ? error : -ETIME; /* whoever waited gave up; what follows may be overwritten */
-    else if (error == 0 && dead)
-        error = write_left(fd, page);
-    else if (error == 0)
-        error = write_events(fd, page, end != TRACE_ON);
-    if (error != 0 || end != TRACE_ON)
-        atomic_store(&events->trace, error != 0 ? TRACE_STOPPED : end);
+    if (error == 0)
+        error = dead ? write_left(fd, page) : write_events(fd, page, end != TRACE_ON);
+    if (error != 0)
+        atomic_store(&events->trace, TRACE_STOPPED);
+    else if (!atomic_compare_exchange_strong(&events->trace, &(uint64_t){TRACE_ON}, end))
+        error = -ETIME;
     if (fd < 0)
         return error;
     int late = write_header(fd, page, error, dead);
