@@ -367,7 +367,7 @@ int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block *
     } else if (moves)
         code = arena_make_usable(a, arena, window, fresh);
     if (code) {
-        if (code > 0)
+        if (code != ALLOCATOR_PASS)
             dissolve(arena, block);
         return code;
     }

@@ -29,8 +29,8 @@ struct device_ops {
 
     /* Mapped memory. range_reserve is NULL where there is none, or answers DEVICE_UNSUPPORTED: a
      * range of `bytes` addresses, far more than the device's memory. Chunks are
-     * multiples of 2 MiB, and mapped at multiples of their size in the range, at several addresses
-     * at once where wanted; chunk_allow makes what is mapped usable; chunk_unmap waits for no work.
+     * multiples of 2 MiB, and mapped at any multiple of it in the range, at several addresses at
+     * once where wanted; chunk_allow makes what is mapped usable; chunk_unmap waits for no work.
      */
     int (*range_reserve)(void *device, uint64_t *address, uint64_t *bytes);
     int (*range_free)(void *device, uint64_t address, uint64_t bytes);

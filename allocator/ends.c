@@ -141,7 +141,10 @@ uint64_t allocator_forget(struct allocator *a)
 void allocator_bury(struct allocator *a)
 {
     metadata_clear(a->spares, CACHE_STEPS * sizeof *a->spares);
-    if (a->arena)
+    domain_lock(a->domain);
+    int is_used = a->calls != 0; /* by one that takes longer than its context's end waited */
+    domain_unlock(a->domain);
+    if (a->arena && !is_used)
         arena_bury(a);
     a->arena = NULL;
 }

@@ -253,7 +253,7 @@ static void consider(struct search *search, const struct window *window, const s
 }
 
 /* Adds the slots [*end, until) to the window that begins with `first`. Returns 0 where one may be in none: then
- * that, and all that is mapped with it, ends at *end. A handle counts once, however much of it a window has. */
+ * that, and all that is mapped with it, ends at *end. A handle that the window has the begin of counts once. */
 static int add(const struct search *search, struct sum *sum, uint32_t first, uint32_t *end,
                uint32_t until, uint32_t *noted)
 {

@@ -110,6 +110,25 @@ static void a_context_that_ends_beside_a_release_leaves_nothing(void **state)
     assert_int_equal(w.device.ranges, 0);
 }
 
+static void it_ends_for_good(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call != FAKE_CREATE || after || device->calls[FAKE_CREATE] < 3)
+        return;
+    device->meanwhile = NULL;
+    allocator_forget(w.a);
+    allocator_bury(w.a);
+}
+
+/* A claim of many handles takes longer than the end of its context waits: its books must stay. */
+static void a_claim_that_outlasts_its_context(void **state)
+{
+    (void)state;
+    world_remake("expandable_segments:True", 64 * GIB);
+    w.device.meanwhile = it_ends_for_good;
+    assert_int_equal(try_take(1152 * MIB), ALLOCATOR_PASS);
+    assert_null(w.device.meanwhile);
+}
+
 static int waits;
 
 static void the_context_ends_at_a_wait(struct fake_device *device, enum fake_call call, int after)
@@ -176,6 +195,7 @@ int main(void)
                                handle_world_setup),
         cmocka_unit_test_setup(a_context_that_ends_beside_a_release_leaves_nothing,
                                handle_world_alone),
+        cmocka_unit_test_setup(a_claim_that_outlasts_its_context, handle_world_setup),
         cmocka_unit_test_setup(a_request_that_waits_in_it_is_the_drivers, handle_world_setup),
         cmocka_unit_test_setup(nobody_begins_behind_a_tail, handle_world_setup),
     };
