@@ -310,14 +310,3 @@ void config_publish(const struct config *config, struct page *page)
     if (config->problems > MOST_PROBLEMS)
         process_warn("%u more settings are not understood", config->problems - MOST_PROBLEMS);
 }
-
-void config_in_force(struct page *page, const char *option, const char *value, const char *why)
-{
-    for (unsigned i = 0; i < page->config_count; i++) {
-        struct page_config *row = &page->config[i];
-        size_t asked = strcspn(row->value, ":");
-        if (strcmp(row->name, option) == 0)
-            snprintf(row->value + asked, sizeof row->value - asked, ": %s%s%s", value,
-                     why ? ", because of " : "", why ? why : "");
-    }
-}

@@ -40,9 +40,6 @@ const char *config_page_dir(const struct config *config);
  * the process's, and gives the warnings about them. */
 void config_publish(const struct config *config, struct page *page);
 
-/* What holds of an option where that is not what was asked for: `ASKED: VALUE, because of WHY`. */
-void config_in_force(struct page *page, const char *option, const char *value, const char *why);
-
 /* Where the trace goes, as an absolute path; empty, with a warning, if that cannot be. */
 void config_trace_path(const struct config *config, const struct page *page, char *path,
                        size_t size);

@@ -52,7 +52,7 @@ void kind_decide(CUdevice device)
         const char *why = reason_against(options, lends, strangers);
         options->expandable = why ? EXPANDABLE_FALSE : EXPANDABLE_TRUE;
         domain_decide(process->domain, options->expandable);
-        config_in_force(process->page, "expandable_segments", why ? "False" : "True", why);
+        page_config_in_force(process->page, "expandable_segments", why ? "False" : "True", why);
     }
     pthread_mutex_unlock(&process->context_lock);
 }
@@ -60,8 +60,13 @@ void kind_decide(CUdevice device)
 void kind_check(CUdevice device, const struct allocator *allocator)
 {
     const struct options *options = &process->config.options;
-    if (options->expandable == EXPANDABLE_TRUE && options->cache && !allocator_maps(allocator))
-        process_warn("device %d: no mapped memory (expandable_segments) with this driver and "
-                     "large_segment_size_mb: ordinary segments",
-                     device);
+    if (options->expandable != EXPANDABLE_TRUE || !options->cache || allocator_maps(allocator))
+        return;
+    process_warn("device %d: no mapped memory (expandable_segments): the driver has none for this "
+                 "large_segment_size_mb, or the process no addresses for it (ulimit -v); ordinary "
+                 "segments",
+                 device);
+    pthread_mutex_lock(&process->context_lock);
+    page_config_in_force(process->page, "expandable_segments", "False", "too few addresses");
+    pthread_mutex_unlock(&process->context_lock);
 }

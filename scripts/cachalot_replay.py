@@ -13,7 +13,7 @@ from cachalot_pages import split
 from cachalot_report import COUNT_MOST, bytes_text, count_text, times_text
 from cachalot_show import device_table, pairs, rule
 from cachalot_tools import Failure, find_tool, printable, show_progress
-from cachalot_traces import device_number, open_source
+from cachalot_traces import check_rest, device_number, open_source
 
 HELP = """\
 usage: cachalot replay TRACE [--conf OPTIONS] [--capacity BYTES]
@@ -36,7 +36,7 @@ calls to the driver would have cost.
   --device    which device of a snapshot or of a recorded trace (text has none)
 
 Exit code: 0 done, 1 no room or no memory, 2 usage, 3 no or broken trace, or
-nowhere to print to.
+what was to be printed is lost.
 example: cachalot replay run.csv.gz --conf max_split_size_mb:128
 example: cachalot replay snapshot.pickle --capacity 24GiB --format json
 """
@@ -127,7 +127,10 @@ def run(source, arguments):
     arguments = [*arguments, *source.arguments, "--name", source.name]
     if sys.stderr.isatty():
         arguments.append("--progress")
-    return output_of([*arguments, os.path.abspath(source.path) if source.path else "-"], source.chunks)
+    result = output_of([*arguments, os.path.abspath(source.path) if source.path else "-"], source.chunks)
+    if result[0] == 3 and source.packed:
+        check_rest(source.packed, source.name)
+    return result
 
 
 def time_text(ns):

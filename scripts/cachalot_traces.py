@@ -31,6 +31,7 @@ class Source:
     arguments: tuple = ()
     note: str = None
     device: int = None  # of a snapshot
+    packed: object = None  # the gzip file that the chunks are read from
 
 
 # Columns of text as others write them: in another order, quoted, with more beside them or behind a byte order mark.
@@ -104,6 +105,8 @@ def unpack(file, name):
             size += len(chunk)
             yield chunk
     except DAMAGED as error:
+        if isinstance(error, OSError) and error.errno:
+            raise Failure(3, f"{name}: {error.strerror}") from error
         place = f"event {cachalot_recorded.event_at(size)}" if is_recorded else f"line {lines}"
         raise Failure(3, f"{name}: {place}: the gzip file is damaged from here on: {error}") from error
 
@@ -168,7 +171,7 @@ def device_number(text):
     return None if text is None else int(text)
 
 
-def open_text(chunks, path, name, device):
+def open_text(chunks, path, name, device, packed=None):
     """`path`: where cachalot-replay reads it by itself; None if it is to be unpacked."""
     if device is not None:
         raise Failure(2, f"{name}: a trace of text has no devices: leave out --device")
@@ -178,8 +181,17 @@ def open_text(chunks, path, name, device):
         twice = next((column for column in odd[1] if odd[0].count(column) > 1), None)
         if twice:
             raise Failure(3, f"{name}: line 1: the column `{twice}` is there twice")
-        return Source(name, chunks=in_order(chunks, *odd, name))
-    return Source(name, path=path, chunks=None if path else chunks)
+        return Source(name, chunks=in_order(chunks, *odd, name), packed=packed)
+    return Source(name, path=path, chunks=None if path else chunks, packed=packed)
+
+
+def check_rest(file, name):
+    """Of a gzip file whose text was refused: is it damaged? Its sum is known at its end alone."""
+    try:
+        while file.read1(CHUNK):
+            pass
+    except DAMAGED as error:
+        raise Failure(3, f"{name}: but the gzip file is damaged, so that its text may not be what was packed: {error}") from error
 
 
 def place_of(path, file):
@@ -227,4 +239,4 @@ def open_source(path, device=None):
     if header:
         return open_recorded(read, header, file, None, name, device)
     file.seek(0)
-    return open_text(unpack(file, name), None, name, device)
+    return open_text(unpack(file, name), None, name, device, file)

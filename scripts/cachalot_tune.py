@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -31,7 +32,7 @@ memory; of those within 1 % of each other the one whose driver calls cost less.
   --behind, --costs, --device  as for `cachalot replay`
 
 Exit code: 0 done, 1 no room or no memory, 2 usage, 3 no or broken trace, or
-nowhere to print to.
+what was to be printed is lost.
 example: cachalot tune run.csv.gz --capacity 24GiB
 """
 
@@ -56,6 +57,7 @@ class Result:
     reserved: int
     cost: int
     steady: int
+    ratio: float  # peak reserved for each byte requested of what was served; None: nothing was
     refused: int  # bytes, the largest
 
     def outcome(self):
@@ -103,7 +105,7 @@ class Tuner:
         got = self.one_replay([*self.arguments, *self.capacity, *(["--conf", text] if text else [])])
         totals, driver, self.trace = got["totals"], got["driver"], got["trace"]
         self.results[conf] = Result(conf, totals["ooms"], totals["peak_reserved_bytes"], driver["cost_ns"],
-                                    driver["steady_cost_ns"], max((event["requested_bytes"] for event in got["oom_events"]), default=0))
+                                    driver["steady_cost_ns"], got["reserved_per_requested"], max((event["requested_bytes"] for event in got["oom_events"]), default=0))
 
     def best(self):
         """All results, the best first."""
@@ -177,10 +179,6 @@ def line(result, fixed):
     return "CACHALOT_CONF=" + shlex.quote(conf_of(result, fixed)) if conf_of(result, fixed) else "CACHALOT_CONF="
 
 
-def ratio(result, tuner):
-    return result.reserved / tuner.requested if tuner.requested else None
-
-
 def table(tuner, best, fixed):
     """The lines of the table: the best, and the defaults to compare with."""
     lines = [f"{tuner.source.name}: {len(tuner.results)} settings tried; peak requested "
@@ -188,8 +186,7 @@ def table(tuner, best, fixed):
              f"{'':<4}{'peak reserved':>14} {'per requested':>14} {'driver calls':>14} {'last 4/5':>12} {'OOMs':>6}"]
     rows = [(f"{i}.", result) for i, result in enumerate(best, 1)] + [("now", tuner.results[()])]
     for name, result in rows:
-        share = ratio(result, tuner)
-        lines.append(f"{name:<4}{bytes_text(result.reserved):>14} {'-' if share is None else format(share, '.3f'):>14} "
+        lines.append(f"{name:<4}{bytes_text(result.reserved):>14} {'-' if result.ratio is None else format(result.ratio, '.3f'):>14} "
                      f"{time_text(result.cost):>14} {time_text(result.steady):>12} {result.ooms:>6}")
     lines += failure_lines(tuner.trace)
     lines.append("")
@@ -203,7 +200,7 @@ def table(tuner, best, fixed):
 def document(tuner, best, fixed):
     def entry(result):
         return {"conf": conf_of(result, fixed), "peak_reserved_bytes": result.reserved,
-                "reserved_per_requested": ratio(result, tuner), "cost_ns": result.cost,
+                "reserved_per_requested": result.ratio, "cost_ns": result.cost,
                 "steady_cost_ns": result.steady, "ooms": result.ooms}
     return {"schema_version": "1.0.0", "kind": "tune", "settings": len(tuner.results),
             "peak_requested_bytes": tuner.requested, "best": [entry(r) for r in best], "now": entry(tuner.results[()])}
@@ -213,7 +210,7 @@ def main(arguments):
     """cachalot tune."""
     words, options = split("tune", arguments, (), VALUES)
     source, form, known = one_trace("tune", words, options)
-    fixed = list(filter(None, [options.get("--conf", "").strip(", ")]))
+    fixed = list(filter(None, [re.sub(r"\s*,[\s,]*", ",", options.get("--conf", "")).strip(", ")]))
     if fixed:
         known = known[2:]  # it goes with each setting
         checked = tool("conf", "--", fixed[0])

@@ -1,11 +1,10 @@
 /* cachalot: a recorded trace once more through the allocator, on a device made of
  * bookkeeping. `cachalot replay` and `cachalot tune` call it; what it prints is JSON. */
-#include "scripts/replay.h"
+#include "scripts/replay_arguments.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,8 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "stats/page.h"
 
 static const char usage[] =
     "usage: cachalot-replay [--conf OPTIONS] [--capacity BYTES] [--costs FILE] [--name TEXT]\n"
@@ -167,10 +168,10 @@ static int make_room(struct replay *replay, uint64_t slots)
     return 0;
 }
 
-static int no_memory(void)
+static int no_memory(const char *what)
 {
     hide_progress();
-    fprintf(stderr, "cachalot: no memory\n");
+    fprintf(stderr, "cachalot: no memory%s\n", what);
     return REPLAY_FAILED;
 }
 
@@ -183,7 +184,7 @@ static int run(struct replay *replay, int shows)
     for (int last = 0; !last; feed_done(&replay->feed)) {
         batch = feed_next(&replay->feed);
         if (make_room(replay, batch->slots))
-            return no_memory();
+            return no_memory("");
         replay_batch(replay, batch, shows);
         last = batch->is_last;
         code = batch->problem ? broken(replay, batch) : REPLAY_DONE;
@@ -220,6 +221,25 @@ static void note_options(struct page *page, const struct options *options)
     }
 }
 
+/* As in a program, of which more is known (interpose/kind.c). */
+static void decide_kind(struct page *page, struct options *options)
+{
+    int dedicated = options->ipc == IPC_DEDICATED;
+    if (options->expandable == EXPANDABLE_FALSE ||
+        (options->expandable == EXPANDABLE_TRUE && !dedicated))
+        return;
+    options->expandable = dedicated ? EXPANDABLE_FALSE : EXPANDABLE_TRUE;
+    page_config_in_force(page, "expandable_segments", dedicated ? "False" : "True",
+                         dedicated ? "the option ipc" : NULL);
+}
+
+/* Else ordinary segments served, and their figures would be told for those of mapped memory. */
+static int lacks_mapped_memory(const struct replay *replay)
+{
+    return replay->options.expandable == EXPANDABLE_TRUE && replay->options.cache &&
+           !allocator_maps(replay->allocator);
+}
+
 /* Frees are reusable at once: nothing is ever submitted, so that the lanes say that the device is
  * idle. Other free modes take fences, which here have passed as soon as they are recorded. */
 static const struct lane_ops no_streams;
@@ -242,6 +262,7 @@ static int set_up(struct replay *replay)
     snprintf(memory.device.name, sizeof memory.device.name, "replay");
     replay->stats = &memory.device.stats;
     note_options(page, &replay->options);
+    decide_kind(page, &replay->options);
     replay_device_init(&replay->device, replay->capacity, &replay->costs);
     if (!(replay->domain = domain_create(&replay->options)))
         return -1;
@@ -259,72 +280,6 @@ static void complain(void *context, const char *message)
     for (; *message; message++) /* nothing that a terminal would obey */
         fputc(iscntrl((unsigned char)*message) ? '?' : *message, stderr);
     fputc('\n', stderr);
-}
-
-struct arguments {
-    const char *conf, *costs, *path;
-    int progress, print_costs;
-    pid_t parent; /* who waits for what is printed; 0: nobody */
-};
-
-static int read_arguments(int argc, char **argv, struct arguments *arguments, struct replay *replay)
-{
-    const struct option known[] = {{"conf", required_argument, NULL, 'o'},
-                                   {"capacity", required_argument, NULL, 'c'},
-                                   {"costs", required_argument, NULL, 'p'},
-                                   {"name", required_argument, NULL, 'n'},
-                                   {"kind", required_argument, NULL, 'k'},
-                                   {"recorded-reserved", required_argument, NULL, 'r'},
-                                   {"device", required_argument, NULL, 'd'},
-                                   {"behind", required_argument, NULL, 'b'},
-                                   {"parent", required_argument, NULL, 'P'},
-                                   {"progress", no_argument, &arguments->progress, 1},
-                                   {"print-costs", no_argument, &arguments->print_costs, 1},
-                                   {NULL, 0, NULL, 0}};
-    int bad = 0;
-    static char none[1];
-    char *end = none;
-    for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
-        switch (c) {
-        case 'o':
-            arguments->conf = optarg;
-            break;
-        case 'c':
-            replay->capacity = strtoull(optarg, &end, 10);
-            replay->has_capacity = 1;
-            bad |= !replay->capacity || *end || replay->capacity > REPLAY_NO_CAPACITY;
-            break;
-        case 'p':
-            arguments->costs = optarg;
-            break;
-        case 'n':
-            replay->name = optarg;
-            break;
-        case 'k':
-            replay->kind = optarg;
-            break;
-        case 'r':
-            replay->recorded_reserved = strtoull(optarg, NULL, 10);
-            break;
-        case 'd':
-            replay->feed.trace.device = (int)strtoul(optarg, NULL, 10);
-            replay->device_is_chosen = 1;
-            break;
-        case 'b':
-            replay->device.behind = strtoull(optarg, &end, 10);
-            bad |= *end != 0;
-            break;
-        case 'P':
-            arguments->parent = (pid_t)strtol(optarg, NULL, 10);
-            break;
-        case 0: /* noted already */
-            break;
-        default:
-            bad = 1;
-        }
-    }
-    arguments->path = argv[optind];
-    return bad || argc - optind != !arguments->print_costs ? -1 : 0;
 }
 
 /* Who waits may be killed at any time, and nobody else wants the result. -1: it was already. */
@@ -353,7 +308,7 @@ int main(int argc, char **argv)
 {
     static struct replay replay = {.capacity = REPLAY_NO_CAPACITY, .feed.trace.device = -1};
     struct arguments arguments = {0};
-    if (read_arguments(argc, argv, &arguments, &replay)) {
+    if (arguments_read(argc, argv, &arguments, &replay)) {
         fputs(usage, stderr);
         return REPLAY_USAGE;
     }
@@ -373,7 +328,10 @@ int main(int argc, char **argv)
     if (fd < 0)
         return REPLAY_BROKEN;
     if (feed_start(&replay.feed, fd) || set_up(&replay))
-        return no_memory();
+        return no_memory("");
+    if (lacks_mapped_memory(&replay))
+        return no_memory(" for the tables of mapped memory, 4 GiB of addresses, little of which is "
+                         "used: raise `ulimit -v`, or give --conf expandable_segments:False");
     int code = run(&replay, arguments.progress);
     return code == REPLAY_DONE ? replay_print(&replay) : code;
 }

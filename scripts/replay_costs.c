@@ -65,9 +65,12 @@ static int read_lines(struct costs *costs, FILE *file, const char *path)
 {
     char text[256];
     for (unsigned line = 1; fgets(text, sizeof text, file); line++) {
-        if (line == 1 && !strncmp(text, "call,bytes,ns", 13) && strcspn(text, "\r\n") == 13)
+        const char *begin = text + (line == 1 && !strncmp(text, "\xef\xbb\xbf", 3) ? 3 : 0);
+        if (line == 1 && !strncmp(begin, "call,bytes,ns", 13) && strcspn(begin, "\r\n") == 13)
             continue;
-        const char *problem = add_text(costs, text);
+        if (begin[strspn(begin, " \t\r\n")] == 0)
+            continue;
+        const char *problem = add_text(costs, begin);
         if (!problem)
             continue;
         fprintf(stderr, "cachalot: %s: line %u: %s; the calls are", shown(path), line, problem);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "stats/trace.h"
+
 static const char own_header[] = "op,id,bytes,stream";
 static const char byte_order_mark[] = "\xef\xbb\xbf";
 static const char rmm_header[] = "Thread,Time,Action,Pointer,Size,Stream";
@@ -23,6 +25,19 @@ static char *last_newline(char *begin, char *end)
     return memrchr(begin, '\n', (size_t)(end - begin));
 }
 
+/* More of the file, and at its begin so much that it can be told what it is: a pipe may have less at once. */
+static ssize_t read_more(struct trace *trace)
+{
+    ssize_t n, sum = 0;
+    do {
+        n = read(trace->fd, trace->filled + sum,
+                 (size_t)(trace->buffer + TRACE_BUFFER - trace->filled - sum));
+        sum += n > 0 ? n : 0;
+    } while ((n < 0 && errno == EINTR) ||
+             (n > 0 && !trace->bytes_read && (size_t)sum <= sizeof TRACE_MAGIC));
+    return n < 0 ? -1 : sum;
+}
+
 int trace_fill(struct trace *trace)
 {
     size_t rest = (size_t)(trace->filled - trace->end);
@@ -32,10 +47,7 @@ int trace_fill(struct trace *trace)
     if (trace->recorded)
         return recorded_fill(trace);
     while (!trace->at_end && trace->end == trace->buffer) {
-        ssize_t n =
-            read(trace->fd, trace->filled, (size_t)(trace->buffer + TRACE_BUFFER - trace->filled));
-        if (n < 0 && errno == EINTR)
-            continue;
+        ssize_t n = read_more(trace);
         if (n < 0)
             return -1;
         trace->recorded = !trace->bytes_read && trace_is_recorded(trace->buffer, (size_t)n);
@@ -107,7 +119,7 @@ static const char *own_line(const char *text, struct operation *operation, uint6
 {
     char op = text[0];
     if ((op != 'a' && op != 'f' && op != 'o') || text[1] != ',')
-        return "the operation is neither `a` nor `f`";
+        return "the operation is neither `a`, `f` nor `o`";
     operation->kind = op == 'a' ? OP_MALLOC : op == 'f' ? OP_FREE : OP_FAILURE;
     text += 2;
     if (!read_number(&text, id))

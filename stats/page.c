@@ -241,6 +241,17 @@ struct page *page_create(const char *directory, struct page_shape shape, const c
     return page;
 }
 
+void page_config_in_force(struct page *page, const char *option, const char *value, const char *why)
+{
+    for (unsigned i = 0; i < page->config_count; i++) {
+        struct page_config *row = &page->config[i];
+        size_t asked = strcspn(row->value, ":");
+        if (strcmp(row->name, option) == 0)
+            snprintf(row->value + asked, sizeof row->value - asked, ": %s%s%s", value,
+                     why ? ", because of " : "", why ? why : "");
+    }
+}
+
 void page_close(struct page *page, int remove)
 {
     /* A page read from a file says what it likes: only its own process believes its path. */

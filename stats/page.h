@@ -63,4 +63,9 @@ void page_remove_old(const char *directory, uint64_t seconds);
  * is counted in warnings_lost. Safe from any thread; takes no lock and allocates nothing. */
 void page_warn(struct page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* What holds of an option where that is not what was asked for: `ASKED: VALUE, because of WHY` (NULL:
+ * without a reason). One thread at a time. */
+void page_config_in_force(struct page *page, const char *option, const char *value,
+                          const char *why);
+
 #endif

@@ -80,3 +80,9 @@ def test_a_pipe_of_prices_is_not_waited_for(tmp_path):
 def test_a_path_that_moves_a_cursor(tmp_path):
     done = command("replay", write(tmp_path / "x.csv", "a,0,1,0\n"), "--costs", tmp_path / "no\x1b[31mpe\nx")
     assert done.returncode == 2 and done.stderr.endswith("no?[31mpe?x: No such file or directory\n") and done.stderr.count("\n") == 1
+
+
+def test_a_list_as_other_programs_write_it(tmp_path):
+    trace = write(tmp_path / "x.csv", OWN + "a,0,4000000,0\n")
+    costs = write(tmp_path / "costs.csv", "\ufeffcall,bytes,ns\r\n\r\nalloc,0,70\r\n \r\n")
+    assert replay(trace, "--costs", costs)["driver"]["cost_ns"] == 70

@@ -1,16 +1,21 @@
 """The forms that a trace may have, and which are refused: with the line and the reason."""
 
 import gzip
+import json
 import re
 import resource
+import subprocess
 import sys
+import time
 import zlib
 
 import pytest
-from conftest import OWN, RMM, ROOT, command, replay, write
+from conftest import OWN, RMM, ROOT, TOOL, command, replay, write
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import cachalot_recorded  # noqa: E402
+import cachalot_traces  # noqa: E402
+from cachalot_tools import Failure  # noqa: E402
 
 
 @pytest.mark.parametrize("change", [
@@ -194,3 +199,45 @@ def test_blanks_around_a_header(tmp_path, header):
     path = write(tmp_path / "x", f"{header}\n{line}")
     assert replay(path)["totals"]["peak_requested_bytes"] == 512
     assert command("export", path, "--csv", "-").stdout.count("allocate,") == 1
+
+
+def test_a_damaged_gzip_file_whose_text_is_refused(tmp_path):
+    """Only its end says so, behind the line that is refused."""
+    text = (OWN + "".join(f"a,{i},{i * 7919 % 100000 + 1},0\n" for i in range(20000))).encode()
+    stored = bytearray(gzip.compress(text, 0))
+    at = stored.index(b"a,9000,")
+    stored[at:at + 1] = b"?"
+    done = command("replay", write(tmp_path / "x", bytes(stored)))
+    said = done.stderr.splitlines()
+    assert done.returncode == 3 and len(said) == 2 and "line 9002: the operation is neither" in said[0], said
+    assert "but the gzip file is damaged, so that its text may not be what was packed" in said[1]
+    assert len(command("replay", write(tmp_path / "y", gzip.compress(text.replace(b"a,9000,", b"?,9000,")))).stderr.splitlines()) == 1
+
+
+def test_a_disk_that_cannot_be_read_is_no_damaged_gzip_file():
+    class Disk:
+        def read1(self, _):
+            raise OSError(5, "Input/output error")
+    with pytest.raises(Failure) as raised:
+        list(cachalot_traces.unpack(Disk(), "x"))
+    assert str(raised.value) == "x: Input/output error"
+
+
+def test_a_recorded_trace_that_comes_in_small_pieces(tmp_path):
+    data = recorded(cachalot_recorded.ENDED, 300)
+    for first in 1, 10, 16, 17, 4000, 4100:
+        with subprocess.Popen([TOOL, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=False) as process:
+            process.stdin.write(data[:first])
+            process.stdin.flush()
+            time.sleep(0.05)
+            process.stdin.write(data[first:])
+            process.stdin.close()
+            assert json.loads(process.stdout.read())["trace"]["format"] == "recorded"
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize("words", [("--behind", "-1"), ("--device", "1x"), ("--device", "99999999999"), ("--recorded-reserved", "zz"), ("--capacity", "1 "), ("--behind", ""),
+                                   ("--capacity", "0")])
+def test_numbers_on_the_command_line(tmp_path, words):
+    write(tmp_path / "x", "a,1,512,0\n")
+    assert subprocess.run([TOOL, *words, tmp_path / "x"], capture_output=True, check=False).returncode == 2

@@ -1,11 +1,14 @@
 """Mapped memory (expandable_segments:True): what is reserved for what is used, what moving it costs, and that nothing fails which
 fits natively. The figures that the project promises; what the traces give is in footprint.md."""
 
+import json
+import resource
+
 import caches
 import pytest
 import training
 import workloads
-from conftest import command, peaks, replay, trace_of
+from conftest import command, peaks, replay, trace_of, write
 
 MAPPED = "expandable_segments:True"
 MOST = 1 << 20  # of a small block
@@ -228,3 +231,26 @@ def test_what_fits_natively_neither_stays_packed(tmp_path):
     _, allocated, _ = peaks(replay(trace_of("resnet50"), "--conf", RULES))
     got = replay(trace_of("resnet50"), "--conf", MAPPED, "--capacity", allocated)
     assert 0 < got["totals"]["ooms"] <= 10 and got["driver"]["calls"]["alloc"]["count"] < 100
+
+
+def test_without_addresses_for_its_tables_nothing_is_told_of_it(tmp_path):
+    """As in a shell with `ulimit -v`: ordinary segments would have served, and their figures been told."""
+    path = write(tmp_path / "x.csv", "a,0,4000000,0\n")
+    for words in (("replay",), ("replay", "--conf", "expandable_segments:True", "--capacity", "8GiB"), ("tune",)):
+        done = command(words[0], path, *words[1:], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)))
+        assert (done.returncode, done.stdout) == (1, "") and "no memory for the tables of mapped memory" in done.stderr and "ulimit -v" in done.stderr
+    done = command("replay", path, "--conf", "expandable_segments:False",
+                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)))
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("conf, way", [("cache:on", "auto: True"), ("ipc:dedicated", "auto: False, because of the option ipc"), ("expandable_segments:True", "True"),
+                                       ("expandable_segments:False,ipc:dedicated", "False"),
+                                       ("expandable_segments:True,ipc:dedicated", "True: False, because of the option ipc")])
+def test_a_replay_says_which_way_it_went(tmp_path, conf, way):
+    """As a program's report does."""
+    path = write(tmp_path / "x.csv", "a,0,4000000,0\n")
+    done = command("replay", path, "--format", "json", "--conf", conf)
+    got = json.loads(done.stdout)
+    assert got["config"]["expandable_segments"]["value"] == way
+    assert (got["driver"]["calls"]["chunk_create"]["count"] > 0) == way.endswith("True")
