@@ -64,7 +64,7 @@ void allocator_put_away(struct allocator *allocator, int away);
 uint64_t allocator_forget(struct allocator *allocator);
 
 /* After the driver ended the context of a forgotten allocator: mapped memory is the process's, and
- * would outlive it. It does where a call into the context is still under way after 2 s. */
+ * would outlive it. It does where a call into the context, but a wait for a fence, is still under way after 2 s. */
 void allocator_bury(struct allocator *allocator);
 
 /* A block of at least `bytes`. allocator_hit never grows nor waits: 0 or ALLOCATOR_MISS. */

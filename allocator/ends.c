@@ -142,9 +142,11 @@ void allocator_bury(struct allocator *a)
 {
     metadata_clear(a->spares, CACHE_STEPS * sizeof *a->spares);
     domain_lock(a->domain);
-    int is_used = a->calls != 0; /* by one that takes longer than its context's end waited */
+    /* By a claim, say, that takes longer than its context's end has waited; who waits for a fence uses none of it. */
+    if (a->calls > a->waiting)
+        a->arena = NULL;
     domain_unlock(a->domain);
-    if (a->arena && !is_used)
+    if (a->arena)
         arena_bury(a);
     a->arena = NULL;
 }

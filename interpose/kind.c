@@ -67,6 +67,6 @@ void kind_check(CUdevice device, const struct allocator *allocator)
                  "segments",
                  device);
     pthread_mutex_lock(&process->context_lock);
-    page_config_in_force(process->page, "expandable_segments", "False", "too few addresses");
+    page_config_in_force(process->page, "expandable_segments", "False", "a device without it");
     pthread_mutex_unlock(&process->context_lock);
 }

@@ -191,6 +191,8 @@ def check_rest(file, name):
         while file.read1(CHUNK):
             pass
     except DAMAGED as error:
+        if isinstance(error, OSError) and error.errno:
+            raise Failure(3, f"{name}: {error.strerror}") from error
         raise Failure(3, f"{name}: but the gzip file is damaged, so that its text may not be what was packed: {error}") from error
 
 

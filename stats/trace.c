@@ -247,6 +247,7 @@ static int write_events(int fd, struct page *page, int skip)
                              count * sizeof(struct event), offset);
         if (error == 0 && count > 0 && !is_whole(fd, page, last))
             error = -ESTALE;
+        atomic_thread_fence(memory_order_acquire); /* what was read, before the look at it */
         if (error == 0 && atomic_load(&events->trace) != TRACE_ON)
             error = -ETIME; /* as it was written */
         if (error != 0)

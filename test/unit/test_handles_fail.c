@@ -127,6 +127,7 @@ static void a_claim_that_outlasts_its_context(void **state)
     w.device.meanwhile = it_ends_for_good;
     assert_int_equal(try_take(1152 * MIB), ALLOCATOR_PASS);
     assert_null(w.device.meanwhile);
+    assert_int_equal(w.device.ranges, 1); /* nor its addresses given back under it */
 }
 
 static int waits;
@@ -137,6 +138,7 @@ static void the_context_ends_at_a_wait(struct fake_device *device, enum fake_cal
         return;
     device->meanwhile = NULL;
     allocator_forget(w.a);
+    allocator_bury(w.a);
 }
 
 static void a_request_that_waits_in_it_is_the_drivers(void **state)
@@ -154,6 +156,7 @@ static void a_request_that_waits_in_it_is_the_drivers(void **state)
         w.device.meanwhile = the_context_ends_at_a_wait;
         int code = try_take(210 * MIB);
         assert_true(waits > 0 ? code != 0 : code == ALLOCATOR_PASS);
+        assert_int_equal(w.device.ranges, waits > 0); /* who waits uses nothing of it */
     }
 }
 
