@@ -237,7 +237,7 @@ static int write_events(int fd, struct page *page, int skip)
         uint64_t n = stat_get(&events->written), count = count_whole(events, n);
         uint64_t end = atomic_load_explicit(&events->count, memory_order_acquire);
         if (atomic_load(&events->trace) != TRACE_ON)
-            return -ETIME; /* whoever waited gave up, so that what was just read may be overwritten */
+            return -ETIME; /* whoever waited gave up: what is not written yet may be overwritten */
         if (end - n > events->capacity)
             return -EINVAL; /* a damaged page */
         if (count == 0 && (!skip || n >= end))

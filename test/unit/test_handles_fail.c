@@ -110,13 +110,18 @@ static void a_context_that_ends_beside_a_release_leaves_nothing(void **state)
     assert_int_equal(w.device.ranges, 0);
 }
 
-static void it_ends_for_good(struct fake_device *device, enum fake_call call, int after)
+/* Another thread destroys the context, and the driver has ended it. */
+static void end_for_good(struct fake_device *device)
 {
-    if (call != FAKE_CREATE || after || device->calls[FAKE_CREATE] < 3)
-        return;
     device->meanwhile = NULL;
     allocator_forget(w.a);
     allocator_bury(w.a);
+}
+
+static void the_context_ends_in_a_claim(struct fake_device *device, enum fake_call call, int after)
+{
+    if (call == FAKE_CREATE && !after && device->calls[FAKE_CREATE] >= 3)
+        end_for_good(device);
 }
 
 /* A claim of many handles takes longer than the end of its context waits: its books must stay. */
@@ -124,7 +129,7 @@ static void a_claim_that_outlasts_its_context(void **state)
 {
     (void)state;
     world_remake("expandable_segments:True", 64 * GIB);
-    w.device.meanwhile = it_ends_for_good;
+    w.device.meanwhile = the_context_ends_in_a_claim;
     assert_int_equal(try_take(1152 * MIB), ALLOCATOR_PASS);
     assert_null(w.device.meanwhile);
     assert_int_equal(w.device.ranges, 1); /* nor its addresses given back under it */
@@ -134,11 +139,8 @@ static int waits;
 
 static void the_context_ends_at_a_wait(struct fake_device *device, enum fake_call call, int after)
 {
-    if (call != FAKE_WAIT || after || --waits)
-        return;
-    device->meanwhile = NULL;
-    allocator_forget(w.a);
-    allocator_bury(w.a);
+    if (call == FAKE_WAIT && !after && --waits == 0)
+        end_for_good(device);
 }
 
 static void a_request_that_waits_in_it_is_the_drivers(void **state)
