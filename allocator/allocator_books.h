@@ -59,7 +59,8 @@ struct allocator {
     /* Which size goes to the pool next; caches that serve it; 0: no request by the lock has had to
      * wait for it lately. */
     unsigned spare_hand, sharers, contended;
-    uint64_t settled, settled_since, cache_more; /* requests by the lock, ns, bytes: pace */
+    /* Requests by the lock, ns, bytes: pace; looks that stopped all threads, bytes: thread_caches_make. */
+    uint64_t settled, settled_since, cache_more, looks, grown_instead;
     struct allocator *next;
 
     /* What threads without the lock look at, apart from what changes all the time. */

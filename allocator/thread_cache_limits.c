@@ -130,6 +130,12 @@ void thread_cache_note_most(struct allocator *a)
     note_alone(a, held);
 }
 
+void thread_cache_hold_less(struct allocator *a)
+{
+    a->cache_more = a->cache_more / MIB / 2 * MIB;
+    thread_cache_note_most(a);
+}
+
 void thread_cache_pace(struct allocator *a)
 {
     uint64_t now = a->ops->now_ns(), took = now - a->settled_since;
@@ -139,11 +145,12 @@ void thread_cache_pace(struct allocator *a)
     uint64_t held = stat_get(&a->stats->stat[STAT_allocated_bytes].peak[STAT_POOLS]);
     uint64_t part = held / BRISK_PART / (a->sharers ? a->sharers : 1);
     uint64_t most = took < PACE_FAST || part > CACHE_LIMIT ? CACHE_LIMIT : part / MIB * MIB;
-    if (took > PACE_SLOW * brisk)
-        a->cache_more = a->cache_more / MIB / 2 * MIB;
-    else if (took < brisk)
+    if (took < brisk)
         a->cache_more = a->cache_more < most ? a->cache_more + MIB : most;
-    thread_cache_note_most(a);
+    if (took > PACE_SLOW * brisk)
+        thread_cache_hold_less(a);
+    else
+        thread_cache_note_most(a);
 }
 
 void thread_cache_fold(struct thread_cache *cache)

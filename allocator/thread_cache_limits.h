@@ -35,14 +35,16 @@ static inline int64_t alone_limit(const struct thread_cache *cache)
     return atomic_load_explicit(&cache->allocator->alone_most, memory_order_relaxed);
 }
 
-/* What caches hold is missing where it could be split or merged, so that more is reserved. It is
- * worth that only where they miss all the time: after each PACE requests that fold (small ones
- * by the lock, and large ones in ordinary segments) the clock says whether one may hold a MiB more,
- * or half as much more. After CONTENDED of them of which none had to wait for the lock, threads are
+/* What caches hold is missing where it could be split or merged, so that more is reserved, or
+ * looked for (thread_caches_make). It is worth that only where they miss all the time: after each
+ * PACE requests that fold (small ones by the lock, and large ones in ordinary segments) the clock
+ * says whether one may hold a MiB more, or half as much more; that, too, when something had to be
+ * looked for. After CONTENDED of them of which none had to wait for the lock, threads are
  * in each other's way no more (spare.h). */
 #define PACE 1024
 #define CONTENDED 64
 void thread_cache_pace(struct allocator *allocator);
+void thread_cache_hold_less(struct allocator *allocator);
 void thread_cache_note_most(struct allocator *allocator);
 
 /* How much others may have counted alone while one thread passes a peak. */

@@ -178,10 +178,28 @@ static int is_due(struct allocator *a)
     return 1;
 }
 
+#define LOOKS 32      /* after so many, memory costs less */
+#define MORE_PART 512 /* of what is reserved; test/gpu/RECORD.md, "Looks" */
+
+/* A look at threads that share an allocator stops them all: some 10 us. So caches hold less from then on, and when
+ * looks go on all the same, there is to be more memory; in all a small part of what there is. */
+static int is_dear(struct allocator *a)
+{
+    uint64_t most = stats_current_all(a->stats, STAT_reserved_bytes) / MORE_PART;
+    if (!spare_is_shared(a))
+        return 0;
+    thread_cache_hold_less(a);
+    if (++a->looks < LOOKS || a->grown_instead + SEGMENT > most)
+        return 0;
+    a->looks = 0;
+    a->grown_instead += SEGMENT;
+    return 1;
+}
+
 int thread_caches_make(struct allocator *a, uint64_t size)
 {
     struct search search = {.allocator = a, .size = size};
-    if (!is_due(a))
+    if (!is_due(a) || is_dear(a))
         return 0;
     thread_caches_stop(a->domain, a->stats);
     look_at_spare(&search);

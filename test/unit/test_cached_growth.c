@@ -24,9 +24,8 @@ static void a_run_is_merged_before_memory_is_taken_from_the_driver(void **state)
     assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
 }
 
-/* 20 MiB lie in caches of so many threads; segments taken for each of so many MiB after that. */
-enum { LARGE = 7, MORE = 14 };
-static void grows_by(int threads, unsigned contended, int count, const unsigned *segments)
+/* 20 MiB lie in caches of so many threads. */
+static void fill_caches(int threads)
 {
     enum { MOST = 320 };
     uint64_t block[MOST];
@@ -49,6 +48,13 @@ static void grows_by(int threads, unsigned contended, int count, const unsigned 
         put(block[i]);
     }
     assert_true(caches[0]->count > 0);
+}
+
+/* Then segments taken for each of so many MiB after that. */
+enum { LARGE = 7, MORE = 14 };
+static void grows_by(int threads, unsigned contended, int count, const unsigned *segments)
+{
+    fill_caches(threads);
     uint64_t before = w.device.calls[FAKE_ALLOC];
     for (int i = 0; i < count; i++) {
         w.a->contended = contended;
@@ -75,6 +81,34 @@ static void one_thread_looks_at_each_miss(void **state)
 {
     (void)state;
     grows_by(1, CONTENDED, MORE, (const unsigned[MORE]){0});
+}
+
+enum { LOOKS = 80 };
+
+/* Segments taken where `threads` with 20 MiB in their caches look for so many blocks, and so much is reserved. */
+static unsigned grown_after_looks(int threads, uint64_t reserved)
+{
+    cache_world_remake("");
+    fill_caches(threads);
+    take(reserved);
+    w.a->cache_more = 8 * MIB;
+    w.a->settled = 0; /* else the clock might say so, too */
+    uint64_t before = w.device.calls[FAKE_ALLOC];
+    for (int i = 0; i < LOOKS; i++) {
+        w.a->contended = 0;
+        get(128 * KIB);
+    }
+    assert_int_equal(w.a->cache_more, (threads > 1 ? 0 : 8) * MIB);
+    return (unsigned)(w.device.calls[FAKE_ALLOC] - before);
+}
+
+/* A look stops all threads: they hold less from then on, and take a little memory in place of looks that go on. */
+static void looks_that_go_on_cost_a_little_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(grown_after_looks(2, 1200 * MIB), 1);
+    assert_int_equal(grown_after_looks(2, 800 * MIB), 0);
+    assert_int_equal(grown_after_looks(1, 1200 * MIB), 0);
 }
 
 #define PART (MIB / 4) /* the largest that threads cache there */
@@ -140,6 +174,7 @@ int main(void)
         CACHE(looks_are_few_where_threads_wait),
         CACHE(threads_in_turns_look_at_each_miss),
         CACHE(one_thread_looks_at_each_miss),
+        CACHE(looks_that_go_on_cost_a_little_memory),
         CACHE(caches_yield_to_large_blocks),
         CACHE(they_yield_when_much_has_grown),
     };
