@@ -83,7 +83,7 @@ static void one_thread_looks_at_each_miss(void **state)
     grows_by(1, CONTENDED, MORE, (const unsigned[MORE]){0});
 }
 
-enum { LOOKS = 80 };
+enum { LOOKS = 140 };
 
 /* Segments taken where `threads` with 20 MiB in their caches look for so many blocks, and so much is reserved. */
 static unsigned grown_after_looks(int threads, uint64_t reserved)
