@@ -179,7 +179,7 @@ static int is_due(struct allocator *a)
 }
 
 #define LOOKS 32      /* after so many, memory costs less */
-#define MORE_PART 512 /* of what is reserved; test/gpu/RECORD.md, "Looks" */
+#define MORE_PART 512 /* of what is reserved; DESIGN.md, "Where the mallocs of a training go" */
 
 /* A look at threads that share an allocator stops them all: some 10 us. So caches hold less from then on, and when
  * looks go on all the same, there is to be more memory; in all a small part of what there is. */
