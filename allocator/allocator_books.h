@@ -59,8 +59,8 @@ struct allocator {
     /* Which size goes to the pool next; caches that serve it; 0: no request by the lock has had to
      * wait for it lately. */
     unsigned spare_hand, sharers, contended;
-    /* Requests by the lock, ns, bytes: pace; looks that stopped all threads, bytes: thread_caches_make. */
-    uint64_t settled, settled_since, cache_more, looks, grown_instead;
+    /* Requests by the lock, ns, bytes: pace; of those, what others' caches had: thread_caches_make. */
+    uint64_t settled, settled_since, cache_more, looks;
     struct allocator *next;
 
     /* What threads without the lock look at, apart from what changes all the time. */

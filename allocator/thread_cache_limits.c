@@ -140,7 +140,7 @@ void thread_cache_pace(struct allocator *a)
 {
     uint64_t now = a->ops->now_ns(), took = now - a->settled_since;
     a->settled_since = now;
-    a->settled = 0;
+    a->settled = a->looks = 0;
     uint64_t brisk = spare_is_contended(a) ? PACE_FAST : PACE_BRISK;
     uint64_t held = stat_get(&a->stats->stat[STAT_allocated_bytes].peak[STAT_POOLS]);
     uint64_t part = held / BRISK_PART / (a->sharers ? a->sharers : 1);

@@ -24,7 +24,7 @@ void thread_caches_go_on(struct domain *domain, const struct device_stats *stats
 int thread_caches_serve(const struct domain *domain, const struct device_stats *stats);
 
 /* Some of what the allocator's caches and its pool hold becomes one reusable block of at least
- * `size`, if there is any such, and looking for it costs less than memory: 1. Nothing else is
+ * `size`, if there is any such, unless looks have cost more than memory lately: 1. Nothing else is
  * merged. */
 int thread_caches_make(struct allocator *allocator, uint64_t size);
 

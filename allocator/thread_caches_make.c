@@ -9,6 +9,7 @@
 
 #include "allocator/arena.h"
 #include "allocator/pool.h"
+#include "allocator/segment.h"
 #include "allocator/thread_caches.h"
 
 struct search {
@@ -178,29 +179,39 @@ static int is_due(struct allocator *a)
     return 1;
 }
 
-#define LOOKS 32      /* after so many, memory costs less */
+#define LOOKS 32      /* in PACE requests by the lock; they take longer than a segment */
 #define MORE_PART 512 /* of what is reserved; DESIGN.md, "Where the mallocs of a training go" */
+#define LEFT_PART 16  /* of the device */
 
-/* A look at threads that share an allocator stops them all: some 10 us. So caches hold less from then on, and when
- * looks go on all the same, there is to be more memory; in all a small part of what there is. */
-static int is_dear(struct allocator *a)
+/* Where looks that stop other threads go on there is to be a little more memory; but not where little is left, or
+ * was, or that much is cached already. */
+static int is_memory_cheaper(const struct allocator *a)
 {
-    uint64_t most = stats_current_all(a->stats, STAT_reserved_bytes) / MORE_PART;
+    uint64_t reserved = segment_reserved(a);
+    uint64_t cached = stats_current(a->stats, STAT_inactive_split_bytes, SMALL_POOL);
+    int is_short = reserved > a->capacity - a->capacity / LEFT_PART ||
+                   stats_get(a->stats, COUNTER_num_alloc_retries);
+    return a->looks >= LOOKS && !is_short && cached + SEGMENT <= reserved / MORE_PART;
+}
+
+/* Something was found that others had: what caches hold beyond the least is what is missing. */
+static void note_found(struct allocator *a)
+{
     if (!spare_is_shared(a))
-        return 0;
+        return;
+    a->looks++;
     thread_cache_hold_less(a);
-    if (++a->looks < LOOKS || a->grown_instead + SEGMENT > most)
-        return 0;
-    a->looks = 0;
-    a->grown_instead += SEGMENT;
-    return 1;
 }
 
 int thread_caches_make(struct allocator *a, uint64_t size)
 {
     struct search search = {.allocator = a, .size = size};
-    if (!is_due(a) || is_dear(a))
+    if (!is_due(a))
         return 0;
+    if (is_memory_cheaper(a)) {
+        a->looks = 0;
+        return 0;
+    }
     thread_caches_stop(a->domain, a->stats);
     look_at_spare(&search);
     for (struct thread_cache *cache = a->domain->caches; cache; cache = cache->next)
@@ -210,6 +221,7 @@ int thread_caches_make(struct allocator *a, uint64_t size)
         mark(&search);
         sort(&search);
         merge(search.first, size);
+        note_found(a);
     }
     thread_caches_go_on(a->domain, a->stats);
     return search.first != NULL;

@@ -83,32 +83,89 @@ static void one_thread_looks_at_each_miss(void **state)
     grows_by(1, CONTENDED, MORE, (const unsigned[MORE]){0});
 }
 
-enum { LOOKS = 140 };
+enum { GETS = 140, LOOKS = 32, MORE_PART = 512 };
 
-/* Segments taken where `threads` with 20 MiB in their caches look for so many blocks, and so much is reserved. */
-static unsigned grown_after_looks(int threads, uint64_t reserved)
+static void reserve(uint64_t bytes)
 {
-    cache_world_remake("");
-    fill_caches(threads);
-    take(reserved);
+    w.device.instant = 1;
+    take(bytes);
     w.a->cache_more = 8 * MIB;
-    w.a->settled = 0; /* else the clock might say so, too */
-    uint64_t before = w.device.calls[FAKE_ALLOC];
-    for (int i = 0; i < LOOKS; i++) {
-        w.a->contended = 0;
-        get(128 * KIB);
-    }
-    assert_int_equal(w.a->cache_more, (threads > 1 ? 0 : 8) * MIB);
-    return (unsigned)(w.device.calls[FAKE_ALLOC] - before);
+    w.a->settled = w.a->looks = 0; /* else the clock might have a say */
 }
 
-/* A look stops all threads: they hold less from then on, and take a little memory in place of looks that go on. */
+/* Threads with 20 MiB in their caches miss so many times: what each look does, and when a segment is taken instead.
+ * Returns how many were. */
+static unsigned taken_for_looks(int may)
+{
+    uint64_t begin = w.device.calls[FAKE_ALLOC], segments = begin, since = 0;
+    for (int i = 0; i < GETS; i++) {
+        uint64_t cached = CURRENT_IN(inactive_split_bytes, SMALL_POOL), before = (uint64_t)barriers;
+        uint64_t most = CURRENT(reserved_bytes) / MORE_PART;
+        int is_cheaper = may && since >= LOOKS && cached + 2 * MIB <= most;
+        w.a->contended = 0;
+        get(128 * KIB);
+        uint64_t looks = (uint64_t)barriers - before, taken = w.device.calls[FAKE_ALLOC] - segments;
+        assert_true(!looks || !is_cheaper);
+        assert_true(!taken || is_cheaper);
+        assert_true(!looks || w.a->cache_more <= (8 * MIB >> ++since));
+        since = taken ? 0 : since;
+        segments += taken;
+    }
+    return (unsigned)(segments - begin);
+}
+
 static void looks_that_go_on_cost_a_little_memory(void **state)
 {
     (void)state;
-    assert_int_equal(grown_after_looks(2, 1200 * MIB), 1);
-    assert_int_equal(grown_after_looks(2, 800 * MIB), 0);
-    assert_int_equal(grown_after_looks(1, 1200 * MIB), 0);
+    static const unsigned most[] = {2, 10, 100}, taken[] = {0, 1, 2}; /* MiB that may be cached */
+    for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
+        cache_world_remake("");
+        fill_caches(2);
+        reserve(most[i] * MORE_PART * MIB);
+        assert_int_equal(taken_for_looks(1), taken[i]);
+    }
+}
+
+static void but_none_where_little_is_left(void **state)
+{
+    (void)state;
+    for (int once = 0; once < 2; once++) {
+        cache_world_remake("");
+        fill_caches(2);
+        reserve(100 * GIB);
+        w.a->capacity = once ? UINT64_MAX : 106 * GIB;
+        stats_count(&w.stats, COUNTER_num_alloc_retries, (uint64_t)once);
+        assert_int_equal(taken_for_looks(0), 0);
+        w.a->capacity = 107 * GIB;
+        stats_set(&w.stats, COUNTER_num_alloc_retries, 0);
+        get(128 * KIB);
+        assert_int_equal(w.a->looks, 0); /* but a segment where there is a sixteenth */
+    }
+}
+
+static void ones_own_looks_cost_none(void **state)
+{
+    (void)state;
+    cache_world_remake("");
+    fill_caches(1);
+    reserve(100 * GIB);
+    assert_int_equal(taken_for_looks(0), 0);
+    assert_int_equal(w.a->cache_more, 8 * MIB);
+}
+
+static void nor_do_looks_that_find_nothing_or_are_few(void **state)
+{
+    (void)state;
+    reserve(GIB);
+    for (int i = 0; i < 64; i++) {
+        as(i % 2);
+        get(MIB - 512);
+    }
+    assert_int_equal(w.a->cache_more, 8 * MIB);
+    assert_int_equal(w.a->looks, 0);
+    w.a->looks = LOOKS;
+    thread_cache_pace(w.a);
+    assert_int_equal(w.a->looks, 0);
 }
 
 #define PART (MIB / 4) /* the largest that threads cache there */
@@ -175,6 +232,9 @@ int main(void)
         CACHE(threads_in_turns_look_at_each_miss),
         CACHE(one_thread_looks_at_each_miss),
         CACHE(looks_that_go_on_cost_a_little_memory),
+        CACHE(but_none_where_little_is_left),
+        CACHE(ones_own_looks_cost_none),
+        CACHE(nor_do_looks_that_find_nothing_or_are_few),
         CACHE(caches_yield_to_large_blocks),
         CACHE(they_yield_when_much_has_grown),
     };
