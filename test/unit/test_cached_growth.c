@@ -99,16 +99,16 @@ static unsigned taken_for_looks(int may)
 {
     uint64_t begin = w.device.calls[FAKE_ALLOC], segments = begin, since = 0;
     for (int i = 0; i < GETS; i++) {
-        uint64_t cached = CURRENT_IN(inactive_split_bytes, SMALL_POOL), before = (uint64_t)barriers;
+        uint64_t cached = CURRENT_IN(inactive_split_bytes, SMALL_POOL), before = barriers;
         uint64_t most = CURRENT(reserved_bytes) / MORE_PART;
         int is_cheaper = may && since >= LOOKS && cached + 2 * MIB <= most;
         w.a->contended = 0;
         get(128 * KIB);
-        uint64_t looks = (uint64_t)barriers - before, taken = w.device.calls[FAKE_ALLOC] - segments;
+        uint64_t looks = barriers - before, taken = w.device.calls[FAKE_ALLOC] - segments;
         assert_true(!looks || !is_cheaper);
         assert_true(!taken || is_cheaper);
-        assert_true(!looks || w.a->cache_more <= (8 * MIB >> ++since));
-        since = taken ? 0 : since;
+        since = taken ? 0 : since + looks;
+        assert_true(!looks || w.a->cache_more <= 8 * MIB >> since);
         segments += taken;
     }
     return (unsigned)(segments - begin);
