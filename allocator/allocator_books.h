@@ -59,7 +59,7 @@ struct allocator {
     /* Which size goes to the pool next; caches that serve it; 0: no request by the lock has had to
      * wait for it lately. */
     unsigned spare_hand, sharers, contended;
-    /* Requests by the lock, ns, bytes: pace; of those, what others' caches had: thread_caches_make. */
+    /* Requests by the lock, ns, bytes: pace; of those, looks that found something: thread_caches_make. */
     uint64_t settled, settled_since, cache_more, looks;
     struct allocator *next;
 

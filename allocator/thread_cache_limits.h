@@ -39,7 +39,7 @@ static inline int64_t alone_limit(const struct thread_cache *cache)
  * looked for (thread_caches_make). It is worth that only where they miss all the time: after each
  * PACE requests that fold (small ones by the lock, and large ones in ordinary segments) the clock
  * says whether one may hold a MiB more, or half as much more; half as much also after each look that
- * found something in others. After CONTENDED of them of which none had to wait for the lock, threads are
+ * found something, where threads share. After CONTENDED of them of which none had to wait for the lock, threads are
  * in each other's way no more (spare.h). */
 #define PACE 1024
 #define CONTENDED 64

@@ -194,7 +194,7 @@ static int is_memory_cheaper(const struct allocator *a)
     return a->looks >= LOOKS && !is_short && cached + SEGMENT <= reserved / MORE_PART;
 }
 
-/* Something was found that others had: what caches hold beyond the least is what is missing. */
+/* Where threads share, what their caches hold beyond the least is what was missing. */
 static void note_found(struct allocator *a)
 {
     if (!spare_is_shared(a))
