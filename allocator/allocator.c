@@ -5,14 +5,14 @@
 #include <stddef.h>
 #include <time.h>
 
-#include "allocator/arena_parts.h"
-#include "allocator/fence.h"
-#include "allocator/kept.h"
-#include "allocator/native.h"
-#include "allocator/pool.h"
-#include "allocator/record.h"
-#include "allocator/segment.h"
-#include "allocator/thread_caches.h"
+#include "allocator/pool/arena_parts.h"
+#include "allocator/reuse/fence.h"
+#include "allocator/last_freed.h"
+#include "allocator/pool/packing.h"
+#include "allocator/pool/pool.h"
+#include "allocator/state/record.h"
+#include "allocator/segment/segment.h"
+#include "allocator/thread_cache/locked.h"
 
 void allocator_enter(struct allocator *a)
 {

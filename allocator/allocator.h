@@ -9,9 +9,9 @@
 #ifndef CACHALOT_ALLOCATOR_ALLOCATOR_H
 #define CACHALOT_ALLOCATOR_ALLOCATOR_H
 
-#include "allocator/device.h"
-#include "allocator/options.h"
-#include "stats/report.h"
+#include "allocator/base/device.h"
+#include "allocator/base/options.h"
+#include "stats/output/report.h"
 
 enum allocator_condition {
     ALLOCATOR_PASS = -11,    /* not for us: ask the driver natively */

@@ -1,11 +1,11 @@
 /* What concerns all allocators of a process at once. */
 #include <stddef.h>
 
-#include "allocator/arena_make.h"
-#include "allocator/fence.h"
-#include "allocator/segment.h"
-#include "allocator/thread_caches.h"
-#include "stats/events_alone.h"
+#include "allocator/mapping/create.h"
+#include "allocator/reuse/fence.h"
+#include "allocator/segment/segment.h"
+#include "allocator/thread_cache/locked.h"
+#include "stats/events/events_alone.h"
 
 static struct slab slab_of(struct domain *domain, size_t item_bytes)
 {

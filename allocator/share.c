@@ -3,9 +3,9 @@
 
 #include <stddef.h>
 
-#include "allocator/arena_chunks.h"
-#include "allocator/segment.h"
-#include "allocator/thread_caches.h"
+#include "allocator/pool/arena_chunks.h"
+#include "allocator/segment/segment.h"
+#include "allocator/thread_cache/locked.h"
 
 /* The live block that holds `address`, or NULL. Nearly always it begins there. In a segment for
  * small blocks there are many, but no begin of one is far; in others there are few. */

@@ -9,7 +9,7 @@ import tempfile
 from cachalot_tools import Failure, open_at_once
 
 DEFAULT_OUTPUT = "cachalot.%e.%p.json"
-NAME_MOST, PATH_MOST = 200, 1023  # bytes of a report's name (stats/report_expand.c), and of its path (stats/page_layout.h)
+NAME_MOST, PATH_MOST = 200, 1023  # bytes of a report's name (stats/output/path_pattern.c), and of its path (stats/page/page_layout.h)
 FOLDER_MOST = 255  # bytes of the name of a folder in it
 VALUE_MOST = 64  # bytes that one sequence adds
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")

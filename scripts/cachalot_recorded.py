@@ -1,4 +1,4 @@
-"""Traces that CACHALOT_TRACE recorded (stats/trace.h): what their header says, and their events one by one."""
+"""Traces that CACHALOT_TRACE recorded (stats/output/trace.h): what their header says, and their events one by one."""
 
 import os
 import struct

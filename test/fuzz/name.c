@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stats/page.h"
-#include "stats/report.h"
-#include "stats/report_file.h"
+#include "stats/page/page.h"
+#include "stats/output/report.h"
+#include "stats/output/output_file.h"
 
 static const char *value;
 

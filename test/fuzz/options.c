@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/options.h"
+#include "allocator/base/options.h"
 
 static void complain(void *count, const char *message)
 {

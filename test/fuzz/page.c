@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "stats/page.h"
-#include "stats/report.h"
+#include "stats/page/page.h"
+#include "stats/output/report.h"
 
 static char path[64];
 static int file;

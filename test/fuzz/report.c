@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "stats/page.h"
-#include "stats/report.h"
-#include "stats/report_file.h"
+#include "stats/page/page.h"
+#include "stats/output/report.h"
+#include "stats/output/output_file.h"
 
 static char folder[] = "/dev/shm/cachalot-fuzz-XXXXXX";
 static int directory = -1;

@@ -327,7 +327,7 @@ def mib(size):
 
 def cuda_home():
     """The toolkit's folder."""
-    done = subprocess.run([str(ROOT / "scripts/cuda_home.sh")], capture_output=True, text=True,
+    done = subprocess.run([str(ROOT / "scripts/build/cuda_home.sh")], capture_output=True, text=True,
                           check=False)
     if done.returncode != 0:
         raise Skip("no CUDA toolkit")

@@ -65,7 +65,7 @@ hunted() {
 }
 
 rates() {
-    logged bench python3 test/bench/bench.py --gpu "$(scripts/cuda_home.sh)" --compiler nvcc
+    logged bench python3 test/bench/bench.py --gpu "$(scripts/build/cuda_home.sh)" --compiler nvcc
     cases rates streams16 --modes async
     cases rates launch-rate --only watched
     cases rates timing

@@ -1,4 +1,4 @@
-/* One state of the model: the lane rule's own (allocator/lane.h), the device's, each thread's.
+/* One state of the model: the lane rule's own (allocator/reuse/lane.h), the device's, each thread's.
  * Bytes only, so that states are compared and hashed as they lie. */
 #ifndef CACHALOT_TEST_MODEL_STATE_H
 #define CACHALOT_TEST_MODEL_STATE_H

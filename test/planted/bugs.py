@@ -17,14 +17,15 @@ class Bug:
     delay: str = ""  # CACHALOT_SIM_DELAY: threads meet in rare ways
 
 
-LANE, ENDS, FENCE, MARK = (f"allocator/{name}.c" for name in ("lane", "lane_ends", "fence", "mark"))
-RELEASE, WINDOW, CLAIM, MAP, GROW, ARENA, HOME, CHUNKS, DIVIDE = (f"allocator/{name}.c" for name in (
-    "arena_release", "window", "arena_claim", "arena_map", "arena_grow", "arena", "arena_home", "arena_chunks", "arena_divide"))
+LANE, ENDS, FENCE, MARK = (f"allocator/reuse/{name}.c" for name in ("lane", "lane_end", "fence", "context_event"))
+RELEASE, WINDOW, CLAIM, MAP, DIVIDE = (f"allocator/mapping/{name}.c" for name in ("release", "window", "claim", "map_slots", "divide"))
+ARENA, HOME, CHUNKS = (f"allocator/pool/{name}.c" for name in ("arena", "arena_home", "arena_chunks"))
+GROW = "allocator/growth.c"
 MOVES = ("1 1 6000", "2 1 6000", "3 3 4000", *(f"{seed} {1 + seed % 4 // 3} 6000" for seed in range(4, 40)))  # of mapped_stress
 TAIL_MOVES = tuple(f"{seed} {1 + seed % 4 // 3} 6000 90" for seed in range(1, 13))  # no size comes again
-SUBMIT, CAPTURE, CONTEXT, LAUNCH = (f"interpose/{name}.c" for name in ("submit", "capture", "exports_context", "exports_launch"))
-MEMORY, SHARE = "interpose/memory.c", "allocator/share.c"
-CACHE, CACHES, LIMITS = (f"allocator/thread_cache{name}.c" for name in ("", "s", "_limits"))
+SUBMIT, CAPTURE, CONTEXT, LAUNCH = (f"interpose/{name}.c" for name in ("stream/submit", "context/capture", "exports/context", "exports/launch"))
+MEMORY, SHARE = "interpose/memory/memory.c", "allocator/share.c"
+CACHE, CACHES, LIMITS = (f"allocator/thread_cache/{name}.c" for name in ("thread_cache", "locked", "limits"))
 THREADS = ("1 3 200000", "2 8 60000", "3 3 400000", "4 8 100000", "5 3 400000", "6 4 400000")
 
 BUGS = (
@@ -225,30 +226,30 @@ BUGS = (
         (("pool_for(a, size) == POOL_SMALL && thread_caches_make(a, size) &&", "0 &&"),)),
     Bug("cached_at_large_growth", "caches keep what they have when large blocks grow", "allocator/allocator.c", "unit",
         (("!a->forgotten && thread_caches_yield(a, size)", "0"),)),
-    Bug("yields_at_once", "all caches are emptied for each chunk that large blocks grow by", "allocator/thread_caches_make.c", "unit",
+    Bug("yields_at_once", "all caches are emptied for each chunk that large blocks grow by", "allocator/thread_cache/assemble.c", "unit",
         (("cached <= 0 || grown < (uint64_t)cached / YIELD_PART)", "cached <= 0 + 0 * (int64_t)grown)"),)),
-    Bug("spare_unbounded", "what spills out of caches has no limit", "allocator/spare.c", "unit",
+    Bug("spare_unbounded", "what spills out of caches has no limit", "allocator/thread_cache/transfer.c", "unit",
         (("return atomic_load_explicit(&a->spare_weight, memory_order_relaxed) + more >", "return more >"),)),
-    Bug("looks_often", "all threads' caches are stopped and looked through at each miss", "allocator/thread_caches_make.c", "unit",
+    Bug("looks_often", "all threads' caches are stopped and looked through at each miss", "allocator/thread_cache/assemble.c", "unit",
         (("    if (!is_due(a))\n        return 0;\n", "    is_due(a);\n"),)),
-    Bug("looks_for_ever", "looks that stop other threads go on where a little memory would end them", "allocator/thread_caches_make.c", "unit",
+    Bug("looks_for_ever", "looks that stop other threads go on where a little memory would end them", "allocator/thread_cache/assemble.c", "unit",
         (("    if (is_memory_cheaper(a)) {\n", "    if (0 && is_memory_cheaper(a)) {\n"),)),
-    Bug("looks_once", "after the first looks each one takes memory", "allocator/thread_caches_make.c", "unit",
+    Bug("looks_once", "after the first looks each one takes memory", "allocator/thread_cache/assemble.c", "unit",
         (("        a->looks = 0;\n        return 0;\n", "        return 0;\n"),)),
-    Bug("looks_grow", "looks take memory however much is cached", "allocator/thread_caches_make.c", "unit",
+    Bug("looks_grow", "looks take memory however much is cached", "allocator/thread_cache/assemble.c", "unit",
         (("cached + SEGMENT <= reserved / MORE_PART", "cached + SEGMENT"),)),
-    Bug("looks_pressing", "looks take memory where little is left", "allocator/thread_caches_make.c", "unit",
+    Bug("looks_pressing", "looks take memory where little is left", "allocator/thread_cache/assemble.c", "unit",
         (("&& !is_short ", "&& (!is_short || reserved) "),)),
-    Bug("looks_alone", "one thread's looks, which stop nobody, count, too", "allocator/thread_caches_make.c", "unit",
+    Bug("looks_alone", "one thread's looks, which stop nobody, count, too", "allocator/thread_cache/assemble.c", "unit",
         (("    if (!spare_is_shared(a))\n        return;\n    a->looks++;\n", "    a->looks++;\n"),)),
-    Bug("looks_found_nothing", "looks that find nothing count, too", "allocator/thread_caches_make.c", "unit",
+    Bug("looks_found_nothing", "looks that find nothing count, too", "allocator/thread_cache/assemble.c", "unit",
         (("        note_found(a);\n    }\n", "    }\n    note_found(a);\n"),)),
-    Bug("looks_forgotten", "caches hold as much after a look that stopped other threads", "allocator/thread_caches_make.c", "unit",
+    Bug("looks_forgotten", "caches hold as much after a look that stopped other threads", "allocator/thread_cache/assemble.c", "unit",
         (("    thread_cache_hold_less(a);\n", ""),)),
-    Bug("looks_seldom", "what threads have that are in nobody's way is not looked through at each miss", "allocator/thread_caches_make.c", "unit",
+    Bug("looks_seldom", "what threads have that are in nobody's way is not looked through at each miss", "allocator/thread_cache/assemble.c", "unit",
         (("if (spare_is_contended(a) && more", "if (more"),)),
-    Bug("asked_never", "sizes in demand make room for others", "allocator/spare.c", "unit", (("    list->asked = 1;\n", ""),)),
-    Bug("batch_lost", "a full list forgets a batch", "allocator/spare.c", "unit",
+    Bug("asked_never", "sizes in demand make room for others", "allocator/thread_cache/transfer.c", "unit", (("    list->asked = 1;\n", ""),)),
+    Bug("batch_lost", "a full list forgets a batch", "allocator/thread_cache/transfer.c", "unit",
         (("first->node.left = &list->batch[--count]->node;", "--count;"),)),
     Bug("counted_late", "a thread counts alone whatever goes through its cache", LIMITS, "unit",
         (("most(most(cache->own_bytes, cache->all_bytes), cache->folded_bytes - alone_limit(cache))", "most(cache->own_bytes, cache->all_bytes)"),)),
@@ -266,7 +267,7 @@ BUGS = (
         (("    if (begun && lane->mark) { ", "    struct fence *before = lane->mark;\n    if (0) { "), ("    lane->mark = fence;\n", "    if (before)\n        fence_drop(lane->marked, before);\n    lane->mark = fence;\n"))),
     Bug("awaited_again", "an event is recorded again while somebody waits for it", LANE, "unit",
         (("    fence->users++;\n", ""), ("    fence->users--;\n", ""))),
-    Bug("copied_at_fork", "a forked child has a copy of what its parent keeps", "allocator/metadata.c", "unit",
+    Bug("copied_at_fork", "a forked child has a copy of what its parent keeps", "allocator/base/metadata.c", "unit",
         (("    madvise(memory + before, bytes, MADV_WIPEONFORK);", "    (void)0;"),)),
     Bug("room_uncounted", "a cache believes to have what went to the pool", CACHES, "unit",
         (("    thread_cache_moved(cache, size, -(int64_t)shelf->room);\n", ""),)),

@@ -2,7 +2,7 @@
  * Random work must find it. The linker (--wrap) puts this in the place of driver_ops. */
 #define driver_ops __wrap_driver_ops
 #define driver_sync_memops second_driver_sync_memops
-#include "interpose/driver.h"
+#include "interpose/context/device_ops.h"
 
 #define DEVICE_NOT_READY 0
-#include "interpose/driver.c"
+#include "interpose/context/device_ops.c"

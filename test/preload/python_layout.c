@@ -1,4 +1,4 @@
-/* Compares the row of interpose/python_layout.h with the headers of CPython that it is compiled
+/* Compares the row of interpose/call_sites/python_layout.h with the headers of CPython that it is compiled
  * with; says the row that they make, and fails if it is another one. */
 #define Py_BUILD_CORE
 #include <Python.h>
@@ -12,7 +12,7 @@
 #include <internal/pycore_frame.h>
 #endif
 
-#include "interpose/python_layout.h"
+#include "interpose/call_sites/python_layout.h"
 
 #define AT(type, field) (uint16_t) offsetof(type, field)
 

@@ -1,4 +1,4 @@
-/* The known limit of lanes (head of allocator/lane.c): one thread frees while its kernel waits for
+/* The known limit of lanes (head of allocator/reuse/lane.c): one thread frees while its kernel waits for
  * what another thread submits elsewhere, later. Natively the free is held up until then. Prints
  * whether it ended by itself. Argument: within how many seconds. */
 #include <pthread.h>

@@ -28,7 +28,7 @@ STARTING = {"cuInit", "cuDeviceGetCount", "on_exit"}  # without these there is n
 
 def read_header():
     """{function: errors that it may return} from the comments of cuda.h."""
-    home = subprocess.run([ROOT / "scripts/cuda_home.sh"], capture_output=True, text=True, check=True)
+    home = subprocess.run([ROOT / "scripts/build/cuda_home.sh"], capture_output=True, text=True, check=True)
     text = (pathlib.Path(home.stdout.strip()) / "include/cuda.h").read_text(errors="replace")
     numbers = {name: int(value) for name, value in re.findall(r"^\s+(CUDA_ERROR_\w+)\s*=\s*(\d+)", text, re.M)}
     errors = {}
@@ -249,7 +249,7 @@ def most_reached(place, missing):
 
 def test_all_that_is_hooked_is_reached(place):
     """All that the simulated driver has of it, and all that we call ourselves: that more often than natively."""
-    hooks = set(re.findall(r"\bX\((cu[A-Z]\w*)\)", (ROOT / "interpose/hooks.h").read_text()))
+    hooks = set(re.findall(r"\bX\((cu[A-Z]\w*)\)", (ROOT / "interpose/exports/hooks.h").read_text()))
     exports = subprocess.run(["nm", "-D", "--defined-only", sanitizer.BUILD / "test/sim/libcuda.so.1"],
                              capture_output=True, text=True, check=True).stdout
     old = set(re.findall(r"OLD\((\w+)", (ROOT / "test/sim/calls_old.def").read_text()))

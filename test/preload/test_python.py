@@ -12,7 +12,7 @@ import sanitizer
 from conftest import HERE, LIBRARY, ROOT
 from test_sites import LOAD, PYTHONS, STEPS, must_run, run
 
-SITE_TEXT = int(re.search(r"SITE_TEXT (\d+)", (ROOT / "stats/sites.h").read_text()).group(1))
+SITE_TEXT = int(re.search(r"SITE_TEXT (\d+)", (ROOT / "stats/events/sites.h").read_text()).group(1))
 
 # What Python says of each request: chains[size], innermost first.
 SAY = LOAD + """
@@ -153,7 +153,7 @@ def test_a_wrong_table_is_noticed(place, python):
     caller in its other members."""
     must_run(python)
     asked = subprocess.run([python, "-c", "import sys; print(sys.version_info.minor)"], stdout=subprocess.PIPE, check=True)
-    rows = re.findall(r"^    \{([\d, ]+)\},$", (ROOT / "interpose/python_layout.h").read_text(), re.MULTILINE)
+    rows = re.findall(r"^    \{([\d, ]+)\},$", (ROOT / "interpose/call_sites/python_layout.h").read_text(), re.MULTILINE)
     (row,) = [row for row in ([int(value) for value in row.split(",")] for row in rows) if row[0] == int(asked.stdout)]
     right = struct.pack("i13H", *row)
     library = LIBRARY.read_bytes()

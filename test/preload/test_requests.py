@@ -230,8 +230,9 @@ def test_try_says_where_the_report_is(place, output, name):
     scripts.mkdir()
     for path in (ROOT / "scripts").iterdir():
         (scripts / path.name).symlink_to(path)
-    (scripts / "setup.sh").unlink()
-    (scripts / "setup.sh").write_text(f"""build={BUILD}
+    (scripts / "build").unlink()
+    (scripts / "build").mkdir()
+    (scripts / "build/setup.sh").write_text(f"""build={BUILD}
         gpu_name() {{ false; }}
         say() {{ :; }}
         need_packages() {{ :; }}

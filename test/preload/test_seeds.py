@@ -16,7 +16,7 @@ import pytest
 import sanitizer
 from sanitizer import BUILD, ROOT
 
-SCHEMA = json.loads((ROOT / "stats/report.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "stats/report/report.schema.json").read_text())
 COMMAND = [sys.executable, str(ROOT / "scripts/cachalot")]
 MIB = 1 << 20
 GIB = 1 << 30

@@ -131,7 +131,7 @@ def test_the_last_event_was_never_written(place):
     process.wait()
     (page,) = place.pages.glob("*.page")
     data, header = bytearray(page.read_bytes()), rows_of(place.work / "t")[0]
-    at = data.index(struct.pack("<2Q", 65536, header.begin_ns)) - 96  # stats/events.h: capacity, begin_ns; and where `count` is
+    at = data.index(struct.pack("<2Q", 65536, header.begin_ns)) - 96  # stats/events/events.h: capacity, begin_ns; and where `count` is
     (count,) = struct.unpack_from("<Q", data, at)
     struct.pack_into("<Q", data, at, count + 1)
     page.write_bytes(data)

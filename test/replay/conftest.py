@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
 TRACES = ROOT.parent / "shared" / "traces"
 TOOL = BUILD / "cachalot-replay"
-SCHEMA = json.loads((ROOT / "stats/report.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "stats/report/report.schema.json").read_text())
 sys.path[:0] = [str(ROOT / "test/unit"), str(ROOT / "test")]
 import examples  # noqa: E402, F401  (settings)
 

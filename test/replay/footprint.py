@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """footprint.py OUTPUT KEEP=TOOL…: how footprint and cost trade against each other, as OUTPUT.md and OUTPUT.svg (needs matplotlib).
-TOOL: a cachalot-replay built with that KEEP (allocator/arena_claim.c: mappings kept, in times the memory). Handle sizes are tried for each."""
+TOOL: a cachalot-replay built with that KEEP (allocator/mapping/claim.c: mappings kept, in times the memory). Handle sizes are tried for each."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ PROGRAMS = pathlib.Path(__file__).with_name("programs.tar.xz")
 TRACES = pathlib.Path(__file__).resolve().parents[2].parent / "shared" / "traces"
 STEPS_MS = {"gpt": 30 * 115, "gptfix": 30 * 26, "resnet50": 30 * 100}
 SIZES = (2, 4, 8, 10, 12, 14, 16, 20, 24, 32, 48, 64)
-GROWING = "2 to 16"  # the default: allocator/arena_chunks.c
+GROWING = "2 to 16"  # the default: allocator/pool/arena_chunks.c
 DEFAULT = (GROWING, "4")
 
 
@@ -54,7 +54,7 @@ def table(results, names, small):
     yield "# Footprint against cost of mapped memory\n"
     yield "![reserved above requested against the cost of the driver's calls](footprint.svg)\n"
     yield ("`test/replay/footprint.py` made this. Of each trace: peak reserved / peak requested, and ms of driver calls in its last four "
-           "fifths at the prices of `replay_costs.c`, with access priced by the handle. KEEP: mappings that are "
+           "fifths at the prices of `costs.c`, with access priced by the handle. KEEP: mappings that are "
            "kept, in times the memory. Last column: of the 105 programs of programs.tar.xz, how many are above 1.05, the most, and ms of all. "
            "The bound for the recorded runs is 34.5, 7.8 and 30.0 ms (1 % of their steps) and 1.03. The default, "
            f"handles of 2 to 16 MiB, as large as what they lose allows, and KEEP {DEFAULT[1]}, is the knee: large blocks pay for few handles, and in "

@@ -17,7 +17,7 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
-SCHEMA = json.loads((ROOT / "stats/report.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "stats/report/report.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "test")]
 import cachalot_check  # noqa: E402

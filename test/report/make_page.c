@@ -5,8 +5,8 @@
  * `report` (writes the exit report, then leaves), `exec` (becomes `sleep`) or `busy` (hits, waits,
  * and leaks a MiB now and then).
  */
-#include "stats/page.h"
-#include "stats/report.h"
+#include "stats/page/page.h"
+#include "stats/output/report.h"
 
 #include <linux/futex.h>
 #include <stdio.h>

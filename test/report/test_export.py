@@ -50,7 +50,7 @@ def replay(path):
 
 def test_the_names_of_events_are_the_library_s():
     """In its order: a recorded trace has their numbers."""
-    names = re.findall(r"^    X\((\w+)\)", (ROOT / "stats/events.h").read_text(), re.MULTILINE)
+    names = re.findall(r"^    X\((\w+)\)", (ROOT / "stats/events/events.h").read_text(), re.MULTILINE)
     assert names == list(cachalot_recorded.ACTIONS)
     assert names == SCHEMA["$defs"]["event"]["properties"]["action"]["enum"]
     assert {*names, "free_requested"} == set(cachalot_history.CHANGES)

@@ -345,7 +345,7 @@ def test_env_for_jupyter_and_kubernetes_can_be_parsed(place):
 
 
 def docs(what):
-    return subprocess.run([sys.executable, "-B", ROOT / "scripts/make_docs.py", what, ROOT / "scripts/cachalot", "1.0"],
+    return subprocess.run([sys.executable, "-B", ROOT / "scripts/build/make_docs.py", what, ROOT / "scripts/cachalot", "1.0"],
                           capture_output=True, text=True, check=True).stdout
 
 

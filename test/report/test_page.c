@@ -6,10 +6,10 @@
 
 #include <cmocka.h>
 
-#include "stats/page.h"
-#include "stats/proc.h"
-#include "stats/report.h"
-#include "stats/report_value.h"
+#include "stats/page/page.h"
+#include "stats/os/proc.h"
+#include "stats/output/report.h"
+#include "stats/report/value.h"
 
 #include <dirent.h>
 #include <fcntl.h>

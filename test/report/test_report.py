@@ -241,7 +241,7 @@ def test_doctor_tries_where_python_does_not_know_its_own_path(monkeypatch):
     ("CACHALOT_EVENTS", "524288", ("524289", "abc", "-1", "1e3", "9" * 5000), "give a number of events up to 524288"),
     ("CACHALOT_SITES", "1000", ("x", "1.5", "+1", "1000000000", "\u0663"), "give 1, or N for one request of N")])
 def test_doctor_says_which_numbers_the_library_does_not_take(monkeypatch, capsys, name, good, bad, said):
-    most, = re.findall(r"EVENTS_MOST \(1u << (\d+)\)", (ROOT / "stats/events.h").read_text())
+    most, = re.findall(r"EVENTS_MOST \(1u << (\d+)\)", (ROOT / "stats/events/events.h").read_text())
     assert 1 << int(most) == 524288
     for value in ("", "0", good, *bad):
         monkeypatch.setenv(name, value)

@@ -4,7 +4,7 @@
 
 #include "lane_world.h"
 
-#include "allocator/thread_cache.h"
+#include "allocator/thread_cache/thread_cache.h"
 
 #define ROWS 4
 extern struct cache_row rows[ROWS];

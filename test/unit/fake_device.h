@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "allocator/device.h"
+#include "allocator/base/device.h"
 
 #define FAKE_OOM 2 /* the codes of this driver */
 #define FAKE_INVALID 1

@@ -4,7 +4,7 @@
 
 #include "world.h"
 
-#include "allocator/domain.h"
+#include "allocator/state/domain.h"
 
 #define CHUNK (2 * MIB)
 #define HANDLE (16 * MIB)

@@ -5,7 +5,7 @@
 
 #include "world.h"
 
-#include "allocator/domain.h"
+#include "allocator/state/domain.h"
 
 enum { L = 16, K = 32, M = 48 }; /* streams */
 #define HERE ((uint64_t)(uintptr_t)&w.device)

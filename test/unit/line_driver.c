@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "allocator/allocator.h"
-#include "allocator/arena.h"
-#include "allocator/domain.h"
+#include "allocator/pool/arena.h"
+#include "allocator/state/domain.h"
 #include "fake_device.h"
 
 static struct device_stats stats;

@@ -106,7 +106,7 @@ class Mapped:
         assert self.disturbed or (answer.used == reserved and answer.total("segment") == len(answer.chunks) + len(answer.segments))
 
     def is_exact(self, size):
-        """Sizes that hardly come again: native.c."""
+        """Sizes that hardly come again: packing.c."""
         if size > MIB:
             at = size // 512 * 0x9e3779b97f4a7c15 % 2 ** 64 >> 32 & 511
             change = -2 if self.sizes.get(at) == size else int(size >= 32 * MIB)

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "allocator/allocator.h"
-#include "allocator/lane.h"
+#include "allocator/reuse/lane.h"
 #include "fake_device.h"
-#include "stats/cache_row.h"
+#include "stats/counters/cache_row.h"
 
 static void complain(void *context, const char *message)
 {

@@ -2,7 +2,7 @@
  * back without the driver; whatever call of the driver fails, the books stay right. */
 #include "world.h"
 
-#include "allocator/domain.h"
+#include "allocator/state/domain.h"
 #include "allocator/share.h"
 
 #define CONF "expandable_segments:True,large_segment_size_mb:2"

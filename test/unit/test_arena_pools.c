@@ -1,7 +1,7 @@
 /* Small blocks and large ones lie in one arena: what is idle is there for both. */
 #include "world.h"
 
-#include "allocator/domain.h"
+#include "allocator/state/domain.h"
 #include "allocator/share.h"
 
 #define CONF "expandable_segments:True,large_segment_size_mb:2"

@@ -1,5 +1,5 @@
 /* Frees that natively wait for nothing (cuMemFreeAsync of a block of ours). */
-#include "allocator/domain.h"
+#include "allocator/state/domain.h"
 #include "world.h"
 
 #define BLOCK (10 * MIB) /* a segment of its own: reuse shows as the same address */

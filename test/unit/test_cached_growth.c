@@ -1,7 +1,7 @@
 /* What is cached does not make memory grow: what is merged out of caches first, and what yields. */
 #include "cache_world.h"
 
-#include "allocator/thread_cache_limits.h"
+#include "allocator/thread_cache/limits.h"
 
 static void a_run_is_merged_before_memory_is_taken_from_the_driver(void **state)
 {

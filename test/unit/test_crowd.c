@@ -1,6 +1,6 @@
 /* Where many threads free faster than the device gets on, frees wait; and nobody waits for what
  * others go on to free meanwhile. */
-#include "allocator/fence.h"
+#include "allocator/reuse/fence.h"
 #include "world.h"
 
 #define BLOCK (10 * MIB) /* a segment of its own: reuse shows as the same address */

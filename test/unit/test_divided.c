@@ -2,8 +2,8 @@
 #include "handle_world.h"
 #include "lane_world.h"
 
-#include "allocator/arena.h"
-#include "allocator/domain.h"
+#include "allocator/pool/arena.h"
+#include "allocator/state/domain.h"
 #include "allocator/share.h"
 
 #define CAPACITY (14 * MIB)

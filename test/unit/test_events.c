@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/record.h"
-#include "allocator/thread_cache.h"
+#include "allocator/state/record.h"
+#include "allocator/thread_cache/thread_cache.h"
 #include "lane_world.h"
-#include "stats/events_alone.h"
+#include "stats/events/events_alone.h"
 
 #define CAPACITY 256u
 #define THREADS 3

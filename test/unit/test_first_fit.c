@@ -1,7 +1,7 @@
 /* The first place that has enough, and the best of many from there on, as a walk over all of them finds them. */
 #include "world.h"
 
-#include "allocator/first_fit.h"
+#include "allocator/base/max_tree.h"
 #include "random.h"
 
 enum { MOST = 2500, STEPS = 5000, ROOM = 2512 + 160 + 16 };

@@ -1,5 +1,5 @@
 /* What a thread frees next of another one's blocks. */
-#include "allocator/thread_caches.h"
+#include "allocator/thread_cache/locked.h"
 #include "cache_world.h"
 
 /* So that no peak is in the way of taking and freeing them alone. */

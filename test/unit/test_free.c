@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "allocator/domain.h"
+#include "allocator/state/domain.h"
 
 static void a_second_free_is_invalid(void **state)
 {

@@ -1,10 +1,10 @@
 /* What is remembered of executable graphs, on a driver made of small structs. */
 #include "world.h"
 
-#include "interpose/destination.h"
-#include "interpose/graphs.h"
-#include "interpose/process.h"
-#include "interpose/real.h"
+#include "interpose/stream/copy_destination.h"
+#include "interpose/stream/graph_contents.h"
+#include "interpose/process/process.h"
+#include "interpose/resolve/real_driver.h"
 
 #define DEVICE UINT64_C(0x1000) /* below: the host's; from MANAGED on: managed */
 #define MANAGED UINT64_C(0x2000)

@@ -2,7 +2,7 @@
  * retired as one. */
 #include "handle_world.h"
 
-#include "allocator/arena.h"
+#include "allocator/pool/arena.h"
 #include "allocator/share.h"
 
 static void they_are_large_beside_large_blocks(void **state)

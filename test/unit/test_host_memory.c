@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-#include "allocator/domain.h"
+#include "allocator/state/domain.h"
 
 static int no_memory;
 static int some = -1; /* that many times there is some; -1: always */

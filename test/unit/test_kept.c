@@ -1,10 +1,10 @@
-/* A kept block (kept.c) changes nothing that can be seen: the same requests get the same addresses,
+/* A kept block (last_freed.c) changes nothing that can be seen: the same requests get the same addresses,
  * and leave the same numbers, as when every block goes into its pool at once. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/arena.h"
-#include "allocator/kept.h"
+#include "allocator/pool/arena.h"
+#include "allocator/last_freed.h"
 #include "allocator/share.h"
 #include "random.h"
 #include "world.h"

@@ -4,7 +4,7 @@
 
 #include "allocator/share.h"
 #include "lane_world.h"
-#include "stats/pause.h"
+#include "stats/os/pause.h"
 
 static void captures_end_the_lane_and_keep_it_away(void **state)
 {

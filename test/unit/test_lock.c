@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "allocator/lock.h"
+#include "allocator/base/lock.h"
 
 #define THREADS 200
 #define TURNS 100

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "allocator/map.h"
-#include "allocator/slab.h"
+#include "allocator/base/map.h"
+#include "allocator/base/slab.h"
 #include "random.h"
 
 #define NODES 20000

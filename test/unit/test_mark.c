@@ -1,5 +1,5 @@
 /* Blocks that leave the process (exported) or keep a setting of the program's (pinned). */
-#include "allocator/segment.h"
+#include "allocator/segment/segment.h"
 #include "allocator/share.h"
 #include "world.h"
 

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "allocator/metadata.h"
+#include "allocator/base/metadata.h"
 
 static char *taken(struct metadata *metadata, size_t bytes)
 {

@@ -1,7 +1,7 @@
 /* When blocks of mapped memory share no chunks, and from when on large blocks are the driver's own. */
 #include "world.h"
 
-#include "allocator/domain.h"
+#include "allocator/state/domain.h"
 
 #define CONF "expandable_segments:True,large_segment_size_mb:14"
 

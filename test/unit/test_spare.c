@@ -1,5 +1,5 @@
 /* What thread caches exchange in batches, and the bounds of it all. */
-#include "allocator/thread_cache_limits.h"
+#include "allocator/thread_cache/limits.h"
 #include "cache_world.h"
 #include "random.h"
 

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "stats/stats.h"
+#include "stats/counters/stats.h"
 
 static struct device_stats s;
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "allocator/domain.h"
+#include "allocator/state/domain.h"
 #include "random.h"
 
 #define THREADS 4

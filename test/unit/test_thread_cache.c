@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "allocator/share.h"
-#include "allocator/thread_caches.h"
+#include "allocator/thread_cache/locked.h"
 #include "cache_world.h"
 #include "random.h"
 

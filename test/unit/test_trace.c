@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "stats/trace.h"
+#include "stats/output/trace.h"
 
 #define EVENTS 8192
 #define ADDED 5000

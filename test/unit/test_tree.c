@@ -3,7 +3,7 @@
 
 #include "world.h"
 
-#include "allocator/bins.h"
+#include "allocator/pool/size_bins.h"
 #include "random.h"
 
 #define NODES 400

@@ -1,6 +1,6 @@
 /* Waiting for a fence: when it is better than growing, and for whose work it is never without a
  * limit. */
-#include "allocator/fence.h"
+#include "allocator/reuse/fence.h"
 #include "world.h"
 
 #define BLOCK (10 * MIB) /* a segment of its own: reuse shows as the same address */

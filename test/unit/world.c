@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "allocator/domain.h"
+#include "allocator/state/domain.h"
 
 struct world w;
 

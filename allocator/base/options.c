@@ -1,0 +1,393 @@
+/* Parsing options: one table of keys, each with its reader and its writer. */
+#include "allocator/base/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef CHUNKS_LEAST      /* tests have fewer */
+#define CHUNKS_LEAST 1024 /* that a small device is cut into at least */
+#endif
+#define LEAST_SPLIT_MB 20 /* PyTorch: max_split_size_mb must be larger than kLargeBuffer */
+
+void options_default(struct options *options)
+{
+    *options = (struct options){
+        .max_split_size = UINT64_MAX,
+        .max_non_split_rounding = 20 * MIB,
+        .large_segment_bytes = 20 * MIB,
+        .expandable = EXPANDABLE_AUTO,
+        .cache = 1,
+        .thread_cache = 1,
+    };
+}
+
+static int read_number(const char *text, uint64_t *number)
+{
+    char *end;
+    if (*text < '0' || *text > '9')
+        return -1;
+    errno = 0;
+    *number = strtoull(text, &end, 10);
+    return errno || *end ? -1 : 0;
+}
+
+static int read_megabytes(const char *text, uint64_t least, uint64_t *bytes)
+{
+    uint64_t n;
+    if (read_number(text, &n) || n < least || n > UINT64_MAX / MIB / 2)
+        return -1;
+    *bytes = n * MIB;
+    return 0;
+}
+
+static int read_fraction(const char *text, double *fraction)
+{
+    char *end;
+    if ((*text < '0' || *text > '9') && *text != '.')
+        return -1;
+    double value = strtod(text, &end);
+    if (*end || !(value > 0) || value > 1)
+        return -1;
+    *fraction = value;
+    return 0;
+}
+
+/* Index of `text` in a NULL-ended list of words, ignoring case, or -1. */
+static int read_word(const char *text, const char *const *words)
+{
+    for (int i = 0; words[i]; i++)
+        if (strcasecmp(text, words[i]) == 0)
+            return i;
+    return -1;
+}
+
+static int set_max_split(struct options *o, const char *text)
+{
+    return read_megabytes(text, LEAST_SPLIT_MB, &o->max_split_size);
+}
+
+static int set_rounding(struct options *o, const char *text)
+{
+    return read_megabytes(text, LEAST_SPLIT_MB, &o->max_non_split_rounding);
+}
+
+static int set_segment(struct options *o, const char *text)
+{
+    uint64_t bytes;
+    if (read_megabytes(text, 2, &bytes) || bytes % (2 * MIB))
+        return -1;
+    o->large_segment_bytes = bytes;
+    return 0;
+}
+
+static int read_divisions(const char *text, uint32_t *divisions)
+{
+    uint64_t n;
+    if (read_number(text, &n) || n > 1024 || (n & (n - 1)))
+        return -1;
+    *divisions = (uint32_t)n;
+    return 0;
+}
+
+/* `[256:1,512:2,>:8]`, as PyTorch has it (c10/core/AllocatorConfig.cpp,
+ * parseRoundUpPower2Divisions): the first one is for all below it, too, `>` for all above the last;
+ * what is named by none is not rounded so. */
+static int read_division_list(char *list, uint32_t divisions[ROUNDUP_INTERVALS])
+{
+    unsigned items = 0, last = 0;
+    char *rest;
+    for (char *item = strtok_r(list, ",", &rest); item; item = strtok_r(NULL, ",", &rest)) {
+        char *colon = strchr(item, ':');
+        uint64_t megabytes;
+        uint32_t value;
+        if (!colon || read_divisions(colon + 1, &value))
+            return -1;
+        *colon = 0;
+        unsigned begin = items ? last + 1 : 0, end = ROUNDUP_INTERVALS;
+        if (strcmp(item, ">")) {
+            if (read_number(item, &megabytes) || !megabytes || (megabytes & (megabytes - 1)))
+                return -1;
+            last = (unsigned)__builtin_ctzll(megabytes);
+            last = last < end ? last : end - 1;
+            begin = items ? last : 0;
+            end = last + 1;
+        }
+        for (; begin < end; begin++)
+            divisions[begin] = value;
+        items++;
+    }
+    return items ? 0 : -1;
+}
+
+static int set_divisions(struct options *o, const char *text)
+{
+    uint32_t divisions[ROUNDUP_INTERVALS] = {0};
+    char list[256];
+    size_t length = strlen(text);
+    if (*text != '[') {
+        if (read_divisions(text, &divisions[0]))
+            return -1;
+        for (unsigned i = 1; i < ROUNDUP_INTERVALS; i++)
+            divisions[i] = divisions[0];
+    } else {
+        if (length < 3 || length >= sizeof list || text[length - 1] != ']')
+            return -1;
+        memcpy(list, text + 1, length - 2);
+        list[length - 2] = 0;
+        if (read_division_list(list, divisions))
+            return -1;
+    }
+    memcpy(o->roundup_power2_divisions, divisions, sizeof divisions);
+    return 0;
+}
+
+static int set_threshold(struct options *o, const char *text)
+{
+    return read_fraction(text, &o->garbage_collection_threshold);
+}
+
+static const char *const expandables[] = {"False", "True", "auto", NULL};
+
+static int set_expandable(struct options *o, const char *text)
+{
+    static const char *const others[] = {"off", "on", NULL}, *const digits[] = {"0", "1", NULL};
+    int mode = read_word(text, expandables);
+    if (mode < 0 && (mode = read_word(text, others)) < 0)
+        mode = read_word(text, digits);
+    if (mode >= 0)
+        o->expandable = (enum expandable)mode;
+    return mode;
+}
+
+static int set_memory_fraction(struct options *o, const char *text)
+{
+    return read_fraction(text, &o->memory_fraction);
+}
+
+static int set_limit(struct options *o, const char *text)
+{
+    return read_megabytes(text, 2, &o->memory_limit);
+}
+
+static const char *const free_modes[] = {"async", "fence", "strict", NULL};
+static const char *const ipc_modes[] = {"auto", "dedicated", "error", NULL};
+static const char *const switches[] = {"off", "on", NULL};
+
+static int set_free_mode(struct options *o, const char *text)
+{
+    int mode = read_word(text, free_modes);
+    if (mode >= 0)
+        o->free_mode = (enum free_mode)mode;
+    return mode;
+}
+
+static int set_thread_cache(struct options *o, const char *text)
+{
+    int on = read_word(text, switches);
+    if (on >= 0)
+        o->thread_cache = on;
+    return on;
+}
+
+static int set_cache(struct options *o, const char *text)
+{
+    int on = read_word(text, switches);
+    if (on >= 0)
+        o->cache = on;
+    return on;
+}
+
+static int set_ipc(struct options *o, const char *text)
+{
+    int mode = read_word(text, ipc_modes);
+    if (mode >= 0)
+        o->ipc = (enum ipc_mode)mode;
+    return mode;
+}
+
+static const struct key {
+    const char *name;
+    int (*set)(struct options *options, const char *text); /* negative: not understood */
+    const char *wants;
+    int pytorch; /* also taken from PyTorch's variable */
+} keys[] = {
+    {"max_split_size_mb", set_max_split, "a whole number of MiB, at least 20", 1},
+    {"max_non_split_rounding_mb", set_rounding, "a whole number of MiB, at least 20", 1},
+    {"roundup_power2_divisions", set_divisions,
+     "a power of two, or a list such as [256:1,512:2,>:8]", 1},
+    {"garbage_collection_threshold", set_threshold, "a number above 0, at most 1", 1},
+    {"large_segment_size_mb", set_segment, "an even number of MiB", 0},
+    {"expandable_segments", set_expandable, "auto, True or False", 0},
+    {"per_process_memory_fraction", set_memory_fraction, "a number above 0, at most 1", 0},
+    {"memory_limit_mb", set_limit, "a whole number of MiB, at least 2", 0},
+    {"free_mode", set_free_mode, "async, fence or strict", 0},
+    {"thread_cache", set_thread_cache, "on or off", 0},
+    {"cache", set_cache, "on or off", 0},
+    {"ipc", set_ipc, "auto, dedicated or error", 0},
+};
+#define KEYS (sizeof keys / sizeof *keys)
+
+uint32_t options_pytorch_keys(void)
+{
+    uint32_t bits = 0;
+    for (unsigned i = 0; i < KEYS; i++)
+        bits |= (uint32_t)keys[i].pytorch << i;
+    return bits;
+}
+
+const char *options_name(unsigned i)
+{
+    return i < KEYS ? keys[i].name : NULL;
+}
+
+/* Takes one `key:value`; returns NULL or what is wrong with it. */
+static const char *take(struct options *options, const char *name, const char *value,
+                        uint32_t allowed)
+{
+    for (unsigned i = 0; i < KEYS; i++) {
+        if (strcmp(keys[i].name, name))
+            continue;
+        if (!(allowed >> i & 1))
+            return NULL;
+        if (!value || keys[i].set(options, value) < 0)
+            return keys[i].wants;
+        options->given |= 1u << i;
+        return NULL;
+    }
+    return allowed == OPTIONS_ALL ? "no such option" : NULL;
+}
+
+/* The end of the item at `text`: the next comma outside brackets. */
+static const char *item_end(const char *text)
+{
+    int depth = 0;
+    for (; *text && (depth || *text != ','); text++)
+        depth += (*text == '[') - (*text == ']');
+    return text;
+}
+
+/* Copies without blanks, which PyTorch's reader skips too. */
+static void copy_item(char *to, size_t size, const char *from, const char *end)
+{
+    size_t n = 0;
+    for (; from < end && n + 1 < size; from++)
+        if (*from != ' ' && *from != '\t')
+            to[n++] = *from;
+    to[n] = 0;
+}
+
+int options_parse(struct options *options, const char *text, uint32_t allowed,
+                  void (*complain)(void *context, const char *message), void *context)
+{
+    int complaints = 0;
+    while (*text) {
+        const char *end = item_end(text);
+        char item[320], message[512];
+        copy_item(item, sizeof item, text, end);
+        char *value = strchr(item, ':');
+        if (value)
+            *value++ = 0;
+        const char *wants = *item || value ? take(options, item, value, allowed) : NULL;
+        if (wants) {
+            complaints++;
+            snprintf(message, sizeof message, "option %.60s:%.60s is not understood: %s", item,
+                     value ? value : "", wants);
+            complain(context, message);
+        }
+        text = *end ? end + 1 : end;
+    }
+    return complaints;
+}
+
+static void write_divisions(const uint32_t *divisions, char *text, size_t size)
+{
+    unsigned above = ROUNDUP_INTERVALS - 1; /* from here on all are the same */
+    while (above > 0 && divisions[above - 1] == divisions[ROUNDUP_INTERVALS - 1])
+        above--;
+    if (above == 0) {
+        snprintf(text, size, "%u", divisions[0]);
+        return;
+    }
+    size_t n = (size_t)snprintf(text, size, "[");
+    unsigned first = 0;
+    while (divisions[first + 1] == divisions[0])
+        first++;
+    for (unsigned i = first; i < above && n < size; i++)
+        if (divisions[i] || i == first || i + 1 == above)
+            n += (size_t)snprintf(text + n, size - n, "%u:%u,", 1u << i, divisions[i]);
+    if (n < size)
+        snprintf(text + n, size - n, ">:%u]", divisions[above]);
+}
+
+void options_value(const struct options *o, unsigned i, char *text, size_t size)
+{
+    const char *name = options_name(i);
+    snprintf(text, size, "off");
+    if (!strcmp(name, "max_split_size_mb") && o->max_split_size != UINT64_MAX)
+        snprintf(text, size, "%llu", (unsigned long long)(o->max_split_size / MIB));
+    else if (!strcmp(name, "max_split_size_mb"))
+        snprintf(text, size, "unlimited");
+    else if (!strcmp(name, "max_non_split_rounding_mb"))
+        snprintf(text, size, "%llu", (unsigned long long)(o->max_non_split_rounding / MIB));
+    else if (!strcmp(name, "roundup_power2_divisions"))
+        write_divisions(o->roundup_power2_divisions, text, size);
+    else if (!strcmp(name, "garbage_collection_threshold"))
+        snprintf(text, size, "%g", o->garbage_collection_threshold);
+    else if (!strcmp(name, "large_segment_size_mb"))
+        snprintf(text, size, "%llu", (unsigned long long)(o->large_segment_bytes / MIB));
+    else if (!strcmp(name, "expandable_segments"))
+        snprintf(text, size, "%s", expandables[o->expandable]);
+    else if (!strcmp(name, "per_process_memory_fraction"))
+        snprintf(text, size, "%g", o->memory_fraction > 0 ? o->memory_fraction : 1.0);
+    else if (!strcmp(name, "memory_limit_mb") && o->memory_limit)
+        snprintf(text, size, "%llu", (unsigned long long)(o->memory_limit / MIB));
+    else if (!strcmp(name, "free_mode"))
+        snprintf(text, size, "%s", free_modes[o->free_mode]);
+    else if (!strcmp(name, "thread_cache"))
+        snprintf(text, size, "%s", switches[o->thread_cache]);
+    else if (!strcmp(name, "cache"))
+        snprintf(text, size, "%s", switches[o->cache]);
+    else if (!strcmp(name, "ipc"))
+        snprintf(text, size, "%s", ipc_modes[o->ipc]);
+}
+
+uint64_t options_round(const struct options *options, uint64_t bytes)
+{
+    if (bytes < 512)
+        return 512;
+    if (bytes > UINT64_MAX / 4)
+        return UINT64_MAX;
+    unsigned log = 63 - (unsigned)__builtin_clzll(bytes);
+    unsigned interval = log < 20 ? 0 : log - 20;
+    if (interval >= ROUNDUP_INTERVALS)
+        interval = ROUNDUP_INTERVALS - 1;
+    uint64_t divisions = options->roundup_power2_divisions[interval];
+    if (divisions > 1 && bytes > 512 * divisions) {
+        uint64_t floor = (uint64_t)1 << log, step = floor / divisions;
+        return step ? floor + (bytes - floor + step - 1) / step * step : bytes;
+    }
+    return (bytes + 511) / 512 * 512;
+}
+
+uint64_t options_chunk_bytes(const struct options *options, uint64_t total, uint64_t *largest)
+{
+    for (unsigned i = 0; i < KEYS; i++)
+        if (options->given >> i & 1 && keys[i].set == set_segment)
+            return *largest = options->large_segment_bytes;
+    *largest = 16 * MIB;
+    while (*largest > 2 * MIB && *largest > total / CHUNKS_LEAST)
+        *largest /= 2;
+    return 2 * MIB;
+}
+
+uint64_t options_limit(const struct options *options, uint64_t total)
+{
+    uint64_t limit = UINT64_MAX;
+    if (options->memory_fraction > 0 && options->memory_fraction < 1)
+        limit = (uint64_t)((double)total * options->memory_fraction);
+    if (options->memory_limit && options->memory_limit < limit)
+        limit = options->memory_limit;
+    return limit ? limit : 1; /* 0 is none, in what is reported */
+}

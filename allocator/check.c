@@ -1,0 +1,298 @@
+/* Listing all blocks, and checking that everything an allocator believes is true. */
+#include <stddef.h>
+
+#include "allocator/mapping/divide.h"
+#include "allocator/pool/arena_fit.h"
+#include "allocator/pool/pool.h"
+#include "allocator/thread_cache/locked.h"
+#include "stats/events/events_alone.h"
+
+static const uint8_t shown_as[] = {
+    [BLOCK_ALLOCATED] = SNAPSHOT_ALLOCATED,
+    [BLOCK_PENDING] = SNAPSHOT_PENDING,
+    [BLOCK_REUSABLE] = SNAPSHOT_REUSABLE,
+};
+
+static void show(const struct block *block, uint64_t begin, uint64_t bytes,
+                 void (*take)(void *, const struct snapshot_block *), void *context)
+{
+    const struct segment *segment = block->segment;
+    enum block_state state = block_is_cached(block) ? BLOCK_REUSABLE : block->state;
+    const struct snapshot_block row = {
+        .address = block_address(block),
+        .size_bytes = block_size(block),
+        .requested_bytes = state == BLOCK_REUSABLE ? 0 : block_requested(block),
+        .segment_address = begin,
+        .segment_bytes = bytes,
+        .device = segment->allocator->ordinal,
+        .state = shown_as[state],
+        .pool = (uint8_t)segment->stat,
+        .mapped = segment->arena != NULL,
+        .site = state == BLOCK_REUSABLE ? 0 : block->site,
+    };
+    take(context, &row);
+}
+
+static int is_shown(const struct block *block)
+{
+    return block && block->state < BLOCK_CLAIMED;
+}
+
+/* Of an arena, each run of addresses with memory below them counts as a segment. */
+static void show_segment(const struct segment *segment,
+                         void (*take)(void *, const struct snapshot_block *), void *context)
+{
+    for (const struct block *block = segment->first, *last; block; block = last->next) {
+        uint64_t begin = block_address(block);
+        last = block;
+        while (is_shown(block) && is_shown(last->next))
+            last = last->next;
+        if (!is_shown(block))
+            continue;
+        uint64_t bytes = block_address(last) + block_size(last) - begin;
+        for (;; block = block->next) {
+            show(block, begin, bytes, take, context);
+            if (block == last)
+                break;
+        }
+    }
+}
+
+void domain_walk(struct domain *domain,
+                 void (*take)(void *context, const struct snapshot_block *block), void *context)
+{
+    domain_lock(domain);
+    thread_caches_stop(domain, NULL);
+    if (domain->events)
+        events_take(domain->events, 1); /* up to here */
+    for (struct tree_node *node = tree_at_least(&domain->segments, 0, 0); node;
+         node = tree_at_least(&domain->segments, 0, node->minor + 1))
+        show_segment((struct segment *)node, take, context);
+    thread_caches_go_on(domain, NULL);
+    domain_unlock(domain);
+}
+
+/* Do its neighbours lie beside it, and is it merged with them where it could be? */
+static int is_valid(const struct block *block)
+{
+    const struct block *next = block->next;
+    if (!block_size(block) || (block->previous && block->previous->next != block) ||
+        (block->state == BLOCK_ALLOCATED && block->owner != block->segment->allocator->number))
+        return 0;
+    if (!next)
+        return block_address(block) + block_size(block) ==
+               block->segment->node.minor + block->segment->size;
+    return next->previous == block &&
+           block_address(next) == block_address(block) + block_size(block) &&
+           next->segment == block->segment &&
+           !(block->state == next->state && block->pinned == next->pinned &&
+             (block->state == BLOCK_REUSABLE || block->state == BLOCK_ABSENT));
+}
+
+/* Of the changes of an arena one in so many is checked in what has as many parts as it has slots.
+ * Odd, since arenas have two segments. */
+#define CHECK_EACH 61
+
+static int handle_lies_in(const struct arena *arena, uint32_t slot, uint64_t begin, uint64_t end)
+{
+    return arena_address(arena, arena_handle_at(arena, slot)) >= begin &&
+           (arena->chunk[arena->slot[slot].chunk].span == 1 ||
+            arena_address(arena, arena_handle_end(arena, slot)) <= end);
+}
+
+/* Is the reusable block found from the first slot of it that is idle? */
+static int hole_is_noted(const struct arena *arena, const struct block *block)
+{
+    uint64_t end = block_address(block) + block_size(block);
+    uint64_t slot =
+        arena_slot_at(arena, block_address(block) - arena->base + arena->chunk_bytes - 1);
+    while (arena_address(arena, slot) < end && !arena->idle[slot])
+        slot++;
+    return arena_address(arena, slot) >= end || arena->slot[slot].hole == block;
+}
+
+/* Has the other slot of a divided chunk just what is elsewhere here? */
+static int is_elsewhere(const struct arena *arena, const struct block *block)
+{
+    uint32_t slot = (uint32_t)arena_slot_at(arena, block_address(block) - arena->base);
+    uint32_t other = arena_other_slot(arena, slot);
+    const struct block *there = arena->slot[other].hole;
+    if (other == slot || arena->slot[slot].hole != block || there->state != BLOCK_ELSEWHERE)
+        return 0;
+    uint64_t begin = block_address(block) - arena_address(arena, slot);
+    uint64_t begins = block_address(there) - arena_address(arena, other);
+    return begin != begins && begin + begins == (begin ? block_size(there) : block_size(block)) &&
+           block_size(block) + block_size(there) == arena->chunk_bytes;
+}
+
+/* Has the block memory below all of it, or below none if it is absent? And is it noted as idle
+ * where it should be? */
+static int block_is_backed(const struct arena *arena, const struct block *block)
+{
+    uint64_t begin = block_address(block), end = begin + block_size(block);
+    uint32_t slot = (uint32_t)((begin - arena->base) / arena->chunk_bytes);
+    uint32_t top = arena->part[block->segment->stat].top;
+    if (block->state == BLOCK_ELSEWHERE)
+        return is_elsewhere(arena, block);
+    for (; slot < top && arena_address(arena, slot) < end; slot++) {
+        uint64_t from = arena_address(arena, slot), present = arena_present(arena, slot);
+        uint64_t to = from + (present ? present : arena->chunk_bytes);
+        uint64_t until = end < from + arena->chunk_bytes ? end : from + arena->chunk_bytes;
+        if (block->state == BLOCK_ABSENT && present && begin >= to)
+            continue; /* the gap behind a tail */
+        if (block->state != BLOCK_CLAIMED &&
+            (present != 0 && until <= to) != (block->state != BLOCK_ABSENT))
+            return 0;
+        if (from >= begin && to <= end &&
+            arena->idle[slot] != (block->state == BLOCK_REUSABLE && !block->pinned &&
+                                  handle_lies_in(arena, slot, begin, end)))
+            return 0;
+    }
+    if (block->state == BLOCK_REUSABLE && !block->pinned && !hole_is_noted(arena, block))
+        return 0;
+    return block->state == BLOCK_ABSENT || arena_address(arena, slot) >= end;
+}
+
+/* Is it where the chunks are that are one handle with it? */
+static int chunk_is_joined(const struct arena *arena, uint32_t number)
+{
+    const struct chunk *chunk = &arena->chunk[number], *first = &arena->chunk[chunk->first];
+    uint32_t place = number - chunk->first;
+    return !chunk->booked || (place < chunk->span && chunk->span == first->span && first->booked &&
+                              (chunk->leaving || (chunk->handle != 0) == !place) &&
+                              chunk->leaving == first->leaving &&
+                              chunk->owner == (first->owner ? first->owner + place : 0) &&
+                              chunk->home == (first->home ? first->home + place : 0));
+}
+
+static int arena_is_valid(const struct arena *arena)
+{
+    uint64_t idle = 0, spare = 0, retired = 0, booked[STAT_POOLS] = {0};
+    uint32_t chunks[STAT_POOLS] = {0}, handles[STAT_POOLS] = {0}, divided = 0;
+    for (uint32_t slot = arena_used(arena, 0); slot < arena->slots;
+         slot = arena_used(arena, slot + 1)) {
+        const struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
+        enum presence presence = chunk->second == slot + 1  ? DIVIDED
+                                 : chunk->owner != slot + 1 ? NOT_PRESENT
+                                 : chunk->home == slot + 1  ? AT_HOME
+                                                            : AWAY;
+        divided += presence == DIVIDED;
+        idle += arena->idle[slot] ? arena_present(arena, slot) : 0;
+        if (!arena->slot[slot].changing &&
+            arena->joined[slot] !=
+                (arena->slot[slot].chunk && chunk->first != arena->slot[slot].chunk))
+            return 0;
+        if (arena->present[slot] != presence)
+            return 0;
+    }
+    for (uint32_t number = 1; number <= arena->made; number++) {
+        const struct chunk *chunk = &arena->chunk[number];
+        uint64_t bytes = chunk->booked ? chunk->bytes : 0;
+        int nobodys = chunk->booked && !chunk->owner && !chunk->leaving;
+        chunks[chunk->pool] += chunk->booked != 0;
+        handles[chunk->pool] += chunk->booked && arena_is_first(arena, number);
+        booked[chunk->pool] += bytes;
+        if (chunk->owner && chunk->booked && chunk->pool != arena_pool_of(arena, chunk->owner - 1))
+            return 0;
+        spare += nobodys && !chunk->retired ? bytes : 0;
+        retired += nobodys && chunk->retired ? bytes : 0;
+        if (chunk->owner && arena->slot[chunk->owner - 1].chunk != number)
+            return 0;
+        if (chunk->home && arena->slot[chunk->home - 1].chunk != number)
+            return 0;
+        if (chunk->second && arena->slot[chunk->second - 1].chunk != number)
+            return 0;
+        if (!chunk_is_joined(arena, number))
+            return 0;
+    }
+    for (enum stat_pool pool = 0; pool < STAT_POOLS; pool++)
+        if (booked[pool] != arena->part[pool].booked || chunks[pool] != arena->part[pool].chunks ||
+            handles[pool] != arena->part[pool].handles)
+            return 0;
+    return idle + spare == arena_idle_bytes(arena) && retired == arena->retired &&
+           divided == arena->divided;
+}
+
+struct sums {
+    uint64_t allocated, active, requested, reserved, reusable, inactive_split;
+    int cached; /* thread caches change what others count */
+};
+
+static int is_in_pool(const struct block *block)
+{
+    enum pool pool = block_pool(block);
+    const struct bins *bins = &block->segment->allocator->pool[pool];
+    return pool == POOL_MAPPED
+               ? arena_fit_is_valid(block)
+               : bins_at_least(bins, block->node.major, block->node.minor) == &block->node;
+}
+
+static int add_segment(const struct segment *segment, struct sums *sums)
+{
+    static unsigned turn;
+    int slots_too = segment->arena && turn++ % CHECK_EACH == 0;
+    const struct domain *domain = segment->allocator->domain;
+    if (!segment->first || segment->first->previous ||
+        block_address(segment->first) != segment->node.minor)
+        return 0;
+    const struct arena *arena = segment->arena;
+    if (slots_too && !arena_is_valid(arena))
+        return 0;
+    if (!arena &&
+        segment->idle != (!segment->first->next && segment->first->state == BLOCK_REUSABLE))
+        return 0;
+    sums->reserved += arena ? arena->part[segment->stat].booked : segment->size;
+    for (const struct block *block = segment->first; block; block = block->next) {
+        int listed = map_find(&domain->listed, block_address(block)) == &block->listed;
+        int held = block->state == BLOCK_ALLOCATED;
+        if ((slots_too && !block_is_backed(arena, block)) || !is_valid(block) ||
+            listed != (atomic_load(&block->claim) != 0) ||
+            held != (block_claimed(block) != CLAIM_NOBODY))
+            return 0;
+        if (block->state == BLOCK_REUSABLE) {
+            if (!is_in_pool(block))
+                return 0;
+            sums->reusable += block_size(block);
+            sums->inactive_split += arena || segment->idle ? 0 : block_size(block);
+            continue;
+        }
+        if (block_is_cached(block)) {
+            sums->reusable += block_size(block);
+            sums->inactive_split += block_size(block);
+            continue;
+        }
+        if (block == domain->kept.block) {
+            sums->reusable += block_size(block);
+            sums->inactive_split += arena                ? 0
+                                    : domain->kept.split ? block_size(block)
+                                                         : -domain->kept.more;
+            continue;
+        }
+        if (block->state >= BLOCK_CLAIMED)
+            continue;
+        sums->active += block_size(block);
+        sums->requested += sums->cached ? 0 : block_requested(block);
+        sums->allocated += held ? block_size(block) : 0;
+    }
+    return 1;
+}
+
+/* Sum of rows equals each counter, over all allocators that share this device's row. */
+int allocator_is_valid(const struct allocator *a)
+{
+    struct sums sums = {.cached = thread_caches_serve(a->domain, a->stats)};
+    for (const struct allocator *other = a->domain->first; other; other = other->next)
+        if (other->stats == a->stats)
+            for (const struct segment *segment = other->segments; segment; segment = segment->next)
+                if (!add_segment(segment, &sums))
+                    return 0;
+    if (sums.cached)
+        return 1;
+    return sums.allocated == stats_current_all(a->stats, STAT_allocated_bytes) &&
+           sums.active == stats_current_all(a->stats, STAT_active_bytes) &&
+           sums.requested == stats_current_all(a->stats, STAT_requested_bytes) &&
+           sums.reserved == stats_current_all(a->stats, STAT_reserved_bytes) &&
+           sums.inactive_split == stats_current_all(a->stats, STAT_inactive_split_bytes) &&
+           sums.reusable == stats_get(a->stats, COUNTER_reusable_bytes) &&
+           sums.requested <= sums.active;
+}

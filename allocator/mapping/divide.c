@@ -1,0 +1,223 @@
+#include "allocator/mapping/divide.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "allocator/mapping/map_slots.h"
+#include "allocator/pool/pool.h"
+
+#define KINDS 64      /* of corners, by size: of each the largest is looked at */
+#define REUNITE_KIT 6 /* blocks that one chunk may need to be one again */
+
+/* The largest corners of each kind: ends of chunks, and begins. */
+struct corners {
+    struct corner end[KINDS], begin[KINDS];
+};
+
+static int may_be_divided(const struct arena *arena, uint32_t slot)
+{
+    const struct slot *s = &arena->slot[slot];
+    return arena_present(arena, slot) == arena->chunk_bytes && !s->changing && !s->pinned &&
+           arena->chunk[s->chunk].span == 1 && !arena->chunk[s->chunk].second;
+}
+
+static void note(const struct arena *arena, struct corner *corners, const struct corner *corner)
+{
+    struct corner *known = &corners[corner->bytes * KINDS / arena->chunk_bytes];
+    if (may_be_divided(arena, corner->slot) && corner->bytes > known->bytes)
+        *known = *corner;
+}
+
+static void find_in(const struct arena *arena, struct block *block, struct corners *corners)
+{
+    uint64_t c = arena->chunk_bytes;
+    for (; block; block = block->next) {
+        if (block->state != BLOCK_REUSABLE || block->pinned)
+            continue;
+        uint64_t begin = block_address(block) - arena->base, end = begin + block_size(block);
+        const struct corner first = {block, (c - begin % c) % c,
+                                     (uint32_t)arena_slot_at(arena, begin)};
+        const struct corner last = {block, end % c, (uint32_t)arena_slot_at(arena, end)};
+        if (first.bytes && block_size(block) >= first.bytes)
+            note(arena, corners->end, &first);
+        if (last.bytes && block_size(block) >= last.bytes)
+            note(arena, corners->begin, &last);
+    }
+}
+
+static void find_corners(const struct arena *arena, struct corners *corners)
+{
+    *corners = (struct corners){0};
+    for (enum stat_pool pool = 0; pool < STAT_POOLS; pool++)
+        if (arena->part[pool].segment)
+            find_in(arena, arena->part[pool].segment->first, corners);
+}
+
+/* What a corner is worth, beside its bytes: it takes a mapping; and among small blocks, which might soon need it,
+ * more than what is left over may be. */
+static uint64_t worth(const struct arena *arena, const struct corner *corner)
+{
+    if (!corner->bytes)
+        return 0;
+    int small = arena_pool_of(arena, corner->slot) == SMALL_POOL;
+    return small ? 4 * arena->chunk_bytes : arena->chunk_bytes / 4;
+}
+
+/* Takes them for the window, if they are best: that needs the least memory, and of those the one that takes the
+ * least. */
+static void consider(const struct arena *arena, uint64_t size, const struct corner *front,
+                     const struct corner *back, struct window *window)
+{
+    uint64_t c = arena->chunk_bytes, bytes = front->bytes + back->bytes;
+    uint64_t have = arena->idle_slots + arena->spares;
+    uint64_t whole = bytes < size ? (size - bytes + c - 1) / c : 0;
+    uint64_t fresh = whole > have ? (whole - have) * c : 0;
+    uint64_t cost = bytes + whole * c + worth(arena, front) + worth(arena, back);
+    if (!bytes || front->bytes >= size || back->bytes >= size ||
+        (front->bytes && back->bytes && front->slot == back->slot) || fresh > window->fresh ||
+        (fresh == window->fresh && cost >= window->cost))
+        return;
+    *window = (struct window){.fresh = fresh, .cost = cost, .front = *front, .back = *back};
+    window->end = (uint32_t)whole + (front->bytes != 0) + (back->bytes != 0); /* from slot 0 */
+}
+
+/* Moves the window from slot 0 to where its slots are absent, as low as can be. Returns 0: nowhere. */
+static int place(const struct arena *arena, struct window *window)
+{
+    const struct arena_part *part = &arena->part[LARGE_POOL];
+    uint32_t run = 0, slot = part->first;
+    for (; slot < part->end && run < window->end; slot++)
+        run = !arena_is_present(arena, slot) && arena_may_remap(arena, slot) ? run + 1 : 0;
+    if (run < window->end)
+        return 0;
+    window->first = window->low = slot - run;
+    window->end = window->high = slot;
+    window->begin = arena_address(arena, window->first);
+    window->begin += window->front.bytes ? arena->chunk_bytes - window->front.bytes : 0;
+    return 1;
+}
+
+int arena_find_divided(const struct arena *arena, uint64_t size, struct window *window)
+{
+    static const struct corner none;
+    struct corners corners;
+    struct window best = {.fresh = window->fresh};
+    find_corners(arena, &corners);
+    for (unsigned i = 0; i <= KINDS; i++)
+        for (unsigned j = 0; j <= KINDS; j++)
+            consider(arena, size, i < KINDS ? &corners.end[i] : &none,
+                     j < KINDS ? &corners.begin[j] : &none, &best);
+    if (!best.end || !place(arena, &best))
+        return 0;
+    *window = best;
+    return 1;
+}
+
+/* The bytes [low, high) of the chunk lie in slot `to` from now on. */
+static void lend(struct arena *arena, struct window *window, const struct corner *corner,
+                 uint32_t to, uint64_t low, uint64_t high, uint32_t *moves)
+{
+    uint64_t here = arena_address(arena, corner->slot), there = arena_address(arena, to);
+    uint32_t number = arena->slot[corner->slot].chunk;
+    struct slot *s = &arena->slot[to];
+    struct block *left = arena_isolate(arena, corner->hole, here + low, here + high);
+    struct block *part =
+        arena_isolate(arena, arena_absent_at(arena, to), there, there + arena->chunk_bytes);
+    struct block *gap = low ? part : arena_cut(arena, part, high + there);
+    part = low ? arena_cut(arena, part, low + there) : part;
+    left->state = gap->state = BLOCK_ELSEWHERE;
+    arena->slot[corner->slot].hole = left;
+    s->hole = gap;
+    if (s->chunk != number) {
+        if (s->chunk)
+            arena_displace(arena, window, to);
+        s->chunk = number;
+        s->changing = 1;
+        ++*moves;
+    }
+    arena->chunk[number].second = to + 1;
+    arena->present[to] = DIVIDED;
+    arena->divided++;
+    arena_put(part, BLOCK_REUSABLE);
+}
+
+uint32_t arena_divide(struct arena *arena, struct window *window)
+{
+    struct corner *front = &window->front, *back = &window->back;
+    uint64_t c = arena->chunk_bytes;
+    uint32_t moves = 0;
+    if (front->bytes) {
+        lend(arena, window, front, window->first, c - front->bytes, c, &moves);
+        if (back->hole == front->hole) /* of which the rest is what is behind that corner */
+            back->hole = arena->slot[front->slot].hole->next;
+        window->from = arena->slot[window->first].hole->next;
+    }
+    if (back->bytes)
+        lend(arena, window, back, window->end - 1, 0, back->bytes, &moves);
+    if (!front->bytes)
+        window->from = arena_absent_at(arena, window->first);
+    return moves;
+}
+
+void arena_undivide(struct arena *arena, uint32_t slot)
+{
+    struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
+    uint32_t from = chunk->owner - 1;
+    struct block *left = arena->slot[from].hole, *gap = arena->slot[slot].hole;
+    chunk->second = 0;
+    arena->divided--;
+    arena->present[slot] = NOT_PRESENT;
+    arena->slot[slot].pinned = 0;
+    gap->pinned = 0;
+    arena_put(gap, BLOCK_ABSENT);
+    left->pinned = arena->slot[from].pinned != 0;
+    left = arena_put(left, BLOCK_REUSABLE);
+    if (left->pinned)
+        arena_retire(left);
+}
+
+/* The reusable block that has all of the slot but what is elsewhere; NULL: there is none. */
+static struct block *rest_of(const struct arena *arena, uint32_t slot)
+{
+    struct block *gap = arena->slot[slot].hole;
+    uint64_t begin = arena_address(arena, slot), end = begin + arena->chunk_bytes;
+    struct block *rest = block_address(gap) == begin ? gap->next : gap->previous;
+    if (!rest || rest->state != BLOCK_REUSABLE)
+        return NULL;
+    return rest == gap->next ? (block_end(rest) >= end ? rest : NULL)
+                             : (block_address(rest) <= begin ? rest : NULL);
+}
+
+static void reunite(struct arena *arena, uint32_t to)
+{
+    uint32_t from = arena_other_slot(arena, to);
+    struct block *part = rest_of(arena, to), *gap = arena->slot[to].hole;
+    if (!part || !rest_of(arena, from) || arena_fill_kit(arena, REUNITE_KIT))
+        return;
+    uint64_t begin = arena_address(arena, to), end = begin + arena->chunk_bytes;
+    part = part == gap->next ? arena_isolate(arena, part, block_address(part), end)
+                             : arena_isolate(arena, part, begin, block_end(part));
+    block_join(gap, part);
+    arena->slot[to].since = arena->epoch;
+    arena_undivide(arena, to);
+    arena_go_home(arena, arena_address(arena, from), arena_address(arena, from + 1));
+}
+
+void arena_reunite(struct arena *arena)
+{
+    uint32_t slot = 0, top = arena->part[LARGE_POOL].top;
+    const uint8_t *divided;
+    while (arena->divided && slot < top &&
+           (divided = memchr(arena->present + slot, DIVIDED, top - slot))) {
+        slot = (uint32_t)(divided - arena->present);
+        reunite(arena, slot++);
+    }
+}
+
+uint32_t arena_other_slot(const struct arena *arena, uint32_t slot)
+{
+    const struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
+    if (!chunk->second || !arena_is_present(arena, slot))
+        return slot;
+    return (chunk->owner - 1 == slot ? chunk->second : chunk->owner) - 1;
+}

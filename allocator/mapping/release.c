@@ -1,0 +1,336 @@
+/* Chunks go back to the driver, and slots that were left are found done with.
+ *
+ * The driver's unmap waits for nothing, so it may only follow a fence that was recorded after the
+ * last use. What is to go is first taken out of all reach (its slots absent, its chunk leaving),
+ * then a fence is sealed and waited for: no use can come in between. A wait in vain makes it spare:
+ * it can be mapped again, which needs no wait. */
+#include <assert.h>
+#include <stddef.h>
+
+#include "allocator/pool/arena_chunks.h"
+#include "allocator/mapping/create.h"
+#include "allocator/reuse/fence.h"
+
+/* All frees are reusable only when their work is done, but for those on a lane. */
+static int is_always_safe(const struct allocator *a)
+{
+    return a->lanes_over || !a->domain->lane.ops;
+}
+
+void arena_poll(struct allocator *a, struct arena *arena)
+{
+    if (is_always_safe(a)) {
+        arena->safe = arena->epoch++;
+        return;
+    }
+    if (arena->mark) {
+        struct fence *mark = arena->mark;
+        uint64_t marked = arena->marked; /* another thread may mark a later epoch meanwhile */
+        arena->mark = NULL;
+        if (fence_has_passed(a, mark, 0)) {
+            arena->safe = marked > arena->safe ? marked : arena->safe;
+            fence_drop(a, mark);
+        } else if (a->forgotten || arena->mark) {
+            fence_drop(a, mark);
+        } else {
+            arena->mark = mark;
+            arena->marked = marked;
+        }
+    }
+    if (!arena->mark && !a->forgotten) {
+        uint64_t epoch = arena->epoch++;
+        int code;
+        struct fence *mark = fence_record_alone(a, &code);
+        if (mark && (arena->mark || a->forgotten))
+            fence_drop(a, mark);
+        else if (mark)
+            arena->mark = mark, arena->marked = epoch;
+    }
+}
+
+/* Idle handles of `span` chunks that slots have, the highest first, or (span 0) tails. */
+static uint64_t take_from_slots(struct arena *arena, enum stat_pool pool, uint32_t span,
+                                uint64_t most, uint32_t batch)
+{
+    uint64_t taken = 0;
+    for (uint32_t slot = arena->part[pool].top; slot-- > arena->part[pool].first && taken < most &&
+                                                (span ? arena->idle_slots : arena->idle_tails);) {
+        uint32_t number = arena->slot[slot].chunk, end = slot + 1;
+        if (!arena->idle[slot] || arena_is_lent(arena, number) ||
+            span !=
+                (arena->chunk[number].bytes < arena->chunk_bytes ? 0 : arena->chunk[number].span))
+            continue;
+        if (arena_fill_kit(arena, 2))
+            break;
+        slot = arena_handle_at(arena, slot);
+        arena_set_leaving(arena, number, batch);
+        arena_evict(arena, slot, end);
+        taken += arena_handle_bytes(arena, number);
+    }
+    return taken;
+}
+
+/* Handles that no slot has, of `span` chunks or more. */
+static uint64_t take_unowned(struct arena *arena, int retired, uint32_t span, uint64_t most,
+                             uint32_t batch)
+{
+    uint64_t taken = 0;
+    for (uint32_t number = 1; number <= arena->made && taken < most &&
+                              (retired ? arena->retired : arena->spares + arena->idle_tails);
+         number++) {
+        const struct chunk *chunk = &arena->chunk[number];
+        if (!chunk->booked || chunk->owner || chunk->leaving || arena_is_lent(arena, number) ||
+            chunk->retired != retired || chunk->span < span)
+            continue;
+        arena_set_leaving(arena, number, batch);
+        for (uint32_t i = 0; i < chunk->span; i++)
+            arena_count_spare(arena, chunk + i, -1);
+        taken += arena_handle_bytes(arena, number);
+        number += chunk->span - 1;
+    }
+    return taken;
+}
+
+/* Idle memory, `most` bytes if there is so much, before it what can only go; then tails, which serve few,
+ * and large handles before small ones, which fit more gaps. Out of all reach, in a batch of its own. */
+static uint64_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
+{
+    uint64_t taken = take_unowned(arena, 1, 1, most, batch);
+    for (enum stat_pool pool = 0; pool < STAT_POOLS && taken < most; pool++)
+        taken += take_from_slots(arena, pool, 0, most - taken, batch);
+    for (uint32_t span = arena->span_most; span && taken < most; span--) {
+        taken += take_unowned(arena, 0, span, most - taken, batch);
+        for (enum stat_pool pool = 0; pool < STAT_POOLS && taken < most; pool++)
+            taken += take_from_slots(arena, pool, span, most - taken, batch);
+    }
+    arena_note_idle(arena);
+    return taken;
+}
+
+static void make_spare(struct arena *arena, uint32_t number)
+{
+    arena->chunk[number].leaving = 0;
+    arena_count_spare(arena, &arena->chunk[number], 1);
+}
+
+static int goes(const struct arena *arena, uint32_t slot, uint32_t batch)
+{
+    uint32_t chunk = arena->slot[slot].chunk;
+    return chunk && arena->chunk[chunk].leaving == batch;
+}
+
+/* Unmaps slots [first, end), whose chunks go; what the driver refuses stays. */
+static void unmap_run(struct allocator *a, struct arena *arena, uint32_t first, uint32_t end)
+{
+    uint64_t bytes =
+        (end - 1 - first) * arena->chunk_bytes + arena->chunk[arena->slot[end - 1].chunk].bytes;
+    uint64_t unmapped = 0;
+    allocator_call(a);
+    int code = a->ops->chunk_unmap(a->device, arena_address(arena, first), bytes);
+    allocator_return(a);
+    for (uint32_t slot = first; slot < end; slot++) {
+        struct slot *s = &arena->slot[slot];
+        s->unmapped = a->forgotten && !code;
+        if (a->forgotten)
+            continue;
+        s->changing = 0;
+        if (code) {
+            arena->chunk[s->chunk].stays = 1;
+            continue;
+        }
+        unmapped += !arena->joined[slot];
+        arena_leave_home(arena, s->chunk, slot);
+        arena->joined[slot] = 0;
+        s->chunk = 0;
+    }
+    stats_count(a->stats, COUNTER_num_unmaps, unmapped);
+}
+
+/* Takes down all mappings of the batch. */
+static void unmap_batch(struct allocator *a, struct arena *arena, uint32_t batch)
+{
+    for (uint32_t slot = arena_used(arena, 0), end; !a->forgotten && slot < arena->slots;
+         slot = arena_used(arena, end + (end == slot))) {
+        end = slot;
+        while (end < arena->slots && goes(arena, end, batch) &&
+               arena->chunk[arena->slot[end++].chunk].bytes == arena->chunk_bytes)
+            ; /* behind a tail nothing is mapped */
+        if (end > slot)
+            unmap_run(a, arena, slot, end);
+    }
+}
+
+/* Gives the handles of the batch, mapped nowhere any more, to the driver. What it does not take is
+ * still ours. */
+static uint64_t release_batch(struct allocator *a, struct arena *arena, uint32_t batch)
+{
+    uint64_t released = 0;
+    for (uint32_t number = 1; !a->forgotten && number <= arena->made; number++) {
+        struct chunk *chunk = &arena->chunk[number];
+        if (chunk->leaving != batch)
+            continue;
+        if (chunk->stays) {
+            chunk->stays = 0;
+            make_spare(arena, number);
+            continue;
+        }
+        uint64_t handle = chunk->handle, bytes = arena_handle_bytes(arena, number);
+        uint32_t span = chunk->span;
+        chunk->handle = 0; /* not the burial's */
+        allocator_call(a);
+        int code = a->ops->chunk_release(a->device, bytes, handle);
+        allocator_return(a);
+        if (a->forgotten)
+            break;
+        chunk->handle = handle;
+        for (uint32_t i = 0; code && i < span; i++)
+            make_spare(arena, number + i);
+        if (!code)
+            arena_remove_handle(arena, number);
+        number += span - 1;
+        released += code ? 0 : bytes;
+    }
+    return released;
+}
+
+/* Is all work done that may use what has just been taken away? */
+static int is_over(struct allocator *a, uint64_t timeout_ns)
+{
+    int code, over;
+    if (is_always_safe(a))
+        return 1;
+    struct fence *fence = fence_record_alone(a, &code);
+    if (code == DEVICE_DEFERRED && a->domain->lane.capturing)
+        return lane_is_over(a, timeout_ns);
+    if (code == DEVICE_UNSUPPORTED && timeout_ns && !a->forgotten) /* as the native free waits */
+        return fence_synchronize(a) == 0;
+    if (!fence)
+        return 0;
+    over = fence_has_passed(a, fence, timeout_ns);
+    fence_drop(a, fence);
+    return over;
+}
+
+/* What is to go, and is not in another thread's hands, is this one's from here on; if work that
+ * may use it is not over, nothing is. */
+static void settle_batch(struct arena *arena, uint32_t batch, int over)
+{
+    for (uint32_t slot = arena_used(arena, 0); slot < arena->slots && over;
+         slot = arena_used(arena, slot + 1)) {
+        /* What another thread has still to do here lets it go another time. */
+        const struct slot *s = &arena->slot[slot];
+        if (s->was && arena->chunk[s->was].leaving == batch)
+            make_spare(arena, s->was);
+        if ((s->changing || s->allowing) && s->chunk && arena->chunk[s->chunk].leaving == batch)
+            make_spare(arena, s->chunk);
+    }
+    for (uint32_t slot = arena_used(arena, 0); slot < arena->slots && over;
+         slot = arena_used(arena, slot + 1))
+        if (goes(arena, slot, batch)) /* a claim reads its own without the lock */
+            arena->slot[slot].changing = 1;
+    for (uint32_t number = 1; number <= arena->made && !over; number++)
+        if (arena->chunk[number].leaving == batch)
+            make_spare(arena, number);
+}
+
+uint64_t arena_release(struct allocator *a, struct arena *arena, uint64_t bytes,
+                       uint64_t timeout_ns)
+{
+    uint32_t batch = ++a->batches;
+    arena_reunite(arena);
+    if (!take_away(arena, bytes, batch))
+        return 0;
+    int over = is_over(a, timeout_ns);
+    if (!a->forgotten)
+        settle_batch(arena, batch, over);
+    if (over && !a->forgotten)
+        unmap_batch(a, arena, batch);
+    return over && !a->forgotten ? release_batch(a, arena, batch) : 0;
+}
+
+uint64_t arena_retired(const struct allocator *a)
+{
+    return a->arena ? a->arena->retired : 0;
+}
+
+uint64_t arena_unused(struct allocator *a)
+{
+    struct arena *arena = a->arena;
+    if (!arena)
+        return 0;
+    arena_reunite(arena);
+    uint64_t idle = arena_idle_bytes(arena);
+    uint64_t bytes = arena->retired + (arena->idle_least < idle ? arena->idle_least : idle);
+    arena->idle_least = idle;
+    return bytes;
+}
+
+static int may_allow(const struct arena *arena, uint32_t slot)
+{
+    return arena->slot[slot].chunk && !arena->slot[slot].changing;
+}
+
+static int allow_again(struct allocator *a, struct arena *arena)
+{
+    int code = 0;
+    arena->walks++;
+    for (uint32_t slot = arena_used(arena, 0), end; !a->forgotten && slot < arena->slots;
+         slot = arena_used(arena, end + (end == slot))) {
+        uint64_t bytes = 0;
+        for (end = slot; end < arena->slots && may_allow(arena, end) &&
+                         bytes == (end - slot) * arena->chunk_bytes;
+             bytes += arena->chunk[arena->slot[end++].chunk].bytes)
+            arena->slot[end].allowing++;
+        if (end == slot)
+            continue;
+        allocator_call(a);
+        int result = a->ops->chunk_allow(a->device, arena_address(arena, slot), bytes);
+        allocator_return(a);
+        code = code ? code : result;
+        for (uint32_t done = slot; !a->forgotten && done < end; done++)
+            arena->slot[done].allowing--;
+    }
+    return a->forgotten ? 0 : code;
+}
+
+int arena_allow(struct allocator *a)
+{
+    return a->arena ? allow_again(a, a->arena) : 0;
+}
+
+/* What is mapped in a slot; where a claim or a release was at it when the context ended, if that is so yet. */
+static uint32_t mapped_at(const struct arena *arena, uint32_t slot)
+{
+    const struct slot *s = &arena->slot[slot];
+    if (!s->changing || s->mapped)
+        return s->chunk;
+    if (s->unmapped)
+        return 0;
+    return s->was ? s->was : arena->chunk[s->chunk].leaving ? s->chunk : 0;
+}
+
+void arena_forget(struct allocator *a)
+{
+    struct fence *mark = a->arena ? a->arena->mark : NULL;
+    if (mark)
+        fence_drop(a, mark);
+    if (a->arena)
+        a->arena->mark = NULL;
+}
+
+void arena_bury(struct allocator *a)
+{
+    struct arena *arena = a->arena;
+    for (uint32_t slot = arena_used(arena, 0); slot < arena->slots;
+         slot = arena_used(arena, slot + 1)) {
+        uint32_t number = mapped_at(arena, slot);
+        if (number && arena_is_first(arena, number))
+            a->ops->chunk_unmap(a->device, arena_address(arena, slot),
+                                arena_handle_bytes(arena, number));
+    }
+    for (uint32_t number = 1; number <= arena->made; number++)
+        if (arena->chunk[number].handle)
+            a->ops->chunk_release(a->device, arena_handle_bytes(arena, number),
+                                  arena->chunk[number].handle);
+    arena_destroy(a, arena);
+}

@@ -1,0 +1,379 @@
+/* Which window is taken: head of claim.c. The windows of all runs of reusable and absent
+ * blocks are looked at, slot by slot, from the lowest on, until none can be cheaper; holes are found
+ * from the first slot of each absent block. */
+#include "allocator/mapping/window.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <string.h>
+
+/* us, as measured on an H200 (scripts/replay/costs.c); a call back costs nothing, but moves things */
+#define COST_RECALL 1
+#define COST_MAP 34
+#define COST_UNMAP 22
+/* for as many addresses as the part has memory: of two places that cost the same the lower one, so
+ * that blocks lie close together, and chunks further up become idle as a whole */
+#define COST_REACH (COST_MAP + COST_UNMAP)
+
+struct sum {
+    uint64_t cost, moved, clashes; /* moved: slots that need another handle */
+    uint32_t unsafe; /* what begins before this slot takes down what work may still use */
+};
+
+struct search {
+    struct arena *arena;
+    uint64_t size;
+    int alone;              /* begins with a slot, and ends with a chunk */
+    uint64_t tail, fresh;   /* alone: what all windows need */
+    struct supply supply;   /* once it is asked for */
+    uint32_t top;           /* nothing was ever mapped from this slot on */
+    uint32_t first, most;   /* slots from the one to below the other may be used */
+    uint32_t stop;          /* none that begins from there on can be cheaper than the best */
+    uint64_t memory;        /* in slots */
+    uint64_t asked, answer; /* the last of cost_of_moves */
+    struct window best;
+};
+
+/* What a slot costs in a window, in a byte. */
+enum {
+    CALLS = 31,  /* us, but for mapping */
+    COUNTS = 64, /* its handle would come back there, or is idle there: no other part may want it */
+    MOVED = 128, /* it needs another handle */
+    NEVER = 255, /* it may be in no window */
+};
+
+_Static_assert(COST_UNMAP <= CALLS && COST_RECALL <= CALLS, "a slot's cost is a byte");
+
+/* In a window that needs a chunk of `bytes` in the slot. */
+static uint8_t cost_of(const struct search *search, uint32_t slot, uint64_t bytes)
+{
+    const struct arena *arena = search->arena;
+    if (slot >= search->top) /* and not even read: those pages may never be needed */
+        return slot < search->most ? MOVED : NEVER;
+    const struct slot *s = &arena->slot[slot];
+    int first = !arena->joined[slot]; /* a handle costs once */
+    if (arena_is_present(arena, slot)) {
+        int has_tail = search->tail || arena->tails;
+        int fits = !has_tail || arena_present(arena, slot) == bytes;
+        if (!fits || (search->alone && !arena->idle[slot]))
+            return NEVER;
+        return arena->idle[slot] ? COUNTS : 0;
+    }
+    if (s->changing || s->allowing || slot >= search->most)
+        return NEVER;
+    if (!s->chunk)
+        return MOVED;
+    if (arena->chunk[s->chunk].bytes == bytes && window_chunk_is_idle(arena, s->chunk))
+        return COUNTS + (first ? COST_RECALL : 0);
+    if (s->since > arena->safe)
+        return NEVER;
+    return MOVED + (first ? COST_UNMAP : 0);
+}
+
+/* Notes what the slot costs, and the others that have what is mapped there: that is as one, and costs once.
+ * Returns the slot behind them. */
+static uint32_t note_costs(const struct search *search, uint32_t slot)
+{
+    struct arena *arena = search->arena;
+    uint8_t cost = cost_of(search, slot, arena->chunk_bytes);
+    int is_mapped = slot < search->top && arena->slot[slot].chunk;
+    uint32_t end = is_mapped ? arena_handle_end(arena, slot) : slot + 1;
+    if (slot < search->most && end > search->most)
+        end = search->most;
+    arena->cost[slot++] = cost;
+    if (slot < end)
+        memset(arena->cost + slot, cost == NEVER ? NEVER : cost & ~CALLS, end - slot);
+    return end;
+}
+
+/* What the window wants back, but another part of it has, too, or it is there itself: of each handle all
+ * but one must be moved. */
+static uint64_t clashes_of(const struct chunk *first)
+{
+    return first->wanted ? first->wanted - 1U + first->there : 0;
+}
+
+/* The handle in a slot that would come back, or is idle there, is one of the window's (1), or no more (-1).
+ * Returns how many more clash. */
+static uint64_t count_handle(const struct arena *arena, struct chunk *handle, int present, int sign)
+{
+    if (handle->seen != arena->runs) {
+        handle->there = 0;
+        handle->wanted = 0;
+        handle->wanted_end = handle->unsafe_end = 0;
+    }
+    handle->seen = arena->runs;
+    assert(sign > 0 || (present ? handle->there : handle->wanted));
+    uint64_t before = clashes_of(handle);
+    if (present)
+        handle->there = (uint8_t)(handle->there + sign);
+    else
+        handle->wanted = (uint16_t)(handle->wanted + sign);
+    return clashes_of(handle) - before;
+}
+
+static struct chunk *handle_in(const struct arena *arena, uint32_t slot)
+{
+    return &arena->chunk[arena->chunk[arena->slot[slot].chunk].first];
+}
+
+static uint32_t later(uint32_t slot, uint32_t other)
+{
+    return slot > other ? slot : other;
+}
+
+/* One more handle. Where it clashes the first part that it comes back to has it, if it is not there already, and its
+ * other mappings in the window are taken down, also where work may still use them: so in all windows that have
+ * both, which are those that begin before the end of the last mapping added before. */
+static void add_handle(struct arena *arena, struct sum *sum, uint32_t slot)
+{
+    struct chunk *handle = handle_in(arena, slot);
+    int present = arena_is_present(arena, slot);
+    uint32_t end = arena_handle_end(arena, slot);
+    sum->clashes += count_handle(arena, handle, present, 1);
+    if (present) {
+        sum->unsafe = later(sum->unsafe, handle->unsafe_end);
+        return;
+    }
+    if (arena->slot[slot].since > arena->safe) {
+        uint32_t there = handle->there ? arena_handle_end(arena, handle->owner - 1) : 0;
+        uint32_t other = handle->wanted_end < end ? handle->wanted_end : 0; /* not itself again */
+        sum->unsafe = later(sum->unsafe, later(other, there));
+        handle->unsafe_end = end;
+    }
+    handle->wanted_end = end;
+}
+
+/* us to map so many slots, with the largest handles that there are. */
+static uint64_t cost_of_moves(struct search *search, uint64_t slots)
+{
+    uint64_t handles = 0;
+    if (!slots)
+        return 0;
+    if (slots == search->asked)
+        return search->answer;
+    if (!search->asked)
+        window_supply(search->arena, &search->supply);
+    search->asked = slots;
+    for (uint64_t span = SPANS_MOST; span && slots; span--) {
+        uint64_t most =
+            slots / span < search->supply.of[span] ? slots / span : search->supply.of[span];
+        handles += most;
+        slots -= most * span;
+    }
+    return search->answer = (handles + (slots != 0)) * COST_MAP;
+}
+
+#define COST_CLASH (COST_MAP + COST_UNMAP - COST_RECALL)
+
+static int is_whole(const struct arena *arena, uint32_t slot)
+{
+    return !arena_is_present(arena, slot) || arena->idle[slot];
+}
+
+/* Bytes that the driver must make for a window. */
+static uint64_t fresh_for(const struct search *search, const struct window *window)
+{
+    const struct arena *arena = search->arena;
+    uint64_t needed = window->end - window->first, have = arena->idle_slots + arena->spares;
+    if (search->alone)
+        return search->fresh;
+    /* The slots at both ends may be shared with neighbours, and present. */
+    needed -= !is_whole(arena, window->first);
+    if (window->end - window->first > 1)
+        needed -= !is_whole(arena, window->end - 1);
+    return needed > have ? (needed - have) * arena->chunk_bytes : 0;
+}
+
+/* What the addresses of a window from `slot` on cost. Costs are in calls times slots of memory. */
+static uint64_t reach(const struct search *search, uint32_t slot)
+{
+    return COST_REACH * (uint64_t)(slot - search->first);
+}
+
+/* Has it a part of a handle that is idle, or would be called back? */
+static int cuts_handle(const struct arena *arena, const struct window *window)
+{
+    uint32_t first = window->first, last = window->end - 1;
+    uint32_t begins = arena->slot[first].chunk, ends = arena->slot[last].chunk;
+    return (begins && arena_handle_at(arena, first) < first &&
+            window_chunk_is_idle(arena, begins)) ||
+           (ends && arena_handle_end(arena, last) > last + 1 && window_chunk_is_idle(arena, ends));
+}
+
+/* Would one of its handles come back to a part of it, or does it so already, and is mapped in this slot besides? */
+static int is_second(const struct arena *arena, const struct window *window, uint32_t slot)
+{
+    uint32_t begin = arena_handle_at(arena, slot);
+    const struct chunk *handle = handle_in(arena, slot);
+    for (uint32_t before = window->first; before < begin; before++)
+        if ((arena->cost[before] & COUNTS) && handle_in(arena, before) == handle)
+            return 1;
+    return handle->there;
+}
+
+int window_is_safe(const struct arena *arena, const struct window *window)
+{
+    for (uint32_t slot = window->first; slot < window->end - (window->tail != 0); slot++)
+        if ((arena->cost[slot] & COUNTS) && !arena_is_present(arena, slot) &&
+            arena->slot[slot].since > arena->safe && is_second(arena, window, slot))
+            return 0;
+    return 1;
+}
+
+/* Takes the window for the best, if it is; `sum`: without its tail. */
+static void consider(struct search *search, const struct window *window, const struct sum *sum)
+{
+    struct arena *arena = search->arena;
+    struct window *best = &search->best;
+    if (arena->joined[window->first] && arena->idle[window->first])
+        return; /* it would take a part of what could be moved */
+    if (search->alone && cuts_handle(arena, window))
+        return;
+    uint8_t tail = search->tail ? cost_of(search, window->end - 1, search->tail) : 0;
+    if (tail == NEVER)
+        return;
+    uint64_t fresh = fresh_for(search, window), calls = sum->cost + (tail & CALLS);
+    calls +=
+        cost_of_moves(search, sum->moved) + tail / MOVED * COST_MAP + sum->clashes * COST_CLASH;
+    uint64_t cost = calls * search->memory + reach(search, window->first);
+    if (fresh > best->fresh || (fresh == best->fresh && cost >= best->cost))
+        return;
+    int is_safe = window->first >= sum->unsafe;
+    assert(is_safe == window_is_safe(arena, window));
+    if (!is_safe)
+        return;
+    *best = *window;
+    best->fresh = fresh;
+    best->cost = cost;
+    /* From where on the address alone costs as much. */
+    uint64_t stop = search->first + (cost + COST_REACH - 1) / COST_REACH;
+    if (fresh <= search->fresh && stop < search->stop)
+        search->stop = (uint32_t)stop;
+}
+
+/* Adds the slots [*end, until) to the window that begins with `first`. Returns 0 where one may be in none: then
+ * that, and all that is mapped with it, ends at *end. A handle that the window has the begin of counts once. */
+static int add(const struct search *search, struct sum *sum, uint32_t first, uint32_t *end,
+               uint32_t until, uint32_t *noted)
+{
+    struct arena *arena = search->arena;
+    for (uint32_t slot = *end; slot < until; slot++) {
+        if (slot == *noted)
+            *noted = note_costs(search, slot);
+        uint8_t cost = arena->cost[slot];
+        if (cost == NEVER) {
+            *end = *noted;
+            return 0;
+        }
+        sum->cost += cost & CALLS;
+        sum->moved += cost / MOVED;
+        if ((cost & COUNTS) && (slot == first || !arena->joined[slot]))
+            add_handle(arena, sum, slot);
+    }
+    *end = until;
+    return 1;
+}
+
+/* Takes the first slot off the window that ends at `end`. */
+static void take_off(const struct search *search, struct sum *sum, uint32_t slot, uint32_t end)
+{
+    struct arena *arena = search->arena;
+    uint8_t cost = arena->cost[slot];
+    sum->cost -= cost & CALLS;
+    sum->moved -= cost / MOVED;
+    if ((cost & COUNTS) && (slot + 1 == end || !arena->joined[slot + 1]))
+        sum->clashes +=
+            count_handle(arena, handle_in(arena, slot), arena_is_present(arena, slot), -1);
+}
+
+/* Could a window from `first` on be cheaper than the best one, if it needs as few moves as can be? */
+static int may_be_best(const struct search *search, const struct sum *sum, uint32_t first)
+{
+    uint64_t moves = (sum->moved + SPANS_MOST - 1) / SPANS_MOST;
+    uint64_t calls = sum->cost + moves * COST_MAP + sum->clashes * COST_CLASH;
+    return search->best.fresh || calls * search->memory + reach(search, first) < search->best.cost;
+}
+
+/* All windows of the run of blocks [from, run_end) that may be cheaper: one that begins where it does, and
+ * those that begin with a slot. */
+static void search_run(struct search *search, struct block *from, uint64_t run_end)
+{
+    struct arena *arena = search->arena;
+    struct sum sum = {0};
+    uint64_t c = arena->chunk_bytes, begin = block_address(from);
+    uint32_t has_tail = search->tail != 0, first, end, noted;
+    first = (uint32_t)arena_slot_at(arena, begin - arena->base);
+    if (search->alone && begin > arena_address(arena, first))
+        begin = arena_address(arena, ++first);
+    end = noted = first;
+    arena->runs++;
+    while (begin + search->size <= run_end && first < search->stop) {
+        uint64_t last = begin + search->size - search->tail + c - 1 - arena->base;
+        if (!add(search, &sum, first, &end, (uint32_t)arena_slot_at(arena, last), &noted)) {
+            sum = (struct sum){0};
+            arena->runs++;
+            begin = arena_address(arena, first = end);
+            continue;
+        }
+        if (may_be_best(search, &sum, first)) {
+            while (block_end(from) <= begin)
+                from = from->next;
+            const struct window window = {.from = from,
+                                          .begin = begin,
+                                          .first = first,
+                                          .end = end + has_tail,
+                                          .low = first,
+                                          .high = end + has_tail,
+                                          .tail = search->tail};
+            consider(search, &window, &sum);
+        }
+        if (first < end)
+            take_off(search, &sum, first, end);
+        else
+            noted = ++end; /* no more than a tail */
+        begin = arena_address(arena, ++first);
+    }
+}
+
+static int is_hole(const struct block *block)
+{
+    return block && !block->pinned &&
+           (block->state == BLOCK_REUSABLE || block->state == BLOCK_ABSENT);
+}
+
+/* Each run with an absent block in it is searched once. */
+int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most, struct window *window)
+{
+    const struct arena_part *part = arena_part_for(arena, size);
+    struct search search = {.arena = arena,
+                            .size = size,
+                            .alone = alone,
+                            .first = part->first,
+                            .top = part->top,
+                            .most = most,
+                            .stop = part->top + 1,
+                            .memory = part->chunks ? part->chunks : 1,
+                            .best.fresh = UINT64_MAX};
+    search.tail = alone ? size % arena->chunk_bytes : 0;
+    search.fresh = alone ? window_fresh_alone(arena, size) : 0;
+    uint32_t end = part->top < part->end ? part->top + 1 : part->end;
+    const uint8_t *absent;
+    for (uint32_t slot = part->first;
+         slot < end && (absent = memchr(arena->present + slot, NOT_PRESENT, end - slot));) {
+        slot = (uint32_t)(absent - arena->present);
+        struct block *from = arena->slot[slot].hole, *last = from;
+        assert(from->state == BLOCK_ABSENT);
+        if (is_hole(from->previous))
+            from = from->previous;
+        if (arena_slot_at(arena, block_address(from) - arena->base) >= search.stop)
+            break;
+        while (is_hole(last->next))
+            last = last->next;
+        search_run(&search, from, block_end(last));
+        slot = (uint32_t)((block_end(last) - arena->base) / arena->chunk_bytes);
+        slot += slot < part->end && !arena->idle[slot] && arena_is_present(arena, slot);
+    }
+    *window = search.best;
+    return search.best.from != NULL;
+}

@@ -1,0 +1,314 @@
+/* Mapped memory: which addresses have memory below them.
+ *
+ * Natively nothing fragments, since every allocation has pages of its own. Here the same is had at
+ * the price of a mapping: a request that no hole is large enough for gets addresses of which some
+ * have no memory yet, and chunks that are idle elsewhere are mapped there too. Chunks are idle when
+ * all of their bytes are reusable; and a reusable byte may be handed out again under whatever
+ * address, since what makes it so (a fence that has passed, or the order of the lane) speaks of the
+ * memory and not of the address. Writes through one address are seen through another from the next
+ * kernel or copy on (CUDA guide, "virtual aliasing"), which is all that two owners of a block ever
+ * share.
+ *
+ * So moving a chunk waits for nothing, and the old mapping stays. When the program repeats itself,
+ * the addresses that it used before have their memory under them as soon as that is idle again
+ * (claim.c), and no driver is asked.
+ *
+ * A mapping is taken down only when all work that may use its address has passed: its slot was left
+ * in an epoch that a fence recorded later has shown to be over (claim.c, release.c).
+ *
+ * Holes: each reusable or absent block is noted at its first whole slot, so that scanning slots
+ * finds them all, and hits cost nothing: only blocks of a chunk's size or more touch `idle`.
+ *
+ * Tails: where blocks share no chunk (packing.c), the last one of each is no larger than it must be.
+ * It lies at the front of its slot, what is behind it is absent as long as it is there, so no block
+ * lies on both sides of that gap. */
+#include "allocator/mapping/divide.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "allocator/pool/packing.h"
+#include "allocator/pool/pool.h"
+
+/* From any block that lies there, in part. */
+static void pin_slots(struct block *block, uint32_t from, uint32_t to)
+{
+    struct arena *arena = block->segment->arena;
+    uint64_t begin = arena_address(arena, from), end = arena_address(arena, to);
+    for (uint32_t slot = from; slot < to; slot++)
+        arena->slot[slot].pinned = 1;
+    while (block->previous && block_address(block) > begin)
+        block = block->previous;
+    for (; block && block_address(block) < end; block = block->next) {
+        if (block->state == BLOCK_REUSABLE && !block->pinned && !arena_fill_kit(arena, 4)) {
+            uint64_t low = block_address(block), high = low + block_size(block);
+            block = arena_isolate(arena, block, low < begin ? begin : low, high < end ? high : end);
+            block->pinned = 1;
+            block = arena_put(block, BLOCK_REUSABLE); /* perhaps what is pinned before it */
+        }
+        block->pinned |= block->state < BLOCK_ABSENT && block->state != BLOCK_REUSABLE;
+        if (block->pinned && block_claimed(block) == CLAIM_EASY)
+            block_claim(block, CLAIM_HELD);
+    }
+}
+
+void arena_pin(struct block *block)
+{
+    struct arena *arena = block->segment->arena;
+    uint64_t begin = block_address(block) - arena->base, last = begin + block_size(block) - 1;
+    uint32_t from = arena_handle_at(arena, (uint32_t)arena_slot_at(arena, begin));
+    uint32_t to = arena_handle_end(arena, (uint32_t)arena_slot_at(arena, last));
+    pin_slots(block, from, to);
+    for (uint32_t slot = from, other; arena->divided && slot < to; slot++)
+        if ((other = arena_other_slot(arena, slot)) != slot)
+            pin_slots(arena->slot[other].hole, other, other + 1);
+}
+
+/* The chunk of a slot, whose handle lies whole in an isolated block: nobody's from now on. */
+static void retire_chunk(struct arena *arena, uint32_t slot)
+{
+    struct slot *s = &arena->slot[slot];
+    struct chunk *chunk = &arena->chunk[s->chunk];
+    chunk->owner = chunk->home = 0;
+    arena->present[slot] = NOT_PRESENT;
+    chunk->retired = 1;
+    arena_count_spare(arena, chunk, 1);
+    s->pinned = 0;
+    s->since = arena->epoch;
+}
+
+/* Blocks that are pinned only because they share a handle with one that is lie in others too: those
+ * parts are as any. */
+void arena_retire(struct block *block)
+{
+    struct arena *arena = block->segment->arena;
+    uint64_t end = block_address(block) + block_size(block), until;
+    for (uint64_t at = block_address(block); at < end; at = until) {
+        uint32_t slot = (uint32_t)arena_slot_at(arena, at - arena->base);
+        uint32_t next = arena_handle_end(arena, slot), number = arena->slot[slot].chunk;
+        int pinned = arena->slot[slot].pinned;
+        until = arena_address(arena, next) < end ? arena_address(arena, next) : end;
+        if (pinned && until - at < arena_handle_bytes(arena, number))
+            continue; /* somebody else is here */
+        if (arena_fill_kit(arena, 4))
+            return;
+        struct block *part = arena_isolate(arena, block, at, until);
+        block = part->next;
+        part->pinned = 0;
+        for (; pinned && slot < next; slot++)
+            retire_chunk(arena, slot);
+        arena_put(part, pinned ? BLOCK_ABSENT : BLOCK_REUSABLE);
+    }
+}
+
+/* The slots [first, last) whose handles lie whole in a run of reusable bytes; in `last` it may end with a tail. */
+struct whole {
+    uint64_t first, last, tail;
+};
+
+/* Of the bytes [begin, end) of an arena. */
+static struct whole whole_of(const struct arena *arena, uint64_t begin, uint64_t end)
+{
+    struct whole whole = {.first = arena_slot_at(arena, begin + arena->chunk_bytes - 1),
+                          .last = arena_slot_at(arena, end)};
+    while (whole.first < whole.last && arena->joined[whole.first])
+        whole.first++; /* a handle that is in part another block's */
+    while (whole.first < whole.last && arena->joined[whole.last])
+        whole.last--;
+    if (arena->tails && end > whole.last * arena->chunk_bytes &&
+        arena_present(arena, (uint32_t)whole.last) == end % arena->chunk_bytes)
+        whole.tail = end % arena->chunk_bytes;
+    return whole;
+}
+
+/* Leaves off what lies whole in the bytes from `at` on, or before `at`, where another block has them. Returns
+ * whether there is any. */
+static int drop_behind(const struct arena *arena, struct whole *whole, uint64_t at)
+{
+    uint64_t first = arena_slot_at(arena, at + arena->chunk_bytes - 1);
+    while (first < whole->last && arena->joined[first])
+        first++;
+    if (first >= whole->last + (whole->tail != 0))
+        return 0;
+    *whole = (struct whole){.first = whole->first, .last = first};
+    return 1;
+}
+
+static void drop_before(const struct arena *arena, struct whole *whole, uint64_t at)
+{
+    uint64_t last = arena_slot_at(arena, at);
+    while (last > whole->first && arena->joined[last])
+        last--;
+    if (last > whole->first)
+        whole->first = last;
+}
+
+static void set_idle(struct arena *arena, const struct whole *whole, int idle)
+{
+    uint64_t slots = whole->last - whole->first;
+    memset(arena->idle + whole->first, idle, slots + (whole->tail != 0));
+    arena->idle_slots += (uint32_t)(idle ? slots : -slots);
+    arena->idle_tails += idle ? whole->tail : -whole->tail;
+}
+
+void arena_note_in_large(struct block *block, uint64_t begin, uint64_t end)
+{
+    struct arena *arena = block->segment->arena;
+    uint64_t low = block_address(block), high = low + block_size(block);
+    struct whole whole = whole_of(arena, low - arena->base, high - arena->base);
+    if (whole.first >= whole.last + (whole.tail != 0))
+        return;
+    arena->slot[whole.first].hole = block;
+    if (end < high)
+        drop_behind(arena, &whole, end - arena->base);
+    if (begin > low)
+        drop_before(arena, &whole, begin - arena->base);
+    set_idle(arena, &whole, 1);
+}
+
+void arena_note_out_large(const struct block *block, struct block *rest)
+{
+    struct arena *arena = block->segment->arena;
+    uint64_t begin = block_address(block) - arena->base, end = begin + block_size(block);
+    struct whole whole = whole_of(arena, begin, end + (rest ? block_size(rest) : 0));
+    if (whole.first >= whole.last + (whole.tail != 0))
+        return;
+    if (rest && drop_behind(arena, &whole, end))
+        arena->slot[whole.last].hole = rest;
+    set_idle(arena, &whole, 0);
+}
+
+struct block *arena_block_at(const struct arena *arena, uint32_t slot)
+{
+    assert(arena->idle[slot]);
+    if (!arena->tails) { /* each handle that may go home asks, of holes as large as the device */
+        const uint8_t *before = memrchr(arena->idle, 0, slot);
+        slot = before ? (uint32_t)(before - arena->idle) + 1 : 0;
+    }
+    while (!arena_begins_hole(arena, slot))
+        slot--;
+    return arena->slot[slot].hole;
+}
+
+struct block *arena_absent_at(const struct arena *arena, uint32_t slot)
+{
+    uint32_t first = arena->part[arena_pool_of(arena, slot)].first;
+    for (uint64_t eight; slot >= first + sizeof eight; slot -= 8) {
+        memcpy(&eight, arena->present + slot - sizeof eight, sizeof eight);
+        if (eight != NOT_PRESENT)
+            break;
+    }
+    while (slot > first && !arena_is_present(arena, slot - 1))
+        slot--;
+    return arena->slot[slot].hole;
+}
+
+int arena_fill_kit(struct arena *arena, unsigned blocks)
+{
+    for (; arena->kits < blocks; arena->kits++) {
+        struct block *block = slab_take(&arena->allocator->domain->blocks);
+        if (!block)
+            return -1;
+        block->link = arena->kit;
+        arena->kit = block;
+    }
+    return 0;
+}
+
+void arena_put_kit(struct allocator *a, struct arena *arena, struct block *kit, unsigned kits)
+{
+    if (!a->forgotten && !arena->kit) {
+        arena->kit = kit;
+        arena->kits = kits;
+        return;
+    }
+    for (struct block *next; kit; kit = next) {
+        next = kit->link;
+        if (a->forgotten) {
+            slab_give(&a->domain->blocks, kit);
+        } else {
+            kit->link = arena->kit;
+            arena->kit = kit;
+            arena->kits++;
+        }
+    }
+}
+
+struct block *arena_cut(struct arena *arena, struct block *block, uint64_t address)
+{
+    uint64_t offset = address - block_address(block);
+    if (!offset)
+        return block;
+    struct block *rest = arena->kit;
+    assert(rest && offset < block_size(block));
+    arena->kit = rest->link;
+    arena->kits--;
+    rest->link = NULL;
+    rest->segment = block->segment;
+    rest->state = block->state;
+    rest->pinned = block->pinned;
+    rest->previous = block;
+    rest->next = block->next;
+    rest->node.major = block_size(block) - offset;
+    rest->node.minor = address;
+    block->node.major = offset;
+    block->next = rest;
+    if (rest->next)
+        rest->next->previous = rest;
+    return rest;
+}
+
+struct block *arena_isolate(struct arena *arena, struct block *block, uint64_t begin, uint64_t end)
+{
+    enum block_state state = block->state;
+    if (state == BLOCK_REUSABLE)
+        pool_remove(arena->allocator, block);
+    struct block *part = arena_cut(arena, block, begin), *rest = NULL;
+    if (end < block_address(part) + block_size(part))
+        rest = arena_cut(arena, part, end);
+    part->state = BLOCK_CLAIMED; /* so that nothing merges with it */
+    if (part != block)
+        arena_put(block, state);
+    if (rest)
+        arena_put(rest, state);
+    return part;
+}
+
+struct block *arena_put(struct block *block, enum block_state state)
+{
+    struct arena *arena = block->segment->arena;
+    if (state == BLOCK_REUSABLE)
+        return pool_merge(arena->allocator, block);
+    block->state = BLOCK_ABSENT;
+    if (block->next && block->next->state == BLOCK_ABSENT)
+        block_join(block, block->next);
+    if (block->previous && block->previous->state == BLOCK_ABSENT)
+        block_join(block, block->previous);
+    uint64_t c = arena->chunk_bytes, slot = (block_address(block) - arena->base + c - 1) / c;
+    if (arena_address(arena, slot) < block_address(block) + block_size(block))
+        arena->slot[slot].hole = block; /* else a gap and no more */
+    return block;
+}
+
+int arena_is_alone(const struct block *block)
+{
+    const struct arena *arena = block->segment->arena;
+    uint64_t begin = block_address(block) - arena->base, end = begin + block_size(block);
+    return begin % arena->chunk_bytes == 0 && arena->idle[begin / arena->chunk_bytes] &&
+           arena->idle[(end - 1) / arena->chunk_bytes];
+}
+
+/* Takes the idle chunks of slots [slot, end) away, which lie in one hole: they are nobody's for now,
+ * and their mappings stay. */
+void arena_evict(struct arena *arena, uint32_t slot, uint32_t end)
+{
+    uint64_t begin = arena_address(arena, slot);
+    uint64_t until = arena_address(arena, end - 1) + arena_present(arena, end - 1);
+    struct block *block = arena_isolate(arena, arena_block_at(arena, slot), begin, until);
+    for (; slot < end; slot++) {
+        arena->chunk[arena->slot[slot].chunk].owner = 0;
+        arena->present[slot] = NOT_PRESENT;
+        arena->slot[slot].since = arena->epoch;
+    }
+    arena_put(block, BLOCK_ABSENT);
+}

@@ -1,0 +1,165 @@
+/* The books of chunks: what is reserved, whose it is, and how large handles are. */
+#include "allocator/pool/arena_chunks.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "allocator/pool/packing.h"
+#include "allocator/state/record.h"
+
+/* Where it was mapped first; 0: nowhere yet. */
+static void record(const struct arena *arena, enum event_action action, uint32_t slot,
+                   uint64_t bytes)
+{
+    record_chunk(arena->allocator, action, slot ? arena_address(arena, slot - 1) : 0, bytes);
+}
+
+static void book(struct arena *arena, uint32_t number)
+{
+    struct chunk *chunk = &arena->chunk[number];
+    uint32_t handles = arena_is_first(arena, number);
+    struct device_stats *stats = arena->allocator->stats;
+    chunk->booked = 1;
+    arena->part[chunk->pool].chunks++;
+    arena->part[chunk->pool].handles += handles;
+    arena->part[chunk->pool].booked += chunk->bytes;
+    stats_add(stats, STAT_segment, chunk->pool, handles);
+    stats_add(stats, STAT_reserved_bytes, chunk->pool, chunk->bytes);
+}
+
+static void book_out(struct arena *arena, uint32_t number)
+{
+    struct chunk *chunk = &arena->chunk[number];
+    uint32_t handles = arena_is_first(arena, number);
+    struct device_stats *stats = arena->allocator->stats;
+    chunk->booked = 0;
+    arena->part[chunk->pool].chunks--;
+    arena->part[chunk->pool].handles -= handles;
+    arena->part[chunk->pool].booked -= chunk->bytes;
+    stats_subtract(stats, STAT_segment, chunk->pool, handles);
+    stats_subtract(stats, STAT_reserved_bytes, chunk->pool, chunk->bytes);
+}
+
+void arena_own(struct arena *arena, uint32_t number, uint32_t slot)
+{
+    struct chunk *chunk = &arena->chunk[number];
+    enum stat_pool pool = arena_pool_of(arena, slot);
+    int moves = chunk->booked && chunk->pool != pool;
+    if (moves)
+        book_out(arena, number);
+    chunk->owner = slot + 1;
+    chunk->pool = pool;
+    arena->present[slot] = chunk->home == slot + 1 ? AT_HOME : AWAY;
+    if (moves)
+        book(arena, number);
+}
+
+static int is_free(const struct arena *arena, uint32_t number)
+{
+    return number > arena->made || (!arena->chunk[number].booked && !arena->chunk[number].owner);
+}
+
+uint32_t arena_number_handle(struct arena *arena, uint32_t least, uint32_t span, uint64_t bytes)
+{
+    uint32_t first = least < arena->unused ? arena->unused : least, found = 0;
+    for (; found < span; found++)
+        if (!is_free(arena, first + found)) {
+            first += found + 1;
+            found = UINT32_MAX;
+        }
+    if (first + span - 1 > arena->made)
+        arena->made = first + span - 1;
+    if (least == 1 && span == 1)
+        arena->unused = first;
+    arena->tails += bytes < arena->chunk_bytes; /* for others, too, while the driver makes it */
+    for (uint32_t number = first; number < first + span; number++) {
+        arena->chunk[number].bytes = bytes;
+        arena->chunk[number].first = first;
+        arena->chunk[number].span = (uint8_t)span;
+    }
+    return first;
+}
+
+void arena_add_handle(struct arena *arena, uint32_t first)
+{
+    const struct chunk *chunk = &arena->chunk[first];
+    for (uint32_t i = 0; i < chunk->span; i++)
+        book(arena, first + i);
+    stats_count(arena->allocator->stats, COUNTER_num_device_alloc, 1);
+    record(arena, EVENT_segment_map, chunk->owner, arena_handle_bytes(arena, first));
+}
+
+void arena_remove_handle(struct arena *arena, uint32_t first)
+{
+    const struct chunk *chunk = &arena->chunk[first];
+    uint32_t span = chunk->span;
+    record(arena, EVENT_segment_unmap, chunk->home, arena_handle_bytes(arena, first));
+    for (uint32_t number = first; number < first + span; number++)
+        book_out(arena, number);
+    arena_free_number(arena, first);
+    memset(&arena->chunk[first], 0, span * sizeof *chunk);
+    stats_count(arena->allocator->stats, COUNTER_num_device_free, 1);
+}
+
+void arena_set_leaving(struct arena *arena, uint32_t number, uint32_t batch)
+{
+    struct chunk *chunk = &arena->chunk[arena->chunk[number].first];
+    for (uint32_t span = chunk->span; span--; chunk++)
+        chunk->leaving = batch;
+}
+
+static uint64_t booked_of(const struct arena *arena)
+{
+    return arena->part[SMALL_POOL].booked + arena->part[LARGE_POOL].booked;
+}
+
+/* Of so many bytes booked those that are neither idle nor active, once `more` are active: between blocks, where
+ * nothing fits. */
+static uint64_t lost_of(const struct arena *arena, uint64_t booked, uint64_t more)
+{
+    uint64_t active = stats_current_all(arena->allocator->stats, STAT_active_bytes) + more;
+    uint64_t used = active + arena_idle_bytes(arena);
+    return booked > used ? booked - used : 0;
+}
+
+#define MUCH_IS_LOST 22 /* part of all; test/replay/tried.md, "What others keep" */
+
+int arena_loses_much(const struct arena *arena)
+{
+    uint64_t booked = booked_of(arena);
+    return lost_of(arena, booked, 0) > booked / MUCH_IS_LOST;
+}
+
+/* What lives in a handle cannot be moved, so small ones pack best; but each costs the driver's calls when
+ * it is made, and whenever it moves, as much as a large one. So they are an eighth of a block, or a small
+ * part of all, and less where much is lost already: when memory is made none is idle but what fits no
+ * gap, so what is lost is what large handles have cost so far. It says nothing of what they will cost: who
+ * repeats himself moves little, and what a first step leaves, as an optimizer's states, lies in the handles
+ * of its temporaries for good. And where the device has little left, that must not be what they cost.
+ * test/replay/tried.md has what other numbers cost. */
+#ifndef PART_OF_BLOCK /* tests have others */
+#define PART_OF_BLOCK 8
+#define MAY_BE_LOST 40 /* part of all */
+#define PART_OF_REST 6 /* of what the device has left */
+#endif
+#define PART_OF_MEMORY 768
+/* At most, from so many requests for each size on, by which it is known that sizes come again. */
+#define PART_IF_REPEATED 256
+#define REPEATS 24
+
+uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missing)
+{
+    uint64_t booked = booked_of(arena), capacity = arena->allocator->capacity;
+    uint64_t lost = lost_of(arena, booked + missing, size);
+    uint64_t may = (booked + size) / MAY_BE_LOST, least = (booked + size) / PART_OF_MEMORY;
+    uint64_t rest = capacity > booked + missing ? capacity - booked - missing : 0;
+    uint64_t most =
+        native_repeats(arena) < REPEATS ? UINT64_MAX : (booked + size) / PART_IF_REPEATED;
+    uint64_t bytes = size / PART_OF_BLOCK < most ? size / PART_OF_BLOCK : most;
+    bytes = bytes > least ? bytes : least;
+    may = may < rest / PART_OF_REST ? may : rest / PART_OF_REST;
+    if (size <= MIB || native_is_varied(arena->allocator, size) || may <= lost)
+        return 1;
+    bytes = (bytes < may - lost ? bytes : may - lost) / arena->chunk_bytes;
+    return bytes < 1 ? 1 : bytes < arena->span_most ? (uint32_t)bytes : arena->span_most;
+}

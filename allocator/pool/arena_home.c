@@ -1,0 +1,99 @@
+/* Handles that go home: where they were first idle they are again as soon as nobody has them, so that who repeats
+ * himself finds them there. */
+#include <string.h>
+
+#include "allocator/pool/arena_chunks.h"
+#include "allocator/pool/packing.h"
+
+#ifndef MOVES_LEAST /* tests have others */
+#define MOVES_LEAST 1000
+#endif
+#define REQUESTS_A_MOVE 20
+#define FEW_SIZES 24 /* who asks for no more repeats himself, and settles once all is home */
+#define IDLE_PART 8
+
+/* Do handles move all the time, since large sizes hardly come again? */
+static int is_restless(const struct arena *arena)
+{
+    return arena->moves > MOVES_LEAST && arena->moves > arena->requests / REQUESTS_A_MOVE &&
+           arena->distinct > FEW_SIZES;
+}
+
+/* Bytes of the hole that the handle, which is away, would be part of at home. */
+static uint64_t hole_at_home(const struct arena *arena, const struct chunk *chunk)
+{
+    uint64_t begin = arena_address(arena, chunk->home - 1);
+    uint64_t bytes = chunk->span * chunk->bytes, end = begin + bytes;
+    const struct block *absent = arena_absent_at(arena, chunk->home - 1);
+    const struct block *before = absent->previous, *behind = absent->next;
+    if (block_address(absent) == begin && before && before->state == BLOCK_REUSABLE)
+        bytes += block_size(before);
+    if (block_address(absent) + block_size(absent) == end && behind &&
+        behind->state == BLOCK_REUSABLE)
+        bytes += block_size(behind);
+    return bytes;
+}
+
+/* The order of homes serves who repeats himself. Where handles move all the time they are rather left where
+ * the hole is larger, so that the next request needs no claim. But where little is idle, or blocks that are
+ * never replaced by their like lie in all holes, that scatters what is idle. */
+static int is_to_stay(const struct arena *arena, uint32_t slot)
+{
+    const struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
+    uint64_t booked = arena->part[SMALL_POOL].booked + arena->part[LARGE_POOL].booked;
+    return is_restless(arena) && !native_is_varied(arena->allocator, 0) && !arena->tails &&
+           arena_pool_of(arena, slot) == LARGE_POOL &&
+           arena_pool_of(arena, chunk->home - 1) == LARGE_POOL &&
+           arena_idle_bytes(arena) > booked / IDLE_PART &&
+           block_size(arena_block_at(arena, slot)) > hole_at_home(arena, chunk);
+}
+
+/* Is the handle that begins in `slot`, and is only lent to it, idle? What has no home yet, or is to stay,
+ * is at home there. */
+static int is_to_go_home(struct arena *arena, uint32_t slot)
+{
+    struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
+    if (arena->present[slot] != AWAY || !arena->idle[slot] || chunk->home == slot + 1)
+        return 0;
+    if (chunk->home && !is_to_stay(arena, slot))
+        return 1;
+    for (uint32_t i = 0; i < chunk->span; i++) {
+        chunk[i].home = slot + i + 1;
+        arena->present[slot + i] = AT_HOME;
+    }
+    return 0;
+}
+
+/* The idle chunks of slots [slot, end) go to [home, …), where they are mapped. */
+static void move_home(struct arena *arena, uint32_t slot, uint32_t end, uint32_t home)
+{
+    uint64_t address = arena_address(arena, home);
+    arena_evict(arena, slot, end);
+    struct block *absent = arena_absent_at(arena, home);
+    for (; slot < end; slot++)
+        arena_own(arena, arena->slot[slot].chunk, home++);
+    uint64_t until = arena_address(arena, home - 1) + arena_present(arena, home - 1);
+    arena_put(arena_isolate(arena, absent, address, until), BLOCK_REUSABLE);
+}
+
+/* Blocks in [begin, end) have become reusable: handles that are idle now, and only lent to their
+ * slots, go home; what lies side by side here and there, as one. */
+void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end)
+{
+    uint32_t slot = (uint32_t)arena_slot_at(arena, begin - arena->base), until;
+    uint32_t last = (uint32_t)arena_slot_at(arena, end - 1 - arena->base);
+    const uint8_t *away;
+    for (; slot <= last && (away = memchr(arena->present + slot, AWAY, last + 1 - slot));
+         slot = until) {
+        slot = arena_handle_at(arena, (uint32_t)(away - arena->present));
+        until = arena_handle_end(arena, slot);
+        if (!is_to_go_home(arena, slot) || arena_fill_kit(arena, 4))
+            continue;
+        uint32_t home = arena->chunk[arena->slot[slot].chunk].home;
+        while (until <= last && arena_present(arena, until - 1) == arena->chunk_bytes &&
+               is_to_go_home(arena, until) &&
+               arena->chunk[arena->slot[until].chunk].home == home + until - slot)
+            until = arena_handle_end(arena, until);
+        move_home(arena, slot, until, home - 1);
+    }
+}

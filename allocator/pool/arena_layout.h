@@ -1,0 +1,63 @@
+/* What an arena is made of (arena.h). */
+#ifndef CACHALOT_ALLOCATOR_POOL_ARENA_LAYOUT_H
+#define CACHALOT_ALLOCATOR_POOL_ARENA_LAYOUT_H
+
+#include "allocator/pool/arena_slots.h"
+#include "allocator/base/max_tree.h"
+#include "allocator/state/domain.h"
+
+#define NATIVE_SIZES 512
+#define NATIVE_NEW 48
+#define NATIVE_SEEN 4096
+
+/* A size above a MiB that was asked for (packing.c). */
+struct asked {
+    uint64_t size;  /* 0: none */
+    uint32_t first; /* arena's `requests` when it was */
+    int live;       /* blocks handed out since, less those that came back, also older ones */
+};
+
+/* Where the blocks of one pool lie: slots [first, end). */
+struct arena_part {
+    struct segment *segment;  /* NULL: there is no such part */
+    uint32_t first, top, end; /* top: the end of what was ever used */
+    uint32_t chunks, handles; /* booked as this pool's, and their bytes */
+    uint64_t booked;
+};
+
+struct arena {
+    _Alignas(64) struct allocator *allocator; /* what lies behind it begins with a line */
+    struct arena_part part[STAT_POOLS];       /* small blocks behind the large ones */
+    uint64_t chunk_bytes, base, reserved; /* reserved: bytes of addresses, a multiple of nothing */
+    unsigned shift;                       /* chunk_bytes is 2^shift; 0: no power of two */
+    uint8_t *idle;   /* by slot: the handle mapped there lies whole in a reusable block */
+    uint8_t *joined; /* by slot: what is mapped there is one with what is in the slot before */
+    uint8_t *present, *cost; /* by slot: enum presence; in the search under way */
+    struct slot *slot;
+    struct first_fit fit;         /* by slot: grains of its `largest` */
+    struct chunk *chunk;          /* from 1 */
+    uint32_t slots, made, unused; /* made: chunk numbers ever used; unused: none below is free */
+    uint32_t tails, kits;         /* of the chunks; below, kit */
+    uint32_t runs;                /* so far; window.c */
+    uint32_t idle_slots, spares;  /* what could be moved, without tails */
+    uint64_t idle_tails;          /* bytes of tails, idle or spare */
+    uint64_t retired;             /* bytes that can only be given back */
+    uint64_t idle_least;          /* bytes idle since the last look, all the time */
+    uint32_t span_most;           /* chunks of the largest handle that is made */
+    uint64_t room, missing; /* for new ones, when a claim last looked; what that was too little */
+    uint64_t unfit; /* bytes that are idle in handles too large for the gaps of the last claim */
+    uint64_t epoch, safe, marked; /* slots left up to `safe` are done with */
+    uint64_t walks;               /* that gave peers access, begun so far */
+    struct fence *mark;           /* of `marked`; NULL: none is on its way */
+    struct block *kit;            /* block structs in reserve, joined by `link`: `kits` of them */
+    uint64_t requests, moves;     /* of more than a MiB; of handles that there were: arena.c */
+    struct asked asked[NATIVE_SIZES]; /* by hash */
+    uint64_t sizes[NATIVE_NEW], news; /* the last that were new; how many so far */
+    uint64_t seen[NATIVE_SEEN / 64];  /* bits, by hash: the sizes of `requests` */
+    uint32_t distinct;                /* how many those are */
+    uint64_t noted;                   /* from this size on a new one is a sign */
+    int irregular, varied; /* above 0: large sizes hardly come again; blocks outlive theirs */
+    uint32_t divided;      /* chunks (divide.h) */
+};
+
+#endif

@@ -1,0 +1,205 @@
+/* In mapped memory blocks share granules with their neighbours, and chunks: that saves more than it
+ * costs, until a chunk is held by a corner of a block when there is no other left, and no call of
+ * the driver moves that. It cannot be undone then, so it is decided from the first request on: a
+ * program whose sizes come again has its blocks packed, and one whose sizes do not shares no chunk
+ * among them (arena_grow). Large sizes count as new: beside these a granule is nothing; and only as
+ * long as few blocks are smaller, which lose half of theirs. A program of many blocks that live while
+ * ever more other sizes are new hardly replaces one by its like: it has them packed into small chunks.
+ *
+ * That may fail while the device works, and what was packed before holds its chunks. So once a
+ * request was out of memory for which natively there had been room, large blocks are the driver's
+ * own, in granules that they share with no large one, and never cut for one, and small ones lie in
+ * segments of a granule, across no end of one; what the arena holds goes back as its blocks end.
+ * Before a request fails it gets a hole there, or chunks, and corners of chunks (divide.h); a
+ * small one a part of any hole among large blocks. */
+#include "allocator/pool/packing.h"
+
+#include "allocator/pool/arena_parts.h"
+#include "allocator/pool/pool.h"
+
+/* What the live blocks of this device would take if each large one were the driver's own (small
+ * ones, which may lie among them, share granules there). Linear, so only asked where a request has
+ * failed, which has cost far more. */
+static uint64_t native_bytes(const struct allocator *a)
+{
+    uint64_t bytes = stats_current(a->stats, STAT_reserved_bytes, SMALL_POOL);
+    for (const struct allocator *other = a->domain->first; other; other = other->next)
+        for (const struct segment *segment = other->stats == a->stats ? other->segments : NULL;
+             segment; segment = segment->next)
+            for (const struct block *block = segment->stat == LARGE_POOL ? segment->first : NULL;
+                 block; block = block->next)
+                if (block->state == BLOCK_ALLOCATED)
+                    bytes += block_size(block) <= MIB ? block_size(block)
+                                                      : native_bytes_of(block_requested(block));
+    return bytes;
+}
+
+static int fits(const struct allocator *a, uint64_t size, uint64_t available)
+{
+    uint64_t most = stats_current_all(a->stats, STAT_reserved_bytes) + available;
+    if (most > a->limit)
+        most = a->limit;
+    return size <= most && native_bytes(a) + native_bytes_of(size) <= most;
+}
+
+int allocator_fits_natively(struct allocator *a, uint64_t bytes, uint64_t available)
+{
+    domain_lock(a->domain);
+    int fit = fits(a, bytes, available);
+    domain_unlock(a->domain);
+    return fit;
+}
+
+static void note_failure(struct allocator *a, uint64_t size)
+{
+    const struct pool_stat *requests = &a->stats->stat[STAT_allocation];
+    uint64_t available = 0, total = 0;
+    allocator_call(a);
+    int code = a->ops->memory_free(a->device, &available, &total);
+    allocator_return(a);
+    if (code || a->forgotten || !fits(a, size, available))
+        return;
+    a->as_native = 1;
+    stats_set(a->stats, COUNTER_native_since_request,
+              1 + requests->allocated[SMALL_POOL] + requests->allocated[LARGE_POOL]);
+}
+
+#define MOST 16 /* new sizes in a row that are remembered so, or of blocks that outlive theirs */
+#define AGAIN 2 /* new sizes that one which comes again outweighs */
+
+#define LATE 512 /* requests: what comes again sooner may belong to one thing, in its next layers */
+#define OUTLIVED 16 /* sizes that come again which one that a block outlives outweighs */
+
+uint64_t native_noted(uint64_t most)
+{
+    return most / 512 > 32 * MIB ? most / 512 : 32 * MIB;
+}
+
+#define FEW 16
+#define LOST_MOST 64            /* the part of what is active */
+#define VARIED_MOST (384 * MIB) /* a large chunk's end is little beside it, and small ones many */
+
+/* Are there few blocks above a MiB and up to `most` bytes, rounded up to a power of two? Half a
+ * granule of each is nothing, then. */
+static int are_few(const struct allocator *a, uint64_t most)
+{
+    uint64_t count = 0;
+    for (unsigned bin = stat_bin_of(MIB + 1); bin <= stat_bin_of(most); bin++)
+        count += stat_get(&a->stats->histogram_live[bin]);
+    return count <= FEW ||
+           count * MIB <= stats_current(a->stats, STAT_active_bytes, LARGE_POOL) / LOST_MOST;
+}
+
+int native_is_exact(const struct allocator *a, uint64_t size)
+{
+    return size > MIB && !a->forgotten && a->arena && a->arena->irregular > 0 &&
+           are_few(a, a->arena->noted / 2);
+}
+
+int native_is_varied(const struct allocator *a, uint64_t size)
+{
+    return size <= VARIED_MOST && a->arena->varied > 0 && !are_few(a, VARIED_MOST);
+}
+
+static uint64_t hash_of(uint64_t size)
+{
+    return size / BLOCK_GRAIN * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+}
+
+static struct asked *asked_for(struct arena *arena, uint64_t size)
+{
+    return &arena->asked[hash_of(size) & (NATIVE_SIZES - 1)];
+}
+
+/* `asked` forgets sizes, so that some are new again and again; here of thousands a few are taken for one another. */
+static void note_distinct(struct arena *arena, uint64_t size)
+{
+    uint64_t place = hash_of(size) & (NATIVE_SEEN - 1), bit = UINT64_C(1) << place % 64;
+    arena->distinct += !(arena->seen[place / 64] & bit);
+    arena->seen[place / 64] |= bit;
+}
+
+/* What a request says of whether blocks outlive their sizes; above 0: they do. Of a new size (as which it is noted
+ * here): do blocks of the one live that was new some time ago? Of another: does it come again? The block may be
+ * larger than was asked for, where segments are not cut; then it is not counted. */
+static int weight_of(struct arena *arena, struct asked *asked, uint64_t size)
+{
+    if (asked->size == size)
+        return (uint32_t)arena->requests - asked->first > LATE ? -1 : 0;
+    uint64_t *oldest = &arena->sizes[arena->news++ % NATIVE_NEW], old = *oldest;
+    *asked = (struct asked){.size = size, .first = (uint32_t)arena->requests};
+    *oldest = size;
+    asked = asked_for(arena, old);
+    if (!old || asked->size != old)
+        return 0;
+    return asked->live > 0 ? OUTLIVED : -1;
+}
+
+static int within(int n, int most)
+{
+    return n < -most ? -most : n > most ? most : n;
+}
+
+void native_note(struct allocator *a, uint64_t size)
+{
+    struct arena *arena = a->arena;
+    if (!arena)
+        return;
+    arena->requests++;
+    note_distinct(arena, size);
+    struct asked *asked = asked_for(arena, size);
+    int was = arena->irregular > 0, counts = size >= arena->noted;
+    arena->irregular = within(arena->irregular + (asked->size == size ? -AGAIN : counts), MOST);
+    arena->varied = within(arena->varied + weight_of(arena, asked, size), MOST * OUTLIVED);
+    if (was != (arena->irregular > 0))
+        a->taken = NULL; /* requests are served otherwise from here on */
+}
+
+void native_count_large(struct arena *arena, uint64_t size, int sign)
+{
+    struct asked *asked = asked_for(arena, size);
+    if (asked->size == size)
+        asked->live += sign;
+}
+
+#define ASK 1024 /* requests: others may have given the driver something back */
+
+/* What the driver gave and took back so far. */
+static uint64_t changes(const struct allocator *a)
+{
+    return stats_get(a->stats, COUNTER_num_device_alloc) +
+           stats_get(a->stats, COUNTER_num_device_free);
+}
+
+int native_is_cornered(const struct allocator *a)
+{
+    return a->cornered == 1 + changes(a) && a->mallocs < a->cornered_until;
+}
+
+struct block *native_corner(struct allocator *a, uint64_t size)
+{
+    struct block *block = NULL;
+    if (size <= MIB && !(block = pool_take_from(a, POOL_LARGE, size)))
+        block = pool_take_from(a, POOL_MAPPED, size);
+    if (block && !native_is_cornered(a)) {
+        a->cornered = 1 + changes(a);
+        a->cornered_until = a->mallocs + ASK;
+    }
+    return block;
+}
+
+int native_last_try(struct allocator *a, uint64_t size, struct block **block)
+{
+    if (a->forgotten || !a->arena)
+        return a->ops->out_of_memory;
+    if (!a->as_native) {
+        note_failure(a, size);
+        return a->ops->out_of_memory;
+    }
+    if (size <= MIB)
+        return a->ops->out_of_memory;
+    if ((*block = pool_take_from(a, POOL_MAPPED, size)))
+        return 0;
+    int code = arena_claim_in(a->arena, size, CLAIM_GROW | CLAIM_DIVIDE, block);
+    return code <= 0 ? code : a->ops->out_of_memory; /* the driver has said so before */
+}

@@ -1,0 +1,53 @@
+/* When blocks of mapped memory share chunks, and from when on large blocks are the driver's own.
+ * Guarded by the domain's lock. */
+#ifndef CACHALOT_ALLOCATOR_POOL_PACKING_H
+#define CACHALOT_ALLOCATOR_POOL_PACKING_H
+
+#include "allocator/pool/arena.h"
+
+/* Memory is short, and the driver has none for `size`. Returns 0 and *block, if a corner of mapped
+ * memory has; else what the driver said, and large blocks are the driver's own from now on if
+ * natively there had been room. */
+int native_last_try(struct allocator *allocator, uint64_t size, struct block **block);
+
+/* Memory is short: what a small request has of any hole among large blocks, or NULL. cornered: one
+ * had to lately, and the driver has neither given nor got back anything since: the next may at
+ * once. */
+struct block *native_corner(struct allocator *allocator, uint64_t size);
+int native_is_cornered(const struct allocator *allocator);
+
+/* Takes note of a request for a large block. The size from which on a new one counts, where there
+ * are `most` bytes: what is lost at the end of a chunk is nothing beside it then. */
+void native_note(struct allocator *allocator, uint64_t size);
+
+uint64_t native_noted(uint64_t most);
+
+/* Does a block of this size share no chunk with others now? */
+int native_is_exact(const struct allocator *allocator, uint64_t size);
+
+/* Takes note that a block was handed out (1), or is the program's no more (-1). */
+void native_count_large(struct arena *arena, uint64_t size, int sign);
+
+static inline void native_count(struct allocator *allocator, uint64_t size, int sign)
+{
+    if (allocator->arena && size > MIB)
+        native_count_large(allocator->arena, size, sign);
+}
+
+/* Do blocks outlive their sizes, and are they many? Then one of this size is to lie in small chunks,
+ * which pack best, though they need more calls. */
+int native_is_varied(const struct allocator *allocator, uint64_t size);
+
+/* Requests of more than a MiB for each of their sizes, so far. */
+static inline uint64_t native_repeats(const struct arena *arena)
+{
+    return arena->requests / (arena->distinct + 1);
+}
+
+/* What the driver takes for a large block. */
+static inline uint64_t native_bytes_of(uint64_t bytes)
+{
+    return (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
+}
+
+#endif

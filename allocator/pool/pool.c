@@ -1,0 +1,317 @@
+/* Pools: which reusable block a request gets, what is split off, and how free neighbours merge.
+ * In ordinary segments the rules are PyTorch's (c10/cuda/CUDACachingAllocator.cpp), to the byte,
+ * until memory is short (is_kept_whole); in mapped memory a low hole serves (arena_fit.c). */
+#include <assert.h>
+
+#include "allocator/pool/arena_fit.h"
+#include "allocator/pool/arena_parts.h"
+#include "allocator/pool/packing.h"
+#include "allocator/pool/pool.h"
+#include "allocator/segment/segment.h"
+#include "allocator/thread_cache/limits.h"
+
+#define SMALL_MOST MIB         /* kSmallSize */
+#define LEAST_REST BLOCK_GRAIN /* small, and in mapped memory, where nothing ever stays split */
+#define DEDICATED_LEAST (2 * MIB)
+
+enum pool pool_for(const struct allocator *a, uint64_t size)
+{
+    if (size <= APART_MOST ||
+        (size <= SMALL_MOST && (a->forgotten || !a->arena || arena_is_apart(a->arena, size))))
+        return POOL_SMALL;
+    if (a->domain->dedicated && size >= DEDICATED_LEAST)
+        return POOL_DEDICATED;
+    return a->arena && !a->as_native ? POOL_MAPPED : POOL_LARGE;
+}
+
+static int is_split(const struct block *block)
+{
+    return block->previous || block->next;
+}
+
+static void note_largest(struct allocator *a)
+{
+    uint64_t largest = a->arena ? arena_fit_largest(a->arena) : 0;
+    for (enum pool pool = 0; pool < POOLS; pool++) {
+        struct tree_node *last = bins_last(&a->pool[pool]);
+        if (last && last->major > largest)
+            largest = last->major;
+    }
+    stats_set(a->stats, COUNTER_largest_allocatable_bytes, largest);
+}
+
+void pool_put_in(struct allocator *a, struct block *block)
+{
+    block->state = BLOCK_REUSABLE;
+    a->taken = NULL;
+    enum pool pool = block_pool(block);
+    if (pool == POOL_MAPPED)
+        arena_fit_in(block);
+    else
+        bins_insert(&a->pool[pool], &block->node);
+}
+
+void pool_take_out(struct allocator *a, struct block *block)
+{
+    a->taken = NULL;
+    enum pool pool = block_pool(block);
+    if (pool == POOL_MAPPED)
+        arena_fit_out(block);
+    else
+        bins_remove(&a->pool[pool], &block->node);
+}
+
+void pool_note_in(struct block *block, uint64_t begin, uint64_t end)
+{
+    if (block->segment->arena)
+        arena_note_in(block, begin, end);
+    else if (!is_split(block))
+        segment_becomes_idle(block->segment);
+}
+
+static void put_in(struct allocator *a, struct block *block)
+{
+    pool_put_in(a, block);
+    pool_count_in(block->segment, block_size(block), is_split(block));
+}
+
+static void take_out(struct allocator *a, struct block *block)
+{
+    uint64_t size = block_size(block);
+    pool_take_out(a, block);
+    pool_count_out(block->segment, size, is_split(block));
+    if (size == stats_get(a->stats, COUNTER_largest_allocatable_bytes))
+        note_largest(a);
+}
+
+void pool_insert(struct allocator *a, struct block *block)
+{
+    put_in(a, block);
+    pool_note_in(block, block_address(block), block_address(block) + block_size(block));
+}
+
+/* Where two thirds of the device were in use once, or all of it, segments that are whole and larger
+ * than the common one stay so: what is whole can be given back, and what was cut before memory is
+ * short cannot. Smaller ones pack better than granules do (DESIGN.md, "Ordinary segments under
+ * pressure"). Where blocks are as natively, none is cut. But for small blocks, which then had no
+ * memory else. */
+static int is_kept_whole(const struct allocator *a, enum pool pool, const struct block *block,
+                         uint64_t size)
+{
+    if (pool != POOL_LARGE || is_split(block) || size <= SMALL_MOST)
+        return 0;
+    return a->as_native ||
+           (a->pressed && block->segment->size > a->domain->options.large_segment_bytes);
+}
+
+/* May a request of `size` have this block, the best fit of its pool? */
+static int may_take(const struct allocator *a, enum pool pool, const struct block *block,
+                    uint64_t size)
+{
+    const struct options *o = &a->domain->options;
+    uint64_t have = block_size(block);
+    if (pool == POOL_MAPPED || pool == POOL_SMALL)
+        return 1;
+    if (pool == POOL_DEDICATED || is_kept_whole(a, pool, block, size))
+        return have - size < (pool == POOL_DEDICATED && !a->as_native && size / 8 > DEDICATED_LEAST
+                                  ? size / 8
+                                  : DEDICATED_LEAST);
+    if (size < o->max_split_size && have >= o->max_split_size)
+        return 0;
+    return size < o->max_split_size || have < size + o->max_non_split_rounding;
+}
+
+static int should_split(const struct allocator *a, const struct block *block, uint64_t size)
+{
+    const struct options *o = &a->domain->options;
+    enum pool pool = block->segment->pool;
+    uint64_t have = block_size(block);
+    if (is_kept_whole(a, pool, block, size))
+        return 0;
+    if (pool == POOL_SMALL || pool == POOL_MAPPED || size <= SMALL_MOST)
+        return have - size >= LEAST_REST;
+    return have - size > SMALL_MOST && pool == POOL_LARGE && size < o->max_split_size;
+}
+
+/* Cuts `block` (in no pool) after `size` bytes if the rest, which is returned, is worth it. Without host
+ * memory for another struct the block stays whole: only its tail is lost for a while. */
+static struct block *cut(struct allocator *a, struct block *block, uint64_t size)
+{
+    struct block *rest;
+    if (!should_split(a, block, size) || !(rest = slab_take(&a->domain->blocks)))
+        return NULL;
+    rest->node.major = block_size(block) - size;
+    rest->node.minor = block_address(block) + size;
+    rest->segment = block->segment;
+    rest->previous = block;
+    rest->next = block->next;
+    if (rest->next)
+        rest->next->previous = rest;
+    block->next = rest;
+    block->node.major = size;
+    return rest;
+}
+
+void pool_split(struct allocator *a, struct block *block, uint64_t size)
+{
+    struct block *rest = cut(a, block, size);
+    if (rest)
+        pool_insert(a, rest);
+}
+
+/* A reusable block leaves its pool, cut to size: the rest goes back, and nothing of that is news. Nothing merges
+ * with it any more. */
+static void take_front(struct allocator *a, struct block *block, uint64_t size)
+{
+    struct segment *segment = block->segment;
+    int whole = !is_split(block);
+    take_out(a, block);
+    block->state = BLOCK_CLAIMED;
+    struct block *rest = cut(a, block, size);
+    if (rest)
+        put_in(a, rest);
+    if (segment->arena)
+        arena_note_out(block, rest);
+    else if (whole)
+        segment_leaves_idle(segment);
+}
+
+void pool_remove(struct allocator *a, struct block *block)
+{
+    take_front(a, block, block_size(block));
+}
+
+/* The best fit; among large blocks of mapped memory the lowest, as a rule: what lies low lies close together, and
+ * chunks further up become idle as a whole. */
+static struct block *choose(const struct allocator *a, enum pool pool, uint64_t size)
+{
+    if (pool == POOL_MAPPED)
+        return a->arena && !a->forgotten ? arena_fit_find(a->arena, size) : NULL;
+    struct tree_node *node = bins_at_least(&a->pool[pool], size, 0);
+    return node ? block_of_node(node) : NULL;
+}
+
+struct block *pool_take_from(struct allocator *a, enum pool pool, uint64_t size)
+{
+    struct block *block = choose(a, pool, size);
+    if (!block || !may_take(a, pool, block, size))
+        return NULL;
+    take_front(a, block, size);
+    return block;
+}
+
+/* A hole of mapped memory that shares no chunk with others, and is not larger than it must be. */
+static struct block *take_alone(struct allocator *a, uint64_t size)
+{
+    struct block *block = arena_fit_alone(a->arena, native_bytes_of(size));
+    if (block)
+        take_front(a, block, size);
+    return block;
+}
+
+struct block *pool_take(struct allocator *a, uint64_t size)
+{
+    enum pool pool = pool_for(a, size);
+    struct block *block = pool == POOL_MAPPED && native_is_exact(a, size)
+                              ? take_alone(a, size)
+                              : pool_take_from(a, pool, size);
+    if (!block && pool == POOL_MAPPED) { /* where mapping failed there are ordinary segments too */
+        thread_cache_settle(a);          /* for them, and for what grows */
+        block = pool_take_from(a, pool_ordinary(size), size);
+    }
+    a->taken = block;
+    return block;
+}
+
+int block_list(struct block *block)
+{
+    const struct allocator *a = block->segment->allocator;
+    if (atomic_load_explicit(&block->claim, memory_order_relaxed) == 0) {
+        block_claim(block, CLAIM_NOBODY); /* what the map finds it by */
+        if (map_insert(&a->domain->listed, &block->listed)) {
+            atomic_store_explicit(&block->claim, 0, memory_order_release);
+            return -1;
+        }
+    }
+    block->grains = (uint16_t)(block_size(block) / BLOCK_GRAIN);
+    block->owner = a->number;
+    return 0;
+}
+
+void pool_unlist(struct allocator *a, struct block *block)
+{
+    if (!atomic_load_explicit(&block->claim, memory_order_relaxed))
+        return;
+    map_remove(&a->domain->listed, block_address(block));
+    atomic_store_explicit(&block->claim, 0, memory_order_release);
+}
+
+void pool_forget(struct allocator *a, struct block *block)
+{
+    pool_unlist(a, block);
+    slab_give(&a->domain->blocks, block);
+}
+
+void block_join(struct block *block, struct block *other)
+{
+    struct allocator *a = block->segment->allocator;
+    if (other == block->next) {
+        block->next = other->next;
+    } else {
+        pool_unlist(a, block); /* by its old address */
+        block->previous = other->previous;
+        block->node.minor = block_address(other);
+    }
+    block->node.major += block_size(other);
+    if (block->next)
+        block->next->previous = block;
+    if (block->previous)
+        block->previous->next = block;
+    else
+        block->segment->first = block;
+    pool_forget(a, other);
+}
+
+/* The lower block stays: the map has it by its address, and where holes are found by theirs it only grows. */
+struct block *pool_merge(struct allocator *a, struct block *block)
+{
+    struct block *before = block->previous, *behind = block->next;
+    uint64_t begin = block_address(block), end = begin + block_size(block);
+    if (pool_can_merge(block, behind)) {
+        pool_count_out(block->segment, block_size(behind), is_split(behind));
+        pool_take_out(a, behind);
+        block_join(block, behind);
+    }
+    if (pool_can_merge(block, before)) {
+        pool_count_out(block->segment, block_size(before), is_split(before));
+        if (block_pool(before) != POOL_MAPPED)
+            pool_take_out(a, before);
+        block_join(before, block);
+        block = before;
+    }
+    put_in(a, block);
+    pool_note_in(block, begin, end);
+    return block;
+}
+
+void block_leaves_use(struct block *block)
+{
+    struct device_stats *stats = block->segment->allocator->stats;
+    enum stat_pool stat = block_stat(block);
+    assert(block->state == BLOCK_PENDING);
+    stats_subtract(stats, STAT_requested_bytes, stat, block_requested(block));
+    stats_subtract(stats, STAT_active, stat, 1);
+    stats_subtract(stats, STAT_active_bytes, stat, block_size(block));
+}
+
+void block_becomes_reusable(struct block *block)
+{
+    struct arena *arena = block->segment->arena;
+    uint64_t begin = block_address(block), end = begin + block_size(block);
+    block_leaves_use(block);
+    block = pool_merge(block->segment->allocator, block);
+    if (block->pinned && arena)
+        arena_retire(block);
+    else if (arena && arena_is_large(arena, block_size(block)))
+        arena_go_home(arena, begin, end);
+}

@@ -1,0 +1,332 @@
+/* When may a freed block be handed out again? (R0)
+ *
+ * The program frees a buffer right after launching the work that uses it, on any stream, and the
+ * next owner may use it on any other at once: natively cudaFree has waited for all work of the
+ * context. So a block freed at time t is reusable once all work submitted to its context before t
+ * has finished. A fence says so: an event of the whole context, recorded in the free itself, after
+ * the batch of blocks it stands for was closed under the lock (seal, then record), and before the
+ * free returns (so before the program can submit more).
+ *
+ * Never wait for the future: a fence recorded by the thread's own free stands for work that
+ * natively that thread would have waited for, so it may be waited for without limit. A fence of
+ * another thread may stand for work that waits for us (A launches a kernel that spins on a flag, B
+ * frees, A allocates, A sets the flag): it is waited for with a limit. One recorded later than its
+ * frees (captures) likewise, and that of a free that natively waits for nothing (cuMemFreeAsync).
+ * Within a free all that was recorded before its own fence may be waited for (fence_wait.c):
+ * natively that free waits for the same work, whoever freed.
+ *
+ * Lanes (R1, lane.c) come first: a block freed on a lane is reusable at once.
+ */
+#include <assert.h>
+#include <stddef.h>
+
+#include "allocator/reuse/fence.h"
+#include "allocator/pool/pool.h"
+#include "allocator/state/record.h"
+#include "allocator/thread_cache/locked.h"
+
+#define POLL_AGAIN 8 /* mallocs after a poll in vain */
+
+struct fence *fence_make(struct allocator *a)
+{
+    struct fence *fence = a->spare;
+    if (fence)
+        a->spare = fence->next;
+    else if (!(fence = slab_take(&a->domain->fences)))
+        return NULL;
+    *fence = (struct fence){.event = fence->event,
+                            .owner = a->ops->thread_id(),
+                            .covers = a->fence_number,
+                            .next = a->recording,
+                            .state = FENCE_RECORDING};
+    if (a->recording)
+        a->recording->previous = fence;
+    a->recording = fence;
+    return fence;
+}
+
+void fence_unlink_recording(struct allocator *a, struct fence *fence)
+{
+    *(fence->previous ? &fence->previous->next : &a->recording) = fence->next;
+    if (fence->next)
+        fence->next->previous = fence->previous;
+}
+
+void fence_drop(struct allocator *a, struct fence *fence)
+{
+    lane_fence_ended(a, fence, 0);
+    fence->state = FENCE_GONE;
+    fence->blocks = (struct block_list){0};
+    if (fence->users)
+        return;
+    if (a->forgotten) {
+        slab_give(&a->domain->fences, fence);
+        return;
+    }
+    fence->next = a->spare;
+    a->spare = fence;
+}
+
+static void blocks_become_reusable(struct block_list blocks, enum counter_kind rule)
+{
+    for (struct block *block = blocks.first, *next; block; block = next) {
+        next = block->link;
+        stats_count(block->segment->allocator->stats, rule, 1);
+        record_block(block, EVENT_free_completed);
+        block_becomes_reusable(block);
+    }
+}
+
+/* Everything up to the fence numbered `number` has passed. */
+static void retire_up_to(struct allocator *a, uint64_t number)
+{
+    for (struct fence *fence; (fence = a->pending) && fence->number <= number;) {
+        a->pending = fence->next;
+        if (!a->pending)
+            a->pending_last = NULL;
+        struct block_list blocks = fence->blocks;
+        lane_fence_ended(a, fence, 1);
+        fence_drop(a, fence);
+        blocks_become_reusable(blocks, COUNTER_num_fence_frees);
+    }
+}
+
+static void retire(struct allocator *a, struct fence *fence)
+{
+    uint64_t number = fence->number, covers = fence->covers;
+    retire_up_to(a, covers);
+    if (fence == a->pending) {
+        retire_up_to(a, number);
+    } else if (fence->state == FENCE_PENDING) {
+        /* Others stand before it, recorded at the same time: it stays in line, empty. */
+        struct block_list blocks = fence->blocks;
+        fence->blocks = (struct block_list){0};
+        blocks_become_reusable(blocks, COUNTER_num_fence_frees);
+    }
+}
+
+int fence_ask(struct allocator *a, struct fence *fence, uint64_t timeout)
+{
+    fence->users++;
+    a->waiting += timeout != 0;
+    allocator_call(a);
+    int code = timeout ? a->ops->fence_wait(a->device, fence->event, timeout)
+                       : a->ops->fence_query(a->device, fence->event);
+    int lasting = code > 0 && a->ops->failed(a->device, code);
+    allocator_return(a);
+    if (lasting)
+        a->error = code;
+    a->waiting -= timeout != 0;
+    fence->users--;
+    if (fence->state == FENCE_GONE) {
+        fence_drop(a, fence);
+        return 0;
+    }
+    if (code == 0)
+        retire(a, fence);
+    return code;
+}
+
+void fence_poll(struct allocator *a, int needed)
+{
+    if (!a->pending || (!needed && a->mallocs < a->poll_after))
+        return;
+    if (fence_ask(a, a->pending, 0)) {
+        a->poll_after = a->mallocs + POLL_AGAIN;
+        return;
+    }
+    /* Often everything has passed: then the last fence answers for all. */
+    if (a->pending && a->pending != a->pending_last && fence_ask(a, a->pending_last, 0) == 0)
+        return;
+    while (a->pending && fence_ask(a, a->pending, 0) == 0)
+        ;
+}
+
+/* The recording of a sealed fence came back with `code`. */
+static void fence_recorded(struct allocator *a, struct fence *fence)
+{
+    fence_unlink_recording(a, fence);
+    fence->state = FENCE_PENDING;
+    fence->number = ++a->fence_number;
+    fence->recorded_ns = a->ops->now_ns();
+    fence_note_turn(a, fence->owner);
+    fence->next = NULL;
+    *(a->pending_last ? &a->pending_last->next : &a->pending) = fence;
+    a->pending_last = fence;
+    stats_count(a->stats, COUNTER_num_fences, 1);
+}
+
+/* Moves all of `from` to the end of `to`. */
+static void append(struct block_list *to, struct block_list *from)
+{
+    if (!from->first)
+        return;
+    *(to->first ? &to->last->link : &to->first) = from->first;
+    to->last = from->last;
+    *from = (struct block_list){0};
+}
+
+int fence_synchronize(struct allocator *a)
+{
+    int last = a->no_events; /* nothing is freed on a lane from then on */
+    allocator_call(a);
+    int code = a->ops->synchronize(a->device);
+    if (code > 0 && !a->ops->failed(a->device, code))
+        code = DEVICE_DEFERRED;
+    allocator_return(a);
+    a->lanes_over |= last && code == 0;
+    return code;
+}
+
+/* Does what the native free does for a sealed fence. An error of earlier work shows, as natively.
+ */
+static int settle_by_waiting(struct allocator *a, struct fence *fence)
+{
+    int code = fence_synchronize(a);
+    if (fence->state == FENCE_GONE) {
+        fence_drop(a, fence);
+        return code > 0 ? code : 0;
+    }
+    fence_unlink_recording(a, fence);
+    if (code == DEVICE_DEFERRED)
+        append(&a->deferred, &fence->blocks);
+    struct block_list blocks = fence->blocks;
+    if (code == 0)
+        lane_fence_ended(a, fence, 1);
+    fence_drop(a, fence);
+    if (code == 0)
+        blocks_become_reusable(blocks, COUNTER_num_wait_frees);
+    if (code > 0)
+        a->error = code; /* its blocks are never reusable */
+    return code > 0 ? code : 0;
+}
+
+/* Records a sealed fence; once more if the capture that forbade it has ended meanwhile: its end has
+ * found nothing to flush. */
+static int record(struct allocator *a, struct fence *fence, int *lasting)
+{
+    uint64_t ended;
+    int code;
+    do {
+        void *event = fence->event;
+        ended = a->captures_ended;
+        allocator_call(a);
+        code = a->ops->fence_record(a->device, &event);
+        *lasting = code > 0 && fence->late && a->ops->failed(a->device, code);
+        allocator_return(a);
+        fence->event = event;
+    } while (code == DEVICE_DEFERRED && ended != a->captures_ended && fence->state != FENCE_GONE);
+    if (code == DEVICE_UNSUPPORTED)
+        a->no_events = 1;
+    return code;
+}
+
+/* Records or waits for a sealed fence and settles its blocks. */
+static int settle(struct allocator *a, struct fence *fence)
+{
+    /* Who makes room has the driver free, which waits for all that the others run ahead. */
+    int native = a->domain->options.free_mode == FREE_STRICT || a->domain->pressing;
+    int wait = a->no_events || (native && !fence->late), lasting = 0,
+        code = wait ? DEVICE_UNSUPPORTED : record(a, fence, &lasting);
+    if (fence->state == FENCE_GONE) { /* the context was forgotten meanwhile, blocks and all */
+        fence_drop(a, fence);
+        return 0;
+    }
+    if (code == 0) {
+        fence_recorded(a, fence);
+        return a->crowded && !fence->late ? fence_wait_in_line(a, fence) : 0;
+    }
+    /* During captures frees pile up; when that is much, they wait as natively. */
+    int later = fence->late ? !lasting : code == DEVICE_DEFERRED && !fence_is_fat(a);
+    if (later) {
+        fence_unlink_recording(a, fence);
+        append(&a->deferred, &fence->blocks);
+        fence_drop(a, fence);
+        return 0;
+    }
+    return settle_by_waiting(a, fence);
+}
+
+int fence_free(struct allocator *a, struct block *block, int async)
+{
+    a->frees++;
+    if (!block->shared && !async && !a->no_events && lane_free(a)) {
+        stats_count(a->stats, COUNTER_num_lane_frees, 1);
+        if (block_size(block) > CACHE_MOST || !thread_cache_keep(block))
+            block_becomes_reusable(block);
+        return 0;
+    }
+    if (!async)
+        thread_cache_settle(a);
+    struct fence *fence = fence_make(a);
+    struct block_list freed = {block, block};
+    block->link = NULL;
+    append(&a->deferred, &freed); /* what a capture made wait is not younger */
+    if (!fence)
+        return 0; /* no memory of the host: the next free's fence will stand for it too */
+    fence->late = async;
+    append(&fence->blocks, &a->deferred); /* seal: from here on nothing joins */
+    lane_sealed(a, fence);
+    return settle(a, fence);
+}
+
+void fence_flush_deferred(struct allocator *a, int wait)
+{
+    struct fence *fence;
+    /* Without events only a native free may wait, so there the next free takes them along. */
+    int strict = a->no_events || a->domain->options.free_mode == FREE_STRICT;
+    if (!a->deferred.first || (strict && !wait) || !(fence = fence_make(a)))
+        return;
+    fence->late = 1;
+    append(&fence->blocks, &a->deferred);
+    settle(a, fence);
+    if (!wait || !a->deferred.first || !(fence = fence_make(a)))
+        return;
+    /* Still capturing, and out of memory: wait as the native frees of these blocks would have. */
+    append(&fence->blocks, &a->deferred);
+    settle_by_waiting(a, fence);
+}
+
+/* Has the context no work outstanding, or none after a short wait? 2: the driver cannot say, which
+ * counts as idle where a native call would wait. */
+int fence_is_idle(struct allocator *a, uint64_t timeout_ns)
+{
+    struct fence *fence = a->no_events ? NULL : fence_make(a);
+    if (!fence)
+        return 2;
+    void *event = fence->event;
+    allocator_call(a);
+    int code = a->ops->fence_record(a->device, &event);
+    if (code == 0)
+        code = a->ops->fence_wait(a->device, event, timeout_ns);
+    allocator_return(a);
+    fence->event = event;
+    if (fence->state == FENCE_RECORDING) {
+        fence_unlink_recording(a, fence);
+        if (code == 0)
+            retire_up_to(a, fence->covers);
+    }
+    fence_drop(a, fence);
+    return code == 0 ? 1 : code == DEVICE_NOT_READY ? 0 : 2;
+}
+
+void fence_forget_all(struct allocator *a)
+{
+    for (struct fence *fence = a->pending, *next; fence; fence = next) {
+        next = fence->next;
+        fence_drop(a, fence);
+    }
+    for (struct fence *fence = a->recording; fence; fence = fence->next) {
+        fence->state = FENCE_GONE;
+        fence->blocks = (struct block_list){0};
+    }
+    if (a->host_work)
+        fence_drop(a, a->host_work);
+    a->host_work = NULL;
+    for (struct fence *fence = a->spare, *next; fence; fence = next) {
+        next = fence->next;
+        slab_give(&a->domain->fences, fence);
+    }
+    a->pending = a->pending_last = a->recording = a->spare = NULL;
+    a->deferred = (struct block_list){0};
+}

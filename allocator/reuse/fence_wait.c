@@ -1,0 +1,138 @@
+/* How long is a fence waited for? By a request, instead of growing; and by a free, where many threads
+ * free. For whose work never without a limit: head of fence.c. */
+#include <stddef.h>
+
+#include "allocator/reuse/fence.h"
+#include "allocator/pool/pool.h"
+#include "allocator/state/record.h"
+
+#define FOREIGN_PATIENCE_NS UINT64_C(2000000)
+
+/* A device that is this far behind its host keeps busy while the host waits for the oldest of what
+ * it has still to do: such a wait costs nothing, growing costs memory. Measured on an H200
+ * (test/gpu/RECORD.md): below it steps get slower, above it the cache gets fat. */
+#define SLACK_NS UINT64_C(300000)
+
+/* Sooner than that when a quarter as much as is in use waits for fences: many streams that free all
+ * the time would each grow the cache by what is under way. Natively each free waits. */
+#define FAT_PART 4
+#define FAT_LEAST (32 * MIB)
+
+static uint64_t most_pending(const struct allocator *a)
+{
+    uint64_t part = stats_current_all(a->stats, STAT_allocated_bytes) / FAT_PART;
+    return part > FAT_LEAST ? part : FAT_LEAST;
+}
+
+int fence_is_fat(const struct allocator *a)
+{
+    return stats_current_all(a->stats, STAT_active_bytes) -
+               stats_current_all(a->stats, STAT_allocated_bytes) >
+           most_pending(a);
+}
+
+/* How long to wait for `fence` when `spent` of `budget` is gone. */
+static uint64_t patience(const struct allocator *a, const struct fence *fence, uint64_t spent,
+                         uint64_t budget)
+{
+    int own = fence->owner == a->ops->thread_id() && !fence->late;
+    int behind = fence_is_fat(a) || a->ops->now_ns() - fence->recorded_ns >= SLACK_NS;
+    if (own && (behind || budget >= OWN_FOREVER))
+        return DEVICE_FOREVER;
+    if (budget == OWN_FOREVER)
+        return 0;
+    uint64_t limit = budget == DEVICE_FOREVER ? PRESSURE_WAIT_NS : budget;
+    if (!own && behind && limit < FOREIGN_PATIENCE_NS)
+        limit = FOREIGN_PATIENCE_NS;
+    return spent < limit ? limit - spent : 0;
+}
+
+static void note_wait(struct allocator *a, uint64_t begin)
+{
+    uint64_t waited = a->ops->now_ns() - begin;
+    stats_count(a->stats, COUNTER_num_fence_waits, 1);
+    stats_count(a->stats, COUNTER_fence_wait_ns, waited);
+    record_wait(a, waited);
+}
+
+/* Turns, of one thread alone and in all: a step of training has more of its own between two. What
+ * comes again after a crowd has ended makes the cache grow, so each lasts twice as long as the one
+ * before. */
+#define ALONE_LEAST 16
+#define CROWD_MOST (1u << 30)
+
+void fence_note_turn(struct allocator *a, uint64_t thread)
+{
+    a->alone = thread == a->alone_of && !a->waiting ? a->alone + 1 : 0;
+    a->alone_of = thread;
+    a->turns++;
+    if (a->crowded && a->alone >= ALONE_LEAST && a->turns >= a->crowd_turns)
+        a->crowded = 0;
+}
+
+static void crowd_begins(struct allocator *a)
+{
+    a->crowded = 1;
+    a->turns = 0;
+    a->crowd_turns = !a->crowd_turns               ? 2 * ALONE_LEAST
+                     : a->crowd_turns < CROWD_MOST ? 2 * a->crowd_turns
+                                                   : CROWD_MOST;
+}
+
+struct block *fence_wait_for(struct allocator *a, uint64_t size, uint64_t budget_ns)
+{
+    if (!a->pending)
+        return NULL;
+    uint64_t begin = a->ops->now_ns(), last = a->fence_number, timeout;
+    struct block *block = NULL;
+    if (!a->crowded && a->pending->owner != a->ops->thread_id() && fence_is_fat(a))
+        crowd_begins(a);
+    while (!block && a->pending && a->pending->number <= last &&
+           (timeout = patience(a, a->pending, a->ops->now_ns() - begin, budget_ns)) &&
+           fence_ask(a, a->pending, timeout) == 0)
+        block = pool_take(a, size);
+    note_wait(a, begin);
+    return block;
+}
+
+/* Of this thread: what it has freed since fence `number`, which it may not run ahead of. */
+static _Thread_local struct {
+    const struct allocator *of;
+    uint64_t number, bytes;
+} ahead;
+
+/* The fence that a thread must not run ahead of, having just freed what `fence` holds: of all that
+ * may wait each has its share, in two halves. */
+static uint64_t not_ahead_of(const struct allocator *a, const struct fence *fence)
+{
+    uint64_t number = 0, sharers = a->sharers ? a->sharers : 1;
+    if (ahead.of != a) {
+        ahead.of = a;
+        ahead.number = ahead.bytes = 0;
+    }
+    for (const struct block *block = fence->blocks.first; block; block = block->link)
+        ahead.bytes += block_size(block);
+    if (ahead.bytes > most_pending(a) / sharers / 2) {
+        number = ahead.number;
+        ahead.number = fence->number;
+        ahead.bytes = 0;
+    }
+    return number;
+}
+
+/* Where threads free faster than the device gets on, a request finds nothing and can wait for the
+ * others' fences only so long: the cache would grow with each. So there a free waits: for what its
+ * thread freed more than its share ago, else whoever is awake runs ahead and all others wait behind
+ * its stream; and as long as much waits, for all before it. Natively it would for both. */
+int fence_wait_in_line(struct allocator *a, const struct fence *fence)
+{
+    uint64_t begin = a->ops->now_ns(), before = fence->covers, mine = not_ahead_of(a, fence);
+    int code = 0, waits = 0;
+    for (; code == 0 && a->pending && a->pending->number <= before &&
+           (a->pending->number <= mine || fence_is_fat(a));
+         waits = 1)
+        code = fence_ask(a, a->pending, DEVICE_FOREVER);
+    if (waits)
+        note_wait(a, begin);
+    return code > 0 && code == a->error ? code : 0; /* else of our call alone, and it has freed */
+}

@@ -1,0 +1,168 @@
+/* What begins and ends beside the work itself: threads, captures, streams, contexts. The rule is in
+ * lane.c. */
+#include "allocator/state/domain.h"
+#include "allocator/reuse/fence.h"
+
+static uint64_t load(const struct lane *lane)
+{
+    return atomic_load(&lane->state.word);
+}
+
+void lane_forget(struct allocator *a)
+{
+    struct lane *lane = &a->domain->lane;
+    if (!lane->ops)
+        return;
+    if (lane->marked == a) {
+        if (lane->mark)
+            fence_drop(a, lane->mark);
+        lane->mark = lane->owed = NULL;
+    }
+    if (lane->context != a->context) {
+        /* Its streams' handles may come back: they have joined nothing then. */
+        if ((load(lane) & LANE_MODE) == LANE_MANY)
+            atomic_store(&lane->state.word, lane_next(load(lane), LANE_MANY));
+        return;
+    }
+    lane_spoil(lane);
+    lane->used = 2;
+    if (!lane->mixed) {
+        lane->used = 0;
+        lane->context = 0;
+    }
+    int alone = !lane->mixed && !lane->capturing;
+    atomic_store(&lane->state.word, lane_next(load(lane), alone ? LANE_NONE : LANE_MANY));
+}
+
+void lane_start(struct domain *domain, const struct lane_ops *ops)
+{
+    /* A fork copies these: who submits looks at its own there before it asks anything. */
+    domain->lane.thread_slab.item_bytes = sizeof(struct lane_thread);
+    atomic_store(&domain->lane.state.epoch, 1);
+    atomic_store(&domain->lane.state.word, lane_next(0, LANE_NONE));
+    domain->lane.ops = ops;
+}
+
+void lane_names_from(struct domain *domain, uint64_t least)
+{
+    atomic_store(&domain->lane.state.least_name, least);
+}
+
+struct lane_thread *lane_thread_begin(struct domain *domain)
+{
+    domain_lock(domain);
+    struct lane_thread *self = slab_take(&domain->lane.thread_slab);
+    if (self) {
+        self->state = &domain->lane.state;
+        for (unsigned note = 0; note < LANE_NOTES; note++)
+            self->word[note] = LANE_NONE; /* of no generation that ever was */
+        self->next = domain->lane.threads;
+        if (self->next)
+            self->next->previous = self;
+        domain->lane.threads = self;
+    }
+    domain_unlock(domain);
+    return self;
+}
+
+void lane_thread_end(struct domain *domain, struct lane_thread *self)
+{
+    domain_lock(domain);
+    *(self->previous ? &self->previous->next : &domain->lane.threads) = self->next;
+    if (self->next)
+        self->next->previous = self->previous;
+    slab_give(&domain->lane.thread_slab, self);
+    domain_unlock(domain);
+}
+
+/* From NONE: there may be work on no books. */
+static void assume_work(struct lane *lane)
+{
+    if ((load(lane) & LANE_MODE) == LANE_NONE) {
+        lane->context = 0;
+        lane->used = 0;
+        atomic_store(&lane->state.word, lane_next(load(lane), LANE_MANY));
+    }
+}
+
+void lane_capture_begins(struct domain *domain)
+{
+    struct lane *lane = &domain->lane;
+    if (!lane->ops)
+        return;
+    domain_lock(domain);
+    lane->capturing++; /* nothing is restored from here on */
+    lane_leave_for_good(domain);
+    assume_work(lane);
+    lane_spoil(lane);
+    domain_unlock(domain);
+}
+
+void lane_capture_ended(struct domain *domain)
+{
+    if (!domain->lane.ops)
+        return;
+    domain_lock(domain);
+    domain->lane.capturing--;
+    domain_unlock(domain);
+}
+
+int lane_is_over(struct allocator *a, uint64_t timeout_ns)
+{
+    const struct lane *lane = &a->domain->lane;
+    struct fence *owed = lane->owed;
+    if ((load(lane) & LANE_MODE) != LANE_MANY || lane->unmarked)
+        return 0;
+    if (!owed || lane->marked != a)
+        return 1;
+    int over = fence_has_passed(a, owed, timeout_ns);
+    if (owed->state == FENCE_GONE)
+        fence_drop(a, owed);
+    return over;
+}
+
+/* What is outstanding counts as work of several streams until a fence sealed from here on passes.
+ */
+static void count_as_many(struct lane *lane)
+{
+    uint64_t word = load(lane);
+    if ((word & LANE_MODE) != LANE_MANY)
+        return;
+    lane->used = 2;
+    lane_spoil(lane);
+    atomic_store(&lane->state.word, lane_next(word, LANE_MANY));
+}
+
+void lane_outrun(struct domain *domain)
+{
+    if (!domain->lane.ops)
+        return;
+    domain_lock(domain);
+    lane_leave_for_good(domain);
+    assume_work(&domain->lane);
+    count_as_many(&domain->lane);
+    domain_unlock(domain);
+}
+
+void lane_waits(struct domain *domain)
+{
+    if (!domain->lane.ops)
+        return;
+    domain_lock(domain);
+    lane_leave_for_good(domain);
+    count_as_many(&domain->lane);
+    domain_unlock(domain);
+}
+
+void lane_stream_ends(struct domain *domain, uint64_t key)
+{
+    struct lane *lane = &domain->lane;
+    if (!lane->ops)
+        return;
+    domain_lock(domain);
+    uint64_t word = lane_settled(domain);
+    if ((word & LANE_MODE) == LANE_SINGLE && lane->key == key)
+        lane_leave_for_good(domain);
+    count_as_many(lane);
+    domain_unlock(domain);
+}

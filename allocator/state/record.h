@@ -1,0 +1,23 @@
+/* Noting what happens to blocks and segments, as events (stats/events/events.h) and at call sites
+ * (stats/events/sites.h), where somebody wants it. Costs one load and one branch when nobody does. The
+ * lock is held. */
+#ifndef CACHALOT_ALLOCATOR_STATE_RECORD_H
+#define CACHALOT_ALLOCATOR_STATE_RECORD_H
+
+#include "allocator/state/domain.h"
+
+void record_block_event(struct block *block, enum event_action action);
+
+static inline void record_block(struct block *block, enum event_action action)
+{
+    if (__builtin_expect(block->segment->allocator->domain->recorded, 0))
+        record_block_event(block, action);
+}
+
+void record_segment(const struct segment *segment, enum event_action action);
+void record_chunk(const struct allocator *allocator, enum event_action action, uint64_t address,
+                  uint64_t bytes);
+void record_wait(const struct allocator *allocator, uint64_t ns);
+void record_oom(const struct allocator *allocator, uint64_t bytes);
+
+#endif

@@ -1,0 +1,51 @@
+/* Noting what a thread does in its own cache, without the lock: as events, in a row of its own
+ * (stats/events/events_alone.h), and at call sites (stats/events/sites.h). What is to be noted is known when this
+ * is compiled, so that it costs nothing where nobody wants to know. */
+#ifndef CACHALOT_ALLOCATOR_STATE_RECORD_ALONE_H
+#define CACHALOT_ALLOCATOR_STATE_RECORD_ALONE_H
+
+#include "allocator/allocator.h"
+#include "allocator/thread_cache/thread_cache.h"
+
+enum record { RECORD_NOTHING, RECORD_EVENTS, RECORD_SITES }; /* the last: and events, maybe */
+
+static inline enum record record_of(const struct thread_cache *cache)
+{
+    return cache->sites ? RECORD_SITES : cache->noted ? RECORD_EVENTS : RECORD_NOTHING;
+}
+
+static inline int record_notes(const struct thread_cache *cache, enum record what)
+{
+    return what == RECORD_EVENTS || (what == RECORD_SITES && cache->noted);
+}
+
+static inline __attribute__((always_inline)) int record_has_room(const struct thread_cache *cache,
+                                                                 enum record what)
+{
+    return !record_notes(cache, what) || events_row_has_room(cache->noted);
+}
+
+/* Before anybody else can have the block: out of the cache it comes only after its thread has left.
+ */
+static inline __attribute__((always_inline)) void record_alone(struct thread_cache *cache,
+                                                               struct block *block,
+                                                               enum event_action action,
+                                                               enum record what)
+{
+    int is_new = action == EVENT_alloc;
+    if (what == RECORD_SITES && is_new)
+        block->site = (uint16_t)domain_asked_where();
+    if (what == RECORD_SITES)
+        sites_count(cache->sites, block->site, block->requested, is_new ? 1 : -1);
+    if (!record_notes(cache, what))
+        return;
+    block->noted_by = cache->mark;
+    events_note(cache->noted,
+                event_who(cache->thread, action, cache->allocator->ordinal,
+                          what == RECORD_SITES ? block->site : 0),
+                atomic_load_explicit(&block->claim, memory_order_relaxed) / CLAIM_KINDS *
+                    CLAIM_KINDS,
+                block_small_size(block), block->requested);
+}
+
+#endif

@@ -1,0 +1,213 @@
+/* Thread caches: what may be counted alone, and how much a cache may hold. */
+#include "allocator/thread_cache/limits.h"
+
+#define PACE_FAST 4000000    /* ns for PACE misses: they are what the thread does */
+#define PACE_BRISK 200000000 /* a five-hundredth of it or more, at 0.4 us each */
+#define PACE_SLOW 5          /* times as long */
+#define BRISK_PART 64        /* of the most that the program held at all */
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* How far a statistic is below its peak: of small blocks, and of all. */
+static int64_t below_own(const struct device_stats *stats, enum stat_kind kind)
+{
+    return (int64_t)(stat_get(&stats->stat[kind].peak[SMALL_POOL]) -
+                     stats_current(stats, kind, SMALL_POOL));
+}
+
+static int64_t below_all(const struct device_stats *stats, enum stat_kind kind)
+{
+    return (int64_t)(stat_get(&stats->stat[kind].peak[STAT_POOLS]) -
+                     stats_current_all(stats, kind));
+}
+
+static int64_t below_both(const struct device_stats *stats, enum stat_kind kind)
+{
+    return least(below_own(stats, kind), below_all(stats, kind));
+}
+
+/* Neither a peak is passed nor the cache too full; and however much goes through a cache, no more
+ * than alone_limit is counted alone: others' peaks are right within it. */
+static void clamp(struct thread_cache *cache)
+{
+    cache->least_bytes =
+        most(most(cache->own_bytes, cache->all_bytes), cache->folded_bytes - alone_limit(cache));
+    cache->least_count =
+        most(most(cache->own_count, cache->all_count), cache->folded_count - CACHE_BLOCKS);
+    cache->least_requested = most(cache->own_requested, cache->all_requested);
+    cache->most_bytes = least(cache_limit(cache), cache->peak_bytes);
+    cache->most_count = least(CACHE_BLOCKS, cache->peak_count);
+}
+
+/* What is active may be nearer to its peak than what is allocated. */
+void thread_cache_set_limits(struct thread_cache *cache)
+{
+    const struct device_stats *stats = cache->allocator->stats;
+    int64_t bytes = cache->folded_bytes, count = cache->folded_count;
+    cache->own_bytes =
+        bytes - least(below_own(stats, STAT_allocated_bytes), below_own(stats, STAT_active_bytes));
+    cache->all_bytes =
+        bytes - least(below_all(stats, STAT_allocated_bytes), below_all(stats, STAT_active_bytes));
+    cache->own_count =
+        count - least(below_own(stats, STAT_allocation), below_own(stats, STAT_active));
+    cache->all_count =
+        count - least(below_all(stats, STAT_allocation), below_all(stats, STAT_active));
+    cache->own_requested = cache->folded_requested - below_own(stats, STAT_requested_bytes);
+    cache->all_requested = cache->folded_requested - below_all(stats, STAT_requested_bytes);
+    cache->peak_bytes =
+        bytes + least(alone_limit(cache), below_both(stats, STAT_inactive_split_bytes));
+    cache->peak_count = count + least(CACHE_BLOCKS, below_both(stats, STAT_inactive_split));
+    clamp(cache);
+}
+
+void thread_cache_moved(struct thread_cache *cache, uint64_t size, int64_t blocks)
+{
+    int64_t bytes = (int64_t)size * blocks;
+    cache->bytes += bytes;
+    cache->count += blocks;
+    cache->folded_bytes += bytes;
+    cache->folded_count += blocks;
+    cache->own_bytes += bytes;
+    cache->own_count += blocks;
+    cache->all_bytes += bytes;
+    cache->all_count += blocks;
+    cache->peak_bytes += bytes;
+    cache->peak_count += blocks;
+    clamp(cache);
+}
+
+static void change(_Atomic int64_t *number, int64_t to)
+{
+    if (atomic_load_explicit(number, memory_order_relaxed) != to)
+        atomic_store_explicit(number, to, memory_order_relaxed);
+}
+
+void thread_cache_note_uncertainty(const struct allocator *a)
+{
+    uint64_t threads = 0, bytes = 0;
+    for (const struct thread_cache *cache = a->domain->caches; cache; cache = cache->next)
+        if (cache->allocator && cache->allocator->stats == a->stats) {
+            threads++;
+            bytes += (uint64_t)alone_limit(cache);
+        }
+    if (threads > 1)
+        stat_raise_to(&a->stats->counter[COUNTER_peak_uncertainty_bytes], bytes);
+}
+
+/* Never less again: a thread may have counted as much already. */
+static void note_alone(struct allocator *a, uint64_t held)
+{
+    uint64_t part = spare_is_contended(a) ? held / ALONE_PART / MIB * MIB : 0;
+    int64_t most = part < ALONE_LIMIT  ? (int64_t)ALONE_LIMIT
+                   : part > ALONE_MOST ? (int64_t)ALONE_MOST
+                                       : (int64_t)part;
+    if (most <= atomic_load_explicit(&a->alone_most, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&a->alone_most, most, memory_order_relaxed);
+    thread_cache_note_uncertainty(a);
+}
+
+/* How much caches may hold, how much may be spare, and what each counts alone. In whole MiB: it
+ * seldom changes for those who look without the lock. */
+void thread_cache_note_most(struct allocator *a)
+{
+    const struct pool_stat *held_by_program = &a->stats->stat[STAT_allocated_bytes];
+    uint64_t held = stat_get(&held_by_program->peak[SMALL_POOL]);
+    uint64_t part = held / CACHE_PART + a->cache_more;
+    uint64_t most = part < CACHE_LEAST   ? CACHE_LEAST
+                    : part > CACHE_LIMIT ? CACHE_LIMIT
+                                         : part / MIB * MIB;
+    change(&a->cache_most, (int64_t)most);
+    change(&a->spare_most, (int64_t)(most * a->sharers * SPARE_PART));
+    note_alone(a, held);
+}
+
+void thread_cache_hold_less(struct allocator *a)
+{
+    a->cache_more = a->cache_more / MIB / 2 * MIB;
+    thread_cache_note_most(a);
+}
+
+void thread_cache_pace(struct allocator *a)
+{
+    uint64_t now = a->ops->now_ns(), took = now - a->settled_since;
+    a->settled_since = now;
+    a->settled = a->looks = 0;
+    uint64_t brisk = spare_is_contended(a) ? PACE_FAST : PACE_BRISK;
+    uint64_t held = stat_get(&a->stats->stat[STAT_allocated_bytes].peak[STAT_POOLS]);
+    uint64_t part = held / BRISK_PART / (a->sharers ? a->sharers : 1);
+    uint64_t most = took < PACE_FAST || part > CACHE_LIMIT ? CACHE_LIMIT : part / MIB * MIB;
+    if (took < brisk)
+        a->cache_more = a->cache_more < most ? a->cache_more + MIB : most;
+    if (took > PACE_SLOW * brisk)
+        thread_cache_hold_less(a);
+    else
+        thread_cache_note_most(a);
+}
+
+void thread_cache_fold(struct thread_cache *cache)
+{
+    if (cache->touched)
+        stats_fold(cache->allocator->stats, cache->row, cache->touched);
+    cache->touched = 0;
+    cache->folded_bytes = cache->bytes;
+    cache->folded_count = cache->count;
+    cache->folded_requested = cache->requested;
+    thread_cache_note_most(cache->allocator);
+    thread_cache_forget_limits(cache);
+}
+
+/* Would `more` than there is raise the peak of all sizes? */
+static int passes_peak(const struct device_stats *stats, enum stat_kind kind, int64_t more)
+{
+    return (int64_t)(stats_current_all(stats, kind) + (uint64_t)more -
+                     stat_get(&stats->stat[kind].peak[STAT_POOLS])) > 0;
+}
+
+/* What it allocated alone and has not freed. */
+static int64_t alone(int64_t now, int64_t folded)
+{
+    return folded > now ? folded - now : 0;
+}
+
+/* A large block was handed out, and the cache not folded: the peaks of all are that much nearer, or
+ * further away than it knows. */
+static void note_passed(struct thread_cache *cache, uint64_t size, uint64_t requested)
+{
+    if (!thread_cache_knows_limits(cache))
+        return;
+    cache->all_bytes += (int64_t)size;
+    cache->all_count++;
+    cache->all_requested += (int64_t)requested;
+    clamp(cache);
+}
+
+int thread_cache_settle_large(struct allocator *a, uint64_t size, uint64_t requested)
+{
+    struct thread_cache *cache = thread_cache_of(a->domain);
+    const struct device_stats *stats = a->stats;
+    if (!cache)
+        return 0;
+    int64_t bytes = (int64_t)size + alone(cache->bytes, cache->folded_bytes);
+    int64_t asked = (int64_t)requested + alone(cache->requested, cache->folded_requested);
+    int64_t blocks = 1 + alone(cache->count, cache->folded_count);
+    if (cache->allocator != a ||
+        (cache->touched && (passes_peak(stats, STAT_active_bytes, bytes) ||
+                            passes_peak(stats, STAT_allocated_bytes, bytes) ||
+                            passes_peak(stats, STAT_requested_bytes, asked) ||
+                            passes_peak(stats, STAT_active, blocks) ||
+                            passes_peak(stats, STAT_allocation, blocks)))) {
+        thread_cache_settle_own(cache, a);
+        return 1;
+    }
+    note_passed(cache, size, requested);
+    return 0;
+}

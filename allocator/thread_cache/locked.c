@@ -1,0 +1,352 @@
+/* Thread caches: what is done under the lock. The rules are at the head of thread_cache.c. */
+#include <stddef.h>
+
+#include "allocator/pool/pool.h"
+#include "allocator/thread_cache/locked.h"
+#include "stats/os/pause.h"
+
+#define TRIM_BLOCKS 6  /* what one free moves from the spare blocks to the pool, and of its size */
+#define STOCK_BLOCKS 8 /* what one request takes from the pool */
+#define TRIM_LOOKS 16  /* sizes that it looks for them at */
+
+void thread_cache_book_out(struct allocator *a, uint64_t size)
+{
+    uint64_t reusable = stats_get(a->stats, COUNTER_reusable_bytes);
+    stats_set(a->stats, COUNTER_reusable_bytes, reusable - size);
+    stats_subtract(a->stats, STAT_inactive_split, SMALL_POOL, 1);
+    stats_subtract(a->stats, STAT_inactive_split_bytes, SMALL_POOL, size);
+}
+
+/* A cached block becomes the pool's. */
+static void pool_back(struct block *block)
+{
+    struct allocator *a = block->segment->allocator;
+    thread_cache_book_out(a, block_size(block));
+    block_claim(block, CLAIM_NOBODY);
+    block->state = BLOCK_PENDING;
+    pool_merge(a, block);
+}
+
+/* A chain of them; returns bytes. */
+static uint64_t pool_chain(struct block *block)
+{
+    uint64_t bytes = 0;
+    for (struct block *next; block; block = next) {
+        next = block->link;
+        bytes += block_size(block);
+        pool_back(block);
+    }
+    return bytes;
+}
+
+/* What the cache counted and holds goes to its allocator, whose numbers are being changed. */
+static uint64_t empty(struct thread_cache *cache)
+{
+    uint64_t bytes = 0;
+    thread_cache_fold(cache);
+    for (int step; (step = step_before(cache->used, CACHE_STEPS)) >= 0;) {
+        struct shelf *shelf = &cache->shelf[step];
+        bytes += pool_chain(shelf->first) + pool_chain(shelf->full);
+        *shelf = (struct shelf){0};
+        cache->used[step / 64] &= ~((uint64_t)1 << step % 64);
+    }
+    cache->count = cache->bytes = 0;
+    cache->folded_count = cache->folded_bytes = 0;
+    atomic_fetch_add_explicit(&cache->allocator->spare_weight, cache->spared, memory_order_relaxed);
+    cache->spared = 0;
+    return bytes;
+}
+
+static uint64_t empty_spare(struct allocator *a)
+{
+    uint64_t bytes = 0;
+    for (int step; (step = step_before(a->spare_used, CACHE_STEPS)) >= 0;) {
+        bytes += pool_chain(spare_take(a, NULL, step_size((unsigned)step)));
+        spare_is_asked(a, (unsigned)step); /* forgets it when it is empty */
+    }
+    return bytes;
+}
+
+/* Of a batch some go to the pool. */
+static void trim(struct allocator *a, struct thread_cache *cache, struct block *first)
+{
+    uint64_t left = first->requested;
+    for (int i = 0; i < TRIM_BLOCKS && first; i++, left--) {
+        struct block *next = first->link;
+        pool_back(first);
+        first = next;
+    }
+    if (first && spare_give(a, &cache->spared, first, left))
+        pool_chain(first);
+}
+
+/* Some spare blocks of a size that nobody takes go to the pool: few, since one request pays for it.
+ * The next size below the hand is looked at each time, so that all are between two looks. */
+static void trim_spare(struct allocator *a, struct thread_cache *cache)
+{
+    for (int i = 0, step; i < TRIM_LOOKS; i++) {
+        if ((step = step_before(a->spare_used, a->spare_hand)) < 0 &&
+            (step = step_before(a->spare_used, CACHE_STEPS)) < 0)
+            return;
+        a->spare_hand = (unsigned)step;
+        if (spare_is_asked(a, (unsigned)step))
+            return;
+        struct block *first = spare_take(a, &cache->spared, step_size((unsigned)step));
+        if (first) {
+            trim(a, cache, first);
+            return;
+        }
+    }
+}
+
+static int serves(const struct thread_cache *cache, const struct device_stats *stats)
+{
+    return cache->allocator && (!stats || cache->allocator->stats == stats);
+}
+
+/* The threads that share an allocator: how much may be spare, and how much others may have counted
+ * while one passes a peak. */
+static void note_sharers(struct allocator *a)
+{
+    unsigned caches = 0;
+    for (const struct thread_cache *cache = a->domain->caches; cache; cache = cache->next)
+        caches += cache->allocator == a;
+    a->sharers = caches;
+    thread_cache_note_most(a);
+    thread_cache_note_uncertainty(a);
+}
+
+/* Leaves the allocator that it served. `begun`: whose numbers are being changed already. */
+static void unbind(struct thread_cache *cache, const struct device_stats *begun)
+{
+    struct allocator *a = cache->allocator;
+    if (!a)
+        return;
+    if (a->stats != begun)
+        stats_begin(a->stats);
+    empty(cache);
+    cache->allocator = NULL;
+    stat_set(&cache->row->device, 0);
+    note_sharers(a);
+    if (!a->sharers)
+        empty_spare(a);
+    if (a->stats != begun)
+        stats_end(a->stats);
+}
+
+void thread_cache_settle_with(struct thread_cache *cache, struct allocator *a)
+{
+    if (cache->allocator == a) {
+        thread_cache_fold(cache);
+        return;
+    }
+    unbind(cache, a->stats);
+    if (a->forgotten)
+        return;
+    cache->allocator = a;
+    cache->number = a->number;
+    stat_set(&cache->row->device, a->ordinal + 1);
+    note_sharers(a);
+    thread_cache_forget_limits(cache);
+}
+
+struct block *thread_cache_find(struct allocator *a, uint64_t size)
+{
+    struct thread_cache *cache = thread_cache_of(a->domain);
+    if (!cache || cache->allocator != a || !thread_cache_fill(cache, size))
+        return NULL;
+    struct shelf *shelf = shelf_of(cache, size);
+    struct block *block = shelf->first;
+    shelf->first = block->link;
+    shelf->room++;
+    thread_cache_moved(cache, size, -1);
+    thread_cache_book_out(a, size);
+    return block;
+}
+
+/* A block that is reusable and in no pool, which there is room for. */
+static void shelve(struct thread_cache *cache, struct block *block)
+{
+    struct allocator *a = cache->allocator;
+    uint64_t size = block_size(block);
+    struct shelf *shelf = shelf_of(cache, size);
+    block->state = BLOCK_ALLOCATED;
+    block_claim(block, CLAIM_CACHED);
+    block->link = shelf->first;
+    shelf->first = block;
+    shelf->room--;
+    thread_cache_moved(cache, size, 1);
+    stats_add(a->stats, STAT_inactive_split, SMALL_POOL, 1);
+    stats_add(a->stats, STAT_inactive_split_bytes, SMALL_POOL, size);
+    stats_set(a->stats, COUNTER_reusable_bytes, stats_get(a->stats, COUNTER_reusable_bytes) + size);
+}
+
+/* Too much is spare: first what nobody asks for goes to the pool, then some of this size, so that
+ * the next frees find room. */
+static int make_room(struct thread_cache *cache, uint64_t size)
+{
+    struct shelf *shelf = shelf_of(cache, size);
+    trim_spare(cache->allocator, cache);
+    if (thread_cache_room(cache, size))
+        return 1;
+    if (!shelf->full || shelf->room)
+        return 0;
+    struct block *full = shelf->first;
+    shelf->first = shelf->full;
+    shelf->full = full;
+    for (; shelf->room < TRIM_BLOCKS && shelf->first; shelf->room++) {
+        struct block *block = shelf->first;
+        shelf->first = block->link;
+        pool_back(block);
+    }
+    thread_cache_moved(cache, size, -(int64_t)shelf->room);
+    return thread_cache_room(cache, size);
+}
+
+int thread_cache_keep(struct block *block)
+{
+    struct allocator *a = block->segment->allocator;
+    struct thread_cache *cache = thread_cache_of(a->domain);
+    uint64_t size = block_size(block);
+    if (!cache || cache->allocator != a || !block_is_cacheable(block) ||
+        (!thread_cache_room(cache, size) && !make_room(cache, size)))
+        return 0;
+    block_leaves_use(block);
+    shelve(cache, block);
+    return 1;
+}
+
+void thread_cache_stock(struct allocator *a, uint64_t size)
+{
+    struct thread_cache *cache = thread_cache_of(a->domain);
+    struct block *block;
+    if (pool_for(a, size) != POOL_SMALL)
+        return;
+    if (!cache || cache->allocator != a || !spare_is_contended(a))
+        return;
+    for (uint64_t i = 1;
+         i < batch_blocks(size) && i < STOCK_BLOCKS && thread_cache_room(cache, size) &&
+         (block = pool_take_from(a, POOL_SMALL, size));
+         i++) {
+        if (block_size(block) != size || block_list(block)) {
+            pool_merge(a, block);
+            return;
+        }
+        shelve(cache, block);
+    }
+}
+
+int thread_caches_serve(const struct domain *domain, const struct device_stats *stats)
+{
+    for (const struct thread_cache *cache = domain->caches; cache; cache = cache->next)
+        if (serves(cache, stats))
+            return 1;
+    return 0;
+}
+
+void thread_caches_stop(struct domain *domain, const struct device_stats *stats)
+{
+    int others = 0;
+    for (struct thread_cache *cache = domain->caches; cache; cache = cache->next)
+        if (serves(cache, stats) && cache != thread_cache_own) {
+            atomic_store_explicit(&cache->wanted, 1, memory_order_relaxed);
+            others = 1;
+        }
+    if (!others)
+        return;
+    domain->lane.ops->barrier();
+    for (struct thread_cache *cache = domain->caches; cache; cache = cache->next)
+        if (atomic_load_explicit(&cache->wanted, memory_order_relaxed))
+            for (int looks = 0;
+                 atomic_load_explicit(&cache->row->sequence, memory_order_acquire) % 2; looks++)
+                pause_look(looks);
+}
+
+void thread_caches_go_on(struct domain *domain, const struct device_stats *stats)
+{
+    for (struct thread_cache *cache = domain->caches; cache; cache = cache->next)
+        if (serves(cache, stats))
+            atomic_store_explicit(&cache->wanted, 0, memory_order_release);
+}
+
+uint64_t thread_caches_pool(struct allocator *a)
+{
+    uint64_t bytes = 0;
+    for (struct thread_cache *cache = a->domain->caches; cache; cache = cache->next)
+        if (serves(cache, a->stats))
+            bytes += empty(cache);
+    for (struct allocator *other = a->domain->first; other; other = other->next)
+        if (other->stats == a->stats)
+            bytes += empty_spare(other);
+    return bytes;
+}
+
+uint64_t thread_caches_empty(struct allocator *a)
+{
+    thread_caches_stop(a->domain, a->stats);
+    uint64_t bytes = thread_caches_pool(a);
+    thread_caches_go_on(a->domain, a->stats);
+    return bytes;
+}
+
+void thread_caches_leave(struct allocator *a)
+{
+    for (struct thread_cache *cache = a->domain->caches; cache; cache = cache->next)
+        if (cache->allocator == a) {
+            unbind(cache, a->stats);
+            atomic_store_explicit(&cache->wanted, 0, memory_order_release);
+        }
+}
+
+int domain_thread_is_inside(const struct domain *domain)
+{
+    const struct thread_cache *cache = thread_cache_of(domain);
+    return cache && stat_get(&cache->row->sequence) % 2;
+}
+
+int domain_thread_begins(struct domain *domain, struct cache_row *row)
+{
+    const struct lane_ops *ops = domain->lane.ops;
+    if (!domain->options.thread_cache || !domain->options.cache || !ops || ops->barrier())
+        return -1;
+    domain_lock(domain);
+    struct events_row *noted = domain->events ? events_row_begin(domain->events) : NULL;
+    struct thread_cache *cache = noted || !domain->events ? slab_take(&domain->cache_slab) : NULL;
+    if (cache) {
+        cache->domain = domain;
+        cache->row = row;
+        cache->noted = noted;
+        cache->mark = noted ? (uint16_t)noted->held : 0;
+        cache->thread = events_thread();
+        cache->sites = domain->sites;
+        cache->recorded = domain->recorded;
+        cache->plain = !cache->recorded && domain->options.roundup_power2_divisions[0] <= 1;
+        thread_cache_forget_limits(cache);
+        cache->next = domain->caches;
+        if (cache->next)
+            cache->next->previous = cache;
+        domain->caches = cache;
+    } else if (noted) {
+        events_row_end(domain->events, noted);
+    }
+    domain_unlock(domain);
+    thread_cache_own = cache;
+    return cache ? 0 : -1;
+}
+
+void domain_thread_ends(struct domain *domain)
+{
+    struct thread_cache *cache = thread_cache_of(domain);
+    if (!cache)
+        return;
+    domain_lock(domain);
+    thread_cache_own = NULL;
+    unbind(cache, NULL);
+    if (cache->noted)
+        events_row_end(domain->events, cache->noted);
+    *(cache->previous ? &cache->previous->next : &domain->caches) = cache->next;
+    if (cache->next)
+        cache->next->previous = cache->previous;
+    slab_give(&domain->cache_slab, cache);
+    domain_unlock(domain);
+}

@@ -1,0 +1,378 @@
+/* Thread caches: the way without the lock, and why it may be taken.
+ *
+ * 1. Who is in. A thread's `row->sequence` is odd while it is in its own cache; it went in (a plain
+ *    store), then looked at `wanted`. Who wants what others have holds the lock, sets their
+ *    `wanted`, makes all threads pass a barrier (membarrier) and waits for even sequences. So
+ *    either the owner sees `wanted` and turns back, or the other sees it inside and waits. Both
+ *    were plain stores and loads: the barrier is the wanter's to pay, once for all threads.
+ * 2. Whose is a block. `claim` is address and right in one word. A free finds the block by a look
+ *    at the map that may miss (then the lock decides) or find what is none any more (then the claim
+ *    does not fit); it takes the block by changing EASY into CACHED. Of two frees of one block one
+ *    wins, and one of an address inside a block finds nothing. A block in the map is neither merged
+ *    nor split nor forgotten while it is EASY or CACHED, except with all caches stopped.
+ * 3. When is it reusable. As in lane_free: at once, or it is not taken in here. Work that used the
+ *    block was submitted before this free looked at the lane's word, so whoever changes the word
+ *    later records a mark that covers it, or knows that it has finished (the driver's own lock
+ *    orders a submission before the look against the mark after the change). What is reusable stays
+ *    so whatever becomes of the lane: it is as if it lay in the pool.
+ * 4. Numbers. Each thread counts in a row of its own; readers add the rows. A peak is passed only
+ *    under the lock: a thread knows how far below the peaks it is, and goes the long way there;
+ *    also when it has counted alone_limit alone.
+ * 5. Exchange. A full shelf gives a batch to the allocator's spare blocks, an empty one takes one
+ *    from there, without the allocator's lock but inside the own cache: so 1 holds, and no number
+ *    changes. A size's list is held by an atomic change of its head, for a few instructions.
+ * 6. Events. Of two of one address that two threads note alone nobody could tell the order: what
+ *    one noted goes to another only under the lock. test/model explores 1 to 3 and 5.
+ * 7. Foresight. A block that another thread took lies in that one's processor, and a free waits for
+ *    its line. What is freed by another is mostly freed in the order in which it was taken: so each
+ *    thread notes what it takes, where anybody may look at any time, and who frees two in a row
+ *    fetches those that follow. What is wrong there costs time and nothing else: the claim decides.
+ */
+#include "allocator/base/map_lookup.h"
+#include "allocator/state/record_alone.h"
+#include "allocator/thread_cache/limits.h"
+
+#define SPILLS 8 /* sizes that one request takes out of a full cache */
+
+_Thread_local struct thread_cache *thread_cache_own;
+struct block *_Atomic thread_cache_nowhere[TAKEN_AHEAD + 1];
+
+/* Whoever is in leaves, also when it was not let in. */
+static int enter(struct thread_cache *cache)
+{
+    stat_set(&cache->row->sequence, stat_get(&cache->row->sequence) + 1);
+    atomic_signal_fence(memory_order_seq_cst);
+    return !atomic_load_explicit(&cache->wanted, memory_order_acquire);
+}
+
+static void leave(struct thread_cache *cache)
+{
+    uint64_t sequence = stat_get(&cache->row->sequence);
+    atomic_store_explicit(&cache->row->sequence, sequence + 1, memory_order_release);
+}
+
+/* As stat_bin_of, without a jump; below CACHE_BINS, as the block's size says. */
+static unsigned bin_of(uint64_t requested)
+{
+    return ((unsigned)__builtin_clzll(2 * (requested - 1) + 1) ^ 63) % 32;
+}
+
+static inline __attribute__((always_inline)) void count(struct thread_cache *cache, int taken,
+                                                        uint64_t size, uint64_t requested)
+{
+    struct cache_row *row = cache->row;
+    unsigned at = bin_of(requested);
+    struct cache_bin *bin = &row->bin[at];
+    cache->touched |= 1u << at;
+    if (taken) {
+        cache->bytes -= (int64_t)size;
+        cache->count--;
+        cache->requested -= (int64_t)requested;
+        stat_increase(&row->allocated_bytes, size);
+        stat_increase(&bin->allocated, 1);
+        stat_increase(&bin->allocated_requested, requested);
+    } else {
+        cache->bytes += (int64_t)size;
+        cache->count++;
+        cache->requested += (int64_t)requested;
+        stat_increase(&bin->freed_requested, requested);
+        stat_increase(&bin->freed, 1);
+        stat_increase(&row->freed_bytes, size);
+    }
+}
+
+static int may_take(const struct thread_cache *cache, uint64_t size, uint64_t requested)
+{
+    return cache->bytes - (int64_t)size >= cache->least_bytes &&
+           cache->count > cache->least_count &&
+           cache->requested - (int64_t)requested >= cache->least_requested;
+}
+
+static int may_give(const struct thread_cache *cache, uint64_t size)
+{
+    return cache->bytes + (int64_t)size <= cache->most_bytes && cache->count < cache->most_count;
+}
+
+static struct shelf *use(struct thread_cache *cache, uint64_t size)
+{
+    unsigned step = step_of(size);
+    uint64_t bits = atomic_load_explicit(&cache->used[step / 64], memory_order_relaxed);
+    atomic_store_explicit(&cache->used[step / 64], bits | (uint64_t)1 << step % 64,
+                          memory_order_relaxed);
+    return &cache->shelf[step];
+}
+
+/* A batch of one size, the next below the hand, becomes spare: 0 if that has no room. A shelf with
+ * more keeps the rest. */
+static int spill(struct thread_cache *cache)
+{
+    int step = step_before(cache->used, cache->hand);
+    if (step < 0 && (step = step_before(cache->used, CACHE_STEPS)) < 0)
+        return 0;
+    struct shelf *shelf = &cache->shelf[step];
+    uint64_t size = step_size((unsigned)step), most = batch_blocks(size);
+    cache->hand = (unsigned)step;
+    struct block *batch = shelf->full ? shelf->full : shelf->first;
+    uint64_t blocks = shelf->full ? most : most - shelf->room;
+    if (batch) {
+        if (spare_give(cache->allocator, &cache->spared, batch, blocks))
+            return 0;
+        thread_cache_moved(cache, size, -(int64_t)blocks);
+    }
+    if (shelf->full) {
+        shelf->full = NULL;
+        return 1;
+    }
+    *shelf = (struct shelf){0};
+    uint64_t bits = atomic_load_explicit(&cache->used[step / 64], memory_order_relaxed);
+    atomic_store_explicit(&cache->used[step / 64], bits & ~((uint64_t)1 << step % 64),
+                          memory_order_relaxed);
+    return 1;
+}
+
+/* Is the cache not too full for that many more? Little is done for it at a time. */
+static int has_room(struct thread_cache *cache, uint64_t size, uint64_t blocks)
+{
+    for (int i = 0; cache->bytes + (int64_t)(size * blocks) > cache_limit(cache) ||
+                    cache->count + (int64_t)blocks > CACHE_BLOCKS;
+         i++)
+        if (i == SPILLS || !spill(cache))
+            return 0;
+    return 1;
+}
+
+__attribute__((noinline)) int thread_cache_fill(struct thread_cache *cache, uint64_t size)
+{
+    struct allocator *a = cache->allocator;
+    struct shelf *shelf = shelf_of(cache, size);
+    uint64_t most = batch_blocks(size);
+    if (shelf->first)
+        return 1;
+    if (shelf->full) {
+        *shelf = (struct shelf){.first = shelf->full};
+        return 1;
+    }
+    if (!spare_any(a, size) || !has_room(cache, size, most) ||
+        !(shelf->first = spare_take(a, &cache->spared, size)))
+        return 0;
+    uint64_t blocks = shelf->first->requested;
+    shelf->room = most - blocks;
+    use(cache, size);
+    thread_cache_moved(cache, size, (int64_t)blocks);
+    return 1;
+}
+
+int thread_cache_room(struct thread_cache *cache, uint64_t size)
+{
+    struct shelf *shelf = use(cache, size);
+    uint64_t most = batch_blocks(size);
+    if (!has_room(cache, size, 1))
+        return 0;
+    if (shelf->room)
+        return 1;
+    if (shelf->first && shelf->full) {
+        if (spare_give(cache->allocator, &cache->spared, shelf->full, most))
+            return 0;
+        thread_cache_moved(cache, size, -(int64_t)most);
+    }
+    use(cache, size); /* it may have spilled */
+    *shelf = (struct shelf){.full = shelf->first, .room = most};
+    return 1;
+}
+
+static inline void note_taken(struct thread_cache *cache, struct block *block)
+{
+    struct block *_Atomic *at = &cache->taken[cache->takes];
+    cache->takes = (cache->takes + 1) % TAKEN;
+    atomic_store_explicit(at + TAKEN_AHEAD, NULL, memory_order_relaxed);
+    atomic_store_explicit(at, block, memory_order_relaxed);
+    block->noted = at;
+}
+
+/* After a block that another thread took, or nobody noted. */
+__attribute__((noinline)) static void foresee(struct thread_cache *cache, const struct block *block)
+{
+    struct block *_Atomic *at = block->noted;
+    int foreseen = cache->next_taken == block;
+    cache->next_taken = atomic_load_explicit(at + 1, memory_order_relaxed);
+    if (!foreseen)
+        return;
+    cache->expected = cache->next_taken;
+    block_expect(atomic_load_explicit(at + TAKEN_AHEAD, memory_order_relaxed));
+}
+
+static inline int took(const struct thread_cache *cache, const struct block *block)
+{
+    return (uintptr_t)block->noted - (uintptr_t)cache->taken < sizeof cache->taken;
+}
+
+static inline __attribute__((always_inline)) uint64_t take_out(struct thread_cache *cache,
+                                                               struct shelf *shelf, uint64_t size,
+                                                               uint64_t requested, enum record what)
+{
+    struct block *block = shelf->first;
+    shelf->first = block->link;
+    block_expect(shelf->first);
+    shelf->room++;
+    count(cache, 1, size, requested);
+    block->requested = (uint32_t)requested;
+    record_alone(cache, block, EVENT_alloc, what);
+    note_taken(cache, block);
+    uint64_t address = block_claim_again(block, CLAIM_EASY);
+    leave(cache);
+    return address;
+}
+
+/* The two long ways out of `serve`. */
+__attribute__((noinline)) static uint64_t serve_nothing(struct thread_cache *cache)
+{
+    leave(cache);
+    return 0;
+}
+
+__attribute__((noinline)) static uint64_t serve_at_limits(struct thread_cache *cache, uint64_t size,
+                                                          uint64_t requested)
+{
+    if (shelf_of(cache, size)->first || (!cache->noted && thread_cache_fill(cache, size))) {
+        if (!may_take(cache, size, requested))
+            thread_cache_set_limits(cache);
+        if (may_take(cache, size, requested))
+            return take_out(cache, shelf_of(cache, size), size, requested, record_of(cache));
+        thread_cache_forget_limits(cache);
+    }
+    return serve_nothing(cache);
+}
+
+static inline __attribute__((always_inline)) uint64_t serve(struct thread_cache *cache,
+                                                            const struct allocator *a,
+                                                            uint64_t size, uint64_t requested,
+                                                            enum record what)
+{
+    if (!enter(cache) || cache->allocator != a || !record_has_room(cache, what) ||
+        atomic_load_explicit(&a->slow, memory_order_relaxed) == SLOW_ALL)
+        return serve_nothing(cache);
+    struct shelf *shelf = shelf_of(cache, size);
+    return shelf->first && may_take(cache, size, requested)
+               ? take_out(cache, shelf, size, requested, what)
+               : serve_at_limits(cache, size, requested);
+}
+
+static uint64_t in_grains(uint64_t bytes)
+{
+    return (bytes + BLOCK_GRAIN - 1) / BLOCK_GRAIN * BLOCK_GRAIN;
+}
+
+/* Recorded, or with roundup_power2_divisions. With call sites, only once it is known where. In a
+ * child of a bare clone the cache is its parent's, and wiped. */
+__attribute__((noinline)) static uint64_t serve_specially(struct thread_cache *cache,
+                                                          const struct allocator *a,
+                                                          uint64_t requested, int asked)
+{
+    const struct options *options = &a->domain->options;
+    int in_steps = options->roundup_power2_divisions[0] > 1;
+    uint64_t size = in_steps ? options_round(options, requested) : in_grains(requested);
+    if (cache->domain != a->domain || size > CACHE_MOST || asked != (cache->sites != NULL))
+        return 0;
+    return asked          ? serve(cache, a, size, requested, RECORD_SITES)
+           : cache->noted ? serve(cache, a, size, requested, RECORD_EVENTS)
+                          : serve(cache, a, size, requested, RECORD_NOTHING);
+}
+
+uint64_t allocator_hit_alone(struct allocator *a, uint64_t bytes)
+{
+    struct thread_cache *cache = thread_cache_own;
+    if (!cache || bytes - 1 >= CACHE_MOST)
+        return 0;
+    if (__builtin_expect(!cache->plain, 0))
+        return serve_specially(cache, a, bytes, 0);
+    return serve(cache, a, in_grains(bytes), bytes, RECORD_NOTHING);
+}
+
+uint64_t allocator_hit_asked(struct allocator *a, uint64_t bytes)
+{
+    struct thread_cache *cache = thread_cache_own;
+    return cache && bytes - 1 < CACHE_MOST ? serve_specially(cache, a, bytes, 1) : 0;
+}
+
+/* The block at `address` for this cache alone; NULL: not for it. Where another thread noted alone
+ * that it was handed out, its free is noted under the lock: that takes the other's event first. */
+static inline __attribute__((always_inline)) struct block *claim(struct thread_cache *cache,
+                                                                 uint64_t address, enum record what)
+{
+    struct block *block = cache->expected;
+    uint64_t easy = address | CLAIM_EASY;
+    if (!block || address % CLAIM_KINDS || /* which would be taken for a part of the claim */
+        atomic_load_explicit(&block->claim, memory_order_relaxed) != easy)
+        block = block_of_listed(map_glance(&cache->domain->listed, address));
+    if (block && atomic_load_explicit(&block->claim, memory_order_relaxed) == easy &&
+        atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED)) {
+        if (block->owner == cache->number &&
+            (what == RECORD_NOTHING || !block->noted_by || block->noted_by == cache->mark))
+            return block;
+        block_claim(block, CLAIM_EASY);
+    }
+    cache->found = block;
+    return NULL;
+}
+
+static inline __attribute__((always_inline)) void
+put_in(struct thread_cache *cache, struct shelf *shelf, struct block *block, enum record what)
+{
+    count(cache, 0, block_small_size(block), block->requested);
+    record_alone(cache, block, EVENT_free, what);
+    cache->expected = NULL;
+    if (!took(cache, block))
+        foresee(cache, block);
+    block->link = shelf->first;
+    shelf->first = block;
+    shelf->room--;
+}
+
+__attribute__((noinline)) static int keep_at_limits(struct thread_cache *cache, struct block *block)
+{
+    uint64_t size = block_small_size(block);
+    int keeps = !cache->noted && thread_cache_room(cache, size);
+    if (keeps && !may_give(cache, size))
+        thread_cache_set_limits(cache);
+    if (keeps && !(keeps = may_give(cache, size)))
+        thread_cache_forget_limits(cache);
+    if (keeps)
+        put_in(cache, shelf_of(cache, size), block, record_of(cache));
+    else
+        block_claim(block, CLAIM_EASY);
+    leave(cache);
+    return keeps;
+}
+
+static inline __attribute__((always_inline)) int take_back(struct thread_cache *cache,
+                                                           uint64_t address, enum record what)
+{
+    struct allocator *a;
+    struct block *block = NULL;
+    if (enter(cache) && (a = cache->allocator) &&
+        !atomic_load_explicit(&a->slow, memory_order_relaxed) && lane_free_alone(a) &&
+        record_has_room(cache, what) && (block = claim(cache, address, what))) {
+        struct shelf *shelf = shelf_of(cache, block_small_size(block));
+        if (!may_give(cache, block_small_size(block)) || !shelf->room)
+            return keep_at_limits(cache, block);
+        put_in(cache, shelf, block, what);
+    }
+    leave(cache);
+    return block != NULL;
+}
+
+__attribute__((noinline)) static int take_back_recorded(struct thread_cache *cache,
+                                                        uint64_t address)
+{
+    return cache->sites ? take_back(cache, address, RECORD_SITES)
+                        : take_back(cache, address, RECORD_EVENTS);
+}
+
+int domain_free_alone(struct domain *domain, uint64_t address)
+{
+    struct thread_cache *cache = thread_cache_own;
+    if (!cache || cache->domain != domain || cache->kept == address)
+        return 0;
+    return __builtin_expect(cache->recorded, 0) ? take_back_recorded(cache, address)
+                                                : take_back(cache, address, RECORD_NOTHING);
+}

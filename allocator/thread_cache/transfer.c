@@ -1,0 +1,122 @@
+#include "allocator/thread_cache/transfer.h"
+
+#include <stddef.h>
+
+#define TRIES 100
+#define BUSY UINT64_MAX /* in place of a list's count: a thread holds it */
+
+/* The list is this thread's until it is put back; BUSY: it is another's. Nobody waits for ever: the
+ * other may be held up, and need this thread to go on. */
+static uint64_t hold(struct spare_list *list)
+{
+    for (int i = 0; i < TRIES; i++) {
+        uint64_t count = atomic_load_explicit(&list->count, memory_order_relaxed);
+        if (count != BUSY &&
+            atomic_compare_exchange_weak_explicit(&list->count, &count, BUSY, memory_order_acquire,
+                                                  memory_order_relaxed))
+            return count;
+    }
+    return BUSY;
+}
+
+static void put_back(struct spare_list *list, uint64_t count)
+{
+    atomic_store_explicit(&list->count, count, memory_order_release);
+}
+
+static int64_t weight(uint64_t size, uint64_t count)
+{
+    return (int64_t)((size < SPARE_LEAST ? SPARE_LEAST : size) * count);
+}
+
+/* `alone`: of the cache that its thread is in; NULL: all shall know at once. */
+static void weigh(struct allocator *a, int64_t *alone, int64_t more)
+{
+    int64_t sum = alone ? *alone + more : more;
+    int tell = !alone || sum >= SPARE_ALONE || sum <= -SPARE_ALONE;
+    if (tell)
+        atomic_fetch_add_explicit(&a->spare_weight, sum, memory_order_relaxed);
+    if (alone)
+        *alone = tell ? 0 : sum;
+}
+
+/* Of the bits of a list only its holder changes one. */
+static void use(struct allocator *a, unsigned step)
+{
+    if (!step_is_used(a->spare_used, step))
+        atomic_fetch_or_explicit(&a->spare_used[step / 64], (uint64_t)1 << step % 64,
+                                 memory_order_relaxed);
+}
+
+int step_before(const _Atomic uint64_t *used, unsigned step)
+{
+    uint64_t mask = ((uint64_t)1 << step % 64) - 1;
+    for (int word = (int)(step / 64); word >= 0; word--, mask = UINT64_MAX) {
+        uint64_t bits = mask ? atomic_load_explicit(&used[word], memory_order_relaxed) & mask : 0;
+        if (bits)
+            return word * 64 + 63 - __builtin_clzll(bits);
+    }
+    return -1;
+}
+
+int spare_put(struct allocator *a, int64_t *alone, struct block *first, uint64_t blocks)
+{
+    uint64_t size = block_small_size(first);
+    unsigned step = step_of(size);
+    struct spare_list *list = &a->spares[step];
+    first->requested = (uint32_t)blocks;
+    first->node.left = NULL;
+    uint64_t count = hold(list);
+    if (count == BUSY)
+        return -1;
+    if (count == SPARE_PLACES)
+        first->node.left = &list->batch[--count]->node;
+    list->batch[count] = first;
+    use(a, step);
+    put_back(list, count + 1);
+    weigh(a, alone, weight(size, blocks));
+    return 0;
+}
+
+int spare_give(struct allocator *a, int64_t *alone, struct block *first, uint64_t blocks)
+{
+    int64_t more = *alone + weight(block_small_size(first), blocks);
+    return atomic_load_explicit(&a->spare_weight, memory_order_relaxed) + more >
+                   atomic_load_explicit(&a->spare_most, memory_order_relaxed)
+               ? -1
+               : spare_put(a, alone, first, blocks);
+}
+
+struct block *spare_take(struct allocator *a, int64_t *alone, uint64_t size)
+{
+    struct spare_list *list = &a->spares[step_of(size)];
+    uint64_t count = spare_any(a, size) ? hold(list) : BUSY;
+    struct block *first = NULL;
+    if (count == BUSY)
+        return NULL;
+    list->asked = 1;
+    if (count) {
+        first = list->batch[--count];
+        if (count == SPARE_PLACES - 1 && (list->batch[count] = spare_next(first)))
+            count++;
+    }
+    put_back(list, count);
+    if (first)
+        weigh(a, alone, -weight(size, first->requested));
+    return first;
+}
+
+int spare_is_asked(struct allocator *a, unsigned step)
+{
+    struct spare_list *list = &a->spares[step];
+    uint64_t count = hold(list);
+    if (count == BUSY)
+        return 1;
+    int asked = list->asked;
+    list->asked = 0;
+    if (!count)
+        atomic_fetch_and_explicit(&a->spare_used[step / 64], ~((uint64_t)1 << step % 64),
+                                  memory_order_relaxed);
+    put_back(list, count);
+    return asked;
+}

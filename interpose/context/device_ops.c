@@ -1,0 +1,337 @@
+/* Our own calls into the driver: with saved real pointers, with the right context current, and with
+ * this thread's capture mode relaxed, so that what would be legal without a capture does not
+ * invalidate somebody's. */
+#include "interpose/context/device_ops.h"
+
+#include <time.h>
+
+#include "interpose/context/capture.h"
+#include "interpose/context/context.h"
+#include "interpose/context/virtual_memory.h"
+#include "interpose/process/process.h"
+#include "interpose/resolve/real_driver.h"
+#include "stats/os/pause.h"
+
+struct visit {
+    int pushed;
+    CUstreamCaptureMode mode;
+};
+
+static CUresult enter(const struct context *context, struct visit *visit)
+{
+    CUcontext current = NULL;
+    CUresult result = CUDA_SUCCESS;
+    real()->cuCtxGetCurrent(&current);
+    visit->pushed = current != context->handle;
+    if (visit->pushed)
+        result = context_push(context->handle);
+    if (result != CUDA_SUCCESS)
+        return result;
+    visit->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    real()->cuThreadExchangeStreamCaptureMode(&visit->mode);
+    return CUDA_SUCCESS;
+}
+
+static void leave(struct visit *visit)
+{
+    real()->cuThreadExchangeStreamCaptureMode(&visit->mode);
+    if (visit->pushed)
+        context_pop();
+}
+
+static int segment_alloc(void *device, uint64_t bytes, uint64_t *address)
+{
+    struct visit visit;
+    CUdeviceptr pointer = 0;
+    CUresult result = enter(device, &visit);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = real()->cuMemAlloc_v2(&pointer, bytes);
+    leave(&visit);
+    *address = pointer;
+    return (int)result;
+}
+
+static int segment_free(void *device, uint64_t address)
+{
+    struct visit visit;
+    CUresult result = enter(device, &visit);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = real()->cuMemFree_v2(address);
+    leave(&visit);
+    return (int)result;
+}
+
+static int unsupported(CUresult result)
+{
+    return result == CUDA_ERROR_NOT_FOUND || result == CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult make_event(const struct context *context, void **event)
+{
+    struct visit visit;
+    CUresult result = enter(context, &visit);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = real()->cuEventCreate((CUevent *)event, CU_EVENT_DISABLE_TIMING);
+    leave(&visit);
+    return result;
+}
+
+/* Said once, not at each try. */
+static int without_events(void)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (process->config.options.free_mode != FREE_STRICT && !atomic_flag_test_and_set(&said)) {
+        page_config_in_force(process->page, "free_mode", "strict", "the driver");
+        process_warn("free_mode:strict is in force: this driver has no context events (12.5 has)");
+    }
+    return DEVICE_UNSUPPORTED;
+}
+
+static int fence_record(void *device, void **event)
+{
+    const struct context *context = device;
+    if (!capture_record_begin())
+        return DEVICE_DEFERRED;
+    CUresult result = *event ? CUDA_SUCCESS : make_event(context, event);
+    if (result == CUDA_SUCCESS)
+        result = real()->cuCtxRecordEvent(context->handle, *event);
+    capture_record_end();
+    return unsupported(result) ? without_events() : (int)result;
+}
+
+/* Without a capture a query needs no capture mode: the usual case costs one call. None may begin
+ * meanwhile, since a query invalidates one in global mode. */
+static int fence_query(void *device, void *event)
+{
+    struct visit visit;
+    CUresult result = CUDA_SUCCESS;
+    int alone = capture_record_begin();
+    if (!alone && (result = enter(device, &visit)) != CUDA_SUCCESS)
+        return (int)result;
+    result = real()->cuEventQuery(event);
+    if (alone)
+        capture_record_end();
+    else
+        leave(&visit);
+    return result == CUDA_ERROR_NOT_READY ? DEVICE_NOT_READY : (int)result;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static int wait_for_ever(void *device, void *event)
+{
+    struct visit visit;
+    CUresult result = enter(device, &visit);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = real()->cuEventSynchronize(event);
+    leave(&visit);
+    return (int)result;
+}
+
+#define SPIN_NS 50000 /* then sleep between two looks */
+#define SLEEP_NS 20000
+
+static int fence_wait(void *device, void *event, uint64_t timeout_ns)
+{
+    if (timeout_ns == DEVICE_FOREVER)
+        return wait_for_ever(device, event);
+    uint64_t begin = now_ns();
+    for (;;) {
+        int code = fence_query(device, event);
+        uint64_t spent = now_ns() - begin;
+        if (code != DEVICE_NOT_READY || spent >= timeout_ns)
+            return code;
+        if (spent > SPIN_NS)
+            pause_ns(SLEEP_NS);
+    }
+}
+
+static void fence_destroy(void *device, void *event)
+{
+    struct visit visit;
+    if (enter(device, &visit) != CUDA_SUCCESS)
+        return;
+    real()->cuEventDestroy_v2(event);
+    leave(&visit);
+}
+
+/* Cheap, but it would invalidate every capture that is under way: DEVICE_DEFERRED if there is one.
+ */
+static int wait_for_context(void *device)
+{
+    struct visit visit;
+    if (!capture_record_begin())
+        return DEVICE_DEFERRED;
+    CUresult result = enter(device, &visit);
+    if (result == CUDA_SUCCESS) {
+        result = real()->cuCtxSynchronize();
+        leave(&visit);
+    }
+    capture_record_end();
+    return (int)result;
+}
+
+/* Errors that cuda.h says leave the process or the context unusable, and those of broken hardware.
+ */
+static int is_lasting(int code)
+{
+    switch (code) {
+    case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case 226: /* CUDA_ERROR_CONTAINED, since 12.8 */
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case 721: /* CUDA_ERROR_TENSOR_MEMORY_LEAK, since 12.9 */
+    case CUDA_ERROR_MPS_RPC_FAILURE:
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED:
+    case CUDA_ERROR_EXTERNAL_DEVICE:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* The wait of a native free, by a native free: legal while a capture is active, and invalidates
+ * none. */
+static int wait_as_free(void *device)
+{
+    struct visit visit;
+    CUdeviceptr pointer = 0;
+    CUresult result = enter(device, &visit);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = real()->cuMemAlloc_v2(&pointer, 1);
+    int full = result == CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS)
+        result = real()->cuMemFree_v2(pointer);
+    if (result != CUDA_SUCCESS && pointer && !is_lasting((int)result)) /* it is still there */
+        real()->cuMemFree_v2(pointer);
+    leave(&visit);
+    return full ? DEVICE_DEFERRED : (int)result;
+}
+
+static int synchronize(void *device)
+{
+    static _Atomic int no_events;
+    void *event = NULL;
+    int code = no_events ? DEVICE_UNSUPPORTED : fence_record(device, &event);
+    if (code == DEVICE_UNSUPPORTED)
+        no_events = 1;
+    if (code == 0)
+        code = wait_for_ever(device, event);
+    else if (code != DEVICE_DEFERRED)
+        code = wait_for_context(device);
+    if (code && !is_lasting(code)) /* a capture, or one that we do not know of */
+        code = wait_as_free(device);
+    if (event)
+        fence_destroy(device, event);
+    return code;
+}
+
+static int failed(void *device, int code)
+{
+    static _Atomic int last; /* said once, not at each query */
+    const struct context *context = device;
+    if (last == code || atomic_load(&context->suspended)) /* asked while it ended: no news */
+        return is_lasting(code);
+    last = code;
+    if (is_lasting(code))
+        process_warn("device %d: the context is broken (error %d): from now on its memory is the "
+                     "driver's",
+                     context->device, code);
+    else
+        process_warn("device %d: waiting failed (error %d): what was freed stays pending for now",
+                     context->device, code);
+    return is_lasting(code);
+}
+
+static int memory_free(void *device, uint64_t *bytes, uint64_t *total)
+{
+    struct visit visit;
+    size_t all = 0, available = 0;
+    CUresult result = enter(device, &visit);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = real()->cuMemGetInfo_v2(&available, &all);
+    leave(&visit);
+    *bytes = available;
+    *total = all;
+    return (int)result;
+}
+
+static uint64_t thread_id(void)
+{
+    static _Thread_local uint64_t id;
+    static _Atomic uint64_t last;
+    if (!id)
+        id = atomic_fetch_add(&last, 1) + 1;
+    return id;
+}
+
+/* Natively only synchronous operations on memory are waited for, not a kernel that runs for ever, and
+ * beside a capture there are none. */
+#define SYNC_MEMOPS_WAIT_NS UINT64_C(2000000000)
+
+CUresult driver_sync_memops(struct context *context)
+{
+    struct visit visit;
+    unsigned flags = 0;
+    void *event = NULL;
+    CUresult result = enter(context, &visit);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = real()->cuCtxGetFlags(&flags);
+    int set = !(flags & CU_CTX_SYNC_MEMOPS);
+    if (result == CUDA_SUCCESS && set)
+        result = real()->cuCtxSetFlags(flags | CU_CTX_SYNC_MEMOPS);
+    leave(&visit);
+    if (result != CUDA_SUCCESS || !set)
+        return unsupported(result) ? CUDA_ERROR_NOT_FOUND : result;
+    int code = fence_record(context, &event);
+    if (code == 0)
+        fence_wait(context, event, SYNC_MEMOPS_WAIT_NS);
+    else if (code == DEVICE_UNSUPPORTED)
+        synchronize(context);
+    if (event)
+        fence_destroy(context, event);
+    return CUDA_SUCCESS;
+}
+
+const struct device_ops driver_ops = {
+    .out_of_memory = CUDA_ERROR_OUT_OF_MEMORY,
+    .segment_alloc = segment_alloc,
+    .segment_free = segment_free,
+    .range_reserve = driver_range_reserve,
+    .range_free = driver_range_free,
+    .chunk_create = driver_chunk_create,
+    .chunk_release = driver_chunk_release,
+    .chunk_map = driver_chunk_map,
+    .chunk_allow = driver_chunk_allow,
+    .chunk_unmap = driver_chunk_unmap,
+    .fence_record = fence_record,
+    .fence_query = fence_query,
+    .fence_wait = fence_wait,
+    .synchronize = synchronize,
+    .failed = failed,
+    .memory_free = memory_free,
+    .now_ns = now_ns,
+    .thread_id = thread_id,
+};

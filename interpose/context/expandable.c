@@ -1,0 +1,72 @@
+/* expandable_segments:auto, or True with ipc:dedicated. Mapped memory is for all but those who hand the driver's own IPC
+ * handles to processes that may not have us in front, or in which our socket is not to be reached
+ * (other containers): MPI and UCX, loaded when memory is first asked for, and whoever asks for such
+ * handles by the option ipc:dedicated. All others share mapped memory by handles of ours (ipc.h),
+ * where the device has memory that can be exported. NVSHMEM is no reason: its heap is memory of
+ * cuMemCreate already. */
+#include "interpose/context/expandable.h"
+
+#include <link.h>
+#include <string.h>
+
+#include "interpose/process/process.h"
+
+/* libmpi_: HPE Cray's, one for each compiler (libmpi_gnu.so). */
+static const char *const libraries[] = {"libmpi.so", "libmpich.so", "libmpi_", "libucp.so"};
+
+/* Notes in `data` which of them the object is. */
+static int is_library(struct dl_phdr_info *object, size_t size, void *data)
+{
+    (void)size;
+    const char *slash = strrchr(object->dlpi_name, '/');
+    const char *name = slash ? slash + 1 : object->dlpi_name;
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+        if (strncmp(name, libraries[i], strlen(libraries[i])) == 0)
+            *(const char **)data = libraries[i];
+    return *(const char **)data != NULL;
+}
+
+/* The library, or option, because of which there is no mapped memory; NULL: there is. */
+static const char *reason_against(const struct options *options, int lends, int strangers)
+{
+    const char *library = NULL;
+    if (options->ipc == IPC_DEDICATED)
+        return "the option ipc";
+    /* Not /proc/self/maps: of a program with CUDA that is long, and takes milliseconds to read. */
+    if (dl_iterate_phdr(is_library, &library))
+        return library;
+    if (strangers)
+        return "devices without peer access";
+    return lends ? NULL : "memory that cannot be exported";
+}
+
+void kind_decide(CUdevice device)
+{
+    struct options *options = &process->config.options;
+    /* Before the lock: the driver may call a tool, and that us. */
+    int lends = driver_lends(device);
+    int strangers = options->expandable == EXPANDABLE_AUTO && driver_has_strangers();
+    pthread_mutex_lock(&process->context_lock);
+    if (options->expandable == EXPANDABLE_AUTO ||
+        (options->expandable == EXPANDABLE_TRUE && options->ipc == IPC_DEDICATED)) {
+        const char *why = reason_against(options, lends, strangers);
+        options->expandable = why ? EXPANDABLE_FALSE : EXPANDABLE_TRUE;
+        domain_decide(process->domain, options->expandable);
+        page_config_in_force(process->page, "expandable_segments", why ? "False" : "True", why);
+    }
+    pthread_mutex_unlock(&process->context_lock);
+}
+
+void kind_check(CUdevice device, const struct allocator *allocator)
+{
+    const struct options *options = &process->config.options;
+    if (options->expandable != EXPANDABLE_TRUE || !options->cache || allocator_maps(allocator))
+        return;
+    process_warn("device %d: no mapped memory (expandable_segments): the driver has none for this "
+                 "large_segment_size_mb, or the process no addresses for it (ulimit -v); ordinary "
+                 "segments",
+                 device);
+    pthread_mutex_lock(&process->context_lock);
+    page_config_in_force(process->page, "expandable_segments", "False", "a device without it");
+    pthread_mutex_unlock(&process->context_lock);
+}

@@ -1,0 +1,209 @@
+/* Exported: what the program asks and sets of an address. Of mapped memory the driver knows
+ * mappings, of which a block has several, or a part of one; natively an allocation is what it asks
+ * about. A program sends its offset in the range along with an IPC handle, so both speak of the
+ * same thing: the block, where the memory is mapped; the segment, in the driver's own handle and
+ * answers, where it is not. */
+#include "allocator/share.h"
+#include "interpose/context/context.h"
+#include "interpose/context/device_ops.h"
+#include "interpose/memory/ipc.h"
+#include "interpose/process/process.h"
+#include "interpose/resolve/real_driver.h"
+#include "interpose/exports/retry.h"
+
+/* Numbers of ours are none of the driver's, which count from 1. */
+#define OUR_NAMES ((unsigned long long)1 << 62)
+
+/* What the driver says of it is what it says of freed memory. */
+#define NOWHERE ((CUdeviceptr)1)
+
+enum found { NOTHING, ORDINARY, MAPPED };
+
+/* Is it in memory of ours that the program holds, or in mapped memory of another process? What it
+ * does not hold of ours becomes an address that nobody has. */
+static enum found find(CUdeviceptr *address, struct block_place *place)
+{
+    if (!process_serving())
+        return NOTHING;
+    process_inside++;
+    int code = domain_find(process->domain, *address, place);
+    enum found found = code == 0                   ? (place->mapped ? MAPPED : ORDINARY)
+                       : ipc_find(*address, place) ? MAPPED
+                                                   : NOTHING;
+    process_inside--;
+    if (code == ALLOCATOR_INVALID)
+        *address = NOWHERE;
+    return found;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
+{
+    struct block_place place;
+    if (find(&address, &place) != MAPPED)
+        return real()->cuMemGetAddressRange_v2(base, bytes, address);
+    if (base)
+        *base = place.segment_address + place.offset;
+    if (bytes)
+        *bytes = place.requested_bytes;
+    return CUDA_SUCCESS;
+}
+
+/* What is for memory of cuMemCreate natively is refused for cudaMalloc's; but of that the driver says which access
+ * was set: none (an H200, driver 580). Who had the handle of a chunk would send it for the block. */
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+    struct block_place place;
+    CUdeviceptr at = (CUdeviceptr)address;
+    return find(&at, &place) == MAPPED ? CUDA_ERROR_INVALID_VALUE
+                                       : real()->cuMemRetainAllocationHandle(handle, (void *)at);
+}
+
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
+                        CUdeviceptr address)
+{
+    struct block_place place;
+    enum found found = find(&address, &place);
+    CUresult result = real()->cuMemGetAccess(flags, location, address);
+    if (found == MAPPED && result == CUDA_SUCCESS)
+        *flags = 0;
+    return result;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access,
+                        size_t count)
+{
+    struct block_place place;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    int tries = 0;
+    if (find(&address, &place) != MAPPED)
+        RETRIED(result, real()->cuMemSetAccess(address, bytes, access, count));
+    return result;
+}
+
+CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
+{
+    struct block_place place;
+    return find(&address, &place) == MAPPED ? CUDA_ERROR_INVALID_VALUE
+                                            : real()->cuMemUnmap(address, bytes);
+}
+
+static int context_syncs(void)
+{
+    unsigned flags = 0;
+    real()->cuCtxGetFlags(&flags);
+    return (flags & CU_CTX_SYNC_MEMOPS) != 0;
+}
+
+/* Puts right what the driver has answered: of blocks what it knows of allocations only, of mapped
+ * ones what it knows of mappings, and of nothing the address that was asked about. */
+static void correct(enum found found, const struct block_place *place,
+                    CUpointer_attribute attribute, void *data, CUdeviceptr asked)
+{
+    if (found == NOTHING &&
+        (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ||
+         attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER) &&
+        *(CUdeviceptr *)data == NOWHERE)
+        *(CUdeviceptr *)data = asked;
+    if (found == ORDINARY && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        *(unsigned int *)data = (unsigned)place->sync_memops;
+    if (found != MAPPED)
+        return;
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT: /* the driver: none */
+        *(CUcontext *)data = (CUcontext)(uintptr_t)place->context;
+        break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *(unsigned long long *)data = OUR_NAMES | place->name;
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)data = place->segment_address + place->offset;
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = place->requested_bytes;
+        break;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: /* bits of one byte, in an int or a long */
+        *(unsigned char *)data = 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* a boolean, however wide: by us */
+        *(unsigned char *)data = place->mapped && driver_lends((CUdevice)place->device);
+        break;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        *(unsigned int *)data = (unsigned)(place->mapped ? place->sync_memops : context_syncs());
+        break;
+    default:
+        break;
+    }
+}
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    struct block_place place;
+    CUdeviceptr asked = address;
+    enum found found = find(&address, &place);
+    CUresult result = real()->cuPointerGetAttribute(data, attribute, address);
+    if (result == CUDA_SUCCESS)
+        correct(found, &place, attribute, data, asked);
+    return result;
+}
+
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
+                                CUdeviceptr address)
+{
+    struct block_place place;
+    CUdeviceptr asked = address;
+    enum found found = find(&address, &place);
+    CUresult result = real()->cuPointerGetAttributes(count, attributes, data, address);
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
+        correct(found, &place, attributes[i], data[i], asked);
+    return result;
+}
+
+/* The driver refuses it for mapped memory, of which the program knows nothing: there it is set for
+ * the whole context. */
+static int set_sync_memops(void *device, uint64_t address, int mapped, int on)
+{
+    unsigned int value = (unsigned)on;
+    if (!mapped)
+        return (int)real()->cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                                  address);
+    return on ? (int)driver_sync_memops(device) : 0;
+}
+
+/* Of what another process has, nothing is kept: the context's flag says it. CUDA_ERROR_NOT_FOUND: it
+ * is for the driver. */
+static CUresult sync_imported(CUdeviceptr pointer, int on)
+{
+    struct block_place place;
+    struct context *context =
+        ipc_find(pointer, &place) ? context_noted((CUcontext)(uintptr_t)place.context) : NULL;
+    return !context ? CUDA_ERROR_NOT_FOUND : on ? driver_sync_memops(context) : CUDA_SUCCESS;
+}
+
+static CUresult sync_memops(CUdeviceptr pointer, int on)
+{
+    process_inside++;
+    int code = domain_sync_memops(process->domain, pointer, on, set_sync_memops);
+    if (code == ALLOCATOR_UNKNOWN)
+        code = (int)sync_imported(pointer, on);
+    else if (code == CUDA_ERROR_NOT_FOUND)
+        process_warn("SYNC_MEMOPS of mapped memory: this driver cannot have it (12.1 can). Use "
+                     "CACHALOT_CONF=expandable_segments:False");
+    process_inside--;
+    return code == ALLOCATOR_INVALID ? CUDA_ERROR_INVALID_VALUE : (CUresult)code;
+}
+
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                               CUdeviceptr pointer)
+{
+    struct block_place place;
+    CUresult result = CUDA_ERROR_NOT_FOUND;
+    if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !value) {
+        if (find(&pointer, &place) == MAPPED)
+            pointer = NOWHERE; /* natively as wrong for all memory, for mappings another error */
+    } else if (process_serving()) {
+        result = sync_memops(pointer, *(const unsigned int *)value != 0);
+    }
+    return result == CUDA_ERROR_NOT_FOUND ? real()->cuPointerSetAttribute(value, attribute, pointer)
+                                          : result;
+}

@@ -1,0 +1,61 @@
+/* Exported: copies in a stream. */
+#include "interpose/stream/copy_destination.h"
+#include "interpose/exports/submit_wrapper.h"
+
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpyAsync, destination_is_host(to),
+                     (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream),
+                     (to, from, bytes, stream))
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpyPeerAsync, destination_is_host(to),
+                     (CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                      CUcontext from_context, size_t bytes, CUstream stream),
+                     (to, to_context, from, from_context, bytes, stream))
+SUBMIT_TWINS(copies, cuMemcpyHtoDAsync_v2,
+             (CUdeviceptr to, const void *from, size_t bytes, CUstream stream),
+             (to, from, bytes, stream))
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpyDtoHAsync_v2, 1,
+                     (void *to, CUdeviceptr from, size_t bytes, CUstream stream),
+                     (to, from, bytes, stream))
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpyDtoDAsync_v2, destination_is_host(to),
+                     (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream),
+                     (to, from, bytes, stream))
+SUBMIT_TWINS(copies, cuMemcpyHtoAAsync_v2,
+             (CUarray to, size_t at, const void *from, size_t bytes, CUstream stream),
+             (to, at, from, bytes, stream))
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpyAtoHAsync_v2, 1,
+                     (void *to, CUarray from, size_t at, size_t bytes, CUstream stream),
+                     (to, from, at, bytes, stream))
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpy2DAsync_v2, destination_2d(copy),
+                     (const CUDA_MEMCPY2D *copy, CUstream stream), (copy, stream))
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpy3DAsync_v2, destination_3d(copy),
+                     (const CUDA_MEMCPY3D *copy, CUstream stream), (copy, stream))
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpy3DPeerAsync, destination_3d_peer(copy),
+                     (const CUDA_MEMCPY3D_PEER *copy, CUstream stream), (copy, stream))
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpyBatchAsync, destination_batch(to, count),
+                     (CUdeviceptr * to, CUdeviceptr *from, size_t *bytes, size_t count,
+                      CUmemcpyAttributes *attributes, size_t *begins, size_t n, size_t *failed,
+                      CUstream stream),
+                     (to, from, bytes, count, attributes, begins, n, failed, stream))
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpyBatchAsync_v2, destination_batch(to, count),
+                     (CUdeviceptr * to, CUdeviceptr *from, size_t *bytes, size_t count,
+                      CUmemcpyAttributes *attributes, size_t *begins, size_t n, CUstream stream),
+                     (to, from, bytes, count, attributes, begins, n, stream))
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpy3DBatchAsync, destination_3d_batch(copies, count),
+                     (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, size_t *failed,
+                      unsigned long long flags, CUstream stream),
+                     (count, copies, failed, flags, stream))
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpy3DBatchAsync_v2, destination_3d_batch(copies, count),
+                     (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags,
+                      CUstream stream),
+                     (count, copies, flags, stream))
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpyWithAttributesAsync, destination_is_host(to),
+                     (CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                      CUmemcpyAttributes *attributes, CUstream stream),
+                     (to, from, bytes, attributes, stream))
+SUBMIT_TWINS_TO_HOST(copies, cuMemcpy3DWithAttributesAsync, destination_3d_batch(copy, 1),
+                     (CUDA_MEMCPY3D_BATCH_OP * copy, unsigned long long flags, CUstream stream),
+                     (copy, flags, stream))
+/* What its operations are, our toolkit may not know. */
+SUBMIT_TWINS_TO_HOST(copies, cuFabricCpyBatchAsync, 1,
+                     (size_t count, CUDA_FABRIC_COPY_BATCH_OP *copies, unsigned long long flags,
+                      CUstream stream),
+                     (count, copies, flags, stream))

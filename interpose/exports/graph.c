@@ -1,0 +1,106 @@
+/* Exported: nodes that allocate; how executable graphs come about, change and end. */
+#include "interpose/stream/graph_contents.h"
+#include "interpose/memory/uncached.h"
+#include "interpose/exports/submit_wrapper.h"
+
+CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
+                                size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
+{
+    CUresult result;
+    int tries = 0;
+    RETRIED(result, real()->cuGraphAddMemAllocNode(node, graph, after, count, parameters));
+    return result ? result : others_in_graph(result, parameters->dptr, parameters->bytesize);
+}
+
+/* A function that adds a node of any kind. */
+#define ADD_NODE(name, parameters, arguments)                                                      \
+    CUresult name parameters                                                                       \
+    {                                                                                              \
+        CUresult result;                                                                           \
+        int tries = 0;                                                                             \
+        RETRIED(result, real()->name arguments);                                                   \
+        if (result || wanted->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)                                \
+            return result;                                                                         \
+        return others_in_graph(result, wanted->alloc.dptr, wanted->alloc.bytesize);                \
+    }
+ADD_NODE(cuGraphAddNode,
+         (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t count,
+          CUgraphNodeParams *wanted),
+         (node, graph, after, count, wanted))
+ADD_NODE(cuGraphAddNode_v2,
+         (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges,
+          size_t count, CUgraphNodeParams *wanted),
+         (node, graph, after, edges, count, wanted))
+
+/* A function that makes `exec` of `graph`. */
+#define INSTANTIATE(name, parameters, arguments)                                                   \
+    CUresult name parameters                                                                       \
+    {                                                                                              \
+        CUresult result;                                                                           \
+        int tries = 0;                                                                             \
+        RETRIED(result, real()->name arguments);                                                   \
+        if (result == CUDA_SUCCESS)                                                                \
+            graphs_made(*exec, graph);                                                             \
+        return result;                                                                             \
+    }
+#define WITH_LOG (CUgraphExec * exec, CUgraph graph, CUgraphNode * failed, char *log, size_t bytes)
+INSTANTIATE(cuGraphInstantiate, WITH_LOG, (exec, graph, failed, log, bytes))
+INSTANTIATE(cuGraphInstantiate_v2, WITH_LOG, (exec, graph, failed, log, bytes))
+INSTANTIATE(cuGraphInstantiateWithFlags,
+            (CUgraphExec * exec, CUgraph graph, unsigned long long flags), (exec, graph, flags))
+
+/* May upload it too, on a stream that the parameters name. */
+#define INSTANTIATE_WITH_PARAMS(name, per_thread)                                                  \
+    CUresult name(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)     \
+    {                                                                                              \
+        CUresult result;                                                                           \
+        int tries = 0;                                                                             \
+        int uploads = parameters && (parameters->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);      \
+        CUstream stream = uploads ? parameters->hUploadStream : NULL;                              \
+        if (uploads)                                                                               \
+            submit_begin(SUBMISSION_others, stream, per_thread);                                   \
+        RETRIED(result, real()->name(exec, graph, parameters));                                    \
+        if (uploads)                                                                               \
+            submit_end(result, stream, per_thread, 0);                                             \
+        if (result == CUDA_SUCCESS)                                                                \
+            graphs_made(*exec, graph);                                                             \
+        return result;                                                                             \
+    }
+INSTANTIATE_WITH_PARAMS(cuGraphInstantiateWithParams, 0)
+INSTANTIATE_WITH_PARAMS(cuGraphInstantiateWithParams_ptsz, 1)
+
+/* A function that gives all of `exec` the parameters of `graph`, or some when it fails. */
+#define UPDATE(name, parameters, arguments)                                                        \
+    CUresult name parameters                                                                       \
+    {                                                                                              \
+        CUresult result;                                                                           \
+        int tries = 0;                                                                             \
+        RETRIED(result, real()->name arguments);                                                   \
+        if (result == CUDA_SUCCESS)                                                                \
+            graphs_made(exec, graph);                                                              \
+        else                                                                                       \
+            graphs_forget(exec);                                                                   \
+        return result;                                                                             \
+    }
+UPDATE(cuGraphExecUpdate,
+       (CUgraphExec exec, CUgraph graph, CUgraphNode *failed, CUgraphExecUpdateResult *why),
+       (exec, graph, failed, why))
+UPDATE(cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why),
+       (exec, graph, why))
+
+/* A function after which we do not know `exec`. */
+#define FORGET(name, parameters, arguments)                                                        \
+    CUresult name parameters                                                                       \
+    {                                                                                              \
+        graphs_forget(exec);                                                                       \
+        return real()->name arguments;                                                             \
+    }
+FORGET(cuGraphExecMemcpyNodeSetParams,
+       (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context),
+       (exec, node, copy, context))
+FORGET(cuGraphExecChildGraphNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraph child),
+       (exec, node, child))
+FORGET(cuGraphExecNodeSetParams,
+       (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *parameters),
+       (exec, node, parameters))
+FORGET(cuGraphExecDestroy, (CUgraphExec exec), (exec))

@@ -1,0 +1,239 @@
+/* The report at the end of the process: who writes it, when it is written again, and that of a process
+ * in which nothing came through us. */
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "interpose/process/private_files.h"
+#include "interpose/process/mapped_files.h"
+#include "interpose/process/process.h"
+#include "interpose/resolve/real_driver.h"
+#include "interpose/lifecycle/trace_writer.h"
+#include "interpose/lifecycle/service.h"
+#include "interpose/lifecycle/service_internal.h"
+#include "stats/output/report.h"
+
+#define MOST_SECONDS 30 /* for a report that the exit waits for */
+
+static int reported;
+static uint64_t reported_frees; /* late ones that the exit report knows of */
+
+enum ending { NOT_ENDING, ENDING_ASKED, ENDING_BEGUN, ENDING_DONE };
+
+/* The exit report as the exiting thread asks for it: it may have interrupted anything, a malloc
+ * too, and stand on a signal's stack of 8 KiB. So the service thread writes it, if it is not held
+ * up by what was interrupted. */
+static struct ending_report {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    enum ending phase;
+    int inside;     /* the asking thread's process_inside */
+    int has_thread; /* one that answers */
+} ending;
+
+static int ending_goes(enum ending from, enum ending to)
+{
+    pthread_mutex_lock(&ending.lock);
+    int goes = ending.phase == from;
+    if (goes)
+        ending.phase = to;
+    pthread_cond_broadcast(&ending.changed);
+    pthread_mutex_unlock(&ending.lock);
+    return goes;
+}
+
+static struct timespec in_seconds(int seconds)
+{
+    struct timespec limit;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += seconds;
+    return limit;
+}
+
+static void report_exit(void)
+{
+    const struct timespec limit = in_seconds(2);
+    /* A report under way is let finish; one that hangs (a dead network disk) does not hang the
+     * exit. */
+    reported = 1;
+    if (pthread_mutex_timedlock(&process->report_lock, &limit))
+        return;
+    service_check_signal();
+    recording_end();
+    reported_frees = atomic_load(&process->late_frees);
+    int code = service_write_report(REPORT_EXIT, 0);
+    atomic_store(&process->page->state, code ? PAGE_EXITING : PAGE_REPORTED);
+    /* Not unmapped: threads that outlive exit may still count. */
+    if (code == 0 && process->page->path[0])
+        unlink(process->page->path);
+    pthread_mutex_unlock(&process->report_lock);
+}
+
+void ending_answer(void)
+{
+    if (!ending_goes(ENDING_ASKED, ENDING_BEGUN))
+        return;
+    files_apart(); /* no driver is called any more */
+    process_inside = ending.inside;
+    report_exit();
+    process_inside = 0;
+    ending_goes(ENDING_BEGUN, ENDING_DONE);
+}
+
+/* While `phase` is that, up to a time. The lock is held. */
+static void wait_while(enum ending phase, struct timespec limit)
+{
+    while (ending.phase == phase &&
+           pthread_cond_timedwait(&ending.changed, &ending.lock, &limit) != ETIMEDOUT)
+        ;
+}
+
+/* Returns 0 if the service thread does not come to it. One that does not get it done (it needs what
+ * was interrupted, or the disk is dead) is left: the page stays. */
+static int report_by_thread(void)
+{
+    pthread_mutex_lock(&ending.lock);
+    if (ending.phase != ENDING_BEGUN) {
+        ending.inside = process_inside;
+        ending.phase = ENDING_ASKED;
+        service_wake(REQUEST_LOOK);
+        wait_while(ENDING_ASKED, in_seconds(2));
+        wait_while(ENDING_BEGUN, in_seconds(MOST_SECONDS));
+    }
+    int begun = ending.phase != ENDING_ASKED;
+    if (!begun)
+        ending.phase = NOT_ENDING;
+    pthread_mutex_unlock(&ending.lock);
+    return begun;
+}
+
+static void *report_exit_for(void *inside)
+{
+    service_thread_begins("cachalot-exit");
+    files_apart();
+    process_inside = *(int *)inside;
+    report_exit();
+    service_thread_ends();
+    return NULL;
+}
+
+/* Not by the service thread, and not on a small stack. */
+static void report_alone(void)
+{
+    stack_t stack = {0};
+    pthread_t thread;
+    int inside = process_inside;
+    if (getpid() == syscall(SYS_gettid) && sigaltstack(NULL, &stack) == 0 &&
+        !(stack.ss_flags & SS_ONSTACK))
+        report_exit();
+    else if (service_create_thread(&thread, report_exit_for, &inside) == 0)
+        pthread_join(thread, NULL);
+}
+
+void service_report_exit(void)
+{
+    if (!ending.has_thread || !report_by_thread())
+        report_alone();
+}
+
+static ssize_t at_the_very_end(void *unused, const char *text, size_t size)
+{
+    int cancel;
+    (void)unused, (void)text;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    if (process_state() == PROCESS_EXITING && getpid() == process->pid &&
+        (!reported || atomic_load(&process->late_frees) != reported_frees))
+        service_report_exit();
+    pthread_setcancelstate(cancel, &cancel);
+    return (ssize_t)size;
+}
+
+/* Libraries' destructors may run after ours, and what they free is no leak; one that runs before may
+ * exit again, and then ours does not run. glibc flushes its streams after all of them: one of our
+ * own, with something in it, brings us back. It is made at the start, as the exit may have
+ * interrupted a malloc, and filled at the begin of the exit, and again at our own end, as what comes
+ * between may flush all streams. */
+static FILE *last_stream;
+
+void ending_prepare(void)
+{
+    ending = (struct ending_report){PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NOT_ENDING,
+                                    0, 0};
+    reported = 0;
+    reported_frees = 0;
+    if (!last_stream)
+        last_stream = fopencookie(NULL, "w", (cookie_io_functions_t){.write = at_the_very_end});
+}
+
+void ending_has_thread(int has)
+{
+    ending.has_thread = has;
+}
+
+void service_watch_end(void)
+{
+    static char buffer[16];
+    if (!last_stream)
+        return;
+    setvbuf(last_stream, buffer, _IOFBF, sizeof buffer);
+    fputc_unlocked('.', last_stream);
+}
+
+/* Counts the objects of this namespace that are no libcuda. */
+static int count_others(struct dl_phdr_info *object, size_t size, void *data)
+{
+    unsigned long long *others = data;
+    (void)size;
+    *others += !strstr(object->dlpi_name, "/libcuda.so");
+    return 0;
+}
+
+/* The objects of all namespaces. */
+static int count_all(struct dl_phdr_info *object, size_t size, void *data)
+{
+    (void)size;
+    *(unsigned long long *)data = object->dlpi_adds - object->dlpi_subs;
+    return 1;
+}
+
+/* Of a libcuda that the program is only linked to there is nothing to report; one in a namespace of
+ * its own cannot be asked. Where there is neither, no file is opened. */
+static int is_used(void)
+{
+    unsigned long long others = 0, all = 0;
+    int count;
+    dl_iterate_phdr(count_others, &others);
+    dl_iterate_phdr(count_all, &all);
+    if (others == all || !maps_hold("/libcuda.so"))
+        return 0;
+    if (!real_load())
+        return 1;
+    CUresult answer = real()->cuDeviceGetCount(&count);
+    return answer != CUDA_ERROR_NOT_INITIALIZED && answer != CUDA_ERROR_NO_DEVICE;
+}
+
+void service_report_none(void)
+{
+    const char *problem = NULL;
+    if (!is_used())
+        return;
+    process->pid = getpid();
+    config_read(&process->config);
+    process->page =
+        page_create(config_page_dir(&process->config), (struct page_shape){0}, &problem);
+    process->domain = domain_create(&process->config.options);
+    if (!process->page || !process->domain)
+        return;
+    config_publish(&process->config, process->page);
+    snprintf(process->page->coverage_note, sizeof process->page->coverage_note,
+             "libcuda is in use, but it was not initialised through us (RTLD_DEEPBIND, dlmopen, or "
+             "a library that stands in for it)");
+    service_write_report(REPORT_EXIT, 0);
+    page_close(process->page, 1);
+}

@@ -1,0 +1,364 @@
+/* What the program asks for, answered from the cache where that is right, and by the driver in all
+ * other cases. */
+#include "interpose/memory/memory.h"
+
+#include <string.h>
+
+#include "interpose/call_sites/stack.h"
+#include "interpose/context/capture.h"
+#include "interpose/context/context.h"
+#include "interpose/context/device_ops.h"
+#include "interpose/memory/uncached.h"
+#include "interpose/resolve/real_driver.h"
+#include "interpose/exports/retry.h"
+#include "interpose/stream/submit.h"
+#include "interpose/lifecycle/thread_exit.h"
+
+static uint64_t now_ns(void)
+{
+    return driver_ops.now_ns();
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What would be free without us, when the driver says that `available` bytes are. */
+static uint64_t natively_free(const struct device_stats *stats, uint64_t available)
+{
+    uint64_t allocated = stats_current_all(stats, STAT_allocated_bytes);
+    uint64_t reserved = stats_current_all(stats, STAT_reserved_bytes);
+    uint64_t limit = stats_get(stats, COUNTER_memory_limit_bytes);
+    uint64_t native = available + (reserved > allocated ? reserved - allocated : 0);
+    return limit ? least(native, limit > allocated ? limit - allocated : 0) : native;
+}
+
+/* The numbers of a device as they are now, with what threads counted alone. */
+static struct device_stats numbers_of(const struct context *context)
+{
+    struct device_stats stats;
+    stats_gather(&stats, &context->row->stats, process->page->cache, PAGE_CACHES,
+                 (unsigned)context->device);
+    return stats;
+}
+
+/* Notes in page why a request failed: what was there, and whether it would have fitted natively. */
+static void note_oom(const struct context *context, uint64_t bytes)
+{
+    struct page *page = process->page;
+    const struct device_stats now = numbers_of(context), *stats = &now;
+    uint64_t available = 0, total, n = atomic_fetch_add(&page->oom_count, 1);
+    struct page_oom *event = &page->oom[n % PAGE_OOMS];
+    driver_ops.memory_free((void *)context, &available, &total);
+    event->device = (uint64_t)context->device;
+    event->requested_bytes = bytes;
+    event->allocated_bytes = stats_current_all(stats, STAT_allocated_bytes);
+    event->active_bytes = stats_current_all(stats, STAT_active_bytes);
+    event->reserved_bytes = stats_current_all(stats, STAT_reserved_bytes);
+    event->reusable_bytes = stats_get(stats, COUNTER_reusable_bytes);
+    event->largest_allocatable_bytes = stats_get(stats, COUNTER_largest_allocatable_bytes);
+    event->device_free_bytes = available;
+    event->memory_limit_bytes = stats_get(stats, COUNTER_memory_limit_bytes);
+    event->site = domain_asked_where();
+    process_inside++;
+    event->native_would_fit =
+        (uint64_t)allocator_fits_natively(context->allocator, bytes, available);
+    process_inside--;
+    atomic_store(&event->time_ns, now_ns() - page->start_monotonic_ns);
+}
+
+/* Takes note of the driver's answer to what could not even be tried here. */
+static CUresult answered_for(const struct context *context, uint64_t bytes, CUresult result)
+{
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && context) {
+        process_inside++;
+        allocator_refused(context->allocator, bytes);
+        process_inside--;
+        note_oom(context, bytes);
+    }
+    return result;
+}
+
+/* Has this thread a cache of its own? */
+static _Thread_local struct {
+    int begun_in; /* a life: the child of a bare clone has its parent's notes */
+    int has;
+    unsigned row;
+} cached;
+
+static int take_row(unsigned *row)
+{
+    for (unsigned word = 0; word < PAGE_CACHES / 64; word++) {
+        uint64_t taken = atomic_load(&process->cache_rows[word]);
+        while (~taken) {
+            uint64_t bit = ~taken & (taken + 1);
+            if (atomic_compare_exchange_weak(&process->cache_rows[word], &taken, taken | bit)) {
+                *row = word * 64 + (unsigned)__builtin_ctzll(bit);
+                return 0;
+            }
+        }
+    }
+    return -1;
+}
+
+static void give_row(unsigned row)
+{
+    atomic_fetch_and(&process->cache_rows[row / 64], ~(UINT64_C(1) << row % 64));
+}
+
+static void thread_begins(void)
+{
+    cached.begun_in = process->life;
+    cached.has = 0;
+    if (!thread_watch() || take_row(&cached.row))
+        return;
+    if (domain_thread_begins(process->domain, &process->page->cache[cached.row]))
+        give_row(cached.row);
+    else
+        cached.has = 1;
+}
+
+void memory_thread_ends(void)
+{
+    if (cached.has && process_serving() && cached.begun_in == process->life) {
+        process_inside++;
+        domain_thread_ends(process->domain);
+        process_inside--;
+        give_row(cached.row);
+    }
+    /* And no other one, whatever destructors of the program still free. */
+    cached.begun_in = process->life;
+    cached.has = 0;
+}
+
+/* The driver's own memory for the program: on the books as what went past the cache. */
+static CUresult forwarded(CUresult result, const CUdeviceptr *pointer, size_t bytes)
+{
+    if (result != CUDA_SUCCESS || !process_serving())
+        return result;
+    process_count(COVERAGE_forwarded_allocations);
+    return others_made(result, OTHER_device, *pointer, bytes);
+}
+
+static CUresult forward_alloc(CUdeviceptr *pointer, size_t bytes)
+{
+    CUresult result;
+    int tries = 0;
+    RETRIED(result, real()->cuMemAlloc_v2(pointer, bytes));
+    return forwarded(result, pointer, bytes);
+}
+
+/* Where call sites are noted, the look comes first; then what the thread's cache has. */
+__attribute__((noinline)) static uint64_t hit_asked(struct allocator *allocator, size_t bytes)
+{
+    callers_look();
+    return allocator_hit_asked(allocator, bytes);
+}
+
+CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
+{
+    struct context *context;
+    uint64_t address = 0;
+    if (!process_serving() || !pointer || !bytes || !(context = context_current()))
+        return forward_alloc(pointer, bytes);
+    if ((address = allocator_hit_alone(context->allocator, bytes)) ||
+        (process->sites && (address = hit_asked(context->allocator, bytes)))) {
+        *pointer = address;
+        return CUDA_SUCCESS;
+    }
+    process_inside++;
+    if (cached.begun_in != process->life)
+        thread_begins();
+    int code = allocator_malloc(context->allocator, bytes, &address);
+    process_inside--;
+    if (code == ALLOCATOR_PASS)
+        return answered_for(context, bytes, forward_alloc(pointer, bytes));
+    if (code == CUDA_ERROR_OUT_OF_MEMORY)
+        note_oom(context, bytes);
+    *pointer = code ? 0 : address; /* as the driver does */
+    return (CUresult)code;
+}
+
+/* With the lock. */
+__attribute__((noinline)) static CUdeviceptr hit_locked(struct allocator *allocator, size_t bytes)
+{
+    uint64_t address = 0;
+    if (process->sites && (address = hit_asked(allocator, bytes)))
+        return address;
+    process_inside++;
+    int code = allocator_hit(allocator, bytes, &address);
+    process_inside--;
+    return code ? 0 : address;
+}
+
+CUdeviceptr memory_hit(size_t bytes)
+{
+    const struct context *context = context_current();
+    if (!context)
+        return 0;
+    return bytes <= MIB ? allocator_hit_alone(context->allocator, bytes)
+                        : hit_locked(context->allocator, bytes);
+}
+
+CUdeviceptr memory_hit_again(size_t bytes)
+{
+    const struct context *context = bytes - 1 < MIB ? context_current() : NULL;
+    return context ? hit_locked(context->allocator, bytes) : 0;
+}
+
+/* The pitch that the driver gives: the width rounded up to the device's texture alignment (checked
+ * against the driver on the H200 for all element sizes: test/gpu). */
+static int pitch_of(const struct context *context, size_t width, size_t *pitch)
+{
+    int alignment = 0;
+    real()->cuDeviceGetAttribute(&alignment, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT,
+                                 context->device);
+    if (alignment <= 0 || width > SIZE_MAX / 2)
+        return -1;
+    *pitch = (width + (size_t)alignment - 1) / (size_t)alignment * (size_t)alignment;
+    return 0;
+}
+
+CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height,
+                            unsigned element)
+{
+    struct context *context;
+    size_t wanted = 0, bytes;
+    if (!process_serving() || !pointer || !pitch || !width || !height ||
+        (element != 4 && element != 8 && element != 16) || !(context = context_current()) ||
+        pitch_of(context, width, &wanted) || __builtin_mul_overflow(wanted, height, &bytes)) {
+        CUresult result;
+        int tries = 0;
+        RETRIED(result, real()->cuMemAllocPitch_v2(pointer, pitch, width, height, element));
+        answered_for(process_serving() ? context_current() : NULL, UINT64_MAX, result);
+        return forwarded(result, pointer, result ? 0 : *pitch * height);
+    }
+    CUresult result = memory_alloc(pointer, bytes);
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY)
+        *pitch = wanted; /* as the driver does: it is known before memory is asked for */
+    return result;
+}
+
+static int free_block(CUdeviceptr pointer, int state, enum free_kind kind)
+{
+    int late = state == PROCESS_EXITING;
+    if (late && process_inside) /* exit interrupted us: what this is cannot be looked up */
+        return CUDA_SUCCESS;
+    process_inside++;
+    if (cached.begun_in != process->life && !late)
+        thread_begins();
+    int code = domain_free(process->domain, pointer, late ? FREED_LATE : kind);
+    process_inside--;
+    if (late && code == 0)
+        atomic_fetch_add(&process->late_frees, 1);
+    if (code == ALLOCATOR_PASS && kind == FREED_NATIVE)
+        code = (int)real()->cuMemFree_v2(pointer);
+    return code;
+}
+
+/* A free that went through cudart carries its answer from the early door to here. */
+static _Thread_local struct {
+    CUdeviceptr pointer;
+    CUresult result;
+} answered;
+
+static CUresult forward_free(CUdeviceptr pointer)
+{
+    int known = 1;
+    CUresult result = others_ended(real()->cuMemFree_v2(pointer), pointer, &known);
+    if (result == CUDA_SUCCESS && pointer && !known)
+        process_count(COVERAGE_unseen_frees);
+    return result;
+}
+
+CUresult memory_free(CUdeviceptr pointer)
+{
+    if (answered.pointer && answered.pointer == pointer) {
+        answered.pointer = 0;
+        return answered.result;
+    }
+    if (memory_free_alone(pointer))
+        return CUDA_SUCCESS;
+    int state = process_state();
+    if (state == PROCESS_IDLE)
+        return real()->cuMemFree_v2(pointer);
+    int code = free_block(pointer, state, FREED_NATIVE);
+    if (code == ALLOCATOR_UNKNOWN)
+        return forward_free(pointer);
+    return code == ALLOCATOR_INVALID ? CUDA_ERROR_INVALID_VALUE : (CUresult)code;
+}
+
+int memory_free_alone(CUdeviceptr pointer)
+{
+    return process_serving() ? domain_free_alone(process->domain, pointer) : 0;
+}
+
+int memory_free_early(CUdeviceptr pointer)
+{
+    int state = process_state();
+    if (state == PROCESS_IDLE || !pointer)
+        return 1;
+    int code = free_block(pointer, state, FREED_NATIVE);
+    if (!code)
+        return 0;
+    if (code != ALLOCATOR_UNKNOWN) {
+        answered.pointer = pointer;
+        answered.result = code == ALLOCATOR_INVALID ? CUDA_ERROR_INVALID_VALUE : (CUresult)code;
+    }
+    return 1;
+}
+
+void memory_free_answered(void)
+{
+    answered.pointer = 0;
+}
+
+/* Natively such memory goes back when `stream` gets there; a fence of the whole context covers
+ * that. */
+CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
+{
+    const struct real_driver *driver = real();
+    int state = process_state(), code = ALLOCATOR_UNKNOWN;
+    /* Captured, it is a node, for what a node allocates: of anything else the driver has no free. */
+    int captured = capture_active() && capture_is_on(stream, per_thread);
+    CUresult wrong =
+        state == PROCESS_SERVING ? capture_stream_error(stream, per_thread) : CUDA_SUCCESS;
+    if (wrong)
+        return wrong;
+    if (state != PROCESS_IDLE && !captured)
+        code = free_block(pointer, state, FREED_ASYNC);
+    if (code == ALLOCATOR_INVALID)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (code != ALLOCATOR_UNKNOWN && code != ALLOCATOR_PASS)
+        return (CUresult)code;
+    submit_begin(SUBMISSION_pool_operations, stream, per_thread);
+    CUresult result = per_thread ? driver->cuMemFreeAsync_ptsz(pointer, stream)
+                                 : driver->cuMemFreeAsync(pointer, stream);
+    submit_end(result, stream, per_thread, 0);
+    return captured ? result : others_ended(result, pointer, NULL);
+}
+
+CUresult memory_info(size_t *available, size_t *total)
+{
+    CUresult result = real()->cuMemGetInfo_v2(available, total);
+    CUcontext handle = NULL;
+    const struct context *context;
+    if (result != CUDA_SUCCESS || !process_serving() || !available ||
+        real()->cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !(context = context_noted(handle)))
+        return result;
+    const struct device_stats now = numbers_of(context);
+    uint64_t native = natively_free(&now, *available);
+    *available = total ? least(native, *total) : native;
+    return result;
+}
+
+int memory_retry(void)
+{
+    if (!process_serving())
+        return 0;
+    process_inside++;
+    uint64_t released = domain_empty_cache(process->domain, 1);
+    process_inside--;
+    return released != 0;
+}

@@ -1,0 +1,116 @@
+#include "interpose/memory/uncached.h"
+
+#include <stddef.h>
+
+#include "interpose/process/process.h"
+
+struct other {
+    struct map_node node;
+    uint64_t bytes;
+    enum other_kind kind;
+};
+
+/* A launch brings no new entry, so those of graphs that are gone stay until their address is
+ * another one's: that many, and no more. */
+#define MOST_IN_GRAPHS (1 << 20)
+
+static void put(enum other_kind kind, uint64_t key, uint64_t bytes)
+{
+    struct map_node *old = map_find(&process->others, key);
+    if (old && ((struct other *)old)->kind == OTHER_graph)
+        slab_give(&process->other_nodes, map_remove(&process->others, key));
+    if (kind == OTHER_graph && process->others.count >= MOST_IN_GRAPHS)
+        return;
+    process->other_nodes.item_bytes = sizeof(struct other);
+    struct other *other = slab_take(&process->other_nodes);
+    if (other) {
+        *other = (struct other){.node.key = key, .bytes = bytes, .kind = kind};
+        if (map_insert(&process->others, &other->node))
+            slab_give(&process->other_nodes, other);
+    }
+}
+
+static void book(enum other_kind kind, uint64_t bytes)
+{
+    struct page_other *row = &process->page->others[kind];
+    row->allocated++;
+    row->bytes += bytes;
+    if (row->bytes > row->peak_bytes)
+        row->peak_bytes = row->bytes;
+}
+
+CUresult others_made(CUresult result, enum other_kind kind, uint64_t key, uint64_t bytes)
+{
+    if (result != CUDA_SUCCESS || !process_serving())
+        return result;
+    process_inside++;
+    pthread_mutex_lock(&process->others_lock);
+    put(kind, key, bytes);
+    book(kind, bytes);
+    pthread_mutex_unlock(&process->others_lock);
+    process_inside--;
+    return result;
+}
+
+CUresult others_in_graph(CUresult result, uint64_t key, uint64_t bytes)
+{
+    if (result != CUDA_SUCCESS || !process_serving())
+        return result;
+    process_inside++;
+    pthread_mutex_lock(&process->others_lock);
+    put(OTHER_graph, key, bytes);
+    pthread_mutex_unlock(&process->others_lock);
+    process_inside--;
+    return result;
+}
+
+CUresult others_ended(CUresult result, uint64_t key, int *known)
+{
+    if (result != CUDA_SUCCESS || !process_serving())
+        return result;
+    process_inside++;
+    pthread_mutex_lock(&process->others_lock);
+    struct map_node *node = map_find(&process->others, key);
+    if (node) {
+        struct other *other = (struct other *)node;
+        struct page_other *row = &process->page->others[other->kind];
+        if (other->kind == OTHER_graph)
+            book(OTHER_graph, other->bytes);
+        row->freed++;
+        row->bytes -= other->bytes;
+        if (other->kind != OTHER_graph) /* the next launch allocates there again */
+            slab_give(&process->other_nodes, map_remove(&process->others, key));
+    }
+    pthread_mutex_unlock(&process->others_lock);
+    process_inside--;
+    if (known)
+        *known = node != NULL;
+    return result;
+}
+
+static uint64_t format_bytes(CUarray_format format)
+{
+    switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+        return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+        return 2;
+    default:
+        return 4;
+    }
+}
+
+uint64_t others_array(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned levels)
+{
+    uint64_t bytes = 0, width = array->Width, height = array->Height, depth = array->Depth;
+    for (unsigned level = 0; level < (levels ? levels : 1) && level < 64; level++) {
+        bytes += (width ? width : 1) * (height ? height : 1) * (depth ? depth : 1);
+        width /= 2;
+        height /= 2;
+        depth /= 2;
+    }
+    return bytes * format_bytes(array->Format) * array->NumChannels;
+}

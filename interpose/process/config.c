@@ -1,0 +1,312 @@
+#include "interpose/process/config.h"
+
+#include <fnmatch.h>
+#include <errno.h>
+#include <link.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "interpose/process/process.h"
+#include "stats/output/report.h"
+
+static char directory[sizeof((struct page *)NULL)->cwd];
+static char began_with[8192]; /* our variables, each with its end; then an empty one */
+
+void config_note_start(void)
+{
+    size_t used = 0;
+    if (!getcwd(directory, sizeof directory))
+        directory[0] = 0; /* gone, or its name is too long */
+    for (char **entry = environ; entry && *entry; entry++) {
+        size_t size = strlen(*entry) + 1;
+        if (strncmp(*entry, "CACHALOT_", 9) || used + size >= sizeof began_with)
+            continue;
+        memcpy(began_with + used, *entry, size);
+        used += size;
+    }
+}
+
+/* A program that cleans its environment drops LD_PRELOAD, too: then what it began with stands. */
+static const char *given(const char *name)
+{
+    const char *value = getenv(name);
+    size_t length = strlen(name);
+    if (value || getenv("LD_PRELOAD"))
+        return value;
+    for (const char *entry = began_with; *entry; entry += strlen(entry) + 1)
+        if (strncmp(entry, name, length) == 0 && entry[length] == '=')
+            return entry + length + 1;
+    return NULL;
+}
+
+static const char *value_of(const char *name)
+{
+    const char *value = given(name);
+    return value && *value ? value : NULL;
+}
+
+/* Stops at our own object: 1, and *data is set if another one of our name is before it. */
+static int look_before_us(struct dl_phdr_info *object, size_t size, void *data)
+{
+    const char *slash = strrchr(object->dlpi_name, '/');
+    (void)size;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &object->dlpi_phdr[i];
+        if (header->p_type == PT_LOAD &&
+            (uintptr_t)directory - object->dlpi_addr - header->p_vaddr < header->p_memsz)
+            return 1;
+    }
+    return *(int *)data = slash && strcmp(slash, "/libcachalot.so") == 0;
+}
+
+/* An operator's copy and a user's own: the first one serves, and only it reports. */
+static int is_second_copy(void)
+{
+    int before = 0;
+    dl_iterate_phdr(look_before_us, &before);
+    return before;
+}
+
+int config_enabled(void)
+{
+    const char *only = value_of("CACHALOT_ONLY"), *disable = value_of("CACHALOT_DISABLE");
+    if (getauxval(AT_SECURE) || (disable && strcmp(disable, "0")) || is_second_copy())
+        return 0;
+    return !only || fnmatch(only, program_invocation_short_name, 0) == 0;
+}
+
+static void complain(void *context, const char *message)
+{
+    struct config *config = context;
+    if (config->problems < MOST_PROBLEMS)
+        snprintf(config->problem[config->problems], sizeof *config->problem, "%s", message);
+    config->problems++;
+}
+
+static void complain_of_option(void *context, const char *message)
+{
+    char text[sizeof((struct config *)NULL)->problem[0]];
+    snprintf(text, sizeof text, "%.220s; the default stands", message);
+    complain(context, text);
+}
+
+static const struct {
+    const char *variable;
+    int pytorch;
+} sources[] = {{"CACHALOT_CONF", 0}, {"PYTORCH_ALLOC_CONF", 1}, {"PYTORCH_CUDA_ALLOC_CONF", 1}};
+
+/* Where the options come from: our variable, else PyTorch's for the few keys that mean the same;
+ * -1: nowhere. */
+static int source(void)
+{
+    for (int i = 0; i < (int)(sizeof sources / sizeof *sources); i++)
+        if (given(sources[i].variable))
+            return i;
+    return -1;
+}
+
+static void read_signal(struct config *config)
+{
+    static const struct {
+        const char *name;
+        int number;
+    } names[] = {{"USR1", SIGUSR1}, {"USR2", SIGUSR2},   {"HUP", SIGHUP},
+                 {"PROF", SIGPROF}, {"WINCH", SIGWINCH}, {"URG", SIGURG},
+                 {"IO", SIGIO},     {"none", 0},         {"0", 0}};
+    const char *wanted = value_of("CACHALOT_SIGNAL");
+    config->signal = SIGUSR1;
+    if (!wanted)
+        return;
+    if (strncmp(wanted, "SIG", 3) == 0)
+        wanted += 3;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcasecmp(wanted, names[i].name) == 0) {
+            config->signal = names[i].number;
+            return;
+        }
+    int number = atoi(wanted);
+    if (number >= SIGRTMIN && number <= SIGRTMAX) {
+        config->signal = number;
+        return;
+    }
+    complain(config, "CACHALOT_SIGNAL is not understood: USR1, USR2, HUP, PROF, WINCH, URG, IO, a "
+                     "real-time number, "
+                     "or none; USR1 stands");
+}
+
+/* A number of events, made a power of two. */
+static unsigned read_events(struct config *config)
+{
+    const char *wanted = value_of("CACHALOT_EVENTS");
+    char *end;
+    unsigned events = EVENTS_LEAST;
+    if (!wanted)
+        return 0;
+    errno = 0;
+    unsigned long long number = strtoull(wanted, &end, 10);
+    if (*end || *wanted < '0' || *wanted > '9' || errno || number > EVENTS_MOST) {
+        complain(config, "CACHALOT_EVENTS is not understood: a number of events up to 524288; none "
+                         "are recorded");
+        return 0;
+    }
+    while (events < number)
+        events *= 2;
+    return number ? events : 0;
+}
+
+static unsigned read_sites(struct config *config)
+{
+    const char *wanted = value_of("CACHALOT_SITES");
+    if (!wanted || strcmp(wanted, "0") == 0)
+        return 0;
+    if (strspn(wanted, "0123456789") == strlen(wanted) && strlen(wanted) < 10 && atoi(wanted))
+        return (unsigned)atoi(wanted);
+    complain(config, "CACHALOT_SITES is not understood: 1, or N for one request of N; no call "
+                     "sites are recorded");
+    return 0;
+}
+
+/* What is not understood hides them too: a secret that was shown cannot be taken back. */
+static int read_redact(struct config *config)
+{
+    const char *wanted = value_of("CACHALOT_REDACT");
+    if (!wanted || strcmp(wanted, "0") == 0)
+        return 0;
+    if (strcmp(wanted, "argv") != 0)
+        complain(config, "CACHALOT_REDACT is not understood: argv; arguments are left out");
+    return 1;
+}
+
+/* A path from the environment, absolute unless it is a pattern that becomes so later. */
+static void read_path(struct config *config, const char *name, int relative, char path[PATH_MAX])
+{
+    const char *value = value_of(name), *from = "", *slash = "";
+    char message[sizeof config->problem[0]];
+    if (value && !relative && *value != '/' && *directory) {
+        from = directory;
+        slash = "/";
+    }
+    if (snprintf(path, PATH_MAX, "%s%s%s", from, slash, value ? value : "") < PATH_MAX)
+        return;
+    path[0] = '\0';
+    snprintf(message, sizeof message, "%s is too long; it is as if it were not set", name);
+    complain(config, message);
+}
+
+const char *config_page_dir(const struct config *config)
+{
+    return *config->page_dir ? config->page_dir : NULL;
+}
+
+/* The program's may have a decimal comma, or another small I. glibc has this one ready made. */
+static locale_t plain_locale(void)
+{
+    return newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+void config_read(struct config *config)
+{
+    int from = source();
+    options_default(&config->options);
+    locale_t program = uselocale(plain_locale());
+    if (from >= 0)
+        options_parse(&config->options, given(sources[from].variable),
+                      sources[from].pytorch ? options_pytorch_keys() : OPTIONS_ALL,
+                      complain_of_option, config);
+    uselocale(program);
+    const char *log = value_of("CACHALOT_LOG");
+    read_path(config, "CACHALOT_PAGE_DIR", 0, config->page_dir);
+    read_path(config, "CACHALOT_LOG", log && strcmp(log, "stderr") == 0, config->log);
+    read_path(config, "CACHALOT_TRACE", 1, config->trace);
+    config->redact_argv = read_redact(config);
+    config->events = read_events(config);
+    config->sites = read_sites(config);
+    read_signal(config);
+}
+
+static void publish_rank(struct page *page)
+{
+    static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *rank = value_of(names[i]);
+        if (rank) {
+            snprintf(page->rank, sizeof page->rank, "%s", rank);
+            snprintf(page->rank_source, sizeof page->rank_source, "%s", names[i]);
+            return;
+        }
+    }
+}
+
+static const char *lookup(const char *name)
+{
+    return getenv(name);
+}
+
+void config_trace_path(const struct config *config, const struct page *page, char *path,
+                       size_t size)
+{
+    const char *problem = NULL;
+    size_t to = 0;
+    if (report_expand(page, config->trace, lookup, path, size, &problem)) {
+        process_warn("CACHALOT_TRACE is not usable: %s; nothing is traced",
+                     problem ? problem : "?");
+        path[0] = '\0';
+    }
+    for (size_t i = 0; path[i]; i++, to++) { /* reports are numbered, traces are not */
+        path[to] = path[i] == '%' && path[i + 1] == 'n' ? '0' : path[i];
+        i += path[i] == '%';
+    }
+    path[to] = '\0';
+}
+
+static void publish_output(struct page *page)
+{
+    static const char standard[] = "cachalot.%e.%p.json";
+    const char *pattern = value_of("CACHALOT_OUTPUT"), *problem = NULL;
+    if (pattern &&
+        report_expand(page, pattern, lookup, page->output, sizeof page->output, &problem)) {
+        process_warn("CACHALOT_OUTPUT is not usable: %s; %s stands", problem ? problem : "?",
+                     standard);
+        pattern = NULL;
+    }
+    if (pattern ||
+        !report_expand(page, standard, lookup, page->output, sizeof page->output, &problem))
+        return;
+    page->output[0] = 0; /* not a part of a path, which may name somebody's */
+    process_warn("there will be no report: %s; CACHALOT_OUTPUT may name another place", problem);
+}
+
+void config_publish(const struct config *config, struct page *page)
+{
+    int from = source();
+    const char *session = value_of("CACHALOT_SESSION");
+    memcpy(page->cwd, directory, sizeof page->cwd);
+    locale_t program = uselocale(plain_locale());
+    for (unsigned i = 0; options_name(i) && i < PAGE_CONFIGS; i++) {
+        struct page_config *row = &page->config[i];
+        snprintf(row->name, sizeof row->name, "%s", options_name(i));
+        options_value(&config->options, i, row->value, sizeof row->value);
+        snprintf(row->source, sizeof row->source, "%s",
+                 config->options.given >> i & 1 ? sources[from].variable : "default");
+        page->config_count = i + 1;
+    }
+    uselocale(program);
+    if (session)
+        snprintf(page->session, sizeof page->session, "%s", session);
+    if (config->redact_argv) {
+        memset(page->argv, 0, sizeof page->argv);
+        page->argv_bytes = 0;
+    }
+    publish_rank(page);
+    publish_output(page);
+    for (unsigned i = 0; i < config->problems && i < MOST_PROBLEMS; i++)
+        process_warn("%s", config->problem[i]);
+    if (config->problems > MOST_PROBLEMS)
+        process_warn("%u more settings are not understood", config->problems - MOST_PROBLEMS);
+}

@@ -1,0 +1,87 @@
+#include "interpose/process/private_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "interpose/process/process.h"
+#include "interpose/lifecycle/service.h"
+#include "interpose/lifecycle/service_internal.h"
+
+#define CLOSE_RANGE 436 /* the number of close_range, of Linux 5.9: on all processors */
+#define CLOSED_IN_A_TABLE_OF_ITS_OWN 2 /* its CLOSE_RANGE_UNSHARE */
+
+/* A copy of the table keeps pipes open that the program closes. */
+static void close_copies(void)
+{
+    DIR *listing = opendir("/proc/thread-self/fd");
+    for (const struct dirent *entry; listing && (entry = readdir(listing));) {
+        int fd = atoi(entry->d_name);
+        if (fd != dirfd(listing))
+            close(fd);
+    }
+    if (listing)
+        closedir(listing);
+}
+
+#ifdef __SANITIZE_THREAD__ /* takes all descriptors of a process for the same ones */
+#define MAY_PART 0
+#else
+#define MAY_PART 1
+#endif
+
+static _Thread_local int apart;
+
+void files_apart(void)
+{
+    if (apart || !MAY_PART)
+        return;
+    apart = syscall(CLOSE_RANGE, 0, ~0U, CLOSED_IN_A_TABLE_OF_ITS_OWN) == 0;
+    if (!apart && unshare(CLONE_FILES) == 0) {
+        apart = 1;
+        close_copies();
+    }
+}
+
+int files_stderr(void)
+{
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%d/fd/2", process->pid);
+    return apart ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+                 : STDERR_FILENO;
+}
+
+void files_close(int fd)
+{
+    if (apart || fd != STDERR_FILENO)
+        close(fd);
+}
+
+struct job {
+    void (*function)(void *);
+    void *argument;
+};
+
+static void *run(void *what)
+{
+    const struct job *job = what;
+    service_thread_begins("cachalot-files");
+    files_apart();
+    job->function(job->argument);
+    service_thread_ends();
+    return NULL;
+}
+
+void files_run(void (*function)(void *), void *argument)
+{
+    struct job job = {function, argument};
+    pthread_t thread;
+    if (service_create_thread(&thread, run, &job) == 0)
+        pthread_join(thread, NULL);
+    else
+        function(argument);
+}

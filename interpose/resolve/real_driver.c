@@ -1,0 +1,226 @@
+/* Finding the real functions. The table is filled with the same values by whoever comes first;
+ * there is no latch that could stay failed, and no lock. */
+#include "interpose/resolve/real_driver.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "interpose/resolve/loaded_objects.h"
+
+/* Read by dlsym_*.S, too. */
+void *real_dlsym __attribute__((visibility("hidden")));
+
+#if defined(__x86_64__)
+static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", NULL};
+#else
+static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", NULL};
+#endif
+
+/* Stands in for what this driver does not have; its callers pass arguments that it does not look
+ * at. */
+static CUresult missing(void)
+{
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+struct real_driver real_table = {
+#define X(name) .name = (__typeof__(&name))(void *)missing,
+    HOOK_LIST(X) CALL_LIST(X)
+#undef X
+};
+_Atomic int real_loaded;
+extern const char __ehdr_start[] __attribute__((visibility("hidden"))); /* the linker's: where */
+extern const char etext[] __attribute__((visibility("hidden")));        /* our code lies */
+
+static const struct hook {
+    const char *name;
+    void *wrapper; /* NULL: only called */
+    size_t offset;
+} hooks[] = {
+#define X(function) {#function, (void *)function, offsetof(struct real_driver, function)},
+    HOOK_LIST(X)
+#undef X
+#define X(function) {#function, NULL, offsetof(struct real_driver, function)},
+        CALL_LIST(X)
+#undef X
+};
+#define HOOKS (sizeof hooks / sizeof *hooks)
+
+/* libcuda's own functions. A library may stand in for libcuda by answering a dlopen of it with
+ * itself (Nsight Compute): then the table has the functions of that one, as the program would, but
+ * its cuGetProcAddress hands out libcuda's. */
+static void *own[HOOKS];
+
+/* Where the table's functions lie, and libcuda's own. */
+static struct range {
+    _Atomic uintptr_t begin, end;
+} drivers[2];
+
+REAL_NOT_SANITIZED void *real_dlsym_find(void)
+{
+    void *found = __atomic_load_n(&real_dlsym, __ATOMIC_ACQUIRE);
+    for (unsigned i = 0; versions[i] && !found; i++)
+        found = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+    __atomic_store_n(&real_dlsym, found, __ATOMIC_RELEASE);
+    return found;
+}
+
+void *real_dlsym_call(void *handle, const char *name)
+{
+    void *function = real_dlsym_find();
+    return function ? ((void *(*)(void *, const char *))function)(handle, name) : NULL;
+}
+
+struct link_map *real_object(const void *address)
+{
+    Dl_info info;
+    struct link_map *object = NULL;
+    return dladdr1(address, &info, (void **)&object, RTLD_DL_LINKMAP) ? object : NULL;
+}
+
+int real_may_open(void)
+{
+    static _Atomic int may;
+    if (may)
+        return 1;
+    const struct link_map *first = real_object(real_dlsym_call);
+    const struct r_debug *debug = NULL;
+    while (first && first->l_prev)
+        first = first->l_prev;
+    for (const ElfW(Dyn) *entry = first ? first->l_ld : NULL; entry && entry->d_tag; entry++)
+        if (entry->d_tag == DT_DEBUG)
+            debug = (const struct r_debug *)entry->d_un.d_ptr;
+    may = !debug || debug->r_state == RT_CONSISTENT;
+    return may;
+}
+
+void *real_handle(const char *path)
+{
+    void *handle = *path && real_may_open() ? dlopen(path, RTLD_NOLOAD | RTLD_LAZY) : NULL;
+    if (handle)
+        dlclose(handle);
+    return handle;
+}
+
+void *real_scope(const void *caller)
+{
+    const struct link_map *object = real_object(caller);
+    return object ? real_handle(object->l_name) : NULL;
+}
+
+void *real_beside(const void *caller, const char *name)
+{
+    void *handle = real_scope(caller);
+    void *function = handle ? real_dlsym_call(handle, name) : NULL;
+    /* Another interposer called us, and has a definition of its own: it would call us again. */
+    return function && real_object(function) != real_object(caller) ? function : NULL;
+}
+
+static void **slot(const struct hook *hook)
+{
+    return (void **)((char *)&real_table + hook->offset);
+}
+
+struct search {
+    const void *inside;
+    struct range *range;
+};
+
+static int find_range(struct dl_phdr_info *info, size_t size, void *data)
+{
+    const struct search *search = data;
+    uintptr_t inside = (uintptr_t)search->inside, begin = UINTPTR_MAX, end = 0;
+    (void)size;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        if (header->p_type != PT_LOAD)
+            continue;
+        uintptr_t from = info->dlpi_addr + header->p_vaddr;
+        begin = from < begin ? from : begin;
+        end = from + header->p_memsz > end ? from + header->p_memsz : end;
+    }
+    if (inside < begin || inside >= end)
+        return 0;
+    atomic_store(&search->range->begin, begin);
+    atomic_store(&search->range->end, end);
+    return 1;
+}
+
+static int is_libcuda(const char *path)
+{
+    static const char name[] = "/libcuda.so";
+    const char *file = strrchr(path, '/');
+    return file && strncmp(file, name, sizeof name - 1) == 0;
+}
+
+static int find_libcuda(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    if (is_libcuda(info->dlpi_name))
+        *(const char **)data = info->dlpi_name;
+    return is_libcuda(info->dlpi_name);
+}
+
+/* libcuda itself; `driver` is who answers to its name. */
+static void *libcuda_behind(void *driver)
+{
+    const struct link_map *object = real_object(real_dlsym_call(driver, "cuInit"));
+    const char *path = NULL;
+    if (object && !is_libcuda(object->l_name))
+        dl_iterate_phdr(find_libcuda, &path);
+    void *libcuda = path ? real_handle(path) : NULL;
+    return libcuda ? libcuda : driver;
+}
+
+int real_load(void)
+{
+    if (atomic_load_explicit(&real_loaded, memory_order_acquire))
+        return 1;
+    if (!real_may_open())
+        return 0;
+    void *driver =
+        dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY); /* kept: the table points into it */
+    if (!driver)
+        return 0;
+    void *libcuda = libcuda_behind(driver);
+    for (size_t i = 0; i < HOOKS; i++) {
+        void *function = real_dlsym_call(driver, hooks[i].name);
+        void *behind = libcuda == driver ? function : real_dlsym_call(libcuda, hooks[i].name);
+        if (!function) /* newer than who stands in */
+            function = behind ? behind : (void *)missing;
+        __atomic_store_n(&own[i], behind, __ATOMIC_RELAXED);
+        __atomic_store_n(slot(&hooks[i]), function, __ATOMIC_RELAXED);
+    }
+    struct search searches[] = {{(void *)real_table.cuInit, &drivers[0]},
+                                {real_dlsym_call(libcuda, "cuInit"), &drivers[1]}};
+    dl_iterate_phdr(find_range, &searches[0]);
+    dl_iterate_phdr(find_range, &searches[1]);
+    atomic_store_explicit(&real_loaded, 1, memory_order_release);
+    return 1;
+}
+
+void *real_substitute(void *function)
+{
+    if (!function || !real_load())
+        return function;
+    for (size_t i = 0; i < HOOKS && hooks[i].wrapper; i++)
+        if (*slot(&hooks[i]) == function || own[i] == function)
+            return hooks[i].wrapper;
+    return function;
+}
+
+int real_is_ours(const void *address)
+{
+    return (uintptr_t)address >= (uintptr_t)__ehdr_start && (uintptr_t)address < (uintptr_t)etext;
+}
+
+int real_is_driver(const void *address)
+{
+    for (int i = 0; i < 2; i++)
+        if ((uintptr_t)address >= atomic_load(&drivers[i].begin) &&
+            (uintptr_t)address < atomic_load(&drivers[i].end))
+            return 1;
+    return 0;
+}

@@ -1,0 +1,20 @@
+/* Where a copy goes: into memory that the host looks at without asking the driver, or not. Not
+ * surely device memory counts as the host's. */
+#ifndef CACHALOT_INTERPOSE_STREAM_COPY_DESTINATION_H
+#define CACHALOT_INTERPOSE_STREAM_COPY_DESTINATION_H
+
+#include "interpose/resolve/cuda_api.h"
+
+/* A unified address. Asks the driver. */
+int destination_is_host(CUdeviceptr pointer);
+
+/* What a call was given; NULL and empty are not the host's. */
+int destination_2d(const CUDA_MEMCPY2D *copy);
+int destination_2d_v1(const CUDA_MEMCPY2D_v1 *copy);
+int destination_3d(const CUDA_MEMCPY3D *copy);
+int destination_3d_v1(const CUDA_MEMCPY3D_v1 *copy);
+int destination_3d_peer(const CUDA_MEMCPY3D_PEER *copy);
+int destination_batch(const CUdeviceptr *pointers, size_t count);
+int destination_3d_batch(const CUDA_MEMCPY3D_BATCH_OP *copies, size_t count);
+
+#endif

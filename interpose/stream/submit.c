@@ -1,0 +1,207 @@
+#include "interpose/stream/submit.h"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "interpose/context/capture.h"
+#include "interpose/context/context.h"
+#include "interpose/process/process.h"
+#include "interpose/lifecycle/thread_exit.h"
+
+_Thread_local struct submitter submitter;
+
+#define THREAD_KEYS ((uint64_t)1 << 62) /* beyond any address */
+
+static uint64_t thread_key(CUcontext context)
+{
+    static _Atomic uint64_t last;
+    static _Thread_local uint64_t key;
+    static _Thread_local CUcontext of;
+    if (!key || of != context) {
+        key = THREAD_KEYS | ++last;
+        of = context;
+    }
+    return key;
+}
+
+static int is_default(CUstream stream)
+{
+    return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD;
+}
+
+/* Handles are even. A default stream is another one in each context; as long as there is but one,
+ * it is not asked for. */
+static struct lane_stream name_of(CUstream stream, int per_thread)
+{
+    CUcontext context = NULL;
+    uint64_t name = submit_name(stream, per_thread);
+    int several = is_default(stream) && atomic_load(&process->several_contexts);
+    struct lane_stream where = {name, name, stream, per_thread};
+    if (several)
+        real()->cuCtxGetCurrent(&context);
+    if (name == (uintptr_t)CU_STREAM_PER_THREAD)
+        where.key = thread_key(context);
+    else if (name <= (uintptr_t)CU_STREAM_LEGACY)
+        where.key = (uint64_t)(uintptr_t)context | 1;
+    if (several)
+        where.name = where.key;
+    return where;
+}
+
+static uint64_t context_of(const struct lane_stream *stream)
+{
+    return (uint64_t)(uintptr_t)context_of_stream(stream->handle);
+}
+
+static int is_capturing(const struct lane_stream *stream)
+{
+    return capture_is_on(stream->handle, stream->per_thread);
+}
+
+static int join(const struct lane_stream *stream, void *event)
+{
+    return (int)(stream->per_thread ? real()->cuStreamWaitEvent_ptsz(stream->handle, event, 0)
+                                    : real()->cuStreamWaitEvent(stream->handle, event, 0));
+}
+
+static int barrier(void)
+{
+    return (int)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+}
+
+static const struct lane_ops lane_ops = {
+    .context = context_of, .is_capturing = is_capturing, .join = join, .barrier = barrier};
+
+void submit_start(void)
+{
+    if (process->config.options.free_mode != FREE_ASYNC || !process->config.options.cache)
+        return;
+    lane_start(process->domain, &lane_ops);
+    process->lanes = 1;
+}
+
+void submit_context_made(CUcontext context)
+{
+    uintptr_t none = 0;
+    if (!atomic_compare_exchange_strong(&process->first_context, &none, (uintptr_t)context) &&
+        none != (uintptr_t)context) {
+        if (!atomic_exchange(&process->several_contexts, 1))
+            atomic_fetch_add(&process->generation, 1); /* what threads have noted */
+        lane_names_from(process->domain, (uintptr_t)CU_STREAM_PER_THREAD + 1);
+    }
+}
+
+/* A row of the page for this thread alone, or the shared one. */
+static unsigned take_row(void)
+{
+    uint64_t taken = atomic_load(&process->thread_rows);
+    for (;;) {
+        uint64_t free = ~(taken | 1);
+        if (!free)
+            return 0;
+        if (atomic_compare_exchange_weak(&process->thread_rows, &taken, taken | (free & -free)))
+            return (unsigned)__builtin_ctzll(free);
+    }
+}
+
+static void thread_begins(void)
+{
+    submitter = (struct submitter){.begun_in = process->life};
+    if (thread_watch() && process->lanes && (submitter.lane = lane_thread_begin(process->domain)))
+        submitter.row = take_row();
+    submitter.alone = submitter.row ? submitter.lane : NULL;
+    submitter.submissions = process->page->thread[submitter.row].submissions;
+}
+
+void submit_thread_ends(void)
+{
+    if (!process_serving() || submitter.begun_in != process->life)
+        return;
+    if (submitter.lane)
+        lane_thread_end(process->domain, submitter.lane);
+    atomic_fetch_and(&process->thread_rows, ~(submitter.row ? UINT64_C(1) << submitter.row : 0));
+    submitter = (struct submitter){0};
+}
+
+int submit_put(enum submission_kind kind, CUstream stream, int per_thread)
+{
+    int in_order = 0;
+    real();
+    if (!process_serving())
+        return 0;
+    process_inside++;
+    if (submitter.begun_in != process->life)
+        thread_begins();
+    if (submitter.row)
+        stat_increase(&submitter.submissions[kind], 1);
+    else
+        atomic_fetch_add_explicit(&submitter.submissions[kind], 1, memory_order_relaxed);
+    if (process->lanes) {
+        const struct lane_stream where = name_of(stream, per_thread);
+        struct lane_thread *self = submitter.lane;
+        int seen = self && lane_enter(self, where.name);
+        in_order = seen ? self->in_order[lane_note(where.name)]
+                        : lane_submit(process->domain, self, &where);
+    }
+    process_inside--;
+    return in_order;
+}
+
+void submit_was_in_order(CUstream stream, int per_thread)
+{
+    uint64_t name = name_of(stream, per_thread).name;
+    if (capture_active() || !submitter.lane) /* it may be in a graph only */
+        return;
+    unsigned note = lane_note(name);
+    if (submitter.lane->name[note] == name)
+        submitter.lane->in_order[note] = 0;
+}
+
+static void note_host_work(const struct lane_stream *stream)
+{
+    CUcontext handle = context_of_stream(stream->handle);
+    struct context *context = context_noted(handle);
+    if (capture_active() && is_capturing(stream))
+        return;
+    if (!context) { /* its first request is still to come */
+        atomic_store(&process->unnoted_work, 1);
+        context = context_noted(handle); /* or came meanwhile */
+    }
+    if (!context)
+        return;
+    process_inside++;
+    allocator_note_host_work(context->allocator);
+    process_inside--;
+}
+
+void submit_to_host(CUstream stream, int per_thread)
+{
+    if (process_serving() && process->config.options.free_mode != FREE_STRICT)
+        note_host_work(&(struct lane_stream){.handle = stream, .per_thread = per_thread});
+}
+
+void submit_waits(void)
+{
+    if (!process_serving())
+        return;
+    process_inside++;
+    lane_waits(process->domain);
+    process_inside--;
+}
+
+CUresult submit_outrun(CUresult result)
+{
+    if (!process_serving())
+        return result;
+    process_inside++;
+    lane_outrun(process->domain);
+    process_inside--;
+    return result;
+}
+
+void submit_stream_ends(CUstream stream)
+{
+    if (process_serving())
+        lane_stream_ends(process->domain, (uint64_t)(uintptr_t)stream);
+}

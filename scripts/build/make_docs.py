@@ -1,0 +1,139 @@
+"""make_docs.py man|bash COMMAND VERSION: man page or bash completion of the command, both from its own --help."""
+
+import re
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from cachalot_doctor import VARIABLES  # noqa: E402
+
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+OTHERS = re.compile(r"`[^`]*`|^example: .*", re.M)  # what else is spoken of
+CHOICE = re.compile(r"(--[a-z-]+) ((?:[\w]+\|)+[\w]+)")
+
+MAN_HEAD = """\
+.\\" Made by scripts/build/make_docs.py from the command's own help.
+.TH CACHALOT 1 "" "cachalot {version}" "User Commands"
+.SH NAME
+cachalot \\- a caching allocator in front of cudaMalloc, for CUDA programs as they are
+.SH SYNOPSIS
+.B cachalot
+.I COMMAND
+[\\fIOPTION\\fR]... [\\fIARGUMENT\\fR]...
+.SH DESCRIPTION
+.B cachalot run
+preloads a library that serves cudaMalloc and cudaFree of an unmodified program from a cache. At its end the
+program writes what it allocated, reserved and wasted as a JSON report; the other commands show reports, hold them
+against limits, look at running programs, and replay recorded runs.
+.PP
+{usage}
+.SH COMMANDS
+"""
+
+MAN_TAIL = """\
+.SH ENVIRONMENT
+{variables}
+.SH FILES
+.TP
+.I cachalot.PROGRAM.PID.json
+a report, in the directory in which the program was started
+.TP
+.I /dev/shm/cachalot-UID
+the live pages
+.SH EXAMPLES
+.nf
+cachalot run --summary python3 train.py
+cachalot show cachalot.python3.*.json
+cachalot check cachalot.*.json --max-leaked 0 --max-oom 0
+.fi
+.SH SEE ALSO
+.BR ld.so (8),
+.BR nvidia-smi (1)
+"""
+
+BASH = """\
+# bash completion of cachalot; made by scripts/build/make_docs.py from the command's own help.
+_cachalot()
+{{
+    local current=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} command=${{COMP_WORDS[1]}} words= at
+    COMPREPLY=()
+    if [ "$COMP_CWORD" = 1 ]; then
+        words="{commands}"
+    elif [ "$command" = run ]; then
+        # Behind the options: a program, and what it takes.
+        for ((at = 2; at < COMP_CWORD; at++)); do
+            case ${{COMP_WORDS[at]}} in
+            {valued}) ((at++)); [ "${{COMP_WORDS[at]}}" != = ] || ((at++)) ;;
+            -*) ;;
+            *) break ;;
+            esac
+        done
+        # Of an option's value bash makes file names.
+        [ "$at" -le "$COMP_CWORD" ] || return
+        if [ "$at" -lt "$COMP_CWORD" ]; then
+            ! declare -F _command_offset >/dev/null || _command_offset "$at"
+            return
+        fi
+    fi
+    case $command:$before in
+{choices}
+    esac
+    case $command:$current in
+{options}
+    dump:* | empty-cache:*)
+        [ "$COMP_CWORD" = 1 ] ||
+            words=$(cachalot ls 2>/dev/null | while read -r pid state _; do [ "$state" != running ] || echo "$pid"; done) ;;
+    run:*) [ "$COMP_CWORD" = 1 ] || {{ mapfile -t COMPREPLY < <(compgen -c -- "$current"); return; }} ;;
+    esac
+    [ -z "$words" ] || mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+}}
+complete -o default -F _cachalot cachalot
+"""
+
+
+def help_of(command, *words):
+    return subprocess.run([sys.executable, command, *words, "--help"], stdout=subprocess.PIPE, text=True, check=True,
+                          encoding="utf-8").stdout
+
+
+def roff(text):
+    """Text as troff prints it: no requests, no escapes, hyphens that can be copied."""
+    text = text.replace("\\", "\\e").replace("-", "\\-").replace("…", "\\[u2026]")
+    return "\n".join("\\&" + line if line[:1] in (".", "'") else line for line in text.rstrip("\n").split("\n"))
+
+
+def verbatim(text):
+    """Lines as they are; a help has up to 80 columns, so nothing is before them."""
+    return f".in 0\n.nf\n{roff(text)}\n.fi\n.in\n"
+
+
+def man(helps, usage, version):
+    parts = [MAN_HEAD.format(version=version, usage=verbatim(usage.partition("\n\n")[2]))]
+    for name, text in helps.items():
+        parts.append(f".SS {roff(name)}\n{verbatim(text)}")
+    variables = "\n".join(f".TP\n.B {name}\n{roff(text)}" for name, text in VARIABLES.items() if text)
+    return "".join(parts) + MAN_TAIL.format(variables=variables)
+
+
+def bash(helps):
+    options = {name: sorted(set(OPTION.findall(OTHERS.sub("", text))) | {"--help"}) for name, text in helps.items()}
+    choices = [f"    {name}:{option}) words=\"{values.replace('|', ' ')}\" ;;"
+               for name, text in helps.items() for option, values in CHOICE.findall(text)]
+    valued = sorted(set(re.findall(r"^  (--[a-z-]+) [A-Z]", helps["run"], re.M)))
+    return BASH.format(commands=" ".join([*helps, "--help", "--version"]), choices="\n".join(choices),
+                       valued=" | ".join(valued),
+                       options="\n".join(f"    {name}:-*) words=\"{' '.join(words)}\" ;;" for name, words in options.items()))
+
+
+def main(what, command, version):
+    usage = help_of(command)
+    names = re.findall(r"^  ([a-z][a-z-]*)\b", usage, re.M)
+    helps = {name: help_of(command, name) for name in names}
+    sys.stdout.reconfigure(encoding="utf-8")
+    print(man(helps, usage, version) if what == "man" else bash(helps), end="")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

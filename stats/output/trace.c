@@ -1,0 +1,308 @@
+#include "stats/output/trace.h"
+
+#include "stats/events/events_alone.h"
+#include "stats/os/proc.h"
+#include "stats/output/output_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define WRITE_MOST 1024
+
+/* Beyond it there is no error but a SIGXFSZ, which would kill the program. */
+static int is_within_file_limit(uint64_t bytes)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes <= limit.rlim_cur;
+}
+
+static int write_at(int fd, const void *from, size_t size, uint64_t offset)
+{
+    const char *at = from;
+    if (!is_within_file_limit(offset + size))
+        return -EFBIG;
+    while (size > 0) {
+        ssize_t n = pwrite(fd, at, size, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        at += n;
+        offset += (size_t)n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
+
+static void fill_header(struct trace_header *header, const struct page *page,
+                        const struct events *events, const char *reason, int dead)
+{
+    /* Of a process that lives the clock is asked anew: its own readings change under us. */
+    struct event_clock last = dead ? events->last[events->latest & 1] : events_clock();
+    *header = (struct trace_header){
+        .magic = TRACE_MAGIC,
+        .format = TRACE_FORMAT,
+        .event_bytes = sizeof(struct event),
+        .state = events->trace,
+        .events = events->written,
+        .pid = page->pid,
+        .start_ticks = page->start_ticks,
+        .pid_namespace = page->pid_namespace,
+        .start_realtime_ns = page->start_realtime_ns,
+        .begin_ns = events->begin_ns,
+        .first_ticks = events->first.ticks,
+        .first_ns = events->first.ns,
+        .last_ticks = last.ticks,
+        .last_ns = last.ns,
+    };
+    memcpy(header->session, page->session, sizeof header->session);
+    memcpy(header->hostname, page->hostname, sizeof header->hostname);
+    memcpy(header->exe, page->exe, sizeof header->exe);
+    memcpy(header->page, page->path, sizeof header->page);
+    snprintf(header->reason, sizeof header->reason, "%s", reason);
+}
+
+/* What a trace begins with, not on the program's stack: that of a thread may have 16 KiB in all. One
+ * trace is opened at a time. */
+static union {
+    struct trace_header header;
+    char bytes[TRACE_HEADER_BYTES];
+} begin;
+
+/* May a new trace take the place of what has that name? 1, 0, or -errno. A file that is empty, or
+ * a trace of a process that has ended and was not of this run, goes; nothing else does. Beside a
+ * directory or a device (/dev/null) nobody wants one. */
+static int may_replace(int directory, const char *name, const struct page *page)
+{
+    const struct trace_header *old = &begin.header;
+    struct stat status;
+    int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return errno == ENOENT ? 1 : errno == ELOOP || errno == EACCES ? 0 : -errno;
+    int may = fstat(fd, &status) == 0 ? 1 : -errno;
+    if (may > 0 && !S_ISREG(status.st_mode))
+        may = S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL;
+    if (may > 0 && status.st_size > 0) {
+        may = pread(fd, &begin.header, sizeof begin.header, 0) == sizeof begin.header;
+        begin.header.session[sizeof begin.header.session - 1] = '\0';
+        begin.header.hostname[sizeof begin.header.hostname - 1] = '\0';
+        /* Its pid says nothing here. */
+        int elsewhere =
+            old->pid_namespace != page->pid_namespace || strcmp(old->hostname, page->hostname) != 0;
+        may = may && memcmp(old->magic, TRACE_MAGIC, sizeof TRACE_MAGIC) == 0 &&
+              !page_is_of_run(page, old->session) &&
+              (elsewhere ? old->state != TRACE_ON
+                         : old->pid == page->pid || !proc_is_alive(old->pid, old->start_ticks));
+    }
+    close(fd);
+    return may;
+}
+
+/* Makes `name`, with its header. Returns 0, -EEXIST or another -errno. */
+static int create(int directory, const char *name, struct page *page, const struct events *events)
+{
+    int may = may_replace(directory, name, page);
+    if (may <= 0)
+        return may ? may : -EEXIST;
+    unlinkat(directory, name, 0);
+    int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(directory, name, flags, 0644);
+    if (fd < 0)
+        return -errno;
+    struct stat status;
+    memset(&begin, 0, sizeof begin);
+    fill_header(&begin.header, page, events, "", 0);
+    begin.header.state = TRACE_ON;
+    int error = write_at(fd, &begin, sizeof begin, 0);
+    if (error == 0 && fstat(fd, &status) == 0) {
+        page->trace_file[0] = status.st_dev;
+        page->trace_file[1] = status.st_ino;
+    }
+    close(fd);
+    if (error != 0)
+        unlinkat(directory, name, 0);
+    return error;
+}
+
+int trace_open(struct page *page, const char *path)
+{
+    const char *name;
+    struct events *events = page_events(page);
+    int directory = events ? report_file_directory(page, path, &name) : -EINVAL, error = -EEXIST;
+    if (directory < 0)
+        return directory;
+    report_file_lock(directory);
+    size_t before = (size_t)(name - path);
+    for (unsigned i = 0; error == -EEXIST && i < REPORT_CANDIDATES; i++) {
+        char pid[32] = "", again[16] = "";
+        if (i > 0)
+            snprintf(pid, sizeof pid, ".%llu", (unsigned long long)page->pid);
+        if (i > 1)
+            snprintf(again, sizeof again, ".%u", i - 1);
+        int n = snprintf(page->trace, sizeof page->trace, "%s%s%s", path, pid, again);
+        error = n < (int)sizeof page->trace ? create(directory, page->trace + before, page, events)
+                                            : -ENAMETOOLONG;
+    }
+    close(directory); /* and with it the lock */
+    if (error == 0)
+        atomic_store(&events->trace, TRACE_ON);
+    else
+        page->trace[0] = '\0';
+    return error;
+}
+
+const char *trace_problem(int error)
+{
+    return error == -ESTALE  ? "its file was replaced or cut off"
+           : error == -ETIME ? "the disk was too slow"
+                             : strerror(-error);
+}
+
+enum owner { OURS, EMPTIED, FOREIGN };
+
+/* Whose is the file? A name and even an inode come again, and whoever copies onto a file keeps both:
+ * ours begins with the header that was made for this page. EMPTIED: with a hole instead. */
+static enum owner owner_of(int fd, const struct page *page)
+{
+    static const struct trace_header hole;
+    struct trace_header header = {0};
+    if (pread(fd, &header, offsetof(struct trace_header, first_ticks), 0) <= 0 ||
+        memcmp(&header, &hole, sizeof header) == 0)
+        return EMPTIED;
+    return memcmp(header.magic, TRACE_MAGIC, sizeof TRACE_MAGIC) == 0 && header.pid == page->pid &&
+                   header.start_ticks == page->start_ticks &&
+                   header.pid_namespace == page->pid_namespace &&
+                   header.start_realtime_ns == page->start_realtime_ns &&
+                   header.begin_ns == page_events(page)->begin_ns
+               ? OURS
+               : FOREIGN;
+}
+
+/* The file that was made, with all that was written, or -errno. */
+static int open_again(const struct page *page)
+{
+    struct stat status;
+    uint64_t written = page_events(page)->written;
+    int fd = open(page->trace, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+        status.st_dev == page->trace_file[0] && status.st_ino == page->trace_file[1] &&
+        (uint64_t)status.st_size >= TRACE_HEADER_BYTES + written * sizeof(struct event) &&
+        owner_of(fd, page) == OURS)
+        return fd;
+    close(fd);
+    return -ESTALE;
+}
+
+/* How many events from `n` on are whole; at most up to the ring's end, and as many as are written
+ * at once: of what no longer fits on a disk that much is lost. */
+static uint64_t count_whole(const struct events *events, uint64_t n)
+{
+    uint64_t end = atomic_load_explicit(&events->count, memory_order_acquire), count = 0;
+    uint64_t most = events->capacity - (n & (events->capacity - 1));
+    most = end - n < most ? end - n : most;
+    most = most < WRITE_MOST ? most : WRITE_MOST;
+    while (count < most &&
+           atomic_load_explicit(&events->event[(n + count) & (events->capacity - 1)].number,
+                                memory_order_acquire) == n + count + 1)
+        count++;
+    return count;
+}
+
+/* Was the file cut off after the look at its size? What was written since made it as long as
+ * before, but what was there is gone: event number `n`, or the header. */
+static int is_whole(int fd, const struct page *page, uint64_t n)
+{
+    struct event last = {0};
+    off_t offset = (off_t)(TRACE_HEADER_BYTES + (n - 1) * sizeof last);
+    return owner_of(fd, page) == OURS &&
+           (n == 0 || (pread(fd, &last, sizeof last, offset) == sizeof last && last.number == n &&
+                       last.who != 0));
+}
+
+static int write_events(int fd, struct page *page, int skip)
+{
+    struct events *events = page_events(page);
+    uint64_t last = stat_get(&events->written); /* that is no hole */
+    if (last > 0 && stat_get(&events->event[(last - 1) & (events->capacity - 1)].number) < last)
+        last = 0;
+    for (;;) {
+        uint64_t n = stat_get(&events->written), count = count_whole(events, n);
+        uint64_t end = atomic_load_explicit(&events->count, memory_order_acquire);
+        if (atomic_load(&events->trace) != TRACE_ON)
+            return -ETIME; /* whoever waited gave up: what is not written yet may be overwritten */
+        if (end - n > events->capacity)
+            return -EINVAL; /* a damaged page */
+        if (count == 0 && (!skip || n >= end))
+            return 0;
+        uint64_t offset = TRACE_HEADER_BYTES + n * sizeof(struct event);
+        int error = write_at(fd, &events->event[n & (events->capacity - 1)],
+                             count * sizeof(struct event), offset);
+        if (error == 0 && count > 0 && !is_whole(fd, page, last))
+            error = -ESTALE;
+        atomic_thread_fence(memory_order_acquire); /* what was read, before the look at it */
+        if (error == 0 && atomic_load(&events->trace) != TRACE_ON)
+            error = -ETIME; /* as it was written */
+        if (error != 0)
+            return error;
+        last = count > 0 ? n + count : last;
+        if (count == 0) /* a hole in the file: its number is 0 there */
+            count = 1;
+        atomic_store_explicit(&events->written, n + count, memory_order_release);
+    }
+}
+
+/* And what its threads noted alone, as much at a time as there is room for. */
+static int write_left(int fd, struct page *page)
+{
+    struct events *events = page_events(page);
+    int error = write_events(fd, page, 1);
+    events_take_over(events);
+    while (error == 0 && events_take(events, 0))
+        error = write_events(fd, page, 1);
+    return error;
+}
+
+/* And at the end has the file as long as its count says, though its last event be a hole. After an error that takes
+ * off what is not in it; all of a file that was emptied under us, and nothing of one that is somebody else's by now. */
+static int write_header(int fd, const struct page *page, int error, int dead)
+{
+    const struct events *events = page_events(page);
+    struct trace_header header;
+    fill_header(&header, page, events, error ? trace_problem(error) : "", dead);
+    enum owner owner = error == -ESTALE ? owner_of(fd, page) : OURS;
+    if (owner == FOREIGN)
+        return error;
+    int emptied = owner == EMPTIED;
+    uint64_t bytes = emptied ? 0 : TRACE_HEADER_BYTES + events->written * sizeof(struct event);
+    int late = emptied ? 0 : write_at(fd, &header, sizeof header, 0);
+    int ends = error != 0 || (header.state == TRACE_ENDED && is_within_file_limit(bytes));
+    return ends && ftruncate(fd, (off_t)bytes) != 0 ? -errno : late;
+}
+
+int trace_write(struct page *page, enum events_trace end, int dead)
+{
+    struct events *events = page_events(page);
+    if (!events)
+        return -EINVAL;
+    int fd = open_again(page), error = fd < 0 ? fd : 0;
+    if (error == 0)
+        error = dead ? write_left(fd, page) : write_events(fd, page, end != TRACE_ON);
+    if (error != 0)
+        atomic_store(&events->trace, TRACE_STOPPED);
+    else if (!atomic_compare_exchange_strong(&events->trace, &(uint64_t){TRACE_ON}, end))
+        error = -ETIME;
+    if (fd < 0)
+        return error;
+    int late = write_header(fd, page, error, dead);
+    if (close(fd) != 0 && error == 0) /* where a network file system says that it is full */
+        late = -errno;
+    return error ? error : late;
+}

@@ -1,0 +1,261 @@
+/* Making the live page: a preallocated file on tmpfs, else a memfd, else plain memory. */
+#include "stats/page/page.h"
+
+#include "stats/page/page_fields.h"
+#include "stats/page/page_identity.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#define GENERATIONS 1000
+
+static size_t aligned(size_t size, size_t to)
+{
+    return (size + to - 1) / to * to;
+}
+
+/* A size past the limit is not an error but a SIGXFSZ, which would kill the program. */
+static int is_within_file_limit(size_t bytes)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes <= limit.rlim_cur;
+}
+
+static int is_memory(int fd)
+{
+    struct statfs system;
+    return fstatfs(fd, &system) == 0 &&
+           (system.f_type == TMPFS_MAGIC || (unsigned)system.f_type == RAMFS_MAGIC);
+}
+
+/* /dev/shm/cachalot-UID, made if need be; nobody else may be able to put files there. */
+static int open_own_directory(const char **problem)
+{
+    char name[32];
+    int shm = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (shm < 0) {
+        *problem = "/dev/shm cannot be opened: the page has no file";
+        return -1;
+    }
+    snprintf(name, sizeof name, "cachalot-%u", (unsigned)geteuid());
+    mkdirat(shm, name, 0700);
+    int fd = openat(shm, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    close(shm);
+    struct stat status;
+    if (fd >= 0 && fstat(fd, &status) == 0 && status.st_uid == geteuid() &&
+        (status.st_mode & 077) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    *problem = "/dev/shm/cachalot-UID is missing, not a directory, or open to others: "
+               "the page has no file";
+    return -1;
+}
+
+/* One that the user named: ours or root's, and others may only add to it if it is sticky. */
+static int open_named_directory(const char *path, const char **problem)
+{
+    mkdir(path, 0700);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat status;
+    if (fd < 0 || fstat(fd, &status) != 0) {
+        *problem = "CACHALOT_PAGE_DIR cannot be opened: the page has no file";
+    } else if ((status.st_uid != geteuid() && status.st_uid != 0) ||
+               ((status.st_mode & 022) != 0 && (status.st_mode & S_ISVTX) == 0)) {
+        *problem = "CACHALOT_PAGE_DIR can be changed by others: the page has no file";
+    } else {
+        if (!is_memory(fd))
+            *problem = "CACHALOT_PAGE_DIR is on a disk: its writes may stall the program";
+        return fd;
+    }
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* Room for the whole page now: a hole that cannot be filled later is a SIGBUS in the program. */
+static int allocate(int fd, size_t bytes)
+{
+    int error = EINTR;
+    for (int try = 0; error == EINTR && try < 100; try++)
+        error = posix_fallocate(fd, 0, (off_t)bytes);
+    return error;
+}
+
+/* Creates PID.START.GENERATION.page with the first free generation. */
+static int create_file(int directory, struct page *identity, char *name, size_t size)
+{
+    for (unsigned generation = 0; generation < GENERATIONS; generation++) {
+        snprintf(name, size, "%llu.%llu.%u.page", (unsigned long long)identity->pid,
+                 (unsigned long long)identity->start_ticks, generation);
+        int fd = openat(directory, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd >= 0) {
+            identity->generation = generation;
+            return fd;
+        }
+        if (errno != EEXIST)
+            return -1;
+    }
+    return -1;
+}
+
+static void note_path(int directory, const char *name, struct page *identity)
+{
+    char link[40], path[sizeof identity->path];
+    snprintf(link, sizeof link, "/proc/thread-self/fd/%d", directory);
+    ssize_t n = readlink(link, path, sizeof path - 1);
+    identity->path[0] = '\0';
+    if (n > 0 && path[0] == '/' && (size_t)n + strlen(name) + 2 < sizeof identity->path) {
+        memcpy(identity->path, path, (size_t)n);
+        snprintf(identity->path + n, sizeof identity->path - (size_t)n, "/%s", name);
+    }
+}
+
+static struct page *map_file(int directory, size_t bytes, struct page *identity,
+                             const char **problem)
+{
+    char name[72];
+    int fd = create_file(directory, identity, name, sizeof name);
+    if (fd < 0) {
+        *problem = "no file can be made in the page's directory";
+        return NULL;
+    }
+    struct page *page = MAP_FAILED;
+    fchmod(fd, 0600); /* whatever the program's umask */
+    if (allocate(fd, bytes) == 0)
+        page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (page == MAP_FAILED) {
+        unlinkat(directory, name, 0);
+        *problem = "no room in the page's directory: the page has no file";
+        return NULL;
+    }
+    note_path(directory, name, identity);
+    return page;
+}
+
+static struct page *map_in_directory(const char *path, size_t bytes, struct page *identity,
+                                     const char **problem)
+{
+    if (!is_within_file_limit(bytes)) {
+        *problem = "RLIMIT_FSIZE is smaller than the page: it has no file";
+        return NULL;
+    }
+    int directory = path ? open_named_directory(path, problem) : open_own_directory(problem);
+    if (directory < 0)
+        return NULL;
+    struct page *page = map_file(directory, bytes, identity, problem);
+    close(directory);
+    return page;
+}
+
+/* Without a name; gone with the process. A memfd can still be read through /proc/PID/map_files. */
+static struct page *map_nameless(size_t bytes)
+{
+    struct page *page = MAP_FAILED;
+    int fd = is_within_file_limit(bytes) ? memfd_create("cachalot.page", MFD_CLOEXEC) : -1;
+    if (fd >= 0) {
+        if (allocate(fd, bytes) == 0)
+            page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        close(fd);
+    }
+    if (page == MAP_FAILED)
+        page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return page == MAP_FAILED ? NULL : page;
+}
+
+static size_t fields_end(unsigned devices)
+{
+    return aligned(sizeof(struct page), 64) + devices * aligned(sizeof(struct page_device), 64) +
+           page_fields_count() * sizeof(struct page_field);
+}
+
+static void fill(struct page *page, const struct page *identity, struct page_shape shape,
+                 size_t bytes)
+{
+    page->pid = identity->pid;
+    page->start_ticks = identity->start_ticks;
+    page->generation = identity->generation;
+    page->pid_namespace = identity->pid_namespace;
+    page->uid = identity->uid;
+    memcpy(page->path, identity->path, sizeof page->path);
+    page->format = PAGE_FORMAT;
+    page->header_bytes = sizeof *page;
+    page->page_bytes = (uint32_t)bytes;
+    page->field_count = page_fields_count();
+    page->device_offset = (uint32_t)aligned(sizeof *page, 64);
+    page->device_stride = (uint32_t)aligned(sizeof(struct page_device), 64);
+    page->field_offset = page->device_offset + shape.devices * page->device_stride;
+    page->exit_code = -1;
+    page->device_count = shape.devices;
+    page_fields_write(page);
+    page_identity_write(page);
+    if (shape.sites) {
+        page->sites_offset = (uint32_t)(bytes - aligned(sizeof(struct sites), 4096));
+        page_sites(page)->every = shape.sites;
+    }
+    if (shape.events) {
+        page->events_offset = (uint32_t)aligned(fields_end(shape.devices), 64);
+        events_start(page_events(page), shape.events, shape.shown, page->start_monotonic_ns);
+    }
+    /* Last, so that a page without it is one that is still being made. */
+    atomic_thread_fence(memory_order_release);
+    memcpy(page->magic, PAGE_MAGIC, sizeof page->magic);
+}
+
+static size_t bytes_for(struct page_shape shape)
+{
+    size_t bytes = aligned(fields_end(shape.devices), 64);
+    bytes = aligned(bytes + events_bytes(shape.events), 4096);
+    return bytes + (shape.sites ? aligned(sizeof(struct sites), 4096) : 0);
+}
+
+struct page *page_create(const char *directory, struct page_shape shape, const char **problem)
+{
+    static struct page identity; /* too large for a small stack; pages are made one at a time */
+    *problem = NULL;
+    if (shape.devices > PAGE_DEVICES || shape.events > EVENTS_MOST) {
+        errno = EINVAL;
+        return NULL;
+    }
+    int error = errno;
+    size_t bytes = bytes_for(shape);
+    memset(&identity, 0, sizeof identity);
+    page_identity_key(&identity);
+    struct page *page = map_in_directory(directory, bytes, &identity, problem);
+    if (page == NULL)
+        page = map_nameless(bytes);
+    if (page == NULL)
+        return NULL;
+    madvise(page, bytes, MADV_DONTFORK);
+    fill(page, &identity, shape, bytes);
+    errno = error;
+    return page;
+}
+
+void page_config_in_force(struct page *page, const char *option, const char *value, const char *why)
+{
+    for (unsigned i = 0; i < page->config_count; i++) {
+        struct page_config *row = &page->config[i];
+        size_t asked = strcspn(row->value, ":");
+        if (strcmp(row->name, option) == 0)
+            snprintf(row->value + asked, sizeof row->value - asked, ": %s%s%s", value,
+                     why ? ", because of " : "", why ? why : "");
+    }
+}
+
+void page_close(struct page *page, int remove)
+{
+    /* A page read from a file says what it likes: only its own process believes its path. */
+    if (remove && page->path[0] != '\0' && page->pid == (uint64_t)getpid())
+        unlink(page->path);
+    munmap(page, page->page_bytes);
+}

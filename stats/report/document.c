@@ -1,0 +1,132 @@
+/* The report as a document: copies of the devices' rows first, then one top-level key after the
+ * other. */
+#include "stats/output/report.h"
+#include "stats/report/parts.h"
+#include "stats/report/value.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const kind_names[] = {
+    [REPORT_EXIT] = "exit",
+    [REPORT_SIGNAL] = "signal",
+    [REPORT_REQUEST] = "request",
+    [REPORT_HARVEST] = "harvest",
+};
+
+int report_is_final(const struct report_source *source)
+{
+    return source->options->kind == REPORT_EXIT || source->options->kind == REPORT_HARVEST;
+}
+
+uint64_t report_current(const struct device_stats *stats, enum stat_kind kind, enum stat_pool pool)
+{
+    uint64_t allocated = stats->stat[kind].allocated[pool], freed = stats->stat[kind].freed[pool];
+    return allocated > freed ? allocated - freed : 0;
+}
+
+uint64_t report_current_all(const struct device_stats *stats, enum stat_kind kind)
+{
+    return report_current(stats, kind, SMALL_POOL) + report_current(stats, kind, LARGE_POOL);
+}
+
+static json_t *devices(const struct report_source *source)
+{
+    json_t *array = json_array();
+    for (unsigned i = 0; i < source->row_count; i++)
+        report_append(array, report_device(source, &source->rows[i]));
+    return array;
+}
+
+static json_t *document(const struct report_source *source)
+{
+    json_t *root = json_object();
+    report_put(root, "schema_version", json_string(REPORT_VERSION));
+    report_put(root, "kind", json_string(kind_names[source->options->kind]));
+    report_put(root, "sequence", report_number(source->page->sequence));
+    report_put(root, "tool", report_string(source->page->tool));
+    report_put(root, "config", report_config(source));
+    report_put(root, "time", report_times(source));
+    report_put(root, "process", report_process(source));
+    report_put(root, "exit", report_exit(source));
+    report_put(root, "coverage", report_coverage(source));
+    report_put(root, "totals", report_totals(source));
+    report_put(root, "devices", devices(source));
+    report_put(root, "others", report_others(source));
+    report_put(root, "leaks", report_leaks(source));
+    report_put(root, "oom_events", report_oom_events(source));
+    report_put(root, "warnings", report_warnings(source));
+    report_put_sites(root, source);
+    return root;
+}
+
+static void copy_rows(struct report_source *source)
+{
+    for (unsigned i = 0; i < source->page->device_count; i++) {
+        const struct page_device *device = page_device(source->page, i);
+        if (device->used == 0)
+            continue;
+        struct report_row *row = &source->rows[source->row_count++];
+        row->device = device;
+        row->torn =
+            stats_gather(&row->stats, &device->stats, source->page->cache, PAGE_CACHES, i) != 0;
+    }
+}
+
+struct text {
+    char *begin;
+    size_t length, room;
+    int failed; /* for good: jansson goes on after some errors, and a hole would be no JSON */
+};
+
+static int append(const char *piece, size_t size, void *data)
+{
+    struct text *text = data;
+    if (text->failed)
+        return -1;
+    if (size >= text->room - text->length) {
+        size_t room = 2 * text->room + size + 16384;
+        char *more = realloc(text->begin, room);
+        if (more == NULL) {
+            text->failed = 1;
+            return -1;
+        }
+        text->begin = more;
+        text->room = room;
+    }
+    memcpy(text->begin + text->length, piece, size);
+    text->length += size;
+    text->begin[text->length] = '\0';
+    return 0;
+}
+
+/* As json_dumps. */
+static char *dump(const json_t *root)
+{
+    struct text text = {NULL, 0, 0, 0};
+    if (json_dump_callback(root, append, &text, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0 &&
+        !text.failed)
+        return text.begin;
+    free(text.begin);
+    return NULL;
+}
+
+char *report_text(const struct snapshot *snapshot, const struct report_options *options)
+{
+    unsigned failures = report_failures();
+    struct report_source source = {
+        .snapshot = snapshot, .options = options, .page = snapshot->page};
+    source.rows = calloc((size_t)source.page->device_count + 1, sizeof *source.rows);
+    if (source.rows == NULL)
+        return NULL;
+    copy_rows(&source);
+    report_number_sites(&source);
+    json_t *root = document(&source);
+    char *text = dump(root);
+    json_decref(root);
+    free(source.rows);
+    if (report_failures() == failures)
+        return report_add_events(text, &source);
+    free(text);
+    return NULL;
+}
