@@ -9,33 +9,26 @@
 #ifndef CACHALOT_ALLOCATOR_ALLOCATOR_H
 #define CACHALOT_ALLOCATOR_ALLOCATOR_H
 
+#include "allocator/base/asked_site.h"
+#include "allocator/base/condition.h"
 #include "allocator/base/device.h"
 #include "allocator/base/options.h"
+#include "allocator/thread_cache/own.h"
 #include "stats/output/report.h"
-
-enum allocator_condition {
-    ALLOCATOR_PASS = -11,    /* not for us: ask the driver natively */
-    ALLOCATOR_UNKNOWN = -12, /* no memory of ours */
-    ALLOCATOR_INVALID = -13, /* inside a segment of ours, but no block that the program holds */
-    ALLOCATOR_MISS = -14,    /* allocator_hit only: not in the cache */
-};
 
 struct domain;
 struct allocator;
-struct cache_row;
 
 /* NULL when the host is out of memory. `options` is copied. */
 struct domain *domain_create(const struct options *options);
 
 /* Before the first allocator: what happens is noted in `events` and `sites`, where not NULL.
- * domain_asked_at: what this thread asks for from now on is asked for there (sites.h). */
+ */
 void domain_record(struct domain *domain, struct events *events, struct sites *sites);
 
 /* What threads noted alone goes to the events, as far as these have room until more of them is
  * written to the trace. -1: the lock is busy (its holder may wait for just that). */
 int domain_take_events(struct domain *domain);
-void domain_asked_at(uint32_t site);
-uint32_t domain_asked_where(void);
 
 /* An allocator for the context `device`, named `context` in lanes (lane.h), device `ordinal`,
  * of `total` bytes, booking into `stats` (one row per device, which may serve several contexts).
@@ -78,12 +71,6 @@ void allocator_refused(struct allocator *allocator, uint64_t bytes);
  * `available` bytes free? Then each large block takes whole granules of its own. */
 int allocator_fits_natively(struct allocator *allocator, uint64_t bytes, uint64_t available);
 
-/* What the calling thread's cache can do alone, without the lock, to be tried first: the address,
- * or 0; 1 if freed (as FREED_NATIVE). _asked: with call sites, once it is known where. */
-uint64_t allocator_hit_alone(struct allocator *allocator, uint64_t bytes);
-uint64_t allocator_hit_asked(struct allocator *allocator, uint64_t bytes);
-int domain_free_alone(struct domain *domain, uint64_t address);
-
 /* Work that the host may see (a copy to its memory, a function of its own) was submitted to the
  * context: the next free waits for what was submitted until now, as natively. */
 void allocator_note_host_work(struct allocator *allocator);
@@ -97,14 +84,6 @@ enum free_kind {
  * is returned; the block is then gone, as natively. ALLOCATOR_PASS (FREED_ASYNC only): the block is
  * off the books, the driver is to free it. */
 int domain_free(struct domain *domain, uint64_t address, enum free_kind kind);
-
-/* The calling thread gets a cache of its own, which counts into `row` (of the live page, all 0),
- * and loses it before it ends. Returns 0, or -1: there is none, all its calls take the lock. */
-int domain_thread_begins(struct domain *domain, struct cache_row *row);
-void domain_thread_ends(struct domain *domain);
-
-/* Is the calling thread in its cache? Only a handler of a signal can ask that. */
-int domain_thread_is_inside(const struct domain *domain);
 
 /* Gives all reusable memory back to the driver, after waiting for what is pending if `wait`.
  * Returns bytes. */

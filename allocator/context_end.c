@@ -6,23 +6,24 @@
  * until we begin they reach it (release), and while we are at it they wait. */
 #include <stddef.h>
 
-#include "allocator/pool/arena.h"
+#include "allocator/allocator.h"
+#include "allocator/mapping/release.h"
+#include "allocator/pool/arena_blocks.h"
+#include "allocator/pool/pool.h"
+#include "allocator/pool/segment_books.h"
 #include "allocator/reuse/fence.h"
 #include "allocator/segment/segment.h"
+#include "allocator/state/record.h"
 #include "allocator/thread_cache/locked.h"
 #include "stats/os/pause.h"
+#include "allocator/reuse/lane.h"
+#include "allocator/state/enter.h"
 
-#define LOOK_AGAIN_NS 1000000
-#define MOST_WAITS 2000 /* of these */
 #define EMPTY_WAIT_NS 100000000
-
-/* That this thread is in: the driver may call back. */
-static _Thread_local unsigned ends;
-static _Thread_local int visits;
 
 void domain_end_begins(struct domain *domain)
 {
-    ends++;
+    allocator_own.ends++;
     domain_lock(domain);
     domain->ending++;
     domain_unlock(domain);
@@ -30,25 +31,11 @@ void domain_end_begins(struct domain *domain)
 
 void domain_end_over(struct domain *domain)
 {
-    ends--;
+    allocator_own.ends--;
     domain_lock(domain);
     domain->ending--;
     domain->ended++;
     domain_unlock(domain);
-}
-
-static void pause_outside(struct allocator *a)
-{
-    allocator_leave(a);
-    pause_ns(LOOK_AGAIN_NS);
-    allocator_enter(a);
-}
-
-void allocator_wait_for_ends(struct allocator *a, uint64_t since_ns)
-{
-    while (a->domain->ending > ends && !a->forgotten &&
-           a->ops->now_ns() - since_ns < PRESSURE_WAIT_NS)
-        pause_outside(a);
 }
 
 static int is_alone(const struct allocator *a)
@@ -66,7 +53,7 @@ void allocator_empty(struct allocator *a)
     allocator_enter(a);
     if (!a->error && !a->forgotten && !a->away && !is_alone(a)) {
         thread_caches_empty(a);
-        fence_wait_for(a, UINT64_MAX / 4, EMPTY_WAIT_NS);
+        fence_wait_all(a, EMPTY_WAIT_NS);
         if (a->arena && !a->forgotten)
             arena_release(a, a->arena, UINT64_MAX, EMPTY_WAIT_NS);
         if (!a->forgotten && fence_is_idle(a, EMPTY_WAIT_NS) == 1)
@@ -75,40 +62,52 @@ void allocator_empty(struct allocator *a)
     allocator_leave(a);
 }
 
-int allocator_visit(struct allocator *a)
-{
-    int may = !a->forgotten && !a->away;
-    a->visits += may;
-    visits += may;
-    return may;
-}
-
-void allocator_visit_over(struct allocator *a)
-{
-    a->visits--;
-    visits--;
-}
-
-/* A release that takes long is the last one, and what the context has left to do ends with it. */
-int allocator_visit_soon(struct allocator *a)
-{
-    for (int i = 0; a->away && !a->forgotten && !ends && i < MOST_WAITS; i++)
-        pause_outside(a);
-    return allocator_visit(a);
-}
-
 void allocator_put_away(struct allocator *a, int away)
 {
     allocator_enter(a);
     int back = a->away && !away;
     a->away = away;
-    for (int i = 0; away && a->visits > visits && i < MOST_WAITS; i++)
-        pause_outside(a);
+    for (int i = 0; away && a->visits > allocator_own.visits && i < ALLOCATOR_PAUSES; i++)
+        allocator_pause(a);
     if (back && !a->error && !a->forgotten) { /* captures may have ended meanwhile */
         a->captures_ended++;
         fence_flush_deferred(a, 0);
     }
     allocator_leave(a);
+}
+
+/* *held grows by the blocks that the program still holds. */
+static void forget_segment(struct segment *segment, uint64_t *held)
+{
+    struct allocator *a = segment->allocator;
+    for (struct block *block = segment->first; block; block = block->next) {
+        enum stat_pool stat = block_stat(block);
+        if (block->state == BLOCK_REUSABLE) {
+            pool_remove(a, block);
+        } else if (block->state == BLOCK_ALLOCATED || block->state == BLOCK_PENDING) {
+            if (block->state == BLOCK_ALLOCATED) {
+                record_block(block, EVENT_free);
+                *held += 1;
+                stats_histogram(a->stats, block_requested(block), -1);
+                stats_subtract(a->stats, STAT_allocation, stat, 1);
+                stats_subtract(a->stats, STAT_allocated_bytes, stat, block_size(block));
+            }
+            stats_subtract(a->stats, STAT_requested_bytes, stat, block_requested(block));
+            stats_subtract(a->stats, STAT_active, stat, 1);
+            stats_subtract(a->stats, STAT_active_bytes, stat, block_size(block));
+        }
+    }
+    for (struct block *block = segment->first, *next; block; block = next) {
+        next = block->next;
+        pool_forget(a, block);
+    }
+    if (segment->arena) {
+        arena_put_kit(a, segment->arena, segment->arena->kit, segment->arena->kits);
+        segment->arena->kit = NULL;
+        segment->arena->kits = 0;
+    }
+    segment_unlink(segment);
+    slab_give(&a->domain->segment_slab, segment);
 }
 
 uint64_t allocator_forget(struct allocator *a)
@@ -124,7 +123,7 @@ uint64_t allocator_forget(struct allocator *a)
     fence_forget_all(a);
     arena_forget(a);
     while (a->segments)
-        segment_forget(a->segments, &held);
+        forget_segment(a->segments, &held);
     thread_caches_go_on(domain, a->stats);
     for (struct allocator **link = &domain->first; *link; link = &(*link)->next)
         if (*link == a) {
@@ -132,8 +131,8 @@ uint64_t allocator_forget(struct allocator *a)
             break;
         }
     /* Calls of other threads into the dying context: no new one begins. */
-    for (int i = 0; a->calls && i < MOST_WAITS; i++)
-        pause_outside(a);
+    for (int i = 0; a->calls && i < ALLOCATOR_PAUSES; i++)
+        allocator_pause(a);
     allocator_leave(a);
     return held;
 }

@@ -1,11 +1,16 @@
 /* What concerns all allocators of a process at once. */
 #include <stddef.h>
 
+#include "allocator/allocator.h"
+#include "allocator/check.h"
+#include "allocator/last_freed.h"
 #include "allocator/mapping/create.h"
+#include "allocator/mapping/release.h"
 #include "allocator/reuse/fence.h"
-#include "allocator/segment/segment.h"
+#include "allocator/release.h"
 #include "allocator/thread_cache/locked.h"
 #include "stats/events/events_alone.h"
+#include "allocator/state/enter.h"
 
 static struct slab slab_of(struct domain *domain, size_t item_bytes)
 {
@@ -23,6 +28,8 @@ struct domain *domain_create(const struct options *options)
     domain->pressure = (pthread_mutex_t)PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
     domain->options = *options;
     domain->dedicated = options->ipc == IPC_DEDICATED;
+    domain->kept.put = kept_put;
+    domain->is_valid = allocator_is_valid;
     domain->listed.low = CLAIM_KINDS - 1;
     domain->listed.metadata = &domain->metadata;
     domain->blocks = slab_of(domain, sizeof(struct block));
@@ -132,8 +139,8 @@ static uint64_t for_each(struct domain *domain, uint64_t (*act)(struct allocator
 
 static uint64_t empty(struct allocator *a, unsigned wait)
 {
-    return allocator_give_back(a, UINT64_MAX, wait ? DEVICE_FOREVER : 0,
-                               wait ? PRESSURE_WAIT_NS : IDLE_WAIT_NS);
+    return release_of(a, UINT64_MAX, wait ? DEVICE_FOREVER : 0,
+                      wait ? PRESSURE_WAIT_NS : IDLE_WAIT_NS);
 }
 
 uint64_t domain_empty_cache(struct domain *domain, int wait)
@@ -152,7 +159,7 @@ int allocator_maps(const struct allocator *a)
 static uint64_t relieve(struct allocator *a, unsigned unused)
 {
     (void)unused;
-    return segment_release_unused(a);
+    return release_unused(a);
 }
 
 void domain_relieve(struct domain *domain)

@@ -1,19 +1,50 @@
-/* Where blocks come from when no hole has them: from what is idle in the arena, and then from the
- * driver. Small blocks lie there with large ones, with which they share what is idle. */
-#include "allocator/mapping/create.h"
-#include "allocator/pool/arena_parts.h"
+/* Where memory comes from when the pools have none: what has been freed behind fences, what is idle in mapped memory, the
+ * driver, and under pressure what is given back first. */
+#include "allocator/allocator.h"
+#include "allocator/growth.h"
+
+#include <stddef.h>
+#include <time.h>
+
+#include "allocator/last_resort.h"
+#include "allocator/mapping/claim.h"
+#include "allocator/mapping/divide.h"
+#include "allocator/mapping/release.h"
 #include "allocator/pool/packing.h"
 #include "allocator/pool/pool.h"
+#include "allocator/release.h"
+#include "allocator/reuse/fence.h"
 #include "allocator/segment/segment.h"
 #include "allocator/thread_cache/locked.h"
+#include "allocator/state/enter.h"
 
-int arena_serves(const struct allocator *a, uint64_t size)
+struct block *growth_take(struct allocator *a, uint64_t size)
 {
-    enum pool pool = pool_for(a, size);
-    if (a->as_native) /* small ones neither: packing.c */
-        return 0;
-    return (pool == POOL_MAPPED || pool == POOL_SMALL) && a->arena &&
-           arena_part_for(a->arena, size)->segment;
+    struct block *block = pool_take(a, size);
+    if (block || pool_for(a, size) != POOL_MAPPED)
+        return block;
+    thread_cache_settle(a); /* what grows passes peaks, and what is taken from ordinary segments */
+    return pool_take_ordinary(a, size);
+}
+
+/* A block that becomes reusable while fences are waited for, up to `budget_ns`; or NULL. */
+static struct block *wait_for(struct allocator *a, uint64_t size, uint64_t budget_ns)
+{
+    struct block *block = NULL;
+    if (!a->pending)
+        return NULL;
+    struct fence_wait wait = fence_wait_begin(a, budget_ns);
+    while (!block && fence_wait_next(a, &wait))
+        block = growth_take(a, size);
+    fence_wait_end(a, &wait);
+    return block;
+}
+
+/* What making and giving back `bytes` costs, in ns, so that waiting for a fence as long costs no more:
+ * cudaMalloc + cudaFree on an H200 (about 80 us, and 0.9 us for each MiB). */
+static uint64_t growth_price_ns(uint64_t bytes)
+{
+    return 80000 + bytes / MIB * 900;
 }
 
 /* Could idle memory do, with what the holes around it have in parts of chunks? At least one chunk
@@ -26,7 +57,7 @@ static int may_do(const struct arena *arena, uint64_t size)
 
 /* Where what is idle is there in handles too large for the gaps, some of it goes back, if the work that may
  * use it is done: then as much is made anew, in smaller ones, and no more. */
-int arena_claim(struct allocator *a, uint64_t size, struct block **taken)
+static int claim_idle(struct allocator *a, uint64_t size, struct block **taken)
 {
     struct arena *arena = a->arena;
     arena_reunite(arena);
@@ -55,7 +86,7 @@ static uint64_t give_back(struct allocator *a, uint64_t size)
 
 /* Where blocks share no chunk idle memory in other pieces may have to go back first; but nobody waits
  * long for that: then chunks are shared after all. */
-int arena_grow(struct allocator *a, uint64_t size, struct block **taken)
+static int grow_mapped(struct allocator *a, uint64_t size, struct block **taken)
 {
     for (int round = 0; round < ROUNDS && !a->forgotten && native_is_exact(a, size); round++) {
         int code = arena_claim_in(a->arena, size, CLAIM_GROW | CLAIM_ALONE, taken);
@@ -68,4 +99,147 @@ int arena_grow(struct allocator *a, uint64_t size, struct block **taken)
     if (code == a->ops->out_of_memory && !a->forgotten)
         code = arena_claim_in(a->arena, size, CLAIM_GROW | CLAIM_DIVIDE, taken);
     return code;
+}
+
+#define SMALL_SEGMENT (2 * MIB) /* kSmallBuffer */
+#define LARGE_LEAST (10 * MIB)  /* kMinLargeAlloc: from here on a segment of its own */
+#define SEGMENT_GRAIN (2 * MIB) /* kRoundLarge */
+
+static uint64_t round_up(uint64_t bytes, uint64_t grain)
+{
+    return (bytes + grain - 1) / grain * grain;
+}
+
+static uint64_t segment_bytes(const struct allocator *a, enum pool pool, uint64_t size, int least)
+{
+    uint64_t large = a->domain->options.large_segment_bytes;
+    if (pool == POOL_PINNED)
+        return size;
+    if (pool == POOL_SMALL)
+        return SMALL_SEGMENT;
+    if (least || a->as_native || pool == POOL_DEDICATED || size >= LARGE_LEAST || size > large)
+        return round_up(size, SEGMENT_GRAIN);
+    return large;
+}
+
+/* A block of at least `size` bytes from the driver, in no pool yet and not split: from mapped memory, or a segment.
+ * GROW_LEAST: no more than is needed; GROW_NATIVE: exactly that, never to be reused (option cache:off). */
+int growth_by_driver(struct allocator *a, uint64_t size, enum growth growth, struct block **block)
+{
+    if (a->forgotten)
+        return ALLOCATOR_PASS;
+    enum pool pool = growth == GROW_NATIVE ? POOL_PINNED : pool_for(a, size);
+    if (growth == GROW_SEGMENT && arena_serves(a, size)) {
+        int code = grow_mapped(a, size, block);
+        if (code <= 0 || code == a->ops->out_of_memory)
+            return code;
+    }
+    if (pool == POOL_MAPPED) /* the last resort, or mapping fails: just what is needed */
+        pool = pool_ordinary(size), growth = GROW_LEAST;
+    uint64_t bytes = segment_bytes(a, pool, size, growth == GROW_LEAST);
+    uint64_t reserved = allocator_reserved(a);
+    a->pressed |= stats_current_all(a->stats, STAT_active_bytes) + size > a->capacity / 3 * 2;
+    if (a->limit < bytes || reserved > a->limit - bytes) {
+        a->pressed = 1;
+        a->taken = NULL;
+        return a->ops->out_of_memory;
+    }
+    int code = segment_obtain(a, pool, size <= MIB ? SMALL_POOL : LARGE_POOL, bytes, block);
+    a->pressed |= code == a->ops->out_of_memory;
+    a->taken = NULL; /* what a request gets may be another thing now */
+    return code;
+}
+
+/* The device is full, or the limit reached. What is idle at once goes first: a context may be busy
+ * for long. A small request has part of a large hole before it waits for more than natively. */
+static int make_room(struct allocator *a, uint64_t size, struct block **taken)
+{
+    int code;
+    fence_flush_deferred(a, 1);
+    thread_caches_empty(a);
+    if ((*taken = growth_take(a, size)) ||
+        (*taken = wait_for(a, size, size > MIB ? DEVICE_FOREVER : OWN_FOREVER)) || a->forgotten)
+        return *taken ? 0 : ALLOCATOR_PASS;
+    if ((a->domain->first->next || size <= MIB) && release_for(a, size, 0) &&
+        (code = growth_by_driver(a, size, GROW_SEGMENT, taken)) != a->ops->out_of_memory)
+        return code;
+    if (size <= MIB && !a->forgotten &&
+        ((*taken = native_corner(a, size)) || (*taken = wait_for(a, size, DEVICE_FOREVER))))
+        return 0;
+    if (release_for(a, size, PRESSURE_WAIT_NS) &&
+        (code = growth_by_driver(a, size, GROW_SEGMENT, taken)) != a->ops->out_of_memory)
+        return code;
+    release_for(a, UINT64_MAX, PRESSURE_WAIT_NS);
+    stats_count(a->stats, COUNTER_num_alloc_retries, 1);
+    return growth_by_driver(a, size, GROW_LEAST, taken);
+}
+
+static void wait_for_ends(struct allocator *a, uint64_t since_ns)
+{
+    while (a->domain->ending > allocator_own.ends && !a->forgotten &&
+           a->ops->now_ns() - since_ns < PRESSURE_WAIT_NS)
+        allocator_pause(a);
+}
+
+/* One thread at a time, else what one gives back another takes; and again while others free, and
+ * when a context has ended. A thread that waits here too long goes on alone: it may be the one that
+ * the others wait for. */
+static int under_pressure(struct allocator *a, uint64_t size, struct block **taken)
+{
+    struct timespec limit;
+    int code;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += PRESSURE_WAIT_NS / 1000000000;
+    a->domain->pressing++;
+    allocator_leave(a);
+    int alone = pthread_mutex_timedlock(&a->domain->pressure, &limit) == 0;
+    allocator_enter(a);
+    uint64_t begin = a->ops->now_ns();
+    for (int round = 0;; round++) {
+        uint64_t frees = a->frees, ended = a->domain->ended;
+        code = a->forgotten ? ALLOCATOR_PASS : make_room(a, size, taken);
+        if (code != a->ops->out_of_memory || round == 3 ||
+            a->ops->now_ns() - begin >= PRESSURE_WAIT_NS)
+            break;
+        wait_for_ends(a, begin);
+        if (frees == a->frees && ended == a->domain->ended)
+            break;
+    }
+    if (code == a->ops->out_of_memory)
+        code = native_last_try(a, size, taken);
+    a->domain->pressing--;
+    if (alone)
+        pthread_mutex_unlock(&a->domain->pressure);
+    return code;
+}
+
+/* What is idle elsewhere, were it not for what is cached. */
+static int claim(struct allocator *a, uint64_t size, struct block **taken)
+{
+    int code = claim_idle(a, size, taken);
+    return code == a->ops->out_of_memory && !a->forgotten && thread_caches_yield(a, size)
+               ? claim_idle(a, size, taken)
+               : code;
+}
+
+/* The ways to more memory, cheapest first. 0 and *taken (in no pool, cut to size), or what the
+ * driver said. */
+int growth_find(struct allocator *a, uint64_t size, struct block **taken)
+{
+    /* No segment is taken from the driver if all that is reusable, merged, would do. */
+    if (pool_for(a, size) == POOL_SMALL && thread_caches_make(a, size) &&
+        (*taken = growth_take(a, size)))
+        return 0;
+    if (arena_serves(a, size) && claim(a, size, taken) == 0)
+        return 0;
+    if (a->forgotten)
+        return ALLOCATOR_PASS;
+    if (size <= MIB && native_is_cornered(a) &&
+        ((*taken = wait_for(a, size, OWN_FOREVER)) || (*taken = native_corner(a, size))))
+        return 0;
+    release_beyond_threshold(a, size);
+    if ((*taken = wait_for(a, size, growth_price_ns(size))))
+        return 0;
+    int code = growth_by_driver(a, size, GROW_SEGMENT, taken);
+    return code == a->ops->out_of_memory ? under_pressure(a, size, taken) : code;
 }

@@ -8,21 +8,23 @@
  * and all is as if it had been there from the beginning.
  *
  * What changes which block a request would get clears `taken`: pool_put_in, pool_take_out, and
- * those who change a block's pool or the rules (segment_grow, domain_mark, native_note).
+ * those who change a block's pool or the rules (growth_by_driver, domain_mark, native_note).
  *
  * Between the two nothing is counted but by the threads alone. So no peak is passed when K is taken
  * again, unless this thread has counted since.
  */
+#include "allocator/allocator.h"
 #include "allocator/last_freed.h"
 
 #include <assert.h>
 #include <stddef.h>
 
-#include "allocator/pool/arena_parts.h"
+#include "allocator/pool/arena_blocks.h"
 #include "allocator/pool/packing.h"
 #include "allocator/pool/pool.h"
 #include "allocator/state/record.h"
 #include "allocator/thread_cache/locked.h"
+#include "allocator/reuse/lane.h"
 
 /* The rest of M, which K will be merged with. Before it there is nothing reusable: M began with K.
  */
@@ -60,7 +62,7 @@ int kept_free(struct block *block)
     if (rest)
         pool_count_out(segment, kept->more, 1);
     pool_count_in(segment, size + kept->more, kept->split);
-    assert(allocator_is_valid(a));
+    assert(a->domain->is_valid(a));
     stats_end(stats);
     return 1;
 }
@@ -118,7 +120,7 @@ int kept_again(struct allocator *a, uint64_t bytes, uint64_t *address)
         cache->kept = *address;
         cache->found = block;
     }
-    assert(allocator_is_valid(a));
+    assert(a->domain->is_valid(a));
     stats_end(stats);
     return 1;
 }

@@ -9,6 +9,9 @@
 /* A block that the program has freed, with all that a free is: 1 if it is kept. */
 int kept_free(struct block *block);
 
+/* What is kept goes into its pool. */
+void kept_put(struct domain *domain);
+
 /* A request, with all that one is: 1 if it got what is kept. */
 int kept_again(struct allocator *allocator, uint64_t bytes, uint64_t *address);
 

@@ -1,11 +1,15 @@
 /* Blocks that somebody else comes to know: marked, asked about, lent to other processes. */
+#include "allocator/allocator.h"
 #include "allocator/share.h"
 
 #include <stddef.h>
 
 #include "allocator/pool/arena_chunks.h"
-#include "allocator/segment/segment.h"
+#include "allocator/pool/segment_books.h"
 #include "allocator/thread_cache/locked.h"
+#include "allocator/pool/arena_blocks.h"
+#include "allocator/reuse/lane.h"
+#include "allocator/state/enter.h"
 
 /* The live block that holds `address`, or NULL. Nearly always it begins there. In a segment for
  * small blocks there are many, but no begin of one is far; in others there are few. */
@@ -57,13 +61,31 @@ int domain_find(struct domain *domain, uint64_t address, struct block_place *pla
     return block ? 0 : segment ? ALLOCATOR_INVALID : ALLOCATOR_UNKNOWN;
 }
 
+static void pin_segment(struct segment *segment, struct block *live)
+{
+    struct allocator *a = segment->allocator;
+    if (segment->arena) {
+        arena_pin(live);
+        return;
+    }
+    for (struct block *block = segment->first; block; block = block->next)
+        if (block->state == BLOCK_REUSABLE)
+            bins_remove(&a->pool[segment->pool], &block->node);
+    segment->pool = POOL_PINNED;
+    for (struct block *block = segment->first; block; block = block->next)
+        if (block->state == BLOCK_REUSABLE)
+            bins_insert(&a->pool[POOL_PINNED], &block->node);
+        else if (block_claimed(block) == CLAIM_EASY)
+            block_claim(block, CLAIM_HELD);
+}
+
 /* Of its segment nothing is taken any more: once. */
 static void pin(struct segment *segment, struct block *block)
 {
     if (segment->pool != POOL_PINNED && !block->sync_memops) {
         stats_count(segment->allocator->stats, COUNTER_num_pinned_blocks, 1);
         thread_caches_pool(segment->allocator);
-        segment_pin(segment, block);
+        pin_segment(segment, block);
     }
     block->sync_memops = 1;
 }

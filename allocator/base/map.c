@@ -1,4 +1,4 @@
-#include "allocator/base/map_lookup.h"
+#include "allocator/base/map.h"
 
 /* Buckets. A node that stands before another is one more line, which its own block's thread writes. */
 #define PER_NODE 2

@@ -1,10 +1,11 @@
 /* A map from addresses to nodes: linear hashing, which grows by one bucket per insert, so that no
  * insert ever pays for moving the whole table. Nodes belong to the caller. Caller holds a lock, but
- * for map_glance (map_lookup.h). */
+ * for map_glance. */
 #ifndef CACHALOT_ALLOCATOR_BASE_MAP_H
 #define CACHALOT_ALLOCATOR_BASE_MAP_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "allocator/base/metadata.h"
@@ -37,5 +38,69 @@ struct map_node *map_remove(struct map *map, uint64_t key);
 struct map_node *map_any(const struct map *map,
                          int (*is)(const struct map_node *node, const void *context),
                          const void *context);
+
+#define MAP_FIRST 9
+
+/* Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4). The bits from 32 on depend on
+ * all of an address, and rows of addresses, whatever lies between them, are spread evenly. */
+static inline uint64_t map_hash(uint64_t key)
+{
+    return key * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+}
+
+static inline unsigned map_chunk_of(uint64_t bucket)
+{
+    return bucket >> MAP_FIRST ? 64 - (unsigned)__builtin_clzll(bucket >> MAP_FIRST) : 0;
+}
+
+/* All under the lock but map_glance, for which stores are in order: a node before what leads to it,
+ * a chunk before the number of buckets that reaches into it. */
+static inline struct map_node *map_get(struct map_node *const _Atomic *link)
+{
+    return atomic_load_explicit(link, memory_order_acquire);
+}
+
+static inline int map_has(const struct map *map, const struct map_node *node, uint64_t key)
+{
+    return (atomic_load_explicit(&node->key, memory_order_relaxed) & ~map->low) == key;
+}
+
+static inline uint64_t map_buckets(const struct map *map)
+{
+    return atomic_load_explicit(&map->buckets, memory_order_acquire);
+}
+
+static inline struct map_node *_Atomic *map_bucket_at(const struct map *map, uint64_t bucket)
+{
+    unsigned chunk = map_chunk_of(bucket);
+    uint64_t first = chunk ? (uint64_t)1 << (MAP_FIRST + chunk - 1) : 0;
+    return atomic_load_explicit(&map->chunk[chunk], memory_order_relaxed) + (bucket - first);
+}
+
+/* Buckets below `buckets` are in use: a hash that names one beyond belongs to its half-sized
+ * ancestor. */
+static inline struct map_node *_Atomic *map_bucket_of(const struct map *map, uint64_t buckets,
+                                                      uint64_t key)
+{
+    uint64_t mask = UINT64_MAX >> __builtin_clzll(buckets), bucket = map_hash(key) & mask;
+    if (bucket >= buckets)
+        bucket &= mask >> 1;
+    return map_bucket_at(map, bucket);
+}
+
+#define MAP_STEPS 16 /* a node that moves meanwhile leads into another bucket */
+
+/* The same as map_find without the lock, while others change the map: it may miss a node that is
+ * there. Only for maps whose nodes stay nodes for ever (slab.h), whatever they are used for next. */
+static inline struct map_node *map_glance(const struct map *map, uint64_t key)
+{
+    uint64_t buckets = map_buckets(map);
+    struct map_node *node = buckets ? map_get(map_bucket_of(map, buckets, key)) : NULL;
+    __builtin_prefetch(node, 1); /* most probably it is the one, to be changed */
+    for (int step = 0; node && !map_has(map, node, key); node = map_get(&node->next))
+        if (++step == MAP_STEPS)
+            return NULL;
+    return node;
+}
 
 #endif

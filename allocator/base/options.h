@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #define MIB ((uint64_t)1 << 20)
+#define BLOCK_GRAIN 512 /* kMinBlockSize: blocks begin at multiples of it in their segment */
 #define ROUNDUP_INTERVALS                                                                          \
     16 /* powers of two from 1 MiB to 64 GiB (PyTorch: kRoundUpPowerOfTwoIntervals) */
 

@@ -14,11 +14,14 @@
 #include <assert.h>
 #include <stddef.h>
 
+#include "allocator/mapping/claim.h"
 #include "allocator/mapping/divide.h"
+#include "allocator/mapping/release.h"
 #include "allocator/mapping/map_slots.h"
 #include "allocator/pool/packing.h"
 #include "allocator/pool/pool.h"
-#include "allocator/segment/segment.h"
+#include "allocator/pool/arena_blocks.h"
+#include "allocator/state/enter.h"
 
 #define KEEP 4
 #define KEEP_LEAST 64
@@ -298,7 +301,7 @@ static uint64_t room_for(struct allocator *a, const struct arena *arena, uint64_
 /* Is there so much room for new chunks? `room`: what the driver has. */
 static int has_room(const struct allocator *a, struct arena *arena, uint64_t bytes, uint64_t room)
 {
-    uint64_t reserved = segment_reserved(a);
+    uint64_t reserved = allocator_reserved(a);
     uint64_t below = a->limit > reserved ? a->limit - reserved : 0;
     arena->room = room < below ? room : below;
     arena->missing = bytes > arena->room ? bytes - arena->room : 0;

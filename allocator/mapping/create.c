@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "allocator/pool/arena_parts.h"
+#include "allocator/pool/arena_blocks.h"
 #include "allocator/pool/packing.h"
-#include "allocator/segment/segment.h"
+#include "allocator/pool/segment_books.h"
 
 static void *map_zeroes(size_t bytes)
 {

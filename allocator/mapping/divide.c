@@ -3,8 +3,9 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "allocator/mapping/map_slots.h"
 #include "allocator/pool/pool.h"
+#include "allocator/pool/arena_blocks.h"
+#include "allocator/pool/arena_holes.h"
 
 #define KINDS 64      /* of corners, by size: of each the largest is looked at */
 #define REUNITE_KIT 6 /* blocks that one chunk may need to be one again */
@@ -212,12 +213,4 @@ void arena_reunite(struct arena *arena)
         slot = (uint32_t)(divided - arena->present);
         reunite(arena, slot++);
     }
-}
-
-uint32_t arena_other_slot(const struct arena *arena, uint32_t slot)
-{
-    const struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
-    if (!chunk->second || !arena_is_present(arena, slot))
-        return slot;
-    return (chunk->owner - 1 == slot ? chunk->second : chunk->owner) - 1;
 }

@@ -24,7 +24,7 @@ uint32_t arena_divide(struct arena *arena, struct window *window);
 /* The second slot of a divided chunk has none of it any more: its corner is reusable where it was. */
 void arena_undivide(struct arena *arena, uint32_t slot);
 
-/* The other slot that has bytes of the chunk that is mapped in a slot; the slot itself: none has. */
-uint32_t arena_other_slot(const struct arena *arena, uint32_t slot);
+/* Divided chunks of which all is reusable are one again: before somebody looks for what is idle. */
+void arena_reunite(struct arena *arena);
 
 #endif

@@ -5,6 +5,8 @@
 #include <assert.h>
 
 #include "allocator/mapping/divide.h"
+#include "allocator/pool/arena_blocks.h"
+#include "allocator/state/enter.h"
 
 /* A chunk is at home where it was first. But what small blocks have needed once stays with them: else
  * each that comes after all were free would need a claim. */
@@ -13,21 +15,6 @@ void arena_give_home(struct arena *arena, uint32_t chunk, uint32_t slot)
     if (!arena->chunk[chunk].home || arena_pool_of(arena, slot) == SMALL_POOL)
         arena->chunk[chunk].home = slot + 1;
     arena->present[slot] = arena->chunk[chunk].home == slot + 1 ? AT_HOME : AWAY;
-}
-
-void arena_displace(struct arena *arena, struct window *window, uint32_t slot)
-{
-    uint32_t first = arena_handle_at(arena, slot), end = arena_handle_end(arena, slot);
-    window->low = first < window->low ? first : window->low;
-    window->high = end > window->high ? end : window->high;
-    for (slot = first; slot < end; slot++) {
-        struct slot *s = &arena->slot[slot];
-        assert(!s->changing && !s->allowing && s->since <= arena->safe);
-        s->was = s->chunk;
-        s->chunk = 0;
-        s->changing = 1;
-        arena_leave_home(arena, s->was, slot);
-    }
 }
 
 /* The handle that is yet to be mapped where a slot begins; 0: none is. was: that was mapped there. */

@@ -8,16 +8,6 @@
 /* The chunk that the slot has been given is at home there, or away. */
 void arena_give_home(struct arena *arena, uint32_t chunk, uint32_t slot);
 
-/* May what is mapped in an absent slot be taken down: is nobody at it, and all work over that may use it? */
-static inline int arena_may_remap(const struct arena *arena, uint32_t slot)
-{
-    const struct slot *s = &arena->slot[slot];
-    return !s->changing && !s->allowing && (!s->chunk || s->since <= arena->safe);
-}
-
-/* What is mapped in the slot is to be taken down, all of it: the slots are changing. */
-void arena_displace(struct arena *arena, struct window *window, uint32_t slot);
-
 /* Has the driver make the window's slots usable, where they are not (changing); the lock is dropped
  * meanwhile. `bytes` of them it must make. 0, or its code: then they are absent; PASS: the context has
  * gone, and all with it. */

@@ -9,7 +9,12 @@
 
 #include "allocator/pool/arena_chunks.h"
 #include "allocator/mapping/create.h"
+#include "allocator/mapping/divide.h"
+#include "allocator/mapping/release.h"
 #include "allocator/reuse/fence.h"
+#include "allocator/reuse/lane.h"
+#include "allocator/pool/arena_blocks.h"
+#include "allocator/state/enter.h"
 
 /* All frees are reusable only when their work is done, but for those on a lane. */
 static int is_always_safe(const struct allocator *a)

@@ -15,6 +15,48 @@
  * that blocks lie close together, and chunks further up become idle as a whole */
 #define COST_REACH (COST_MAP + COST_UNMAP)
 
+int window_chunk_is_idle(const struct arena *arena, uint32_t chunk)
+{
+    const struct chunk *c = &arena->chunk[chunk];
+    return !c->leaving && !c->retired && (!c->owner || arena->idle[c->owner - 1]);
+}
+
+uint32_t window_idle_tail(const struct arena *arena, uint64_t bytes)
+{
+    for (uint32_t number = 1; arena->idle_tails && number <= arena->made; number++)
+        if (arena->chunk[number].booked && arena->chunk[number].bytes == bytes &&
+            window_chunk_is_idle(arena, number))
+            return number;
+    return 0;
+}
+
+int window_is_spare(const struct arena *arena, uint32_t number)
+{
+    const struct chunk *chunk = &arena->chunk[number];
+    return chunk->booked && !chunk->owner && !chunk->leaving && !chunk->retired &&
+           chunk->bytes == arena->chunk_bytes;
+}
+
+void window_supply(const struct arena *arena, struct supply *supply)
+{
+    *supply = (struct supply){0};
+    for (uint32_t slot = arena_next_idle(arena, 0); slot < arena->slots;
+         slot = arena_next_idle(arena, arena_handle_end(arena, slot)))
+        if (arena_present(arena, slot) == arena->chunk_bytes)
+            supply->of[arena->chunk[arena->slot[slot].chunk].span]++;
+    for (uint32_t number = 1; arena->spares && number <= arena->made; number++)
+        if (window_is_spare(arena, number) && arena_is_first(arena, number))
+            supply->of[arena->chunk[number].span]++;
+}
+
+uint64_t window_fresh_alone(const struct arena *arena, uint64_t size)
+{
+    uint64_t needed = size / arena->chunk_bytes, have = arena->idle_slots + arena->spares;
+    uint64_t tail = size % arena->chunk_bytes;
+    return (needed > have ? needed - have : 0) * arena->chunk_bytes +
+           (tail && !window_idle_tail(arena, tail) ? tail : 0);
+}
+
 struct sum {
     uint64_t cost, moved, clashes; /* moved: slots that need another handle */
     uint32_t unsafe; /* what begins before this slot takes down what work may still use */
@@ -376,4 +418,19 @@ int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most, st
     }
     *window = search.best;
     return search.best.from != NULL;
+}
+
+void arena_displace(struct arena *arena, struct window *window, uint32_t slot)
+{
+    uint32_t first = arena_handle_at(arena, slot), end = arena_handle_end(arena, slot);
+    window->low = first < window->low ? first : window->low;
+    window->high = end > window->high ? end : window->high;
+    for (slot = first; slot < end; slot++) {
+        struct slot *s = &arena->slot[slot];
+        assert(!s->changing && !s->allowing && s->since <= arena->safe);
+        s->was = s->chunk;
+        s->chunk = 0;
+        s->changing = 1;
+        arena_leave_home(arena, s->was, slot);
+    }
 }

@@ -56,4 +56,14 @@ static inline uint64_t block_end(const struct block *block)
     return block_address(block) + block_size(block);
 }
 
+/* May what is mapped in an absent slot be taken down: is nobody at it, and all work over that may use it? */
+static inline int arena_may_remap(const struct arena *arena, uint32_t slot)
+{
+    const struct slot *s = &arena->slot[slot];
+    return !s->changing && !s->allowing && (!s->chunk || s->since <= arena->safe);
+}
+
+/* What is mapped in the slot is to be taken down, all of it: the slots are changing. */
+void arena_displace(struct arena *arena, struct window *window, uint32_t slot);
+
 #endif

@@ -18,55 +18,6 @@ static inline int arena_is_large(const struct arena *arena, uint64_t size)
     return size >= arena->chunk_bytes || arena->tails;
 }
 
-/* Takes note that a block of an arena is reusable, of which the bytes outside [begin, end) were so before; that one
- * is so no more, of which `rest`, if any, was a part and still is. large: one that may hold chunks. */
-void arena_note_in_large(struct block *block, uint64_t begin, uint64_t end);
-void arena_note_out_large(const struct block *block, struct block *rest);
-
-static inline void arena_note_in(struct block *block, uint64_t begin, uint64_t end)
-{
-    if (arena_is_large(block->segment->arena, block_size(block)) && !block->pinned)
-        arena_note_in_large(block, begin, end);
-}
-
-static inline void arena_note_out(const struct block *block, struct block *rest)
-{
-    uint64_t size = block_size(block) + (rest ? block_size(rest) : 0);
-    if (arena_is_large(block->segment->arena, size) && !block->pinned)
-        arena_note_out_large(block, rest);
-}
-
-/* Nothing is ever taken again from the slots of a live block: the program has set something there
- * that sticks. Retire: the block is reusable, and so are those around it: what lies below goes to
- * the driver when that is asked to take something, and then the addresses are as new. */
-void arena_pin(struct block *block);
-void arena_retire(struct block *block);
-
-/* A block of `size` bytes, in no pool: from memory that is idle elsewhere; grow: and if that is too
- * little, from the driver. The lock is dropped meanwhile. serves: are there arenas for that size? */
-int arena_serves(const struct allocator *allocator, uint64_t size);
-int arena_claim(struct allocator *allocator, uint64_t size, struct block **block);
-int arena_grow(struct allocator *allocator, uint64_t size, struct block **block);
-
-/* Looks whether slots left some time ago are done with. */
-void arena_poll(struct allocator *allocator, struct arena *arena);
-
-/* Gives idle memory of the arena back, at least `bytes` if there is so much; returns bytes. */
-uint64_t arena_release(struct allocator *allocator, struct arena *arena, uint64_t bytes,
-                       uint64_t timeout_ns);
-
-/* Bytes that can only be given back; that, and what was idle ever since the last call. */
-uint64_t arena_retired(const struct allocator *allocator);
-uint64_t arena_unused(struct allocator *allocator);
-
-/* Has the driver allow all that is mapped once more. 0, or its first error. */
-int arena_allow(struct allocator *allocator);
-
-/* Forgets what the context knows of the arena's work: it ends. Bury: gives everything back to the driver after
- * that; nothing is under way. */
-void arena_forget(struct allocator *allocator);
-void arena_bury(struct allocator *allocator);
-
 /* The part that a slot lies in. */
 static inline enum stat_pool arena_pool_of(const struct arena *arena, uint64_t slot)
 {
@@ -99,6 +50,64 @@ static inline uint32_t arena_used(const struct arena *arena, uint32_t slot)
         return slot;
     slot = slot < small->first ? small->first : slot;
     return slot < small->top ? slot : arena->slots;
+}
+
+#define NEVER_LEAVES UINT32_MAX /* as a batch */
+
+static inline uint64_t arena_idle_bytes(const struct arena *arena)
+{
+    return (arena->idle_slots + arena->spares) * arena->chunk_bytes + arena->idle_tails;
+}
+
+/* Where an operation ends that took some: in the middle of one, blocks that it only isolates are in
+ * no pool. */
+static inline void arena_note_idle(struct arena *arena)
+{
+    uint64_t idle = arena_idle_bytes(arena);
+    arena->idle_least = idle < arena->idle_least ? idle : arena->idle_least;
+}
+
+/* A chunk that nobody has becomes spare (1), or is so no more (-1). */
+static inline void arena_count_spare(struct arena *arena, const struct chunk *chunk, int sign)
+{
+    uint64_t n = (uint64_t)(int64_t)sign;
+    if (chunk->retired)
+        arena->retired += n * chunk->bytes;
+    else if (chunk->bytes < arena->chunk_bytes)
+        arena->idle_tails += n * chunk->bytes;
+    else
+        arena->spares += (uint32_t)n;
+}
+
+/* The slot that holds the byte at `offset`. Each free asks, and a division takes as long as the rest. */
+static inline uint64_t arena_slot_at(const struct arena *arena, uint64_t offset)
+{
+    return arena->shift ? offset >> arena->shift : offset / arena->chunk_bytes;
+}
+
+static inline uint64_t arena_address(const struct arena *arena, uint64_t slot)
+{
+    return arena->base + slot * arena->chunk_bytes;
+}
+
+static inline int arena_is_present(const struct arena *arena, uint32_t slot)
+{
+    return arena->present[slot] != NOT_PRESENT;
+}
+
+/* Bytes of memory that are present in the slot, from its begin. */
+static inline uint64_t arena_present(const struct arena *arena, uint32_t slot)
+{
+    return arena_is_present(arena, slot) ? arena->chunk[arena->slot[slot].chunk].bytes : 0;
+}
+
+/* The other slot that has bytes of the chunk that is mapped in a slot (divide.h); the slot itself: none has. */
+static inline uint32_t arena_other_slot(const struct arena *arena, uint32_t slot)
+{
+    const struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
+    if (!chunk->second || !arena_is_present(arena, slot))
+        return slot;
+    return (chunk->owner - 1 == slot ? chunk->second : chunk->owner) - 1;
 }
 
 #endif

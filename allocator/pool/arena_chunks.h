@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "allocator/pool/arena_parts.h"
+#include "allocator/pool/arena.h"
 
 #define SPANS_MOST 8 /* chunks of a handle */
 

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "allocator/pool/arena_chunks.h"
+#include "allocator/pool/arena_holes.h"
 
 /* 2 TiB and more are as one: all of a hole has memory, and no device has as much. */
 static uint32_t grains_of(uint64_t size)

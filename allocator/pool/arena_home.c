@@ -4,6 +4,8 @@
 
 #include "allocator/pool/arena_chunks.h"
 #include "allocator/pool/packing.h"
+#include "allocator/pool/arena_holes.h"
+#include "allocator/pool/arena_blocks.h"
 
 #ifndef MOVES_LEAST /* tests have others */
 #define MOVES_LEAST 1000

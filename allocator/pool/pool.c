@@ -1,14 +1,11 @@
 /* Pools: which reusable block a request gets, what is split off, and how free neighbours merge.
  * In ordinary segments the rules are PyTorch's (c10/cuda/CUDACachingAllocator.cpp), to the byte,
  * until memory is short (is_kept_whole); in mapped memory a low hole serves (arena_fit.c). */
-#include <assert.h>
-
 #include "allocator/pool/arena_fit.h"
-#include "allocator/pool/arena_parts.h"
+#include "allocator/pool/arena_holes.h"
 #include "allocator/pool/packing.h"
 #include "allocator/pool/pool.h"
-#include "allocator/segment/segment.h"
-#include "allocator/thread_cache/limits.h"
+#include "allocator/pool/segment_books.h"
 
 #define SMALL_MOST MIB         /* kSmallSize */
 #define LEAST_REST BLOCK_GRAIN /* small, and in mapped memory, where nothing ever stays split */
@@ -22,6 +19,15 @@ enum pool pool_for(const struct allocator *a, uint64_t size)
     if (a->domain->dedicated && size >= DEDICATED_LEAST)
         return POOL_DEDICATED;
     return a->arena && !a->as_native ? POOL_MAPPED : POOL_LARGE;
+}
+
+int arena_serves(const struct allocator *a, uint64_t size)
+{
+    enum pool pool = pool_for(a, size);
+    if (a->as_native) /* small ones neither: packing.c */
+        return 0;
+    return (pool == POOL_MAPPED || pool == POOL_SMALL) && a->arena &&
+           arena_part_for(a->arena, size)->segment;
 }
 
 static int is_split(const struct block *block)
@@ -212,15 +218,15 @@ static struct block *take_alone(struct allocator *a, uint64_t size)
 struct block *pool_take(struct allocator *a, uint64_t size)
 {
     enum pool pool = pool_for(a, size);
-    struct block *block = pool == POOL_MAPPED && native_is_exact(a, size)
-                              ? take_alone(a, size)
-                              : pool_take_from(a, pool, size);
-    if (!block && pool == POOL_MAPPED) { /* where mapping failed there are ordinary segments too */
-        thread_cache_settle(a);          /* for them, and for what grows */
-        block = pool_take_from(a, pool_ordinary(size), size);
-    }
-    a->taken = block;
-    return block;
+    a->taken = pool == POOL_MAPPED && native_is_exact(a, size) ? take_alone(a, size)
+                                                               : pool_take_from(a, pool, size);
+    return a->taken;
+}
+
+struct block *pool_take_ordinary(struct allocator *a, uint64_t size)
+{
+    a->taken = pool_take_from(a, pool_ordinary(size), size);
+    return a->taken;
 }
 
 int block_list(struct block *block)
@@ -292,26 +298,4 @@ struct block *pool_merge(struct allocator *a, struct block *block)
     put_in(a, block);
     pool_note_in(block, begin, end);
     return block;
-}
-
-void block_leaves_use(struct block *block)
-{
-    struct device_stats *stats = block->segment->allocator->stats;
-    enum stat_pool stat = block_stat(block);
-    assert(block->state == BLOCK_PENDING);
-    stats_subtract(stats, STAT_requested_bytes, stat, block_requested(block));
-    stats_subtract(stats, STAT_active, stat, 1);
-    stats_subtract(stats, STAT_active_bytes, stat, block_size(block));
-}
-
-void block_becomes_reusable(struct block *block)
-{
-    struct arena *arena = block->segment->arena;
-    uint64_t begin = block_address(block), end = begin + block_size(block);
-    block_leaves_use(block);
-    block = pool_merge(block->segment->allocator, block);
-    if (block->pinned && arena)
-        arena_retire(block);
-    else if (arena && arena_is_large(arena, block_size(block)))
-        arena_go_home(arena, begin, end);
 }

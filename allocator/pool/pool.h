@@ -17,7 +17,15 @@ static inline enum pool pool_ordinary(uint64_t size)
 }
 
 enum pool pool_for(const struct allocator *allocator, uint64_t size);
+
+/* Does mapped memory serve requests of that size? */
+int arena_serves(const struct allocator *allocator, uint64_t size);
+
+/* A reusable block for a request of `size`, cut to size; NULL: there is none. ordinary: where mapping failed there are
+ * ordinary segments beside mapped memory. */
 struct block *pool_take(struct allocator *allocator, uint64_t size);
+struct block *pool_take_ordinary(struct allocator *allocator, uint64_t size);
+
 struct block *pool_take_from(struct allocator *allocator, enum pool pool, uint64_t size);
 void pool_split(struct allocator *allocator, struct block *block, uint64_t size);
 void pool_insert(struct allocator *allocator, struct block *block);
@@ -65,8 +73,5 @@ void pool_forget(struct allocator *allocator, struct block *block); /* in no poo
  * in no pool, into `block`. */
 struct block *pool_merge(struct allocator *allocator, struct block *block);
 void block_join(struct block *block, struct block *other);
-
-void block_leaves_use(struct block *block); /* for the books: it is no longer active */
-void block_becomes_reusable(struct block *block);
 
 #endif

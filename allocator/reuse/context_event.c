@@ -2,7 +2,59 @@
  * what the host may see. */
 #include <stddef.h>
 
-#include "allocator/reuse/fence.h"
+#include "allocator/reuse/context_event.h"
+#include "allocator/state/enter.h"
+
+struct fence *fence_make(struct allocator *a)
+{
+    struct fence *fence = a->spare;
+    if (fence)
+        a->spare = fence->next;
+    else if (!(fence = slab_take(&a->domain->fences)))
+        return NULL;
+    *fence = (struct fence){.event = fence->event,
+                            .owner = a->ops->thread_id(),
+                            .covers = a->fence_number,
+                            .next = a->recording,
+                            .state = FENCE_RECORDING};
+    if (a->recording)
+        a->recording->previous = fence;
+    a->recording = fence;
+    return fence;
+}
+
+void fence_unlink_recording(struct allocator *a, struct fence *fence)
+{
+    *(fence->previous ? &fence->previous->next : &a->recording) = fence->next;
+    if (fence->next)
+        fence->next->previous = fence->previous;
+}
+
+void fence_drop(struct allocator *a, struct fence *fence)
+{
+    fence->state = FENCE_GONE;
+    fence->blocks = (struct block_list){0};
+    if (fence->users)
+        return;
+    if (a->forgotten) {
+        slab_give(&a->domain->fences, fence);
+        return;
+    }
+    fence->next = a->spare;
+    a->spare = fence;
+}
+
+int fence_synchronize(struct allocator *a)
+{
+    int last = a->no_events; /* nothing is freed on a lane from then on */
+    allocator_call(a);
+    int code = a->ops->synchronize(a->device);
+    if (code > 0 && !a->ops->failed(a->device, code))
+        code = DEVICE_DEFERRED;
+    allocator_return(a);
+    a->lanes_over |= last && code == 0;
+    return code;
+}
 
 struct fence *fence_record_alone(struct allocator *a, int *code)
 {
@@ -50,7 +102,7 @@ struct fence *fence_mark(struct allocator *a)
 }
 
 /* Marks work that the host may see. */
-static void note_host_work(struct allocator *a)
+void fence_note_host_work(struct allocator *a)
 {
     int code;
     uint64_t before = a->host_works;
@@ -68,14 +120,6 @@ static void note_host_work(struct allocator *a)
         fence_drop(a, a->host_work); /* the newer one covers it */
     a->host_work = fence;
     a->host_works++;
-}
-
-void allocator_note_host_work(struct allocator *a)
-{
-    allocator_enter(a);
-    if (!a->forgotten)
-        note_host_work(a);
-    allocator_leave(a);
 }
 
 int fence_wait_for_host_work(struct allocator *a)

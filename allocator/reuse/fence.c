@@ -21,50 +21,18 @@
 #include <stddef.h>
 
 #include "allocator/reuse/fence.h"
-#include "allocator/pool/pool.h"
+#include "allocator/reuse/lane.h"
+#include "allocator/pool/reusable.h"
 #include "allocator/state/record.h"
-#include "allocator/thread_cache/locked.h"
+#include "allocator/state/enter.h"
 
 #define POLL_AGAIN 8 /* mallocs after a poll in vain */
 
-struct fence *fence_make(struct allocator *a)
-{
-    struct fence *fence = a->spare;
-    if (fence)
-        a->spare = fence->next;
-    else if (!(fence = slab_take(&a->domain->fences)))
-        return NULL;
-    *fence = (struct fence){.event = fence->event,
-                            .owner = a->ops->thread_id(),
-                            .covers = a->fence_number,
-                            .next = a->recording,
-                            .state = FENCE_RECORDING};
-    if (a->recording)
-        a->recording->previous = fence;
-    a->recording = fence;
-    return fence;
-}
-
-void fence_unlink_recording(struct allocator *a, struct fence *fence)
-{
-    *(fence->previous ? &fence->previous->next : &a->recording) = fence->next;
-    if (fence->next)
-        fence->next->previous = fence->previous;
-}
-
-void fence_drop(struct allocator *a, struct fence *fence)
+/* The fence stands for nothing any more: its end leads to no lane. */
+static void drop(struct allocator *a, struct fence *fence)
 {
     lane_fence_ended(a, fence, 0);
-    fence->state = FENCE_GONE;
-    fence->blocks = (struct block_list){0};
-    if (fence->users)
-        return;
-    if (a->forgotten) {
-        slab_give(&a->domain->fences, fence);
-        return;
-    }
-    fence->next = a->spare;
-    a->spare = fence;
+    fence_drop(a, fence);
 }
 
 static void blocks_become_reusable(struct block_list blocks, enum counter_kind rule)
@@ -86,7 +54,7 @@ static void retire_up_to(struct allocator *a, uint64_t number)
             a->pending_last = NULL;
         struct block_list blocks = fence->blocks;
         lane_fence_ended(a, fence, 1);
-        fence_drop(a, fence);
+        drop(a, fence);
         blocks_become_reusable(blocks, COUNTER_num_fence_frees);
     }
 }
@@ -105,7 +73,9 @@ static void retire(struct allocator *a, struct fence *fence)
     }
 }
 
-int fence_ask(struct allocator *a, struct fence *fence, uint64_t timeout)
+/* Asks the device about a pending fence, waiting up to `timeout` ns. Returns 0 when it has passed (and its blocks are
+ * reusable), else the condition or error. */
+static int ask(struct allocator *a, struct fence *fence, uint64_t timeout)
 {
     fence->users++;
     a->waiting += timeout != 0;
@@ -119,7 +89,7 @@ int fence_ask(struct allocator *a, struct fence *fence, uint64_t timeout)
     a->waiting -= timeout != 0;
     fence->users--;
     if (fence->state == FENCE_GONE) {
-        fence_drop(a, fence);
+        drop(a, fence);
         return 0;
     }
     if (code == 0)
@@ -131,14 +101,14 @@ void fence_poll(struct allocator *a, int needed)
 {
     if (!a->pending || (!needed && a->mallocs < a->poll_after))
         return;
-    if (fence_ask(a, a->pending, 0)) {
+    if (ask(a, a->pending, 0)) {
         a->poll_after = a->mallocs + POLL_AGAIN;
         return;
     }
     /* Often everything has passed: then the last fence answers for all. */
-    if (a->pending && a->pending != a->pending_last && fence_ask(a, a->pending_last, 0) == 0)
+    if (a->pending && a->pending != a->pending_last && ask(a, a->pending_last, 0) == 0)
         return;
-    while (a->pending && fence_ask(a, a->pending, 0) == 0)
+    while (a->pending && ask(a, a->pending, 0) == 0)
         ;
 }
 
@@ -166,25 +136,13 @@ static void append(struct block_list *to, struct block_list *from)
     *from = (struct block_list){0};
 }
 
-int fence_synchronize(struct allocator *a)
-{
-    int last = a->no_events; /* nothing is freed on a lane from then on */
-    allocator_call(a);
-    int code = a->ops->synchronize(a->device);
-    if (code > 0 && !a->ops->failed(a->device, code))
-        code = DEVICE_DEFERRED;
-    allocator_return(a);
-    a->lanes_over |= last && code == 0;
-    return code;
-}
-
 /* Does what the native free does for a sealed fence. An error of earlier work shows, as natively.
  */
 static int settle_by_waiting(struct allocator *a, struct fence *fence)
 {
     int code = fence_synchronize(a);
     if (fence->state == FENCE_GONE) {
-        fence_drop(a, fence);
+        drop(a, fence);
         return code > 0 ? code : 0;
     }
     fence_unlink_recording(a, fence);
@@ -193,7 +151,7 @@ static int settle_by_waiting(struct allocator *a, struct fence *fence)
     struct block_list blocks = fence->blocks;
     if (code == 0)
         lane_fence_ended(a, fence, 1);
-    fence_drop(a, fence);
+    drop(a, fence);
     if (code == 0)
         blocks_become_reusable(blocks, COUNTER_num_wait_frees);
     if (code > 0)
@@ -221,6 +179,23 @@ static int record(struct allocator *a, struct fence *fence, int *lasting)
     return code;
 }
 
+/* Where threads free faster than the device gets on, a request finds nothing and can wait for the
+ * others' fences only so long: the cache would grow with each. So there a free waits: for what its
+ * thread freed more than its share ago, else whoever is awake runs ahead and all others wait behind
+ * its stream; and as long as much waits, for all before it. Natively it would for both. */
+static int wait_in_line(struct allocator *a, const struct fence *fence)
+{
+    uint64_t begin = a->ops->now_ns(), before = fence->covers, mine = fence_not_ahead_of(a, fence);
+    int code = 0, waits = 0;
+    for (; code == 0 && a->pending && a->pending->number <= before &&
+           (a->pending->number <= mine || fence_is_fat(a));
+         waits = 1)
+        code = ask(a, a->pending, DEVICE_FOREVER);
+    if (waits)
+        fence_note_wait(a, begin);
+    return code > 0 && code == a->error ? code : 0; /* else of our call alone, and it has freed */
+}
+
 /* Records or waits for a sealed fence and settles its blocks. */
 static int settle(struct allocator *a, struct fence *fence)
 {
@@ -229,19 +204,19 @@ static int settle(struct allocator *a, struct fence *fence)
     int wait = a->no_events || (native && !fence->late), lasting = 0,
         code = wait ? DEVICE_UNSUPPORTED : record(a, fence, &lasting);
     if (fence->state == FENCE_GONE) { /* the context was forgotten meanwhile, blocks and all */
-        fence_drop(a, fence);
+        drop(a, fence);
         return 0;
     }
     if (code == 0) {
         fence_recorded(a, fence);
-        return a->crowded && !fence->late ? fence_wait_in_line(a, fence) : 0;
+        return a->crowded && !fence->late ? wait_in_line(a, fence) : 0;
     }
     /* During captures frees pile up; when that is much, they wait as natively. */
     int later = fence->late ? !lasting : code == DEVICE_DEFERRED && !fence_is_fat(a);
     if (later) {
         fence_unlink_recording(a, fence);
         append(&a->deferred, &fence->blocks);
-        fence_drop(a, fence);
+        drop(a, fence);
         return 0;
     }
     return settle_by_waiting(a, fence);
@@ -249,15 +224,6 @@ static int settle(struct allocator *a, struct fence *fence)
 
 int fence_free(struct allocator *a, struct block *block, int async)
 {
-    a->frees++;
-    if (!block->shared && !async && !a->no_events && lane_free(a)) {
-        stats_count(a->stats, COUNTER_num_lane_frees, 1);
-        if (block_size(block) > CACHE_MOST || !thread_cache_keep(block))
-            block_becomes_reusable(block);
-        return 0;
-    }
-    if (!async)
-        thread_cache_settle(a);
     struct fence *fence = fence_make(a);
     struct block_list freed = {block, block};
     block->link = NULL;
@@ -287,8 +253,6 @@ void fence_flush_deferred(struct allocator *a, int wait)
     settle_by_waiting(a, fence);
 }
 
-/* Has the context no work outstanding, or none after a short wait? 2: the driver cannot say, which
- * counts as idle where a native call would wait. */
 int fence_is_idle(struct allocator *a, uint64_t timeout_ns)
 {
     struct fence *fence = a->no_events ? NULL : fence_make(a);
@@ -306,7 +270,7 @@ int fence_is_idle(struct allocator *a, uint64_t timeout_ns)
         if (code == 0)
             retire_up_to(a, fence->covers);
     }
-    fence_drop(a, fence);
+    drop(a, fence);
     return code == 0 ? 1 : code == DEVICE_NOT_READY ? 0 : 2;
 }
 
@@ -314,14 +278,14 @@ void fence_forget_all(struct allocator *a)
 {
     for (struct fence *fence = a->pending, *next; fence; fence = next) {
         next = fence->next;
-        fence_drop(a, fence);
+        drop(a, fence);
     }
     for (struct fence *fence = a->recording; fence; fence = fence->next) {
         fence->state = FENCE_GONE;
         fence->blocks = (struct block_list){0};
     }
     if (a->host_work)
-        fence_drop(a, a->host_work);
+        drop(a, a->host_work);
     a->host_work = NULL;
     for (struct fence *fence = a->spare, *next; fence; fence = next) {
         next = fence->next;
@@ -329,4 +293,36 @@ void fence_forget_all(struct allocator *a)
     }
     a->pending = a->pending_last = a->recording = a->spare = NULL;
     a->deferred = (struct block_list){0};
+}
+
+struct fence_wait fence_wait_begin(struct allocator *a, uint64_t budget_ns)
+{
+    if (!a->crowded && a->pending->owner != a->ops->thread_id() && fence_is_fat(a))
+        fence_crowd_begins(a);
+    return (struct fence_wait){
+        .begin_ns = a->ops->now_ns(), .last = a->fence_number, .budget_ns = budget_ns};
+}
+
+int fence_wait_next(struct allocator *a, const struct fence_wait *wait)
+{
+    uint64_t timeout;
+    return a->pending && a->pending->number <= wait->last &&
+           (timeout = fence_patience(a, a->pending, a->ops->now_ns() - wait->begin_ns,
+                                     wait->budget_ns)) &&
+           ask(a, a->pending, timeout) == 0;
+}
+
+void fence_wait_end(struct allocator *a, const struct fence_wait *wait)
+{
+    fence_note_wait(a, wait->begin_ns);
+}
+
+void fence_wait_all(struct allocator *a, uint64_t budget_ns)
+{
+    if (!a->pending)
+        return;
+    struct fence_wait wait = fence_wait_begin(a, budget_ns);
+    while (fence_wait_next(a, &wait))
+        ;
+    fence_wait_end(a, &wait);
 }

@@ -2,8 +2,7 @@
  * free. For whose work never without a limit: head of fence.c. */
 #include <stddef.h>
 
-#include "allocator/reuse/fence.h"
-#include "allocator/pool/pool.h"
+#include "allocator/reuse/fence_wait.h"
 #include "allocator/state/record.h"
 
 #define FOREIGN_PATIENCE_NS UINT64_C(2000000)
@@ -32,8 +31,8 @@ int fence_is_fat(const struct allocator *a)
 }
 
 /* How long to wait for `fence` when `spent` of `budget` is gone. */
-static uint64_t patience(const struct allocator *a, const struct fence *fence, uint64_t spent,
-                         uint64_t budget)
+uint64_t fence_patience(const struct allocator *a, const struct fence *fence, uint64_t spent,
+                        uint64_t budget)
 {
     int own = fence->owner == a->ops->thread_id() && !fence->late;
     int behind = fence_is_fat(a) || a->ops->now_ns() - fence->recorded_ns >= SLACK_NS;
@@ -47,7 +46,7 @@ static uint64_t patience(const struct allocator *a, const struct fence *fence, u
     return spent < limit ? limit - spent : 0;
 }
 
-static void note_wait(struct allocator *a, uint64_t begin)
+void fence_note_wait(struct allocator *a, uint64_t begin)
 {
     uint64_t waited = a->ops->now_ns() - begin;
     stats_count(a->stats, COUNTER_num_fence_waits, 1);
@@ -70,29 +69,13 @@ void fence_note_turn(struct allocator *a, uint64_t thread)
         a->crowded = 0;
 }
 
-static void crowd_begins(struct allocator *a)
+void fence_crowd_begins(struct allocator *a)
 {
     a->crowded = 1;
     a->turns = 0;
     a->crowd_turns = !a->crowd_turns               ? 2 * ALONE_LEAST
                      : a->crowd_turns < CROWD_MOST ? 2 * a->crowd_turns
                                                    : CROWD_MOST;
-}
-
-struct block *fence_wait_for(struct allocator *a, uint64_t size, uint64_t budget_ns)
-{
-    if (!a->pending)
-        return NULL;
-    uint64_t begin = a->ops->now_ns(), last = a->fence_number, timeout;
-    struct block *block = NULL;
-    if (!a->crowded && a->pending->owner != a->ops->thread_id() && fence_is_fat(a))
-        crowd_begins(a);
-    while (!block && a->pending && a->pending->number <= last &&
-           (timeout = patience(a, a->pending, a->ops->now_ns() - begin, budget_ns)) &&
-           fence_ask(a, a->pending, timeout) == 0)
-        block = pool_take(a, size);
-    note_wait(a, begin);
-    return block;
 }
 
 /* Of this thread: what it has freed since fence `number`, which it may not run ahead of. */
@@ -103,7 +86,7 @@ static _Thread_local struct {
 
 /* The fence that a thread must not run ahead of, having just freed what `fence` holds: of all that
  * may wait each has its share, in two halves. */
-static uint64_t not_ahead_of(const struct allocator *a, const struct fence *fence)
+uint64_t fence_not_ahead_of(const struct allocator *a, const struct fence *fence)
 {
     uint64_t number = 0, sharers = a->sharers ? a->sharers : 1;
     if (ahead.of != a) {
@@ -118,21 +101,4 @@ static uint64_t not_ahead_of(const struct allocator *a, const struct fence *fenc
         ahead.bytes = 0;
     }
     return number;
-}
-
-/* Where threads free faster than the device gets on, a request finds nothing and can wait for the
- * others' fences only so long: the cache would grow with each. So there a free waits: for what its
- * thread freed more than its share ago, else whoever is awake runs ahead and all others wait behind
- * its stream; and as long as much waits, for all before it. Natively it would for both. */
-int fence_wait_in_line(struct allocator *a, const struct fence *fence)
-{
-    uint64_t begin = a->ops->now_ns(), before = fence->covers, mine = not_ahead_of(a, fence);
-    int code = 0, waits = 0;
-    for (; code == 0 && a->pending && a->pending->number <= before &&
-           (a->pending->number <= mine || fence_is_fat(a));
-         waits = 1)
-        code = fence_ask(a, a->pending, DEVICE_FOREVER);
-    if (waits)
-        note_wait(a, begin);
-    return code > 0 && code == a->error ? code : 0; /* else of our call alone, and it has freed */
 }

@@ -50,9 +50,9 @@
 #include "allocator/reuse/lane.h"
 
 #include "allocator/state/domain.h"
-#include "allocator/reuse/fence.h"
-#include "allocator/thread_cache/thread_cache.h"
+#include "allocator/reuse/context_event.h"
 #include "stats/os/pause.h"
+#include "allocator/state/enter.h"
 
 #define MOST_PATIENCE 64  /* seals between two tries, when several streams are busy all the time */
 #define UNKNOWN_CONTEXT 1 /* no handle has this value */

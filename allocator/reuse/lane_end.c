@@ -1,7 +1,8 @@
 /* What begins and ends beside the work itself: threads, captures, streams, contexts. The rule is in
  * lane.c. */
 #include "allocator/state/domain.h"
-#include "allocator/reuse/fence.h"
+#include "allocator/reuse/context_event.h"
+#include "allocator/reuse/lane.h"
 
 static uint64_t load(const struct lane *lane)
 {

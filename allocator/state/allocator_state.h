@@ -8,7 +8,7 @@
 #include "allocator/state/block.h"
 #include "allocator/base/device.h"
 #include "allocator/state/transfer_list.h"
-#include "allocator/pool/size_bins.h"
+#include "allocator/base/size_bins.h"
 #include "stats/counters/stats.h"
 
 #define CACHE_MOST MIB /* largest block of a thread cache: all of the small pool */

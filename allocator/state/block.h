@@ -1,9 +1,10 @@
 /* Blocks and the segments that they tile. Everything here is guarded by the domain's lock, but for
- * what thread_cache.c says. */
+ * what own.c says. */
 #ifndef CACHALOT_ALLOCATOR_STATE_BLOCK_H
 #define CACHALOT_ALLOCATOR_STATE_BLOCK_H
 
-#include "allocator/allocator.h"
+#include "allocator/base/condition.h"
+#include "stats/counters/stats.h"
 #include "allocator/state/block_layout.h"
 
 /* Blocks that become reusable together, joined by `link`. */

@@ -1,4 +1,4 @@
-/* Whose is a block? Its claim says so to threads that hold no lock (thread_cache.c). */
+/* Whose is a block? Its claim says so to threads that hold no lock (own.c). */
 #ifndef CACHALOT_ALLOCATOR_STATE_BLOCK_CLAIM_H
 #define CACHALOT_ALLOCATOR_STATE_BLOCK_CLAIM_H
 

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "allocator/base/map.h"
+#include "allocator/base/options.h"
 #include "allocator/base/treap.h"
 
 /* CLAIMED: taken out of its pool, for now. Addresses of an arena without memory are ABSENT, or, if what is mapped
@@ -22,8 +23,6 @@ enum block_state {
  * PINNED: memory that keeps a setting of the program's (SYNC_MEMOPS): nothing is ever taken from
  * it. */
 enum pool { POOL_SMALL, POOL_LARGE, POOL_MAPPED, POOL_DEDICATED, POOL_PINNED, POOLS };
-
-#define BLOCK_GRAIN 512 /* kMinBlockSize: blocks begin at multiples of it in their segment */
 
 /* What a thread touches without the lock are the last 32 bytes: of blocks side by side each has
  * them in a line of its own. */

@@ -1,14 +1,49 @@
-/* The books of all submissions, for the allocator's own files (lane.c); guarded by the domain's
- * lock.
- */
+/* The books of all submissions (lane.c), guarded by the domain's lock; and what a thread that submits sees of them. */
 #ifndef CACHALOT_ALLOCATOR_STATE_LANE_STATE_H
 #define CACHALOT_ALLOCATOR_STATE_LANE_STATE_H
 
-#include "allocator/reuse/lane.h"
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "allocator/base/slab.h"
 
 struct allocator;
 struct fence;
+
+/* Where work goes. Equal keys are surely the same stream, and a key never becomes another stream's
+ * before lane_stream_ends. Equal names of one thread are surely the same key. */
+struct lane_stream {
+    uint64_t key, name;
+    void *handle;
+    int per_thread; /* handle 0 is the thread's own default stream */
+};
+
+/* What is asked of the driver about streams; in the thread that submits, with its context current.
+ */
+struct lane_ops {
+    uint64_t (*context)(const struct lane_stream *stream); /* as in allocator_create; 0: unknown */
+    int (*is_capturing)(const struct lane_stream *stream);
+    int (*join)(const struct lane_stream *stream, void *event); /* later work waits for `event` */
+    int (*barrier)(void); /* every thread's earlier stores are seen from here on: 0, or -1 */
+};
+
+/* One per thread that submits. A note: this thread put that stream on the books under that word.
+ * `in_order`: and nothing of its own is surely on the stream since, so a launch must not overtake.
+ */
+enum { LANE_NOTE_BITS = 3, LANE_NOTES = 1 << LANE_NOTE_BITS };
+struct lane_thread {
+    _Atomic uint64_t epoch; /* when the submission under way began; 0: none is */
+    const struct lane_state *state;
+    uint64_t word[LANE_NOTES], name[LANE_NOTES]; /* of each note; a word is never 0 */
+    int in_order[LANE_NOTES];
+    struct lane_thread *next, *previous;
+};
+
+struct lane_state {
+    /* All 0 in a forked child: nothing is on the books there. Names below the least never are. */
+    _Atomic uint64_t word, epoch, least_name;
+};
 
 /* The word: how things stand, in the low bits, and a generation that no two of its lives share. */
 enum { LANE_NONE = 1, LANE_SINGLE = 2, LANE_MANY = 3, LANE_MODE = 3 };
@@ -33,35 +68,5 @@ struct lane {
     uint64_t era;      /* lanes left so far */
     unsigned seals, patience;
 };
-
-/* Is a block freed now reusable at once? Then it is booked as such. alone: into the thread's own
- * cache, without the lock. */
-int lane_free(struct allocator *allocator);
-int lane_free_alone(struct allocator *allocator);
-
-/* While a capture is under way there is no lane: is the work done that used what was freed on one
- * and is reusable? The domain's lock is held, and dropped meanwhile. */
-int lane_is_over(struct allocator *allocator, uint64_t timeout_ns);
-
-/* A fence was sealed: its frees are done, its event not recorded yet. And its end. */
-void lane_sealed(struct allocator *allocator, const struct fence *fence);
-void lane_fence_ended(struct allocator *allocator, const struct fence *fence, int passed);
-
-/* The context is going. */
-void lane_forget(struct allocator *allocator);
-
-/* Waits for work that a lane's reuse has overtaken; without the lock. */
-void lane_finish(struct domain *domain);
-
-/* For lane.c and lane_end.c. settled: nobody records a mark now, and the lane, if there is one,
- * has its mark; returns the word. leave_for_good: until there is no lane. Both drop the lock
- * meanwhile. next: the word of the next generation. spoil: the books cannot lead back to a lane. */
-uint64_t lane_settled(struct domain *domain);
-void lane_leave_for_good(struct domain *domain);
-void lane_spoil(struct lane *lane);
-static inline uint64_t lane_next(uint64_t word, int mode)
-{
-    return (word / LANE_GENERATION + 1) * LANE_GENERATION + (unsigned)mode;
-}
 
 #endif

@@ -1,23 +1,12 @@
 #include "allocator/state/record.h"
 
-/* Where the thread asks for what it asks for now. */
-static _Thread_local __attribute__((tls_model("initial-exec"))) uint32_t asked_at;
-
-void domain_asked_at(uint32_t site)
-{
-    asked_at = site;
-}
-
-uint32_t domain_asked_where(void)
-{
-    return asked_at;
-}
+#include "allocator/base/asked_site.h"
 
 void record_block_event(struct block *block, enum event_action action)
 {
     const struct allocator *a = block->segment->allocator;
     if (action == EVENT_alloc)
-        block->site = (uint16_t)asked_at;
+        block->site = (uint16_t)domain_asked_where();
     if (a->domain->sites && action != EVENT_free_completed)
         sites_count(a->domain->sites, block->site, block_requested(block),
                     action == EVENT_alloc ? 1 : -1);
@@ -49,5 +38,5 @@ void record_wait(const struct allocator *a, uint64_t ns)
 void record_oom(const struct allocator *a, uint64_t bytes)
 {
     if (a->domain->events)
-        events_add(a->domain->events, EVENT_oom, a->ordinal, 0, bytes, bytes, asked_at);
+        events_add(a->domain->events, EVENT_oom, a->ordinal, 0, bytes, bytes, domain_asked_where());
 }

@@ -9,8 +9,8 @@
 
 #include "allocator/pool/arena.h"
 #include "allocator/pool/pool.h"
-#include "allocator/segment/segment.h"
 #include "allocator/thread_cache/locked.h"
+#include "allocator/state/enter.h"
 
 struct search {
     struct allocator *allocator;
@@ -187,7 +187,7 @@ static int is_due(struct allocator *a)
  * was, or that much is cached already. */
 static int is_memory_cheaper(const struct allocator *a)
 {
-    uint64_t reserved = segment_reserved(a);
+    uint64_t reserved = allocator_reserved(a);
     uint64_t cached = stats_current(a->stats, STAT_inactive_split_bytes, SMALL_POOL);
     int is_short = reserved > a->capacity - a->capacity / LEFT_PART ||
                    stats_get(a->stats, COUNTER_num_alloc_retries);

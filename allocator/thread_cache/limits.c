@@ -165,22 +165,7 @@ void thread_cache_fold(struct thread_cache *cache)
     thread_cache_forget_limits(cache);
 }
 
-/* Would `more` than there is raise the peak of all sizes? */
-static int passes_peak(const struct device_stats *stats, enum stat_kind kind, int64_t more)
-{
-    return (int64_t)(stats_current_all(stats, kind) + (uint64_t)more -
-                     stat_get(&stats->stat[kind].peak[STAT_POOLS])) > 0;
-}
-
-/* What it allocated alone and has not freed. */
-static int64_t alone(int64_t now, int64_t folded)
-{
-    return folded > now ? folded - now : 0;
-}
-
-/* A large block was handed out, and the cache not folded: the peaks of all are that much nearer, or
- * further away than it knows. */
-static void note_passed(struct thread_cache *cache, uint64_t size, uint64_t requested)
+void thread_cache_note_passed(struct thread_cache *cache, uint64_t size, uint64_t requested)
 {
     if (!thread_cache_knows_limits(cache))
         return;
@@ -188,26 +173,4 @@ static void note_passed(struct thread_cache *cache, uint64_t size, uint64_t requ
     cache->all_count++;
     cache->all_requested += (int64_t)requested;
     clamp(cache);
-}
-
-int thread_cache_settle_large(struct allocator *a, uint64_t size, uint64_t requested)
-{
-    struct thread_cache *cache = thread_cache_of(a->domain);
-    const struct device_stats *stats = a->stats;
-    if (!cache)
-        return 0;
-    int64_t bytes = (int64_t)size + alone(cache->bytes, cache->folded_bytes);
-    int64_t asked = (int64_t)requested + alone(cache->requested, cache->folded_requested);
-    int64_t blocks = 1 + alone(cache->count, cache->folded_count);
-    if (cache->allocator != a ||
-        (cache->touched && (passes_peak(stats, STAT_active_bytes, bytes) ||
-                            passes_peak(stats, STAT_allocated_bytes, bytes) ||
-                            passes_peak(stats, STAT_requested_bytes, asked) ||
-                            passes_peak(stats, STAT_active, blocks) ||
-                            passes_peak(stats, STAT_allocation, blocks)))) {
-        thread_cache_settle_own(cache, a);
-        return 1;
-    }
-    note_passed(cache, size, requested);
-    return 0;
 }

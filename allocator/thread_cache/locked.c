@@ -1,9 +1,12 @@
-/* Thread caches: what is done under the lock. The rules are at the head of thread_cache.c. */
+/* Thread caches: what is done under the lock. The rules are at the head of own.c. */
 #include <stddef.h>
 
 #include "allocator/pool/pool.h"
+#include "allocator/pool/reusable.h"
+#include "allocator/thread_cache/own.h"
 #include "allocator/thread_cache/locked.h"
 #include "stats/os/pause.h"
+#include "allocator/thread_cache/shelves.h"
 
 #define TRIM_BLOCKS 6  /* what one free moves from the spare blocks to the pool, and of its size */
 #define STOCK_BLOCKS 8 /* what one request takes from the pool */
@@ -148,6 +151,41 @@ void thread_cache_settle_with(struct thread_cache *cache, struct allocator *a)
     stat_set(&cache->row->device, a->ordinal + 1);
     note_sharers(a);
     thread_cache_forget_limits(cache);
+}
+
+/* Would `more` than there is raise the peak of all sizes? */
+static int passes_peak(const struct device_stats *stats, enum stat_kind kind, int64_t more)
+{
+    return (int64_t)(stats_current_all(stats, kind) + (uint64_t)more -
+                     stat_get(&stats->stat[kind].peak[STAT_POOLS])) > 0;
+}
+
+/* What it allocated alone and has not freed. */
+static int64_t alone(int64_t now, int64_t folded)
+{
+    return folded > now ? folded - now : 0;
+}
+
+int thread_cache_settle_large(struct allocator *a, uint64_t size, uint64_t requested)
+{
+    struct thread_cache *cache = thread_cache_of(a->domain);
+    const struct device_stats *stats = a->stats;
+    if (!cache)
+        return 0;
+    int64_t bytes = (int64_t)size + alone(cache->bytes, cache->folded_bytes);
+    int64_t asked = (int64_t)requested + alone(cache->requested, cache->folded_requested);
+    int64_t blocks = 1 + alone(cache->count, cache->folded_count);
+    if (cache->allocator != a ||
+        (cache->touched && (passes_peak(stats, STAT_active_bytes, bytes) ||
+                            passes_peak(stats, STAT_allocated_bytes, bytes) ||
+                            passes_peak(stats, STAT_requested_bytes, asked) ||
+                            passes_peak(stats, STAT_active, blocks) ||
+                            passes_peak(stats, STAT_allocation, blocks)))) {
+        thread_cache_settle_own(cache, a);
+        return 1;
+    }
+    thread_cache_note_passed(cache, size, requested);
+    return 0;
 }
 
 struct block *thread_cache_find(struct allocator *a, uint64_t size)

@@ -5,6 +5,39 @@
 
 #include "allocator/thread_cache/limits.h"
 
+/* At the begin of a request: what the thread counted alone is folded, and its cache serves
+ * `allocator` from now on. A fold writes some thirty lines that the last one to hold the lock
+ * wrote, too. So where threads wait for each other it is left out, until one is at its limits: an
+ * allocator that threads share has peaks within alone_limit a thread anyway. */
+void thread_cache_settle_with(struct thread_cache *cache, struct allocator *allocator);
+static inline void thread_cache_settle_own(struct thread_cache *cache, struct allocator *allocator)
+{
+    struct lock *lock = &allocator->domain->lock;
+    int later = lock->waited && thread_cache_knows_limits(cache) && spare_is_shared(allocator);
+    if (lock->waited)
+        allocator->contended = CONTENDED;
+    else if (allocator->contended)
+        allocator->contended--;
+    lock->waited = 0;
+    if (++allocator->settled == PACE)
+        thread_cache_pace(allocator);
+    if (cache->allocator != allocator || (cache->touched && !later))
+        thread_cache_settle_with(cache, allocator);
+    else if (!cache->touched)
+        thread_cache_forget_limits(cache);
+}
+
+static inline void thread_cache_settle(struct allocator *allocator)
+{
+    struct thread_cache *cache = thread_cache_of(allocator->domain);
+    if (cache)
+        thread_cache_settle_own(cache, allocator);
+}
+
+/* Before a large block of `size` in mapped memory is handed out. That raises no peak but its own
+ * pool's and those of all: unless one of these is near, nothing is folded. Returns 1 if it was. */
+int thread_cache_settle_large(struct allocator *allocator, uint64_t size, uint64_t requested);
+
 /* A block of `size` from the calling thread's cache or the spare blocks, in no pool and out of the
  * books of reusable ones; or NULL. */
 struct block *thread_cache_find(struct allocator *allocator, uint64_t size);

@@ -1,5 +1,5 @@
 /* Thread caches: what a thread allocates and frees again alone costs no lock. The rules are at the
- * head of thread_cache.c.
+ * head of own.c.
  *
  * A cache holds small blocks that are reusable, apart from the pool, of one allocator at a time, at
  * most cache_limit and CACHE_BLOCKS. What spills over goes to the allocator's spare blocks
@@ -8,7 +8,7 @@
 #ifndef CACHALOT_ALLOCATOR_THREAD_CACHE_THREAD_CACHE_H
 #define CACHALOT_ALLOCATOR_THREAD_CACHE_THREAD_CACHE_H
 
-#include "allocator/state/domain.h"
+#include "allocator/state/enter.h"
 #include "allocator/thread_cache/transfer.h"
 #include "stats/counters/cache_row.h"
 #include "stats/events/events_alone.h"
@@ -66,14 +66,6 @@ static inline struct shelf *shelf_of(struct thread_cache *cache, uint64_t size)
 {
     return (struct shelf *)((char *)cache->shelf + size / (BLOCK_GRAIN / sizeof(struct shelf))) - 1;
 }
-
-/* By the cache's own thread, which is in it or holds the lock. Is there a block of `size`, from the
- * spare ones if need be? Is there room for one, when others have become spare? */
-int thread_cache_fill(struct thread_cache *cache, uint64_t size);
-int thread_cache_room(struct thread_cache *cache, uint64_t size);
-
-/* The calling thread's, of one domain; NULL: it has none. */
-extern _Thread_local struct thread_cache *thread_cache_own;
 
 /* The calling thread's cache of this domain, or NULL. */
 static inline struct thread_cache *thread_cache_of(const struct domain *domain)

@@ -1,5 +1,5 @@
 /* model_cache [PLANT]: the way into a thread cache without the lock, explored in full: two threads
- * with a cache each, and one that stops them, holding the lock (allocator/thread_cache/thread_cache.c, 1 and 2).
+ * with a cache each, and one that stops them, holding the lock (allocator/thread_cache/own.c, 1 and 2).
  * All three free the same block at any time, for ever, as no right program does; the program takes
  * it again wherever it lies. Whoever is in its cache may also make it spare, or take it from there,
  * while it holds the list (transfer.h). Stores of `sequence` wait in their thread's store buffer, in

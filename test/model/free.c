@@ -185,7 +185,7 @@ static void decide(struct steps *steps, int t)
     }
 }
 
-/* A free without the lock, cut where others can come between (lane_free, thread_cache.c): it looks
+/* A free without the lock, cut where others can come between (lane_free, own.c): it looks
  * at the word, then at the lane's context, then makes the word dirty, and keeps the block at last.
  */
 static void look(struct steps *steps, int t)

@@ -5,7 +5,6 @@ must be there exactly once. `found` by: "mapped" (random work on memory that mov
 
 import dataclasses
 
-
 @dataclasses.dataclass(frozen=True)
 class Bug:
     name: str
@@ -16,16 +15,15 @@ class Bug:
     runs: tuple = ("1 1 200000", "2 1 400000", "3 3 60000", "4 1 500000", "5 1 500000")  # of the stress, until one finds it
     delay: str = ""  # CACHALOT_SIM_DELAY: threads meet in rare ways
 
-
 LANE, ENDS, FENCE, MARK = (f"allocator/reuse/{name}.c" for name in ("lane", "lane_end", "fence", "context_event"))
 RELEASE, WINDOW, CLAIM, MAP, DIVIDE = (f"allocator/mapping/{name}.c" for name in ("release", "window", "claim", "map_slots", "divide"))
-ARENA, HOME, CHUNKS = (f"allocator/pool/{name}.c" for name in ("arena", "arena_home", "arena_chunks"))
+HOLES, BLOCKS, HOME, CHUNKS = (f"allocator/pool/{name}.c" for name in ("arena_holes", "arena_blocks", "arena_home", "arena_chunks"))
 GROW = "allocator/growth.c"
 MOVES = ("1 1 6000", "2 1 6000", "3 3 4000", *(f"{seed} {1 + seed % 4 // 3} 6000" for seed in range(4, 40)))  # of mapped_stress
 TAIL_MOVES = tuple(f"{seed} {1 + seed % 4 // 3} 6000 90" for seed in range(1, 13))  # no size comes again
 SUBMIT, CAPTURE, CONTEXT, LAUNCH = (f"interpose/{name}.c" for name in ("stream/submit", "context/capture", "exports/context", "exports/launch"))
 MEMORY, SHARE = "interpose/memory/memory.c", "allocator/share.c"
-CACHE, CACHES, LIMITS = (f"allocator/thread_cache/{name}.c" for name in ("thread_cache", "locked", "limits"))
+CACHE, CACHES, LIMITS = (f"allocator/thread_cache/{name}.c" for name in ("own", "locked", "limits"))
 THREADS = ("1 3 200000", "2 8 60000", "3 3 400000", "4 8 100000", "5 3 400000", "6 4 400000")
 
 BUGS = (
@@ -39,9 +37,9 @@ BUGS = (
         (("uint32_t there = handle->there ? arena_handle_end(arena, handle->owner - 1) : 0;", "uint32_t there = 0;"),)),
     Bug("remap_of_two", "the same, of the second of two mappings that a handle would come back to", WINDOW, "replay",
         (("later(other, there)", "later(0, there)"),)),
-    Bug("idle_in_part", "a chunk counts as idle when part of it is", ARENA, "mapped",
+    Bug("idle_in_part", "a chunk counts as idle when part of it is", HOLES, "mapped",
         ((".last = arena_slot_at(arena, end)};", ".last = arena_slot_at(arena, end + arena->chunk_bytes / 2)};"),), MOVES),
-    Bug("two_at_home", "a chunk goes home to a slot where another one is mapped since", MAP, "mapped",
+    Bug("two_at_home", "a chunk goes home to a slot where another one is mapped since", WINDOW, "mapped",
         (("        arena_leave_home(arena, s->was, slot);\n", ""),), MOVES),
     Bug("goes_home_only_once", "what is lent a second time stays where it is when it is idle", MAP, "model",
         (("    arena->present[slot] = arena->chunk[chunk].home == slot + 1 ? AT_HOME : AWAY;", "    arena->present[slot] = AT_HOME;"),)),
@@ -59,14 +57,14 @@ BUGS = (
         ((" && arena_may_remap(arena, slot)", ""),)),
     Bug("divided_twice", "of a chunk that is divided a corner is lent once more", DIVIDE, "model",
         ((" && !arena->chunk[s->chunk].second", ""),)),
-    Bug("half_pinned", "what is set on one part of a divided chunk is forgotten of the other", ARENA, "unit",
+    Bug("half_pinned", "what is set on one part of a divided chunk is forgotten of the other", BLOCKS, "unit",
         (("if ((other = arena_other_slot(arena, slot)) != slot)", "if (((other = arena_other_slot(arena, slot)) != slot) && 0)"),)),
     Bug("half_united_never", "a chunk stays divided when all of it is reusable", DIVIDE, "unit", (("        reunite(arena, slot++);\n", "        slot++;\n    (void)reunite;\n"),)),
     Bug("half_lost", "the corner that goes back is in no hole", DIVIDE, "unit",
         (("    left = arena_put(left, BLOCK_REUSABLE);\n", ""),)),
-    Bug("handle_idle_in_part", "a handle of several chunks counts as idle where a part of it is", ARENA, "unit",
+    Bug("handle_idle_in_part", "a handle of several chunks counts as idle where a part of it is", HOLES, "unit",
         (("    while (whole.first < whole.last && arena->joined[whole.last])", "    while (0)"),)),
-    Bug("handle_displaced_in_part", "of what is in the way only what lies in the window is taken off the books", MAP, "unit",
+    Bug("handle_displaced_in_part", "of what is in the way only what lies in the window is taken off the books", WINDOW, "unit",
         (("    for (slot = first; slot < end; slot++) {\n        struct slot *s", "    for (slot = first; slot < end && slot < window->end; slot++) {\n        struct slot *s"),)),
     Bug("handle_called_back_in_part", "what lies beyond the window of a handle that is called back is nobody's", CLAIM, "unit",
         (("        fill(arena, block->next, window->end, end);\n", ""),)),
@@ -75,7 +73,7 @@ BUGS = (
     Bug("handle_number_in_use", "one number of a new handle is another's", CHUNKS, "unit", (("            found = UINT32_MAX;\n", "            found = 0;\n"),)),
     Bug("handle_lent_in_part", "of the first handle of a block only what is the block's is lent", SHARE, "unit",
         (("uint32_t first = arena_handle_at(arena, slot), end", "uint32_t first = slot, end"),)),
-    Bug("handle_pinned_in_part", "what is set for a block is not so for all of its handles", ARENA, "unit",
+    Bug("handle_pinned_in_part", "what is set for a block is not so for all of its handles", BLOCKS, "unit",
         (("uint32_t to = arena_handle_end(arena, (uint32_t)arena_slot_at(arena, last));", "uint32_t to = 1 + (uint32_t)arena_slot_at(arena, last);"),)),
     Bug("handle_stays_in_part", "of a handle that stays where it is only the first chunk is at home there", HOME, "unit",
         (("    for (uint32_t i = 0; i < chunk->span; i++) {\n        chunk[i].home = slot + i + 1;", "    for (uint32_t i = 0; i < 1; i++) {\n        chunk[i].home = slot + i + 1;"),)),
@@ -84,15 +82,15 @@ BUGS = (
          ("    for (uint32_t i = 0; i < chunk->span; i++)\n        book(", "    arena->tails += chunk->bytes < arena->chunk_bytes;\n    for (uint32_t i = 0; i < chunk->span; i++)\n        book("))),
     Bug("meanwhile_the_context_ends_release", "what a release had yet to unmap then stays mapped", RELEASE, "unit",
         ((" : arena->chunk[s->chunk].leaving ? s->chunk : 0;", " : 0;"),)),
-    Bug("meanwhile_the_context_ends_wait", "a request that waited in it goes on", "allocator/allocator.c", "unit",
-        (("DEVICE_FOREVER : OWN_FOREVER)) ||\n        a->forgotten)", "DEVICE_FOREVER : OWN_FOREVER)))"),)),
+    Bug("meanwhile_the_context_ends_wait", "a request that waited in it goes on", GROW, "unit",
+        (("DEVICE_FOREVER : OWN_FOREVER)) || a->forgotten)", "DEVICE_FOREVER : OWN_FOREVER)))"),)),
     Bug("shares_what_is_idle", "a block that is to share no chunk does, where idle memory is enough", GROW, "model",
         (("native_is_exact(a, size) ? CLAIM_ALONE : 0, taken)", "0, taken)"),)),
     Bug("tails_stay", "chunks that are smaller than a slot never go back", RELEASE, "model",
         (("take_from_slots(arena, pool, 0, most - taken, batch)", "take_from_slots(arena, pool, 0, 0, batch)"),)),
     Bug("lent_to_the_other_pool", "a chunk that goes to the other pool stays booked where it was", CHUNKS, "model",
         (("int moves = chunk->booked && chunk->pool != pool;", "int moves = 0;"),)),
-    Bug("small_blocks_keep_theirs", "what is idle among small blocks' chunks is not seen by large ones", ARENA, "model",
+    Bug("small_blocks_keep_theirs", "what is idle among small blocks' chunks is not seen by large ones", HOLES, "model",
         (("    arena->idle_slots += (uint32_t)(idle ? slots : -slots);",
           "    if (arena_pool_of(arena, whole->first) != SMALL_POOL)\n        arena->idle_slots += (uint32_t)(idle ? slots : -slots);"),)),
     Bug("tail_as_whole", "a tail is called back where a whole chunk should lie", CLAIM, "mapped",
@@ -141,7 +139,7 @@ BUGS = (
         THREADS, "cuCtxRecordEvent:10"),
     Bug("fence_unasked", "a block is reusable once its fence is recorded", FENCE, "stress",
         (("        fence_recorded(a, fence);\n", "        fence_recorded(a, fence);\n        retire(a, fence);\n"),)),
-    Bug("shared_on_lane", "what another process may touch is reusable at once", FENCE, "unit",
+    Bug("shared_on_lane", "what another process may touch is reusable at once", "allocator/free.c", "unit",
         (("!block->shared && !async && !a->no_events && lane_free(a)", "!async && !a->no_events && lane_free(a)"),)),
     Bug("owed_is_over", "beside a capture what a lane's reuse has overtaken counts as done", ENDS, "capture_full",
         (("    int over = fence_has_passed(a, owed, timeout_ns);", "    int over = 1;\n    (void)timeout_ns;"),)),
@@ -212,7 +210,7 @@ BUGS = (
           "relaxed) && (atomic_load(&a->domain->lane.state.word) & LANE_MODE) != LANE_MANY &&"),)),
     Bug("cached_before_host", "it does though the host may still look at what is written", CACHE, "stress",
         (("        !atomic_load_explicit(&a->slow, memory_order_relaxed) && lane_free", "        lane_free"),)),
-    Bug("cached_exported", "it does when another process may use it", SHARE, "unit",
+    Bug("cached_exported", "it does when another process may use it", BLOCKS, "unit",
         (("            block_claim(block, CLAIM_HELD);\n", ""),)),
     Bug("cached_of_another", "it does when it is another context's", CACHE, "unit",
         (("if (block->owner == cache->number &&", "if ("),)),
@@ -222,9 +220,9 @@ BUGS = (
           "(atomic_store(&block->claim, address | CLAIM_CACHED), 1)"))),
     Bug("kit_shared", "what a claim has in reserve, others use up while the driver is called", MAP, "unit",
         (("    arena->kit = NULL;\n", ""), ("    arena_put_kit(a, arena, kit, kits);\n", "    (void)kit, (void)kits;\n"))),
-    Bug("cached_at_growth", "caches keep what they have when a segment is taken from the driver", "allocator/allocator.c", "unit",
+    Bug("cached_at_growth", "caches keep what they have when a segment is taken from the driver", GROW, "unit",
         (("pool_for(a, size) == POOL_SMALL && thread_caches_make(a, size) &&", "0 &&"),)),
-    Bug("cached_at_large_growth", "caches keep what they have when large blocks grow", "allocator/allocator.c", "unit",
+    Bug("cached_at_large_growth", "caches keep what they have when large blocks grow", GROW, "unit",
         (("!a->forgotten && thread_caches_yield(a, size)", "0"),)),
     Bug("yields_at_once", "all caches are emptied for each chunk that large blocks grow by", "allocator/thread_cache/assemble.c", "unit",
         (("cached <= 0 || grown < (uint64_t)cached / YIELD_PART)", "cached <= 0 + 0 * (int64_t)grown)"),)),
@@ -255,7 +253,7 @@ BUGS = (
         (("most(most(cache->own_bytes, cache->all_bytes), cache->folded_bytes - alone_limit(cache))", "most(cache->own_bytes, cache->all_bytes)"),)),
     Bug("limits_stay", "a batch comes in, and the limits stay where they were", LIMITS, "unit",
         (("    cache->own_bytes += bytes;\n    cache->own_count += blocks;\n    cache->all_bytes += bytes;\n    cache->all_count += blocks;\n", ""),)),
-    Bug("peaks_unseen", "a large request passes a peak with what its thread counted alone, which is folded later", LIMITS, "unit",
+    Bug("peaks_unseen", "a large request passes a peak with what its thread counted alone, which is folded later", CACHES, "unit",
         (("(int64_t)size + alone(", "(int64_t)size + 0 * alone("),)),
     Bug("peaks_as_far", "a large request that folds nothing leaves the limits as they were", LIMITS, "unit",
         (("    cache->all_count++;\n", ""),)),

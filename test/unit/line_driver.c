@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "allocator/allocator.h"
+#include "allocator/check.h"
 #include "allocator/pool/arena.h"
 #include "allocator/state/domain.h"
 #include "fake_device.h"

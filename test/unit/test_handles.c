@@ -4,6 +4,7 @@
 
 #include "allocator/pool/arena.h"
 #include "allocator/share.h"
+#include "allocator/mapping/release.h"
 
 static void they_are_large_beside_large_blocks(void **state)
 {

@@ -2,6 +2,7 @@
 #include "allocator/segment/segment.h"
 #include "allocator/share.h"
 #include "world.h"
+#include "allocator/pool/segment_books.h"
 
 static struct block_place place;
 

@@ -1,7 +1,7 @@
 /* What other threads do to mapped memory while one is in a driver's call, without the lock. */
 #include "lane_world.h"
 
-#include "allocator/pool/arena_parts.h"
+#include "allocator/pool/arena_blocks.h"
 #include "allocator/reuse/fence.h"
 
 #define MAPPED "expandable_segments:True,large_segment_size_mb:2"

@@ -3,7 +3,7 @@
 
 #include "world.h"
 
-#include "allocator/pool/size_bins.h"
+#include "allocator/base/size_bins.h"
 #include "random.h"
 
 #define NODES 400

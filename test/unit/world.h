@@ -11,6 +11,8 @@
 #include <cmocka.h>
 
 #include "allocator/allocator.h"
+#include "allocator/check.h"
+#include "allocator/reuse/lane.h"
 #include "fake_device.h"
 
 #define KIB ((uint64_t)1 << 10)

@@ -1,8 +1,8 @@
 /* Reusable blocks of a pool, ordered by (size, address): a tree for each sixteenth of a power of two,
  * so that most trees hold a block or none, and a bitmap of those that hold any. What a tree of all
  * of them would answer, and in the worst case as fast: O(log n) expected. */
-#ifndef CACHALOT_ALLOCATOR_POOL_SIZE_BINS_H
-#define CACHALOT_ALLOCATOR_POOL_SIZE_BINS_H
+#ifndef CACHALOT_ALLOCATOR_BASE_SIZE_BINS_H
+#define CACHALOT_ALLOCATOR_BASE_SIZE_BINS_H
 
 #include "allocator/base/treap.h"
 

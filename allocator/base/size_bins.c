@@ -1,8 +1,9 @@
-#include "allocator/pool/size_bins.h"
+#include "allocator/base/size_bins.h"
 
 #include <stddef.h>
 
-#include "allocator/state/block_layout.h"
+#include "allocator/base/options.h"
+#include "allocator/base/treap.h"
 
 /* The highest bit's place, and the four bits below it, of the size in grains. The last has all from 16 TiB on. */
 static unsigned bin_of(uint64_t size)

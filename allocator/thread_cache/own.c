@@ -28,13 +28,13 @@
  *    thread notes what it takes, where anybody may look at any time, and who frees two in a row
  *    fetches those that follow. What is wrong there costs time and nothing else: the claim decides.
  */
-#include "allocator/base/map_lookup.h"
-#include "allocator/state/record_alone.h"
+#include "allocator/base/map.h"
+#include "allocator/thread_cache/own.h"
+#include "allocator/thread_cache/record_alone.h"
 #include "allocator/thread_cache/limits.h"
+#include "allocator/reuse/lane.h"
+#include "allocator/thread_cache/shelves.h"
 
-#define SPILLS 8 /* sizes that one request takes out of a full cache */
-
-_Thread_local struct thread_cache *thread_cache_own;
 struct block *_Atomic thread_cache_nowhere[TAKEN_AHEAD + 1];
 
 /* Whoever is in leaves, also when it was not let in. */
@@ -91,93 +91,6 @@ static int may_take(const struct thread_cache *cache, uint64_t size, uint64_t re
 static int may_give(const struct thread_cache *cache, uint64_t size)
 {
     return cache->bytes + (int64_t)size <= cache->most_bytes && cache->count < cache->most_count;
-}
-
-static struct shelf *use(struct thread_cache *cache, uint64_t size)
-{
-    unsigned step = step_of(size);
-    uint64_t bits = atomic_load_explicit(&cache->used[step / 64], memory_order_relaxed);
-    atomic_store_explicit(&cache->used[step / 64], bits | (uint64_t)1 << step % 64,
-                          memory_order_relaxed);
-    return &cache->shelf[step];
-}
-
-/* A batch of one size, the next below the hand, becomes spare: 0 if that has no room. A shelf with
- * more keeps the rest. */
-static int spill(struct thread_cache *cache)
-{
-    int step = step_before(cache->used, cache->hand);
-    if (step < 0 && (step = step_before(cache->used, CACHE_STEPS)) < 0)
-        return 0;
-    struct shelf *shelf = &cache->shelf[step];
-    uint64_t size = step_size((unsigned)step), most = batch_blocks(size);
-    cache->hand = (unsigned)step;
-    struct block *batch = shelf->full ? shelf->full : shelf->first;
-    uint64_t blocks = shelf->full ? most : most - shelf->room;
-    if (batch) {
-        if (spare_give(cache->allocator, &cache->spared, batch, blocks))
-            return 0;
-        thread_cache_moved(cache, size, -(int64_t)blocks);
-    }
-    if (shelf->full) {
-        shelf->full = NULL;
-        return 1;
-    }
-    *shelf = (struct shelf){0};
-    uint64_t bits = atomic_load_explicit(&cache->used[step / 64], memory_order_relaxed);
-    atomic_store_explicit(&cache->used[step / 64], bits & ~((uint64_t)1 << step % 64),
-                          memory_order_relaxed);
-    return 1;
-}
-
-/* Is the cache not too full for that many more? Little is done for it at a time. */
-static int has_room(struct thread_cache *cache, uint64_t size, uint64_t blocks)
-{
-    for (int i = 0; cache->bytes + (int64_t)(size * blocks) > cache_limit(cache) ||
-                    cache->count + (int64_t)blocks > CACHE_BLOCKS;
-         i++)
-        if (i == SPILLS || !spill(cache))
-            return 0;
-    return 1;
-}
-
-__attribute__((noinline)) int thread_cache_fill(struct thread_cache *cache, uint64_t size)
-{
-    struct allocator *a = cache->allocator;
-    struct shelf *shelf = shelf_of(cache, size);
-    uint64_t most = batch_blocks(size);
-    if (shelf->first)
-        return 1;
-    if (shelf->full) {
-        *shelf = (struct shelf){.first = shelf->full};
-        return 1;
-    }
-    if (!spare_any(a, size) || !has_room(cache, size, most) ||
-        !(shelf->first = spare_take(a, &cache->spared, size)))
-        return 0;
-    uint64_t blocks = shelf->first->requested;
-    shelf->room = most - blocks;
-    use(cache, size);
-    thread_cache_moved(cache, size, (int64_t)blocks);
-    return 1;
-}
-
-int thread_cache_room(struct thread_cache *cache, uint64_t size)
-{
-    struct shelf *shelf = use(cache, size);
-    uint64_t most = batch_blocks(size);
-    if (!has_room(cache, size, 1))
-        return 0;
-    if (shelf->room)
-        return 1;
-    if (shelf->first && shelf->full) {
-        if (spare_give(cache->allocator, &cache->spared, shelf->full, most))
-            return 0;
-        thread_cache_moved(cache, size, -(int64_t)most);
-    }
-    use(cache, size); /* it may have spilled */
-    *shelf = (struct shelf){.full = shelf->first, .room = most};
-    return 1;
 }
 
 static inline void note_taken(struct thread_cache *cache, struct block *block)

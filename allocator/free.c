@@ -1,0 +1,133 @@
+/* Freeing: which block an address is, and whether its lane, its thread's cache or a fence makes it reusable. */
+#include <assert.h>
+#include <stddef.h>
+
+#include "allocator/allocator.h"
+#include "allocator/last_freed.h"
+#include "allocator/pool/packing.h"
+#include "allocator/pool/reusable.h"
+#include "allocator/pool/segment_books.h"
+#include "allocator/reuse/fence.h"
+#include "allocator/segment/segment.h"
+#include "allocator/state/record.h"
+#include "allocator/thread_cache/locked.h"
+#include "allocator/reuse/lane.h"
+#include "allocator/state/enter.h"
+
+/* Is `address` in memory of ours that the program does not hold? The lock is held. */
+static int unknown_or_invalid(struct domain *domain, uint64_t address)
+{
+    struct segment *segment = segment_holding(domain, address);
+    if (!segment)
+        return ALLOCATOR_UNKNOWN;
+    stats_count(segment->allocator->stats, COUNTER_num_double_frees, 1);
+    return ALLOCATOR_INVALID;
+}
+
+/* Reusable at once on a lane, else behind a fence. async: natively the free waits for nothing. */
+static int free_in_order(struct allocator *a, struct block *block, int async)
+{
+    a->frees++;
+    if (!block->shared && !async && !a->no_events && lane_free(a)) {
+        stats_count(a->stats, COUNTER_num_lane_frees, 1);
+        if (block_size(block) > CACHE_MOST || !thread_cache_keep(block))
+            block_becomes_reusable(block);
+        return 0;
+    }
+    if (!async)
+        thread_cache_settle(a);
+    return fence_free(a, block, async);
+}
+
+static int settle(struct allocator *a, struct block *block, enum free_kind kind)
+{
+    int code = 0;
+    if (kind == FREED_NATIVE && allocator_owes_host(a))
+        code = fence_wait_for_host_work(a);
+    if (a->forgotten)
+        return code; /* and the block with it */
+    if (a->domain->options.cache) {
+        int error = free_in_order(a, block, kind == FREED_ASYNC);
+        return code ? code : error;
+    }
+    block_becomes_reusable(block); /* whole, so now idle */
+    if (kind == FREED_NATIVE && (!segment_release(block->segment) || a->forgotten))
+        return 0;
+    segment_hand_over(block->segment); /* the driver's answer is the program's */
+    return ALLOCATOR_PASS;
+}
+
+/* The block that the program holds at `address`; from here on it does not, whatever other threads
+ * do. */
+static struct block *held_at(struct domain *domain, uint64_t address)
+{
+    struct thread_cache *cache = thread_cache_of(domain);
+    struct block *block = cache ? cache->found : NULL; /* perhaps the one */
+    uint64_t claim = block ? atomic_load_explicit(&block->claim, memory_order_relaxed) : 0;
+    if (claim - claim % CLAIM_KINDS != address)
+        block = block_of_listed(map_find(&domain->listed, address));
+    if (!block)
+        return NULL;
+    if (block_claimed(block) == CLAIM_HELD) { /* only the lock's holder changes it */
+        block_claim(block, CLAIM_NOBODY);
+        return block;
+    }
+    uint64_t easy = address | CLAIM_EASY;
+    return atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_NOBODY) ? block
+                                                                                        : NULL;
+}
+
+/* Is its free one of which no number passes a peak, whatever this thread counted alone? If it is
+ * reusable by a fence only, free_in_order settles. */
+static int raises_no_peak(const struct block *block)
+{
+    const struct allocator *a = block->segment->allocator;
+    return block->segment->arena && block_size(block) > CACHE_MOST && !a->pending &&
+           !allocator_owes_host(a);
+}
+
+/* A block that the program held until now; gives the lock back. */
+__attribute__((noinline)) static int free_held(struct block *block, enum free_kind kind)
+{
+    struct allocator *a = block->segment->allocator;
+    enum stat_pool stat = block_stat(block);
+    stats_begin(a->stats);
+    if (kind == FREED_NATIVE && !raises_no_peak(block))
+        thread_cache_settle(a);
+    native_count(a, block_size(block), -1);
+    stats_subtract(a->stats, STAT_allocation, stat, 1);
+    stats_subtract(a->stats, STAT_allocated_bytes, stat, block_size(block));
+    stats_histogram(a->stats, block_requested(block), -1);
+    record_block(block, EVENT_free);
+    block->state = BLOCK_PENDING;
+    block->link = NULL;
+    int code = 0;
+    if (kind == FREED_LATE)
+        stats_count(a->stats, COUNTER_num_late_frees, 1);
+    else
+        code = settle(a, block, kind);
+    allocator_note_slow(a);
+    assert(a->domain->is_valid(a));
+    stats_end(a->stats);
+    domain_unlock(a->domain);
+    return code;
+}
+
+int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
+{
+    domain_lock(domain);
+    struct block *block = held_at(domain, address);
+    if (block && (kind != FREED_NATIVE || !kept_free(block)))
+        return free_held(block, kind);
+    int code = block ? 0 : unknown_or_invalid(domain, address);
+    domain_unlock(domain);
+    return code;
+}
+
+void allocator_note_host_work(struct allocator *a)
+{
+    allocator_enter(a);
+    if (!a->forgotten)
+        fence_note_host_work(a);
+    allocator_leave(a);
+}

@@ -1,0 +1,120 @@
+/* Holes of mapped memory: which handles lie whole in reusable blocks, and in which block an idle or absent slot is.
+ *
+ * Each reusable or absent block is noted at its first whole slot, so that scanning slots finds them all, and hits cost
+ * nothing: only blocks of a chunk's size or more touch `idle`. */
+#include "allocator/pool/arena_holes.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "allocator/pool/arena_chunks.h"
+
+/* The slots [first, last) whose handles lie whole in a run of reusable bytes; in `last` it may end with a tail. */
+struct whole {
+    uint64_t first, last, tail;
+};
+
+/* Of the bytes [begin, end) of an arena. */
+static struct whole whole_of(const struct arena *arena, uint64_t begin, uint64_t end)
+{
+    struct whole whole = {.first = arena_slot_at(arena, begin + arena->chunk_bytes - 1),
+                          .last = arena_slot_at(arena, end)};
+    while (whole.first < whole.last && arena->joined[whole.first])
+        whole.first++; /* a handle that is in part another block's */
+    while (whole.first < whole.last && arena->joined[whole.last])
+        whole.last--;
+    if (arena->tails && end > whole.last * arena->chunk_bytes &&
+        arena_present(arena, (uint32_t)whole.last) == end % arena->chunk_bytes)
+        whole.tail = end % arena->chunk_bytes;
+    return whole;
+}
+
+/* Leaves off what lies whole in the bytes from `at` on, or before `at`, where another block has them. Returns
+ * whether there is any. */
+static int drop_behind(const struct arena *arena, struct whole *whole, uint64_t at)
+{
+    uint64_t first = arena_slot_at(arena, at + arena->chunk_bytes - 1);
+    while (first < whole->last && arena->joined[first])
+        first++;
+    if (first >= whole->last + (whole->tail != 0))
+        return 0;
+    *whole = (struct whole){.first = whole->first, .last = first};
+    return 1;
+}
+
+static void drop_before(const struct arena *arena, struct whole *whole, uint64_t at)
+{
+    uint64_t last = arena_slot_at(arena, at);
+    while (last > whole->first && arena->joined[last])
+        last--;
+    if (last > whole->first)
+        whole->first = last;
+}
+
+static void set_idle(struct arena *arena, const struct whole *whole, int idle)
+{
+    uint64_t slots = whole->last - whole->first;
+    memset(arena->idle + whole->first, idle, slots + (whole->tail != 0));
+    arena->idle_slots += (uint32_t)(idle ? slots : -slots);
+    arena->idle_tails += idle ? whole->tail : -whole->tail;
+}
+
+void arena_note_in_large(struct block *block, uint64_t begin, uint64_t end)
+{
+    struct arena *arena = block->segment->arena;
+    uint64_t low = block_address(block), high = low + block_size(block);
+    struct whole whole = whole_of(arena, low - arena->base, high - arena->base);
+    if (whole.first >= whole.last + (whole.tail != 0))
+        return;
+    arena->slot[whole.first].hole = block;
+    if (end < high)
+        drop_behind(arena, &whole, end - arena->base);
+    if (begin > low)
+        drop_before(arena, &whole, begin - arena->base);
+    set_idle(arena, &whole, 1);
+}
+
+void arena_note_out_large(const struct block *block, struct block *rest)
+{
+    struct arena *arena = block->segment->arena;
+    uint64_t begin = block_address(block) - arena->base, end = begin + block_size(block);
+    struct whole whole = whole_of(arena, begin, end + (rest ? block_size(rest) : 0));
+    if (whole.first >= whole.last + (whole.tail != 0))
+        return;
+    if (rest && drop_behind(arena, &whole, end))
+        arena->slot[whole.last].hole = rest;
+    set_idle(arena, &whole, 0);
+}
+
+struct block *arena_block_at(const struct arena *arena, uint32_t slot)
+{
+    assert(arena->idle[slot]);
+    if (!arena->tails) { /* each handle that may go home asks, of holes as large as the device */
+        const uint8_t *before = memrchr(arena->idle, 0, slot);
+        slot = before ? (uint32_t)(before - arena->idle) + 1 : 0;
+    }
+    while (!arena_begins_hole(arena, slot))
+        slot--;
+    return arena->slot[slot].hole;
+}
+
+struct block *arena_absent_at(const struct arena *arena, uint32_t slot)
+{
+    uint32_t first = arena->part[arena_pool_of(arena, slot)].first;
+    for (uint64_t eight; slot >= first + sizeof eight; slot -= 8) {
+        memcpy(&eight, arena->present + slot - sizeof eight, sizeof eight);
+        if (eight != NOT_PRESENT)
+            break;
+    }
+    while (slot > first && !arena_is_present(arena, slot - 1))
+        slot--;
+    return arena->slot[slot].hole;
+}
+
+int arena_is_alone(const struct block *block)
+{
+    const struct arena *arena = block->segment->arena;
+    uint64_t begin = block_address(block) - arena->base, end = begin + block_size(block);
+    return begin % arena->chunk_bytes == 0 && arena->idle[begin / arena->chunk_bytes] &&
+           arena->idle[(end - 1) / arena->chunk_bytes];
+}

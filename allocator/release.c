@@ -1,0 +1,128 @@
+/* What goes back to the driver: for a request that finds none, for other processes, and beyond the threshold that the
+ * user has set. */
+#include "allocator/allocator.h"
+#include "allocator/release.h"
+
+#include <stddef.h>
+
+#include "allocator/mapping/release.h"
+#include "allocator/pool/pool.h"
+#include "allocator/pool/segment_books.h"
+#include "allocator/reuse/fence.h"
+#include "allocator/segment/segment.h"
+#include "allocator/thread_cache/locked.h"
+#include "allocator/state/enter.h"
+
+uint64_t release_idle(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
+{
+    uint64_t released = a->arena ? arena_release(a, a->arena, bytes, timeout_ns) : 0;
+    return released < bytes ? released + segment_release_whole(a, bytes - released, timeout_ns)
+                            : released;
+}
+
+uint64_t release_of(struct allocator *a, uint64_t bytes, uint64_t fences_ns, uint64_t idle_ns)
+{
+    if (!allocator_visit(a))
+        return 0;
+    fence_flush_deferred(a, fences_ns != 0);
+    thread_caches_empty(a);
+    if (fences_ns)
+        fence_wait_all(a, fences_ns);
+    fence_poll(a, 1);
+    uint64_t released = release_idle(a, bytes, idle_ns);
+    allocator_visit_over(a);
+    return released;
+}
+
+/* Gives back what all contexts of this device have idle, at least `bytes` if there is so much. With
+ * a limit on the wait the frees of other contexts are waited for, too: natively what they freed is
+ * there when they return. */
+uint64_t release_for(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
+{
+    uint64_t released = 0, fences_ns = timeout_ns ? DEVICE_FOREVER : 0;
+    for (struct allocator *other = a->domain->first; other && released < bytes;
+         other = other->next) {
+        if (other == a && !a->forgotten)
+            released += release_idle(a, bytes - released, timeout_ns);
+        else if (other != a && other->stats == a->stats)
+            released += release_of(other, bytes - released, fences_ns, timeout_ns);
+    }
+    return released;
+}
+
+#define RELIEF_SHARE 10        /* the device is short of memory when less than a tenth is free */
+#define RELIEF_WAIT_NS 1000000 /* no longer: another time will do */
+
+/* So that other processes do not starve: what was idle ever since the last look, as much as the
+ * device is short of. Returns bytes; nothing is asked of the driver if nothing was idle. */
+uint64_t release_unused(struct allocator *a)
+{
+    const struct segment *oldest = segment_oldest_idle(a);
+    uint64_t seen = a->idle_seen, available = 0, total = 0, released = 0;
+    uint64_t mapped = arena_unused(a);
+    int is_old = oldest && oldest->idle_since <= seen;
+    a->idle_seen = a->idle_clock;
+    if (a->error || a->forgotten || a->no_events || (!mapped && !is_old))
+        return 0;
+    allocator_call(a);
+    int code = a->ops->memory_free(a->device, &available, &total);
+    allocator_return(a);
+    if (code || a->forgotten || available >= total / RELIEF_SHARE)
+        return 0;
+    uint64_t wanted = total / RELIEF_SHARE - available;
+    if (mapped)
+        released = arena_release(a, a->arena, wanted < mapped ? wanted : mapped, RELIEF_WAIT_NS);
+    if (released < wanted && !a->forgotten && is_old && fence_is_idle(a, RELIEF_WAIT_NS))
+        released += segment_release_oldest(a, wanted - released, seen);
+    stats_count(a->stats, COUNTER_relieved_bytes, released);
+    return released;
+}
+
+static struct segment *pinned_idle(const struct allocator *a)
+{
+    for (int stat = 0; stat < STAT_POOLS; stat++) {
+        struct segment *oldest = a->idle[stat].oldest;
+        if (oldest && oldest->pool == POOL_PINNED)
+            return oldest;
+    }
+    return NULL;
+}
+
+/* Before anything grows: what serves nobody, if that needs no wait, nor the driver one. */
+static void release_pinned(struct allocator *a)
+{
+    struct segment *segment;
+    uint64_t retired = arena_retired(a);
+    if (retired)
+        arena_release(a, a->arena, retired, 0);
+    if (a->forgotten || !pinned_idle(a) || fence_is_idle(a, 0) != 1)
+        return;
+    while (!a->forgotten && (segment = pinned_idle(a)) && !segment_release(segment))
+        ;
+}
+
+/* PyTorch's rule (garbage_collect_cached_blocks): as long as more than the threshold is reserved,
+ * give back whole large segments that have been idle for longer than the average idle one. The
+ * oldest always has been. Idle chunks go too, unless the request is about to be made of them. */
+void release_beyond_threshold(struct allocator *a, uint64_t size)
+{
+    double threshold = a->domain->options.garbage_collection_threshold;
+    const struct idle_list *large = &a->idle[LARGE_POOL];
+    if (!a->forgotten)
+        release_pinned(a);
+    if (a->forgotten)
+        return;
+    if (threshold <= 0 || a->limit == UINT64_MAX)
+        return;
+    uint64_t keep = (uint64_t)((double)a->limit * threshold);
+    uint64_t reserved = stats_current_all(a->stats, STAT_reserved_bytes);
+    if (reserved + size <= keep)
+        return;
+    if (a->arena && reserved > keep && !arena_serves(a, size))
+        arena_release(a, a->arena, reserved - keep, IDLE_WAIT_NS);
+    if (!large->oldest || !fence_is_idle(a, IDLE_WAIT_NS))
+        return;
+    while (large->oldest && stats_current_all(a->stats, STAT_reserved_bytes) > keep)
+        if (segment_release(large->oldest))
+            return;
+}
