@@ -1,7 +1,7 @@
 /* Memory for what the allocator keeps about the program's: from mmap, never from the host's
  * malloc, never unmapped. What a domain has of it lies side by side in huge pages, where the
  * host has them: what runs between two requests leaves few of the processor's entries for pages
- * (DESIGN.md, "Between other work"). In a forked child that is zero. Caller holds a lock. */
+ * (test/record/hit.md, "Between other work"). In a forked child that is zero. Caller holds a lock. */
 #ifndef CACHALOT_ALLOCATOR_BASE_METADATA_H
 #define CACHALOT_ALLOCATOR_BASE_METADATA_H
 

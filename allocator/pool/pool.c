@@ -98,8 +98,8 @@ void pool_insert(struct allocator *a, struct block *block)
 
 /* Where two thirds of the device were in use once, or all of it, segments that are whole and larger
  * than the common one stay so: what is whole can be given back, and what was cut before memory is
- * short cannot. Smaller ones pack better than granules do (DESIGN.md, "Ordinary segments under
- * pressure"). Where blocks are as natively, none is cut. But for small blocks, which then had no
+ * short cannot. Smaller ones pack better than granules do (test/record/crowds.md, "Ordinary
+ * segments under pressure"). Where blocks are as natively, none is cut. But for small blocks, which then had no
  * memory else. */
 static int is_kept_whole(const struct allocator *a, enum pool pool, const struct block *block,
                          uint64_t size)

@@ -180,7 +180,7 @@ static int is_due(struct allocator *a)
 }
 
 #define LOOKS 32      /* in PACE requests by the lock; they take longer than a segment */
-#define MORE_PART 512 /* of what is reserved; DESIGN.md, "Where the mallocs of a training go" */
+#define MORE_PART 512 /* of what is reserved (test/record/hit.md, "Where the mallocs … go") */
 #define LEFT_PART 16  /* of the device */
 
 /* Where looks that stop other threads go on there is to be a little more memory; but not where little is left, or

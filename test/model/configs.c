@@ -32,7 +32,7 @@ static const struct config configs[] = {
      .stream_context = {0, 1},
      .block_context = {0, 1}},
 
-    /* Does not hold, and cannot: README.md. */
+    /* Does not hold, and cannot: DESIGN.md, "What cannot be had". */
     {.name = "strict", SIZE(2, 2, 1, 3, 0), .strict = 1},
 
     /* By hand. */
