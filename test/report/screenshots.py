@@ -1,4 +1,4 @@
-"""screenshots.py BUILD: makes the pictures of `top`, `show` and the README's tour anew, in screenshots/ beside this file, for a person to look at.
+"""screenshots.py BUILD: makes the pictures of `top`, `show` and the tour of docs/reports.md anew, in screenshots/ beside this file, for a person to look at.
 
 The commands run in tmux, in front of programs on the simulated device; Rich (python3-rich, or pip install rich) draws what the
 terminal shows, and Chromium makes a picture of it.

@@ -197,7 +197,7 @@ def test_only_who_asked_for_memory_counts_as_a_report(run):
 def test_what_a_peak_of_several_devices_is_is_said(run):
     run.add()
     metrics = run.check(run.folder, "--format", "openmetrics").stdout
-    for text in (metrics, cachalot_check.HELP, SCHEMA["properties"]["totals"]["description"], (ROOT / "README.md").read_text()):
+    for text in (metrics, cachalot_check.HELP, SCHEMA["properties"]["totals"]["description"], (ROOT / "docs/reports.md").read_text()):
         assert "on several GPUs" in text and "the sum of the devices' peaks" in text
     assert metrics.count("the sum of the devices' peaks") == 2
 

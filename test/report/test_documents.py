@@ -1,0 +1,88 @@
+"""The documents: their commands run, their links lead somewhere, and they keep to their length."""
+
+import re
+
+import pytest
+from conftest import BUILD, COMMAND, ROOT, built
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+README = (ROOT / "README.md").read_text()
+ERRANDS = {title: re.findall(r"^    (.+)$", text, re.M) for title, text in re.findall(
+    r"^\*\*(.+?)\*\*(.*?)(?=^\*\*|\Z)", README.partition("## Five errands")[2].partition("\n## ")[0], re.M | re.S)}
+
+
+@pytest.fixture
+def shell(place):
+    """Runs lines of the README as a user would, with a program on the simulated device for `python3 train.py`."""
+    programs = BUILD / "test/workloads"
+    if not (programs / "train_loop").exists() or not (BUILD / "test/sim/libcuda.so.1").exists():
+        pytest.skip("no program for the simulated device is built")
+    command = place.work / "bin/cachalot"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n')
+    command.chmod(0o755)
+    place.environment.update(CACHALOT_LIBRARY=built("libcachalot.so"), LD_LIBRARY_PATH=str(BUILD / "test/sim"),
+                             PATH=f"{command.parent}:{place.environment['PATH']}", ASAN_OPTIONS="detect_leaks=0")
+
+    def run(title, program="train_loop"):
+        lines = "\n".join(ERRANDS[title]).replace("python3 train.py", str(programs / program))
+        return place.run("sh", "-c", lines)
+    return run
+
+
+def test_there_are_five_errands():
+    assert len(ERRANDS) == 5 and all(1 <= len(lines) <= 6 for lines in ERRANDS.values())
+
+
+def test_ci_fails_on_a_leak(shell):
+    title = "My CI shall fail when GPU memory leaks."
+    assert shell(title).returncode == 0
+    done = shell(title, "seed4a_holes")
+    assert done.returncode == 1 and "FAIL max-leaked" in done.stderr and "seed4a_holes.c:" in done.stderr
+
+
+def test_out_of_memory_is_explained(shell, place):
+    place.environment["CACHALOT_CONF"] = "expandable_segments:False"
+    done = shell("Out of memory although memory is free.", "seed4b_tenants")
+    if "Chart.js" in done.stderr:
+        pytest.skip("no Chart.js")
+    assert "Would have served it: CACHALOT_CONF=expandable_segments:True" in done.stderr, done.stderr
+    assert (place.work / "memory.html").exists()
+
+
+def test_what_a_binary_allocates(shell):
+    done = shell("What does this binary allocate?")
+    assert done.returncode == 0 and "Cachalot memory summary" in done.stdout, done.stderr
+
+
+def test_a_killed_job_has_a_report(shell, place):
+    process, _ = place.start("hang")
+    process.kill()
+    process.wait()
+    done = shell("What happened to the job that was killed?")
+    assert done.returncode == 0 and "Cachalot memory summary" in done.stdout, done.stderr
+
+
+def test_a_job_script_ends_with_its_gate(shell):
+    done = shell("A cluster.")
+    assert done.returncode == 0 and "reports of 1 process" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document):
+    text = re.sub(r"```.*?```", "", document.read_text(), flags=re.S)
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        path, _, heading = target.partition("#")
+        if "://" in target:
+            continue
+        there = (document.parent / path).resolve() if path else document
+        assert there.exists(), target
+        headings = {re.sub(r"[^\w -]", "", line.lower()).strip().replace(" ", "-")
+                    for line in re.findall(r"^#+ (.+)$", there.read_text(), re.M)} if heading else {""}
+        assert heading in headings, target
+
+
+@pytest.mark.parametrize("name, words, lines", [("README.md", 1200, 200), ("DESIGN.md", 3000, 400), ("NEWS.md", 1200, 40)])
+def test_documents_keep_to_their_length(name, words, lines):
+    text = (ROOT / name).read_text()
+    assert len(text.split()) <= words and len(text.splitlines()) <= lines
