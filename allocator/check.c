@@ -146,7 +146,7 @@ static int arena_is_valid(const struct arena *arena)
         if (booked[pool] != arena->part[pool].booked || chunks[pool] != arena->part[pool].chunks ||
             handles[pool] != arena->part[pool].handles)
             return 0;
-    return idle + spare == arena_idle_bytes(arena) && retired == arena->retired &&
+    return idle + spare == arena_idle_bytes(arena) && retired == arena->free.retired &&
            divided == arena->divided;
 }
 

@@ -51,12 +51,12 @@ static int is_alone(const struct allocator *a)
 void allocator_empty(struct allocator *a)
 {
     allocator_enter(a);
-    if (!a->error && !a->forgotten && !a->away && !is_alone(a)) {
+    if (!a->life.error && !a->life.forgotten && !a->life.away && !is_alone(a)) {
         thread_caches_empty(a);
         fence_wait_all(a, EMPTY_WAIT_NS);
-        if (a->arena && !a->forgotten)
+        if (a->arena && !a->life.forgotten)
             arena_release(a, a->arena, UINT64_MAX, EMPTY_WAIT_NS);
-        if (!a->forgotten && fence_is_idle(a, EMPTY_WAIT_NS) == 1)
+        if (!a->life.forgotten && fence_is_idle(a, EMPTY_WAIT_NS) == 1)
             segment_release_whole(a, UINT64_MAX, 0);
     }
     allocator_leave(a);
@@ -65,12 +65,12 @@ void allocator_empty(struct allocator *a)
 void allocator_put_away(struct allocator *a, int away)
 {
     allocator_enter(a);
-    int back = a->away && !away;
-    a->away = away;
-    for (int i = 0; away && a->visits > allocator_own.visits && i < ALLOCATOR_PAUSES; i++)
+    int back = a->life.away && !away;
+    a->life.away = away;
+    for (int i = 0; away && a->life.visits > allocator_own.visits && i < ALLOCATOR_PAUSES; i++)
         allocator_pause(a);
-    if (back && !a->error && !a->forgotten) { /* captures may have ended meanwhile */
-        a->captures_ended++;
+    if (back && !a->life.error && !a->life.forgotten) { /* captures may have ended meanwhile */
+        a->fences.captures_ended++;
         fence_flush_deferred(a, 0);
     }
     allocator_leave(a);
@@ -102,9 +102,9 @@ static void forget_segment(struct segment *segment, uint64_t *held)
         pool_forget(a, block);
     }
     if (segment->arena) {
-        arena_put_kit(a, segment->arena, segment->arena->kit, segment->arena->kits);
-        segment->arena->kit = NULL;
-        segment->arena->kits = 0;
+        arena_put_kit(a, segment->arena, segment->arena->kit.first, segment->arena->kit.count);
+        segment->arena->kit.first = NULL;
+        segment->arena->kit.count = 0;
     }
     segment_unlink(segment);
     slab_give(&a->domain->segment_slab, segment);
@@ -118,7 +118,7 @@ uint64_t allocator_forget(struct allocator *a)
     thread_caches_stop(domain, a->stats);
     thread_caches_pool(a);
     thread_caches_leave(a);
-    a->forgotten = 1;
+    a->life.forgotten = 1;
     lane_forget(a);
     fence_forget_all(a);
     arena_forget(a);
@@ -131,7 +131,7 @@ uint64_t allocator_forget(struct allocator *a)
             break;
         }
     /* Calls of other threads into the dying context: no new one begins. */
-    for (int i = 0; a->calls && i < ALLOCATOR_PAUSES; i++)
+    for (int i = 0; a->life.calls && i < ALLOCATOR_PAUSES; i++)
         allocator_pause(a);
     allocator_leave(a);
     return held;
@@ -139,10 +139,10 @@ uint64_t allocator_forget(struct allocator *a)
 
 void allocator_bury(struct allocator *a)
 {
-    metadata_clear(a->spares, CACHE_STEPS * sizeof *a->spares);
+    metadata_clear(a->shared.transfer, CACHE_STEPS * sizeof *a->shared.transfer);
     domain_lock(a->domain);
     /* By a claim, say, that takes longer than its context's end has waited; who waits for a fence uses none of it. */
-    if (a->calls > a->waiting)
+    if (a->life.calls > a->crowd.waiting)
         a->arena = NULL;
     domain_unlock(a->domain);
     if (a->arena)

@@ -65,7 +65,8 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
     domain_lock(domain);
     struct allocator *a = slab_take(&domain->allocators);
     domain_unlock(domain);
-    if (a && !(a->spares = metadata_take(NULL, CACHE_STEPS * sizeof *a->spares))) {
+    if (a &&
+        !(a->shared.transfer = metadata_take(NULL, CACHE_STEPS * sizeof *a->shared.transfer))) {
         domain_lock(domain);
         slab_give(&domain->allocators, a);
         domain_unlock(domain);
@@ -194,7 +195,7 @@ static uint64_t poll(struct allocator *a, unsigned unused)
 static uint64_t flush(struct allocator *a, unsigned unused)
 {
     (void)unused;
-    a->captures_ended++;
+    a->fences.captures_ended++;
     fence_flush_deferred(a, 0);
     return 0;
 }

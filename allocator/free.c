@@ -28,7 +28,7 @@ static int unknown_or_invalid(struct domain *domain, uint64_t address)
 static int free_in_order(struct allocator *a, struct block *block, int async)
 {
     a->frees++;
-    if (!block->shared && !async && !a->no_events && lane_free(a)) {
+    if (!block->shared && !async && !a->fences.no_events && lane_free(a)) {
         stats_count(a->stats, COUNTER_num_lane_frees, 1);
         if (block_size(block) > CACHE_MOST || !thread_cache_keep(block))
             block_becomes_reusable(block);
@@ -44,14 +44,14 @@ static int settle(struct allocator *a, struct block *block, enum free_kind kind)
     int code = 0;
     if (kind == FREED_NATIVE && allocator_owes_host(a))
         code = fence_wait_for_host_work(a);
-    if (a->forgotten)
+    if (a->life.forgotten)
         return code; /* and the block with it */
     if (a->domain->options.cache) {
         int error = free_in_order(a, block, kind == FREED_ASYNC);
         return code ? code : error;
     }
     block_becomes_reusable(block); /* whole, so now idle */
-    if (kind == FREED_NATIVE && (!segment_release(block->segment) || a->forgotten))
+    if (kind == FREED_NATIVE && (!segment_release(block->segment) || a->life.forgotten))
         return 0;
     segment_hand_over(block->segment); /* the driver's answer is the program's */
     return ALLOCATOR_PASS;
@@ -82,7 +82,7 @@ static struct block *held_at(struct domain *domain, uint64_t address)
 static int raises_no_peak(const struct block *block)
 {
     const struct allocator *a = block->segment->allocator;
-    return block->segment->arena && block_size(block) > CACHE_MOST && !a->pending &&
+    return block->segment->arena && block_size(block) > CACHE_MOST && !a->fences.pending &&
            !allocator_owes_host(a);
 }
 
@@ -127,7 +127,7 @@ int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
 void allocator_note_host_work(struct allocator *a)
 {
     allocator_enter(a);
-    if (!a->forgotten)
+    if (!a->life.forgotten)
         fence_note_host_work(a);
     allocator_leave(a);
 }

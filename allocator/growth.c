@@ -18,20 +18,24 @@
 #include "allocator/thread_cache/locked.h"
 #include "allocator/state/enter.h"
 
+/* Where mapping failed there are ordinary segments beside mapped memory. */
+__attribute__((noinline)) static struct block *take_ordinary(struct allocator *a, uint64_t size)
+{
+    thread_cache_settle(a); /* what is taken there, and what grows, may pass peaks */
+    return pool_take_ordinary(a, size);
+}
+
 struct block *growth_take(struct allocator *a, uint64_t size)
 {
     struct block *block = pool_take(a, size);
-    if (block || pool_for(a, size) != POOL_MAPPED)
-        return block;
-    thread_cache_settle(a); /* what grows passes peaks, and what is taken from ordinary segments */
-    return pool_take_ordinary(a, size);
+    return block || pool_for(a, size) != POOL_MAPPED ? block : take_ordinary(a, size);
 }
 
 /* A block that becomes reusable while fences are waited for, up to `budget_ns`; or NULL. */
 static struct block *wait_for(struct allocator *a, uint64_t size, uint64_t budget_ns)
 {
     struct block *block = NULL;
-    if (!a->pending)
+    if (!a->fences.pending)
         return NULL;
     struct fence_wait wait = fence_wait_begin(a, budget_ns);
     while (!block && fence_wait_next(a, &wait))
@@ -64,9 +68,9 @@ static int claim_idle(struct allocator *a, uint64_t size, struct block **taken)
     if (!may_do(arena, size))
         return a->ops->out_of_memory;
     int code = arena_claim_in(arena, size, native_is_exact(a, size) ? CLAIM_ALONE : 0, taken);
-    if (code == a->ops->out_of_memory && !a->forgotten && arena->unfit)
-        arena_release(a, arena, arena->unfit, 0);
-    return a->forgotten ? ALLOCATOR_PASS : code;
+    if (code == a->ops->out_of_memory && !a->life.forgotten && arena->claim.unfit)
+        arena_release(a, arena, arena->claim.unfit, 0);
+    return a->life.forgotten ? ALLOCATOR_PASS : code;
 }
 
 /* The work of a device that is not far behind, on a busy host; natively the frees had waited. */
@@ -75,8 +79,8 @@ static int claim_idle(struct allocator *a, uint64_t size, struct block **taken)
 /* What is in the way of a block of its own chunks, and idle in a moment. Returns bytes. */
 static uint64_t give_back(struct allocator *a, uint64_t size)
 {
-    uint64_t missing = a->arena->missing;
-    if (a->arena->room + arena_idle_bytes(a->arena) >= native_bytes_of(size))
+    uint64_t missing = a->arena->claim.missing;
+    if (a->arena->claim.room + arena_idle_bytes(a->arena) >= native_bytes_of(size))
         return arena_release(a, a->arena, missing, MOMENT_NS);
     thread_caches_empty(a);
     return segment_release_whole(a, missing, MOMENT_NS);
@@ -88,15 +92,16 @@ static uint64_t give_back(struct allocator *a, uint64_t size)
  * long for that: then chunks are shared after all. */
 static int grow_mapped(struct allocator *a, uint64_t size, struct block **taken)
 {
-    for (int round = 0; round < ROUNDS && !a->forgotten && native_is_exact(a, size); round++) {
+    for (int round = 0; round < ROUNDS && !a->life.forgotten && native_is_exact(a, size); round++) {
         int code = arena_claim_in(a->arena, size, CLAIM_GROW | CLAIM_ALONE, taken);
         if (code != a->ops->out_of_memory)
             return code;
-        if (!a->arena->missing || !give_back(a, size))
+        if (!a->arena->claim.missing || !give_back(a, size))
             break;
     }
-    int code = a->forgotten ? ALLOCATOR_PASS : arena_claim_in(a->arena, size, CLAIM_GROW, taken);
-    if (code == a->ops->out_of_memory && !a->forgotten)
+    int code =
+        a->life.forgotten ? ALLOCATOR_PASS : arena_claim_in(a->arena, size, CLAIM_GROW, taken);
+    if (code == a->ops->out_of_memory && !a->life.forgotten)
         code = arena_claim_in(a->arena, size, CLAIM_GROW | CLAIM_DIVIDE, taken);
     return code;
 }
@@ -117,7 +122,8 @@ static uint64_t segment_bytes(const struct allocator *a, enum pool pool, uint64_
         return size;
     if (pool == POOL_SMALL)
         return SMALL_SEGMENT;
-    if (least || a->as_native || pool == POOL_DEDICATED || size >= LARGE_LEAST || size > large)
+    if (least || a->growth.as_native || pool == POOL_DEDICATED || size >= LARGE_LEAST ||
+        size > large)
         return round_up(size, SEGMENT_GRAIN);
     return large;
 }
@@ -126,7 +132,7 @@ static uint64_t segment_bytes(const struct allocator *a, enum pool pool, uint64_
  * GROW_LEAST: no more than is needed; GROW_NATIVE: exactly that, never to be reused (option cache:off). */
 int growth_by_driver(struct allocator *a, uint64_t size, enum growth growth, struct block **block)
 {
-    if (a->forgotten)
+    if (a->life.forgotten)
         return ALLOCATOR_PASS;
     enum pool pool = growth == GROW_NATIVE ? POOL_PINNED : pool_for(a, size);
     if (growth == GROW_SEGMENT && arena_serves(a, size)) {
@@ -138,14 +144,15 @@ int growth_by_driver(struct allocator *a, uint64_t size, enum growth growth, str
         pool = pool_ordinary(size), growth = GROW_LEAST;
     uint64_t bytes = segment_bytes(a, pool, size, growth == GROW_LEAST);
     uint64_t reserved = allocator_reserved(a);
-    a->pressed |= stats_current_all(a->stats, STAT_active_bytes) + size > a->capacity / 3 * 2;
+    a->growth.pressed |=
+        stats_current_all(a->stats, STAT_active_bytes) + size > a->capacity / 3 * 2;
     if (a->limit < bytes || reserved > a->limit - bytes) {
-        a->pressed = 1;
+        a->growth.pressed = 1;
         a->taken = NULL;
         return a->ops->out_of_memory;
     }
     int code = segment_obtain(a, pool, size <= MIB ? SMALL_POOL : LARGE_POOL, bytes, block);
-    a->pressed |= code == a->ops->out_of_memory;
+    a->growth.pressed |= code == a->ops->out_of_memory;
     a->taken = NULL; /* what a request gets may be another thing now */
     return code;
 }
@@ -158,12 +165,13 @@ static int make_room(struct allocator *a, uint64_t size, struct block **taken)
     fence_flush_deferred(a, 1);
     thread_caches_empty(a);
     if ((*taken = growth_take(a, size)) ||
-        (*taken = wait_for(a, size, size > MIB ? DEVICE_FOREVER : OWN_FOREVER)) || a->forgotten)
+        (*taken = wait_for(a, size, size > MIB ? DEVICE_FOREVER : OWN_FOREVER)) ||
+        a->life.forgotten)
         return *taken ? 0 : ALLOCATOR_PASS;
     if ((a->domain->first->next || size <= MIB) && release_for(a, size, 0) &&
         (code = growth_by_driver(a, size, GROW_SEGMENT, taken)) != a->ops->out_of_memory)
         return code;
-    if (size <= MIB && !a->forgotten &&
+    if (size <= MIB && !a->life.forgotten &&
         ((*taken = native_corner(a, size)) || (*taken = wait_for(a, size, DEVICE_FOREVER))))
         return 0;
     if (release_for(a, size, PRESSURE_WAIT_NS) &&
@@ -176,7 +184,7 @@ static int make_room(struct allocator *a, uint64_t size, struct block **taken)
 
 static void wait_for_ends(struct allocator *a, uint64_t since_ns)
 {
-    while (a->domain->ending > allocator_own.ends && !a->forgotten &&
+    while (a->domain->ending > allocator_own.ends && !a->life.forgotten &&
            a->ops->now_ns() - since_ns < PRESSURE_WAIT_NS)
         allocator_pause(a);
 }
@@ -197,7 +205,7 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
     uint64_t begin = a->ops->now_ns();
     for (int round = 0;; round++) {
         uint64_t frees = a->frees, ended = a->domain->ended;
-        code = a->forgotten ? ALLOCATOR_PASS : make_room(a, size, taken);
+        code = a->life.forgotten ? ALLOCATOR_PASS : make_room(a, size, taken);
         if (code != a->ops->out_of_memory || round == 3 ||
             a->ops->now_ns() - begin >= PRESSURE_WAIT_NS)
             break;
@@ -217,7 +225,7 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
 static int claim(struct allocator *a, uint64_t size, struct block **taken)
 {
     int code = claim_idle(a, size, taken);
-    return code == a->ops->out_of_memory && !a->forgotten && thread_caches_yield(a, size)
+    return code == a->ops->out_of_memory && !a->life.forgotten && thread_caches_yield(a, size)
                ? claim_idle(a, size, taken)
                : code;
 }
@@ -232,7 +240,7 @@ int growth_find(struct allocator *a, uint64_t size, struct block **taken)
         return 0;
     if (arena_serves(a, size) && claim(a, size, taken) == 0)
         return 0;
-    if (a->forgotten)
+    if (a->life.forgotten)
         return ALLOCATOR_PASS;
     if (size <= MIB && native_is_cornered(a) &&
         ((*taken = wait_for(a, size, OWN_FOREVER)) || (*taken = native_corner(a, size))))

@@ -72,7 +72,7 @@ static int serves(const struct allocator *a, uint64_t bytes, const struct thread
 {
     const struct block *block = a->domain->kept.block;
     return block && block_requested(block) == bytes && block->segment->allocator == a &&
-           !a->pending && atomic_load_explicit(&a->slow, memory_order_relaxed) != SLOW_ALL &&
+           !a->fences.pending && atomic_load_explicit(&a->slow, memory_order_relaxed) != SLOW_ALL &&
            (!cache || cache->allocator == a);
 }
 

@@ -48,9 +48,9 @@ static void note_failure(struct allocator *a, uint64_t size)
     allocator_call(a);
     int code = a->ops->memory_free(a->device, &available, &total);
     allocator_return(a);
-    if (code || a->forgotten || !fits(a, size, available))
+    if (code || a->life.forgotten || !fits(a, size, available))
         return;
-    a->as_native = 1;
+    a->growth.as_native = 1;
     stats_set(a->stats, COUNTER_native_since_request,
               1 + requests->allocated[SMALL_POOL] + requests->allocated[LARGE_POOL]);
 }
@@ -66,7 +66,7 @@ static uint64_t changes(const struct allocator *a)
 
 int native_is_cornered(const struct allocator *a)
 {
-    return a->cornered == 1 + changes(a) && a->mallocs < a->cornered_until;
+    return a->growth.cornered == 1 + changes(a) && a->mallocs < a->growth.cornered_until;
 }
 
 struct block *native_corner(struct allocator *a, uint64_t size)
@@ -75,17 +75,17 @@ struct block *native_corner(struct allocator *a, uint64_t size)
     if (size <= MIB && !(block = pool_take_from(a, POOL_LARGE, size)))
         block = pool_take_from(a, POOL_MAPPED, size);
     if (block && !native_is_cornered(a)) {
-        a->cornered = 1 + changes(a);
-        a->cornered_until = a->mallocs + ASK;
+        a->growth.cornered = 1 + changes(a);
+        a->growth.cornered_until = a->mallocs + ASK;
     }
     return block;
 }
 
 int native_last_try(struct allocator *a, uint64_t size, struct block **block)
 {
-    if (a->forgotten || !a->arena)
+    if (a->life.forgotten || !a->arena)
         return a->ops->out_of_memory;
-    if (!a->as_native) {
+    if (!a->growth.as_native) {
         note_failure(a, size);
         return a->ops->out_of_memory;
     }

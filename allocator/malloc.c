@@ -18,14 +18,14 @@
 static struct block *look(struct allocator *a, uint64_t size)
 {
     a->mallocs++;
-    if (a->pending)
+    if (a->fences.pending)
         fence_note_turn(a, a->ops->thread_id());
     fence_poll(a, 0);
     struct block *block = size <= CACHE_MOST ? thread_cache_find(a, size) : NULL;
     if (block)
         return block;
     block = growth_take(a, size);
-    if (!block && a->pending) {
+    if (!block && a->fences.pending) {
         fence_poll(a, 1);
         block = growth_take(a, size);
     }
@@ -65,7 +65,7 @@ static int find(struct allocator *a, uint64_t bytes, uint64_t size, int further,
                 struct block **block)
 {
     uint64_t segments = stats_get(a->stats, COUNTER_num_device_alloc);
-    if (a->error || a->forgotten)
+    if (a->life.error || a->life.forgotten)
         return ALLOCATOR_PASS;
     if (!a->domain->options.cache)
         return further ? growth_by_driver(a, bytes, GROW_NATIVE, block) : ALLOCATOR_MISS;
@@ -75,7 +75,7 @@ static int find(struct allocator *a, uint64_t bytes, uint64_t size, int further,
     if (!(*block = look(a, size))) {
         if (!further)
             return ALLOCATOR_MISS;
-        code = a->forgotten ? ALLOCATOR_PASS : growth_find(a, size, block);
+        code = a->life.forgotten ? ALLOCATOR_PASS : growth_find(a, size, block);
         if (code == 0)
             pool_split(a, *block, size);
     } else if (!further && size > MIB) {
@@ -97,7 +97,8 @@ static int allocate(struct allocator *a, uint64_t bytes, uint64_t *address, int 
         kept_put(a->domain);
     stats_begin(a->stats);
     /* Else hand_out does. A forgotten one's arena, which pool_for asks for, is buried unlocked. */
-    if (a->forgotten || a->pending || size <= CACHE_MOST || pool_for(a, size) != POOL_MAPPED)
+    if (a->life.forgotten || a->fences.pending || size <= CACHE_MOST ||
+        pool_for(a, size) != POOL_MAPPED)
         thread_cache_settle(a);
     int code = find(a, bytes, size, further, &block);
     if (code == 0)

@@ -42,7 +42,7 @@ uint64_t release_for(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
     uint64_t released = 0, fences_ns = timeout_ns ? DEVICE_FOREVER : 0;
     for (struct allocator *other = a->domain->first; other && released < bytes;
          other = other->next) {
-        if (other == a && !a->forgotten)
+        if (other == a && !a->life.forgotten)
             released += release_idle(a, bytes - released, timeout_ns);
         else if (other != a && other->stats == a->stats)
             released += release_of(other, bytes - released, fences_ns, timeout_ns);
@@ -58,21 +58,21 @@ uint64_t release_for(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
 uint64_t release_unused(struct allocator *a)
 {
     const struct segment *oldest = segment_oldest_idle(a);
-    uint64_t seen = a->idle_seen, available = 0, total = 0, released = 0;
+    uint64_t seen = a->release.idle_seen, available = 0, total = 0, released = 0;
     uint64_t mapped = arena_unused(a);
     int is_old = oldest && oldest->idle_since <= seen;
-    a->idle_seen = a->idle_clock;
-    if (a->error || a->forgotten || a->no_events || (!mapped && !is_old))
+    a->release.idle_seen = a->release.idle_clock;
+    if (a->life.error || a->life.forgotten || a->fences.no_events || (!mapped && !is_old))
         return 0;
     allocator_call(a);
     int code = a->ops->memory_free(a->device, &available, &total);
     allocator_return(a);
-    if (code || a->forgotten || available >= total / RELIEF_SHARE)
+    if (code || a->life.forgotten || available >= total / RELIEF_SHARE)
         return 0;
     uint64_t wanted = total / RELIEF_SHARE - available;
     if (mapped)
         released = arena_release(a, a->arena, wanted < mapped ? wanted : mapped, RELIEF_WAIT_NS);
-    if (released < wanted && !a->forgotten && is_old && fence_is_idle(a, RELIEF_WAIT_NS))
+    if (released < wanted && !a->life.forgotten && is_old && fence_is_idle(a, RELIEF_WAIT_NS))
         released += segment_release_oldest(a, wanted - released, seen);
     stats_count(a->stats, COUNTER_relieved_bytes, released);
     return released;
@@ -95,9 +95,9 @@ static void release_pinned(struct allocator *a)
     uint64_t retired = arena_retired(a);
     if (retired)
         arena_release(a, a->arena, retired, 0);
-    if (a->forgotten || !pinned_idle(a) || fence_is_idle(a, 0) != 1)
+    if (a->life.forgotten || !pinned_idle(a) || fence_is_idle(a, 0) != 1)
         return;
-    while (!a->forgotten && (segment = pinned_idle(a)) && !segment_release(segment))
+    while (!a->life.forgotten && (segment = pinned_idle(a)) && !segment_release(segment))
         ;
 }
 
@@ -108,9 +108,9 @@ void release_beyond_threshold(struct allocator *a, uint64_t size)
 {
     double threshold = a->domain->options.garbage_collection_threshold;
     const struct idle_list *large = &a->idle[LARGE_POOL];
-    if (!a->forgotten)
+    if (!a->life.forgotten)
         release_pinned(a);
-    if (a->forgotten)
+    if (a->life.forgotten)
         return;
     if (threshold <= 0 || a->limit == UINT64_MAX)
         return;

@@ -176,7 +176,7 @@ static int lend_handle(struct arena *arena, uint32_t slot, uint64_t *done,
     int code = take(context, handle, bytes);
     allocator_return(a);
     stats_end(a->stats);
-    if (!a->forgotten) /* else its tables may be gone */
+    if (!a->life.forgotten) /* else its tables may be gone */
         chunk->lent--;
     return code;
 }

@@ -155,7 +155,8 @@ static uint32_t take_idle(struct arena *arena, struct supply *supply, uint32_t r
     if (!span)
         return 0;
     supply->of[span]--;
-    for (uint32_t *next = &supply->spare[span]; arena->spares && !number && *next < arena->made;)
+    for (uint32_t *next = &supply->spare[span];
+         arena->free.spares && !number && *next < arena->made;)
         if (window_is_spare(arena, ++*next) && arena->chunk[*next].span == span)
             number = *next;
     if (!number) {
@@ -248,7 +249,7 @@ static uint64_t move_in(struct arena *arena, struct window *window, struct block
         if (!number && run && slot + run == window->end && size > MIB && !exact)
             number = take_larger(arena, &supply, window, block, run);
         if (number) {
-            arena->moves++;
+            arena->packing.moves++;
         } else {
             number = arena_number_handle(arena, last + 1, span ? span : 1, bytes);
             last = number + arena->chunk[number].span - 1;
@@ -303,9 +304,9 @@ static int has_room(const struct allocator *a, struct arena *arena, uint64_t byt
 {
     uint64_t reserved = allocator_reserved(a);
     uint64_t below = a->limit > reserved ? a->limit - reserved : 0;
-    arena->room = room < below ? room : below;
-    arena->missing = bytes > arena->room ? bytes - arena->room : 0;
-    return !arena->missing;
+    arena->claim.room = room < below ? room : below;
+    arena->claim.missing = bytes > arena->claim.room ? bytes - arena->claim.room : 0;
+    return !arena->claim.missing;
 }
 
 /* In reserve for all that is cut. */
@@ -342,11 +343,11 @@ int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block *
     struct window chosen, *window = &chosen;
     int code = 0, alone = (flags & CLAIM_ALONE) != 0;
     uint64_t whole = alone ? native_bytes_of(size) : size;
-    arena->missing = arena->unfit = 0;
+    arena->claim.missing = arena->claim.unfit = 0;
     uint64_t room = flags & CLAIM_GROW ? room_for(a, arena, size, flags) : 0;
-    if (!a->forgotten)
+    if (!a->life.forgotten)
         arena_poll(a, arena);
-    if (a->forgotten) /* either drops the lock */
+    if (a->life.forgotten) /* either drops the lock */
         return ALLOCATOR_PASS;
     arena_reunite(arena);
     struct arena_part *part =
@@ -366,7 +367,7 @@ int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block *
     /* What is idle may be there in pieces too large for the gaps. */
     if (fresh > window->fresh && !(flags & CLAIM_GROW && has_room(a, arena, fresh, room))) {
         code = arena_abandon(arena, window);
-        arena->unfit = fresh - window->fresh;
+        arena->claim.unfit = fresh - window->fresh;
     } else if (moves)
         code = arena_make_usable(a, arena, window, fresh);
     if (code) {

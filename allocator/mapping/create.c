@@ -52,7 +52,7 @@ static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_
     arena->cost = arena->present + slots;
     if (!(chunk_bytes & (chunk_bytes - 1)))
         arena->shift = (unsigned)__builtin_ctzll(chunk_bytes);
-    arena->epoch = 1;
+    arena->left.epoch = 1;
     return arena;
 }
 
@@ -88,8 +88,8 @@ struct arena *arena_create(struct allocator *a)
     arena->allocator = a;
     if (chunk_bytes == SMALL_CHUNK)
         divide(arena);
-    arena->span_most = (uint32_t)(largest / chunk_bytes);
-    arena->noted = native_noted(a->capacity);
+    arena->claim.span_most = (uint32_t)(largest / chunk_bytes);
+    arena->packing.noted = native_noted(a->capacity);
     return arena;
 }
 

@@ -70,7 +70,7 @@ static void consider(const struct arena *arena, uint64_t size, const struct corn
                      const struct corner *back, struct window *window)
 {
     uint64_t c = arena->chunk_bytes, bytes = front->bytes + back->bytes;
-    uint64_t have = arena->idle_slots + arena->spares;
+    uint64_t have = arena->free.slots + arena->free.spares;
     uint64_t whole = bytes < size ? (size - bytes + c - 1) / c : 0;
     uint64_t fresh = whole > have ? (whole - have) * c : 0;
     uint64_t cost = bytes + whole * c + worth(arena, front) + worth(arena, back);
@@ -199,7 +199,7 @@ static void reunite(struct arena *arena, uint32_t to)
     part = part == gap->next ? arena_isolate(arena, part, block_address(part), end)
                              : arena_isolate(arena, part, begin, block_end(part));
     block_join(gap, part);
-    arena->slot[to].since = arena->epoch;
+    arena->slot[to].since = arena->left.epoch;
     arena_undivide(arena, to);
     arena_go_home(arena, arena_address(arena, from), arena_address(arena, from + 1));
 }

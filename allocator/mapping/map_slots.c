@@ -150,12 +150,12 @@ int arena_abandon(struct arena *arena, const struct window *window)
 int arena_make_usable(struct allocator *a, struct arena *arena, const struct window *window,
                       uint64_t bytes)
 {
-    struct block *kit = arena->kit;
-    unsigned kits = arena->kits;
-    uint64_t walks = arena->walks;
-    arena->kit = NULL;
-    arena->kits = 0;
-    a->growing_bytes += bytes;
+    struct block *kit = arena->kit.first;
+    unsigned kits = arena->kit.count;
+    uint64_t walks = arena->left.walks;
+    arena->kit.first = NULL;
+    arena->kit.count = 0;
+    a->growth.bytes += bytes;
     allocator_call(a);
     uint64_t begin = a->ops->now_ns();
     int code = map_slots(a, arena, window);
@@ -165,16 +165,16 @@ int arena_make_usable(struct allocator *a, struct arena *arena, const struct win
     uint64_t took = a->ops->now_ns() - begin;
     allocator_return(a);
     stats_count(a->stats, COUNTER_map_ns, took);
-    while (!code && !a->forgotten && walks != arena->walks) {
-        walks = arena->walks; /* one that began meanwhile has left out these slots */
+    while (!code && !a->life.forgotten && walks != arena->left.walks) {
+        walks = arena->left.walks; /* one that began meanwhile has left out these slots */
         allocator_call(a);
         if ((code = allow_slots(a, arena, window)))
             unmap_slots(a, arena, window);
         allocator_return(a);
     }
-    a->growing_bytes -= bytes;
+    a->growth.bytes -= bytes;
     arena_put_kit(a, arena, kit, kits);
-    if (a->forgotten)
+    if (a->life.forgotten)
         return ALLOCATOR_PASS;
     settle_slots(arena, window, code != 0);
     return code;

@@ -19,37 +19,37 @@
 /* All frees are reusable only when their work is done, but for those on a lane. */
 static int is_always_safe(const struct allocator *a)
 {
-    return a->lanes_over || !a->domain->lane.ops;
+    return a->fences.lanes_over || !a->domain->lane.ops;
 }
 
 void arena_poll(struct allocator *a, struct arena *arena)
 {
     if (is_always_safe(a)) {
-        arena->safe = arena->epoch++;
+        arena->left.safe = arena->left.epoch++;
         return;
     }
-    if (arena->mark) {
-        struct fence *mark = arena->mark;
-        uint64_t marked = arena->marked; /* another thread may mark a later epoch meanwhile */
-        arena->mark = NULL;
+    if (arena->left.mark) {
+        struct fence *mark = arena->left.mark;
+        uint64_t marked = arena->left.marked; /* another thread may mark a later epoch meanwhile */
+        arena->left.mark = NULL;
         if (fence_has_passed(a, mark, 0)) {
-            arena->safe = marked > arena->safe ? marked : arena->safe;
+            arena->left.safe = marked > arena->left.safe ? marked : arena->left.safe;
             fence_drop(a, mark);
-        } else if (a->forgotten || arena->mark) {
+        } else if (a->life.forgotten || arena->left.mark) {
             fence_drop(a, mark);
         } else {
-            arena->mark = mark;
-            arena->marked = marked;
+            arena->left.mark = mark;
+            arena->left.marked = marked;
         }
     }
-    if (!arena->mark && !a->forgotten) {
-        uint64_t epoch = arena->epoch++;
+    if (!arena->left.mark && !a->life.forgotten) {
+        uint64_t epoch = arena->left.epoch++;
         int code;
         struct fence *mark = fence_record_alone(a, &code);
-        if (mark && (arena->mark || a->forgotten))
+        if (mark && (arena->left.mark || a->life.forgotten))
             fence_drop(a, mark);
         else if (mark)
-            arena->mark = mark, arena->marked = epoch;
+            arena->left.mark = mark, arena->left.marked = epoch;
     }
 }
 
@@ -59,7 +59,7 @@ static uint64_t take_from_slots(struct arena *arena, enum stat_pool pool, uint32
 {
     uint64_t taken = 0;
     for (uint32_t slot = arena->part[pool].top; slot-- > arena->part[pool].first && taken < most &&
-                                                (span ? arena->idle_slots : arena->idle_tails);) {
+                                                (span ? arena->free.slots : arena->free.tails);) {
         uint32_t number = arena->slot[slot].chunk, end = slot + 1;
         if (!arena->idle[slot] || arena_is_lent(arena, number) ||
             span !=
@@ -80,8 +80,9 @@ static uint64_t take_unowned(struct arena *arena, int retired, uint32_t span, ui
                              uint32_t batch)
 {
     uint64_t taken = 0;
-    for (uint32_t number = 1; number <= arena->made && taken < most &&
-                              (retired ? arena->retired : arena->spares + arena->idle_tails);
+    for (uint32_t number = 1;
+         number <= arena->made && taken < most &&
+         (retired ? arena->free.retired : arena->free.spares + arena->free.tails);
          number++) {
         const struct chunk *chunk = &arena->chunk[number];
         if (!chunk->booked || chunk->owner || chunk->leaving || arena_is_lent(arena, number) ||
@@ -103,7 +104,7 @@ static uint64_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
     uint64_t taken = take_unowned(arena, 1, 1, most, batch);
     for (enum stat_pool pool = 0; pool < STAT_POOLS && taken < most; pool++)
         taken += take_from_slots(arena, pool, 0, most - taken, batch);
-    for (uint32_t span = arena->span_most; span && taken < most; span--) {
+    for (uint32_t span = arena->claim.span_most; span && taken < most; span--) {
         taken += take_unowned(arena, 0, span, most - taken, batch);
         for (enum stat_pool pool = 0; pool < STAT_POOLS && taken < most; pool++)
             taken += take_from_slots(arena, pool, span, most - taken, batch);
@@ -135,8 +136,8 @@ static void unmap_run(struct allocator *a, struct arena *arena, uint32_t first, 
     allocator_return(a);
     for (uint32_t slot = first; slot < end; slot++) {
         struct slot *s = &arena->slot[slot];
-        s->unmapped = a->forgotten && !code;
-        if (a->forgotten)
+        s->unmapped = a->life.forgotten && !code;
+        if (a->life.forgotten)
             continue;
         s->changing = 0;
         if (code) {
@@ -154,7 +155,7 @@ static void unmap_run(struct allocator *a, struct arena *arena, uint32_t first, 
 /* Takes down all mappings of the batch. */
 static void unmap_batch(struct allocator *a, struct arena *arena, uint32_t batch)
 {
-    for (uint32_t slot = arena_used(arena, 0), end; !a->forgotten && slot < arena->slots;
+    for (uint32_t slot = arena_used(arena, 0), end; !a->life.forgotten && slot < arena->slots;
          slot = arena_used(arena, end + (end == slot))) {
         end = slot;
         while (end < arena->slots && goes(arena, end, batch) &&
@@ -170,7 +171,7 @@ static void unmap_batch(struct allocator *a, struct arena *arena, uint32_t batch
 static uint64_t release_batch(struct allocator *a, struct arena *arena, uint32_t batch)
 {
     uint64_t released = 0;
-    for (uint32_t number = 1; !a->forgotten && number <= arena->made; number++) {
+    for (uint32_t number = 1; !a->life.forgotten && number <= arena->made; number++) {
         struct chunk *chunk = &arena->chunk[number];
         if (chunk->leaving != batch)
             continue;
@@ -185,7 +186,7 @@ static uint64_t release_batch(struct allocator *a, struct arena *arena, uint32_t
         allocator_call(a);
         int code = a->ops->chunk_release(a->device, bytes, handle);
         allocator_return(a);
-        if (a->forgotten)
+        if (a->life.forgotten)
             break;
         chunk->handle = handle;
         for (uint32_t i = 0; code && i < span; i++)
@@ -207,7 +208,8 @@ static int is_over(struct allocator *a, uint64_t timeout_ns)
     struct fence *fence = fence_record_alone(a, &code);
     if (code == DEVICE_DEFERRED && a->domain->lane.capturing)
         return lane_is_over(a, timeout_ns);
-    if (code == DEVICE_UNSUPPORTED && timeout_ns && !a->forgotten) /* as the native free waits */
+    if (code == DEVICE_UNSUPPORTED && timeout_ns &&
+        !a->life.forgotten) /* as the native free waits */
         return fence_synchronize(a) == 0;
     if (!fence)
         return 0;
@@ -241,21 +243,21 @@ static void settle_batch(struct arena *arena, uint32_t batch, int over)
 uint64_t arena_release(struct allocator *a, struct arena *arena, uint64_t bytes,
                        uint64_t timeout_ns)
 {
-    uint32_t batch = ++a->batches;
+    uint32_t batch = ++a->release.batches;
     arena_reunite(arena);
     if (!take_away(arena, bytes, batch))
         return 0;
     int over = is_over(a, timeout_ns);
-    if (!a->forgotten)
+    if (!a->life.forgotten)
         settle_batch(arena, batch, over);
-    if (over && !a->forgotten)
+    if (over && !a->life.forgotten)
         unmap_batch(a, arena, batch);
-    return over && !a->forgotten ? release_batch(a, arena, batch) : 0;
+    return over && !a->life.forgotten ? release_batch(a, arena, batch) : 0;
 }
 
 uint64_t arena_retired(const struct allocator *a)
 {
-    return a->arena ? a->arena->retired : 0;
+    return a->arena ? a->arena->free.retired : 0;
 }
 
 uint64_t arena_unused(struct allocator *a)
@@ -265,8 +267,8 @@ uint64_t arena_unused(struct allocator *a)
         return 0;
     arena_reunite(arena);
     uint64_t idle = arena_idle_bytes(arena);
-    uint64_t bytes = arena->retired + (arena->idle_least < idle ? arena->idle_least : idle);
-    arena->idle_least = idle;
+    uint64_t bytes = arena->free.retired + (arena->free.least < idle ? arena->free.least : idle);
+    arena->free.least = idle;
     return bytes;
 }
 
@@ -278,8 +280,8 @@ static int may_allow(const struct arena *arena, uint32_t slot)
 static int allow_again(struct allocator *a, struct arena *arena)
 {
     int code = 0;
-    arena->walks++;
-    for (uint32_t slot = arena_used(arena, 0), end; !a->forgotten && slot < arena->slots;
+    arena->left.walks++;
+    for (uint32_t slot = arena_used(arena, 0), end; !a->life.forgotten && slot < arena->slots;
          slot = arena_used(arena, end + (end == slot))) {
         uint64_t bytes = 0;
         for (end = slot; end < arena->slots && may_allow(arena, end) &&
@@ -292,10 +294,10 @@ static int allow_again(struct allocator *a, struct arena *arena)
         int result = a->ops->chunk_allow(a->device, arena_address(arena, slot), bytes);
         allocator_return(a);
         code = code ? code : result;
-        for (uint32_t done = slot; !a->forgotten && done < end; done++)
+        for (uint32_t done = slot; !a->life.forgotten && done < end; done++)
             arena->slot[done].allowing--;
     }
-    return a->forgotten ? 0 : code;
+    return a->life.forgotten ? 0 : code;
 }
 
 int arena_allow(struct allocator *a)
@@ -316,11 +318,11 @@ static uint32_t mapped_at(const struct arena *arena, uint32_t slot)
 
 void arena_forget(struct allocator *a)
 {
-    struct fence *mark = a->arena ? a->arena->mark : NULL;
+    struct fence *mark = a->arena ? a->arena->left.mark : NULL;
     if (mark)
         fence_drop(a, mark);
     if (a->arena)
-        a->arena->mark = NULL;
+        a->arena->left.mark = NULL;
 }
 
 void arena_bury(struct allocator *a)

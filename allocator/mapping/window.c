@@ -23,7 +23,7 @@ int window_chunk_is_idle(const struct arena *arena, uint32_t chunk)
 
 uint32_t window_idle_tail(const struct arena *arena, uint64_t bytes)
 {
-    for (uint32_t number = 1; arena->idle_tails && number <= arena->made; number++)
+    for (uint32_t number = 1; arena->free.tails && number <= arena->made; number++)
         if (arena->chunk[number].booked && arena->chunk[number].bytes == bytes &&
             window_chunk_is_idle(arena, number))
             return number;
@@ -44,14 +44,14 @@ void window_supply(const struct arena *arena, struct supply *supply)
          slot = arena_next_idle(arena, arena_handle_end(arena, slot)))
         if (arena_present(arena, slot) == arena->chunk_bytes)
             supply->of[arena->chunk[arena->slot[slot].chunk].span]++;
-    for (uint32_t number = 1; arena->spares && number <= arena->made; number++)
+    for (uint32_t number = 1; arena->free.spares && number <= arena->made; number++)
         if (window_is_spare(arena, number) && arena_is_first(arena, number))
             supply->of[arena->chunk[number].span]++;
 }
 
 uint64_t window_fresh_alone(const struct arena *arena, uint64_t size)
 {
-    uint64_t needed = size / arena->chunk_bytes, have = arena->idle_slots + arena->spares;
+    uint64_t needed = size / arena->chunk_bytes, have = arena->free.slots + arena->free.spares;
     uint64_t tail = size % arena->chunk_bytes;
     return (needed > have ? needed - have : 0) * arena->chunk_bytes +
            (tail && !window_idle_tail(arena, tail) ? tail : 0);
@@ -107,7 +107,7 @@ static uint8_t cost_of(const struct search *search, uint32_t slot, uint64_t byte
         return MOVED;
     if (arena->chunk[s->chunk].bytes == bytes && window_chunk_is_idle(arena, s->chunk))
         return COUNTS + (first ? COST_RECALL : 0);
-    if (s->since > arena->safe)
+    if (s->since > arena->left.safe)
         return NEVER;
     return MOVED + (first ? COST_UNMAP : 0);
 }
@@ -139,12 +139,12 @@ static uint64_t clashes_of(const struct chunk *first)
  * Returns how many more clash. */
 static uint64_t count_handle(const struct arena *arena, struct chunk *handle, int present, int sign)
 {
-    if (handle->seen != arena->runs) {
+    if (handle->seen != arena->claim.runs) {
         handle->there = 0;
         handle->wanted = 0;
         handle->wanted_end = handle->unsafe_end = 0;
     }
-    handle->seen = arena->runs;
+    handle->seen = arena->claim.runs;
     assert(sign > 0 || (present ? handle->there : handle->wanted));
     uint64_t before = clashes_of(handle);
     if (present)
@@ -177,7 +177,7 @@ static void add_handle(struct arena *arena, struct sum *sum, uint32_t slot)
         sum->unsafe = later(sum->unsafe, handle->unsafe_end);
         return;
     }
-    if (arena->slot[slot].since > arena->safe) {
+    if (arena->slot[slot].since > arena->left.safe) {
         uint32_t there = handle->there ? arena_handle_end(arena, handle->owner - 1) : 0;
         uint32_t other = handle->wanted_end < end ? handle->wanted_end : 0; /* not itself again */
         sum->unsafe = later(sum->unsafe, later(other, there));
@@ -217,7 +217,7 @@ static int is_whole(const struct arena *arena, uint32_t slot)
 static uint64_t fresh_for(const struct search *search, const struct window *window)
 {
     const struct arena *arena = search->arena;
-    uint64_t needed = window->end - window->first, have = arena->idle_slots + arena->spares;
+    uint64_t needed = window->end - window->first, have = arena->free.slots + arena->free.spares;
     if (search->alone)
         return search->fresh;
     /* The slots at both ends may be shared with neighbours, and present. */
@@ -258,7 +258,7 @@ int window_is_safe(const struct arena *arena, const struct window *window)
 {
     for (uint32_t slot = window->first; slot < window->end - (window->tail != 0); slot++)
         if ((arena->cost[slot] & COUNTS) && !arena_is_present(arena, slot) &&
-            arena->slot[slot].since > arena->safe && is_second(arena, window, slot))
+            arena->slot[slot].since > arena->left.safe && is_second(arena, window, slot))
             return 0;
     return 1;
 }
@@ -349,12 +349,12 @@ static void search_run(struct search *search, struct block *from, uint64_t run_e
     if (search->alone && begin > arena_address(arena, first))
         begin = arena_address(arena, ++first);
     end = noted = first;
-    arena->runs++;
+    arena->claim.runs++;
     while (begin + search->size <= run_end && first < search->stop) {
         uint64_t last = begin + search->size - search->tail + c - 1 - arena->base;
         if (!add(search, &sum, first, &end, (uint32_t)arena_slot_at(arena, last), &noted)) {
             sum = (struct sum){0};
-            arena->runs++;
+            arena->claim.runs++;
             begin = arena_address(arena, first = end);
             continue;
         }
@@ -427,7 +427,7 @@ void arena_displace(struct arena *arena, struct window *window, uint32_t slot)
     window->high = end > window->high ? end : window->high;
     for (slot = first; slot < end; slot++) {
         struct slot *s = &arena->slot[slot];
-        assert(!s->changing && !s->allowing && s->since <= arena->safe);
+        assert(!s->changing && !s->allowing && s->since <= arena->left.safe);
         s->was = s->chunk;
         s->chunk = 0;
         s->changing = 1;

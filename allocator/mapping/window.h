@@ -60,7 +60,7 @@ static inline uint64_t block_end(const struct block *block)
 static inline int arena_may_remap(const struct arena *arena, uint32_t slot)
 {
     const struct slot *s = &arena->slot[slot];
-    return !s->changing && !s->allowing && (!s->chunk || s->since <= arena->safe);
+    return !s->changing && !s->allowing && (!s->chunk || s->since <= arena->left.safe);
 }
 
 /* What is mapped in the slot is to be taken down, all of it: the slots are changing. */

@@ -32,8 +32,8 @@ static inline enum stat_pool arena_pool_of(const struct arena *arena, uint64_t s
 static inline int arena_is_apart(const struct arena *arena, uint64_t size)
 {
     return size <= APART_MOST ||
-           (size <= MIB && (!arena->part[SMALL_POOL].segment || arena->irregular > 0 ||
-                            arena->allocator->as_native));
+           (size <= MIB && (!arena->part[SMALL_POOL].segment || arena->packing.irregular > 0 ||
+                            arena->allocator->growth.as_native));
 }
 
 /* The part for them. */
@@ -56,7 +56,7 @@ static inline uint32_t arena_used(const struct arena *arena, uint32_t slot)
 
 static inline uint64_t arena_idle_bytes(const struct arena *arena)
 {
-    return (arena->idle_slots + arena->spares) * arena->chunk_bytes + arena->idle_tails;
+    return (arena->free.slots + arena->free.spares) * arena->chunk_bytes + arena->free.tails;
 }
 
 /* Where an operation ends that took some: in the middle of one, blocks that it only isolates are in
@@ -64,7 +64,7 @@ static inline uint64_t arena_idle_bytes(const struct arena *arena)
 static inline void arena_note_idle(struct arena *arena)
 {
     uint64_t idle = arena_idle_bytes(arena);
-    arena->idle_least = idle < arena->idle_least ? idle : arena->idle_least;
+    arena->free.least = idle < arena->free.least ? idle : arena->free.least;
 }
 
 /* A chunk that nobody has becomes spare (1), or is so no more (-1). */
@@ -72,11 +72,11 @@ static inline void arena_count_spare(struct arena *arena, const struct chunk *ch
 {
     uint64_t n = (uint64_t)(int64_t)sign;
     if (chunk->retired)
-        arena->retired += n * chunk->bytes;
+        arena->free.retired += n * chunk->bytes;
     else if (chunk->bytes < arena->chunk_bytes)
-        arena->idle_tails += n * chunk->bytes;
+        arena->free.tails += n * chunk->bytes;
     else
-        arena->spares += (uint32_t)n;
+        arena->free.spares += (uint32_t)n;
 }
 
 /* The slot that holds the byte at `offset`. Each free asks, and a division takes as long as the rest. */

@@ -75,7 +75,7 @@ static void retire_chunk(struct arena *arena, uint32_t slot)
     chunk->retired = 1;
     arena_count_spare(arena, chunk, 1);
     s->pinned = 0;
-    s->since = arena->epoch;
+    s->since = arena->left.epoch;
 }
 
 /* Blocks that are pinned only because they share a handle with one that is lie in others too: those
@@ -104,31 +104,31 @@ void arena_retire(struct block *block)
 
 int arena_fill_kit(struct arena *arena, unsigned blocks)
 {
-    for (; arena->kits < blocks; arena->kits++) {
+    for (; arena->kit.count < blocks; arena->kit.count++) {
         struct block *block = slab_take(&arena->allocator->domain->blocks);
         if (!block)
             return -1;
-        block->link = arena->kit;
-        arena->kit = block;
+        block->link = arena->kit.first;
+        arena->kit.first = block;
     }
     return 0;
 }
 
 void arena_put_kit(struct allocator *a, struct arena *arena, struct block *kit, unsigned kits)
 {
-    if (!a->forgotten && !arena->kit) {
-        arena->kit = kit;
-        arena->kits = kits;
+    if (!a->life.forgotten && !arena->kit.first) {
+        arena->kit.first = kit;
+        arena->kit.count = kits;
         return;
     }
     for (struct block *next; kit; kit = next) {
         next = kit->link;
-        if (a->forgotten) {
+        if (a->life.forgotten) {
             slab_give(&a->domain->blocks, kit);
         } else {
-            kit->link = arena->kit;
-            arena->kit = kit;
-            arena->kits++;
+            kit->link = arena->kit.first;
+            arena->kit.first = kit;
+            arena->kit.count++;
         }
     }
 }
@@ -138,10 +138,10 @@ struct block *arena_cut(struct arena *arena, struct block *block, uint64_t addre
     uint64_t offset = address - block_address(block);
     if (!offset)
         return block;
-    struct block *rest = arena->kit;
+    struct block *rest = arena->kit.first;
     assert(rest && offset < block_size(block));
-    arena->kit = rest->link;
-    arena->kits--;
+    arena->kit.first = rest->link;
+    arena->kit.count--;
     rest->link = NULL;
     rest->segment = block->segment;
     rest->state = block->state;
@@ -199,7 +199,7 @@ void arena_evict(struct arena *arena, uint32_t slot, uint32_t end)
     for (; slot < end; slot++) {
         arena->chunk[arena->slot[slot].chunk].owner = 0;
         arena->present[slot] = NOT_PRESENT;
-        arena->slot[slot].since = arena->epoch;
+        arena->slot[slot].since = arena->left.epoch;
     }
     arena_put(block, BLOCK_ABSENT);
 }

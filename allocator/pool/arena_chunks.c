@@ -161,5 +161,7 @@ uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missi
     if (size <= MIB || native_is_varied(arena->allocator, size) || may <= lost)
         return 1;
     bytes = (bytes < may - lost ? bytes : may - lost) / arena->chunk_bytes;
-    return bytes < 1 ? 1 : bytes < arena->span_most ? (uint32_t)bytes : arena->span_most;
+    return bytes < 1                        ? 1
+           : bytes < arena->claim.span_most ? (uint32_t)bytes
+                                            : arena->claim.span_most;
 }

@@ -55,8 +55,8 @@ static void set_idle(struct arena *arena, const struct whole *whole, int idle)
 {
     uint64_t slots = whole->last - whole->first;
     memset(arena->idle + whole->first, idle, slots + (whole->tail != 0));
-    arena->idle_slots += (uint32_t)(idle ? slots : -slots);
-    arena->idle_tails += idle ? whole->tail : -whole->tail;
+    arena->free.slots += (uint32_t)(idle ? slots : -slots);
+    arena->free.tails += idle ? whole->tail : -whole->tail;
 }
 
 void arena_note_in_large(struct block *block, uint64_t begin, uint64_t end)

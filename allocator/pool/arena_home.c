@@ -17,8 +17,9 @@
 /* Do handles move all the time, since large sizes hardly come again? */
 static int is_restless(const struct arena *arena)
 {
-    return arena->moves > MOVES_LEAST && arena->moves > arena->requests / REQUESTS_A_MOVE &&
-           arena->distinct > FEW_SIZES;
+    return arena->packing.moves > MOVES_LEAST &&
+           arena->packing.moves > arena->packing.requests / REQUESTS_A_MOVE &&
+           arena->packing.distinct > FEW_SIZES;
 }
 
 /* Bytes of the hole that the handle, which is away, would be part of at home. */

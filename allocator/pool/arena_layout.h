@@ -60,6 +60,46 @@ struct arena_part {
     uint64_t booked;
 };
 
+/* Bytes that could be moved or given back. */
+struct arena_free {
+    uint32_t slots, spares; /* chunks that are idle where they are, or nobody's; without tails */
+    uint64_t tails;         /* bytes of tails, idle or nobody's */
+    uint64_t retired;       /* bytes that can only be given back */
+    uint64_t least;         /* bytes idle since the last look, all the time */
+};
+
+/* mapping/claim.c */
+struct arena_claims {
+    uint32_t runs;          /* of a search for a window, so far */
+    uint32_t span_most;     /* chunks of the largest handle that is made */
+    uint64_t room, missing; /* for new ones, when a claim last looked; what that was too little */
+    uint64_t unfit; /* bytes that are idle in handles too large for the gaps of the last claim */
+};
+
+/* mapping/release.c: when a slot that was left is done with. */
+struct arena_left {
+    uint64_t epoch, safe, marked; /* slots left up to `safe` are done with */
+    uint64_t walks;               /* that gave peers access, begun so far */
+    struct fence *mark;           /* of `marked`; NULL: none is on its way */
+};
+
+/* Block structs in reserve, joined by `link`. */
+struct arena_kit {
+    struct block *first;
+    uint32_t count;
+};
+
+/* pool/packing.c: what requests of more than a MiB say of the program. */
+struct arena_packing {
+    uint64_t requests, moves;         /* so far; moves: of handles that there were */
+    struct asked asked[NATIVE_SIZES]; /* by hash */
+    uint64_t sizes[NATIVE_NEW], news; /* the last that were new; how many so far */
+    uint64_t seen[NATIVE_SEEN / 64];  /* bits, by hash: the sizes of `requests` */
+    uint32_t distinct;                /* how many those are */
+    uint64_t noted;                   /* from this size on a new one is a sign */
+    int irregular, varied; /* above 0: large sizes hardly come again; blocks outlive theirs */
+};
+
 struct arena {
     _Alignas(64) struct allocator *allocator; /* what lies behind it begins with a line */
     struct arena_part part[STAT_POOLS];       /* small blocks behind the large ones */
@@ -72,27 +112,13 @@ struct arena {
     struct first_fit fit;         /* by slot: grains of its `largest` */
     struct chunk *chunk;          /* from 1 */
     uint32_t slots, made, unused; /* made: chunk numbers ever used; unused: none below is free */
-    uint32_t tails, kits;         /* of the chunks; below, kit */
-    uint32_t runs;                /* so far; window.c */
-    uint32_t idle_slots, spares;  /* what could be moved, without tails */
-    uint64_t idle_tails;          /* bytes of tails, idle or spare */
-    uint64_t retired;             /* bytes that can only be given back */
-    uint64_t idle_least;          /* bytes idle since the last look, all the time */
-    uint32_t span_most;           /* chunks of the largest handle that is made */
-    uint64_t room, missing; /* for new ones, when a claim last looked; what that was too little */
-    uint64_t unfit; /* bytes that are idle in handles too large for the gaps of the last claim */
-    uint64_t epoch, safe, marked; /* slots left up to `safe` are done with */
-    uint64_t walks;               /* that gave peers access, begun so far */
-    struct fence *mark;           /* of `marked`; NULL: none is on its way */
-    struct block *kit;            /* block structs in reserve, joined by `link`: `kits` of them */
-    uint64_t requests, moves;     /* of more than a MiB; of handles that there were: arena.c */
-    struct asked asked[NATIVE_SIZES]; /* by hash */
-    uint64_t sizes[NATIVE_NEW], news; /* the last that were new; how many so far */
-    uint64_t seen[NATIVE_SEEN / 64];  /* bits, by hash: the sizes of `requests` */
-    uint32_t distinct;                /* how many those are */
-    uint64_t noted;                   /* from this size on a new one is a sign */
-    int irregular, varied; /* above 0: large sizes hardly come again; blocks outlive theirs */
-    uint32_t divided;      /* chunks (divide.h) */
+    uint32_t tails;               /* of the chunks */
+    uint32_t divided;             /* of the chunks (mapping/divide.h) */
+    struct arena_free free;
+    struct arena_claims claim;
+    struct arena_left left;
+    struct arena_kit kit;
+    struct arena_packing packing;
 };
 
 #endif

@@ -42,13 +42,13 @@ static int are_few(const struct allocator *a, uint64_t most)
 
 int native_is_exact(const struct allocator *a, uint64_t size)
 {
-    return size > MIB && !a->forgotten && a->arena && a->arena->irregular > 0 &&
-           are_few(a, a->arena->noted / 2);
+    return size > MIB && !a->life.forgotten && a->arena && a->arena->packing.irregular > 0 &&
+           are_few(a, a->arena->packing.noted / 2);
 }
 
 int native_is_varied(const struct allocator *a, uint64_t size)
 {
-    return size <= VARIED_MOST && a->arena->varied > 0 && !are_few(a, VARIED_MOST);
+    return size <= VARIED_MOST && a->arena->packing.varied > 0 && !are_few(a, VARIED_MOST);
 }
 
 static uint64_t hash_of(uint64_t size)
@@ -58,15 +58,15 @@ static uint64_t hash_of(uint64_t size)
 
 static struct asked *asked_for(struct arena *arena, uint64_t size)
 {
-    return &arena->asked[hash_of(size) & (NATIVE_SIZES - 1)];
+    return &arena->packing.asked[hash_of(size) & (NATIVE_SIZES - 1)];
 }
 
 /* `asked` forgets sizes, so that some are new again and again; here of thousands a few are taken for one another. */
 static void note_distinct(struct arena *arena, uint64_t size)
 {
     uint64_t place = hash_of(size) & (NATIVE_SEEN - 1), bit = UINT64_C(1) << place % 64;
-    arena->distinct += !(arena->seen[place / 64] & bit);
-    arena->seen[place / 64] |= bit;
+    arena->packing.distinct += !(arena->packing.seen[place / 64] & bit);
+    arena->packing.seen[place / 64] |= bit;
 }
 
 /* What a request says of whether blocks outlive their sizes; above 0: they do. Of a new size (as which it is noted
@@ -75,9 +75,9 @@ static void note_distinct(struct arena *arena, uint64_t size)
 static int weight_of(struct arena *arena, struct asked *asked, uint64_t size)
 {
     if (asked->size == size)
-        return (uint32_t)arena->requests - asked->first > LATE ? -1 : 0;
-    uint64_t *oldest = &arena->sizes[arena->news++ % NATIVE_NEW], old = *oldest;
-    *asked = (struct asked){.size = size, .first = (uint32_t)arena->requests};
+        return (uint32_t)arena->packing.requests - asked->first > LATE ? -1 : 0;
+    uint64_t *oldest = &arena->packing.sizes[arena->packing.news++ % NATIVE_NEW], old = *oldest;
+    *asked = (struct asked){.size = size, .first = (uint32_t)arena->packing.requests};
     *oldest = size;
     asked = asked_for(arena, old);
     if (!old || asked->size != old)
@@ -95,13 +95,15 @@ void native_note(struct allocator *a, uint64_t size)
     struct arena *arena = a->arena;
     if (!arena)
         return;
-    arena->requests++;
+    arena->packing.requests++;
     note_distinct(arena, size);
     struct asked *asked = asked_for(arena, size);
-    int was = arena->irregular > 0, counts = size >= arena->noted;
-    arena->irregular = within(arena->irregular + (asked->size == size ? -AGAIN : counts), MOST);
-    arena->varied = within(arena->varied + weight_of(arena, asked, size), MOST * OUTLIVED);
-    if (was != (arena->irregular > 0))
+    int was = arena->packing.irregular > 0, counts = size >= arena->packing.noted;
+    arena->packing.irregular =
+        within(arena->packing.irregular + (asked->size == size ? -AGAIN : counts), MOST);
+    arena->packing.varied =
+        within(arena->packing.varied + weight_of(arena, asked, size), MOST * OUTLIVED);
+    if (was != (arena->packing.irregular > 0))
         a->taken = NULL; /* requests are served otherwise from here on */
 }
 

@@ -30,7 +30,7 @@ int native_is_varied(const struct allocator *allocator, uint64_t size);
 /* Requests of more than a MiB for each of their sizes, so far. */
 static inline uint64_t native_repeats(const struct arena *arena)
 {
-    return arena->requests / (arena->distinct + 1);
+    return arena->packing.requests / (arena->packing.distinct + 1);
 }
 
 /* What the driver takes for a large block. */

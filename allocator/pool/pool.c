@@ -7,24 +7,12 @@
 #include "allocator/pool/pool.h"
 #include "allocator/pool/segment_books.h"
 
-#define SMALL_MOST MIB         /* kSmallSize */
 #define LEAST_REST BLOCK_GRAIN /* small, and in mapped memory, where nothing ever stays split */
-#define DEDICATED_LEAST (2 * MIB)
-
-enum pool pool_for(const struct allocator *a, uint64_t size)
-{
-    if (size <= APART_MOST ||
-        (size <= SMALL_MOST && (a->forgotten || !a->arena || arena_is_apart(a->arena, size))))
-        return POOL_SMALL;
-    if (a->domain->dedicated && size >= DEDICATED_LEAST)
-        return POOL_DEDICATED;
-    return a->arena && !a->as_native ? POOL_MAPPED : POOL_LARGE;
-}
 
 int arena_serves(const struct allocator *a, uint64_t size)
 {
     enum pool pool = pool_for(a, size);
-    if (a->as_native) /* small ones neither: packing.c */
+    if (a->growth.as_native) /* small ones neither: packing.c */
         return 0;
     return (pool == POOL_MAPPED || pool == POOL_SMALL) && a->arena &&
            arena_part_for(a->arena, size)->segment;
@@ -106,8 +94,8 @@ static int is_kept_whole(const struct allocator *a, enum pool pool, const struct
 {
     if (pool != POOL_LARGE || is_split(block) || size <= SMALL_MOST)
         return 0;
-    return a->as_native ||
-           (a->pressed && block->segment->size > a->domain->options.large_segment_bytes);
+    return a->growth.as_native ||
+           (a->growth.pressed && block->segment->size > a->domain->options.large_segment_bytes);
 }
 
 /* May a request of `size` have this block, the best fit of its pool? */
@@ -119,9 +107,10 @@ static int may_take(const struct allocator *a, enum pool pool, const struct bloc
     if (pool == POOL_MAPPED || pool == POOL_SMALL)
         return 1;
     if (pool == POOL_DEDICATED || is_kept_whole(a, pool, block, size))
-        return have - size < (pool == POOL_DEDICATED && !a->as_native && size / 8 > DEDICATED_LEAST
-                                  ? size / 8
-                                  : DEDICATED_LEAST);
+        return have - size <
+               (pool == POOL_DEDICATED && !a->growth.as_native && size / 8 > DEDICATED_LEAST
+                    ? size / 8
+                    : DEDICATED_LEAST);
     if (size < o->max_split_size && have >= o->max_split_size)
         return 0;
     return size < o->max_split_size || have < size + o->max_non_split_rounding;
@@ -192,7 +181,7 @@ void pool_remove(struct allocator *a, struct block *block)
 static struct block *choose(const struct allocator *a, enum pool pool, uint64_t size)
 {
     if (pool == POOL_MAPPED)
-        return a->arena && !a->forgotten ? arena_fit_find(a->arena, size) : NULL;
+        return a->arena && !a->life.forgotten ? arena_fit_find(a->arena, size) : NULL;
     struct tree_node *node = bins_at_least(&a->pool[pool], size, 0);
     return node ? block_of_node(node) : NULL;
 }

@@ -2,7 +2,7 @@
 #ifndef CACHALOT_ALLOCATOR_POOL_POOL_H
 #define CACHALOT_ALLOCATOR_POOL_POOL_H
 
-#include "allocator/state/allocator_state.h"
+#include "allocator/pool/arena.h"
 
 /* That a block is in while it is reusable; that a request is served from. */
 static inline enum pool block_pool(const struct block *block)
@@ -16,7 +16,18 @@ static inline enum pool pool_ordinary(uint64_t size)
     return size <= MIB ? POOL_SMALL : POOL_LARGE;
 }
 
-enum pool pool_for(const struct allocator *allocator, uint64_t size);
+#define SMALL_MOST MIB /* kSmallSize */
+#define DEDICATED_LEAST (2 * MIB)
+
+static inline enum pool pool_for(const struct allocator *a, uint64_t size)
+{
+    if (size <= APART_MOST ||
+        (size <= SMALL_MOST && (a->life.forgotten || !a->arena || arena_is_apart(a->arena, size))))
+        return POOL_SMALL;
+    if (a->domain->dedicated && size >= DEDICATED_LEAST)
+        return POOL_DEDICATED;
+    return a->arena && !a->growth.as_native ? POOL_MAPPED : POOL_LARGE;
+}
 
 /* Does mapped memory serve requests of that size? */
 int arena_serves(const struct allocator *allocator, uint64_t size);

@@ -22,7 +22,7 @@ void segment_becomes_idle(struct segment *segment)
         pinned_becomes_idle(list, segment);
         return;
     }
-    segment->idle_since = ++segment->allocator->idle_clock;
+    segment->idle_since = ++segment->allocator->release.idle_clock;
     segment->idle_newer = NULL;
     segment->idle_older = list->newest;
     *(list->newest ? &list->newest->idle_newer : &list->oldest) = segment;

@@ -7,25 +7,25 @@
 
 struct fence *fence_make(struct allocator *a)
 {
-    struct fence *fence = a->spare;
+    struct fence *fence = a->fences.spare;
     if (fence)
-        a->spare = fence->next;
+        a->fences.spare = fence->next;
     else if (!(fence = slab_take(&a->domain->fences)))
         return NULL;
     *fence = (struct fence){.event = fence->event,
                             .owner = a->ops->thread_id(),
-                            .covers = a->fence_number,
-                            .next = a->recording,
+                            .covers = a->fences.number,
+                            .next = a->fences.recording,
                             .state = FENCE_RECORDING};
-    if (a->recording)
-        a->recording->previous = fence;
-    a->recording = fence;
+    if (a->fences.recording)
+        a->fences.recording->previous = fence;
+    a->fences.recording = fence;
     return fence;
 }
 
 void fence_unlink_recording(struct allocator *a, struct fence *fence)
 {
-    *(fence->previous ? &fence->previous->next : &a->recording) = fence->next;
+    *(fence->previous ? &fence->previous->next : &a->fences.recording) = fence->next;
     if (fence->next)
         fence->next->previous = fence->previous;
 }
@@ -36,29 +36,29 @@ void fence_drop(struct allocator *a, struct fence *fence)
     fence->blocks = (struct block_list){0};
     if (fence->users)
         return;
-    if (a->forgotten) {
+    if (a->life.forgotten) {
         slab_give(&a->domain->fences, fence);
         return;
     }
-    fence->next = a->spare;
-    a->spare = fence;
+    fence->next = a->fences.spare;
+    a->fences.spare = fence;
 }
 
 int fence_synchronize(struct allocator *a)
 {
-    int last = a->no_events; /* nothing is freed on a lane from then on */
+    int last = a->fences.no_events; /* nothing is freed on a lane from then on */
     allocator_call(a);
     int code = a->ops->synchronize(a->device);
     if (code > 0 && !a->ops->failed(a->device, code))
         code = DEVICE_DEFERRED;
     allocator_return(a);
-    a->lanes_over |= last && code == 0;
+    a->fences.lanes_over |= last && code == 0;
     return code;
 }
 
 struct fence *fence_record_alone(struct allocator *a, int *code)
 {
-    struct fence *fence = a->no_events ? NULL : fence_make(a);
+    struct fence *fence = a->fences.no_events ? NULL : fence_make(a);
     *code = DEVICE_UNSUPPORTED;
     if (!fence)
         return NULL;
@@ -95,7 +95,7 @@ struct fence *fence_mark(struct allocator *a)
 {
     int code, tries = 0;
     struct fence *fence = fence_record_alone(a, &code);
-    while (!fence && !a->forgotten && fence_synchronize(a) == DEVICE_DEFERRED &&
+    while (!fence && !a->life.forgotten && fence_synchronize(a) == DEVICE_DEFERRED &&
            ++tries < MOST_TRIES)
         ;
     return fence;
@@ -105,32 +105,32 @@ struct fence *fence_mark(struct allocator *a)
 void fence_note_host_work(struct allocator *a)
 {
     int code;
-    uint64_t before = a->host_works;
+    uint64_t before = a->host_work.marked;
     struct fence *fence = fence_record_alone(a, &code);
     /* Of two recorded at the same time, none is known to be the newer one. */
-    int newest = fence && a->host_works == before;
-    if (!a->forgotten && !newest)
-        a->host_work_unmarked++;
-    if (a->forgotten || !newest) {
+    int newest = fence && a->host_work.marked == before;
+    if (!a->life.forgotten && !newest)
+        a->host_work.unmarked++;
+    if (a->life.forgotten || !newest) {
         if (fence)
             fence_drop(a, fence);
         return;
     }
-    if (a->host_work)
-        fence_drop(a, a->host_work); /* the newer one covers it */
-    a->host_work = fence;
-    a->host_works++;
+    if (a->host_work.mark)
+        fence_drop(a, a->host_work.mark); /* the newer one covers it */
+    a->host_work.mark = fence;
+    a->host_work.marked++;
 }
 
 int fence_wait_for_host_work(struct allocator *a)
 {
     int code = 0;
-    struct fence *fence = a->host_work;
-    uint64_t unmarked = a->host_work_unmarked;
-    if (a->host_work_settled != unmarked) {
+    struct fence *fence = a->host_work.mark;
+    uint64_t unmarked = a->host_work.unmarked;
+    if (a->host_work.settled != unmarked) {
         code = fence_synchronize(a);
-        if (code >= 0 && a->host_work_settled < unmarked) /* what came since is not in it */
-            a->host_work_settled = unmarked;
+        if (code >= 0 && a->host_work.settled < unmarked) /* what came since is not in it */
+            a->host_work.settled = unmarked;
     } else if (fence) {
         fence->users++;
         allocator_call(a);
@@ -139,8 +139,8 @@ int fence_wait_for_host_work(struct allocator *a)
             code = a->ops->fence_wait(a->device, fence->event, DEVICE_FOREVER);
         allocator_return(a);
         fence->users--;
-        if (a->host_work == fence && fence->state != FENCE_GONE)
-            a->host_work = NULL;
+        if (a->host_work.mark == fence && fence->state != FENCE_GONE)
+            a->host_work.mark = NULL;
         fence_drop(a, fence);
         if (code > 0) /* our own call went wrong, or earlier work did */
             code = fence_synchronize(a);

@@ -48,10 +48,10 @@ static void blocks_become_reusable(struct block_list blocks, enum counter_kind r
 /* Everything up to the fence numbered `number` has passed. */
 static void retire_up_to(struct allocator *a, uint64_t number)
 {
-    for (struct fence *fence; (fence = a->pending) && fence->number <= number;) {
-        a->pending = fence->next;
-        if (!a->pending)
-            a->pending_last = NULL;
+    for (struct fence *fence; (fence = a->fences.pending) && fence->number <= number;) {
+        a->fences.pending = fence->next;
+        if (!a->fences.pending)
+            a->fences.last = NULL;
         struct block_list blocks = fence->blocks;
         lane_fence_ended(a, fence, 1);
         drop(a, fence);
@@ -63,7 +63,7 @@ static void retire(struct allocator *a, struct fence *fence)
 {
     uint64_t number = fence->number, covers = fence->covers;
     retire_up_to(a, covers);
-    if (fence == a->pending) {
+    if (fence == a->fences.pending) {
         retire_up_to(a, number);
     } else if (fence->state == FENCE_PENDING) {
         /* Others stand before it, recorded at the same time: it stays in line, empty. */
@@ -78,15 +78,15 @@ static void retire(struct allocator *a, struct fence *fence)
 static int ask(struct allocator *a, struct fence *fence, uint64_t timeout)
 {
     fence->users++;
-    a->waiting += timeout != 0;
+    a->crowd.waiting += timeout != 0;
     allocator_call(a);
     int code = timeout ? a->ops->fence_wait(a->device, fence->event, timeout)
                        : a->ops->fence_query(a->device, fence->event);
     int lasting = code > 0 && a->ops->failed(a->device, code);
     allocator_return(a);
     if (lasting)
-        a->error = code;
-    a->waiting -= timeout != 0;
+        a->life.error = code;
+    a->crowd.waiting -= timeout != 0;
     fence->users--;
     if (fence->state == FENCE_GONE) {
         drop(a, fence);
@@ -99,16 +99,16 @@ static int ask(struct allocator *a, struct fence *fence, uint64_t timeout)
 
 void fence_poll(struct allocator *a, int needed)
 {
-    if (!a->pending || (!needed && a->mallocs < a->poll_after))
+    if (!a->fences.pending || (!needed && a->mallocs < a->fences.poll_after))
         return;
-    if (ask(a, a->pending, 0)) {
-        a->poll_after = a->mallocs + POLL_AGAIN;
+    if (ask(a, a->fences.pending, 0)) {
+        a->fences.poll_after = a->mallocs + POLL_AGAIN;
         return;
     }
     /* Often everything has passed: then the last fence answers for all. */
-    if (a->pending && a->pending != a->pending_last && ask(a, a->pending_last, 0) == 0)
+    if (a->fences.pending && a->fences.pending != a->fences.last && ask(a, a->fences.last, 0) == 0)
         return;
-    while (a->pending && ask(a, a->pending, 0) == 0)
+    while (a->fences.pending && ask(a, a->fences.pending, 0) == 0)
         ;
 }
 
@@ -117,12 +117,12 @@ static void fence_recorded(struct allocator *a, struct fence *fence)
 {
     fence_unlink_recording(a, fence);
     fence->state = FENCE_PENDING;
-    fence->number = ++a->fence_number;
+    fence->number = ++a->fences.number;
     fence->recorded_ns = a->ops->now_ns();
     fence_note_turn(a, fence->owner);
     fence->next = NULL;
-    *(a->pending_last ? &a->pending_last->next : &a->pending) = fence;
-    a->pending_last = fence;
+    *(a->fences.last ? &a->fences.last->next : &a->fences.pending) = fence;
+    a->fences.last = fence;
     stats_count(a->stats, COUNTER_num_fences, 1);
 }
 
@@ -147,7 +147,7 @@ static int settle_by_waiting(struct allocator *a, struct fence *fence)
     }
     fence_unlink_recording(a, fence);
     if (code == DEVICE_DEFERRED)
-        append(&a->deferred, &fence->blocks);
+        append(&a->fences.deferred, &fence->blocks);
     struct block_list blocks = fence->blocks;
     if (code == 0)
         lane_fence_ended(a, fence, 1);
@@ -155,7 +155,7 @@ static int settle_by_waiting(struct allocator *a, struct fence *fence)
     if (code == 0)
         blocks_become_reusable(blocks, COUNTER_num_wait_frees);
     if (code > 0)
-        a->error = code; /* its blocks are never reusable */
+        a->life.error = code; /* its blocks are never reusable */
     return code > 0 ? code : 0;
 }
 
@@ -167,15 +167,16 @@ static int record(struct allocator *a, struct fence *fence, int *lasting)
     int code;
     do {
         void *event = fence->event;
-        ended = a->captures_ended;
+        ended = a->fences.captures_ended;
         allocator_call(a);
         code = a->ops->fence_record(a->device, &event);
         *lasting = code > 0 && fence->late && a->ops->failed(a->device, code);
         allocator_return(a);
         fence->event = event;
-    } while (code == DEVICE_DEFERRED && ended != a->captures_ended && fence->state != FENCE_GONE);
+    } while (code == DEVICE_DEFERRED && ended != a->fences.captures_ended &&
+             fence->state != FENCE_GONE);
     if (code == DEVICE_UNSUPPORTED)
-        a->no_events = 1;
+        a->fences.no_events = 1;
     return code;
 }
 
@@ -187,13 +188,14 @@ static int wait_in_line(struct allocator *a, const struct fence *fence)
 {
     uint64_t begin = a->ops->now_ns(), before = fence->covers, mine = fence_not_ahead_of(a, fence);
     int code = 0, waits = 0;
-    for (; code == 0 && a->pending && a->pending->number <= before &&
-           (a->pending->number <= mine || fence_is_fat(a));
+    for (; code == 0 && a->fences.pending && a->fences.pending->number <= before &&
+           (a->fences.pending->number <= mine || fence_is_fat(a));
          waits = 1)
-        code = ask(a, a->pending, DEVICE_FOREVER);
+        code = ask(a, a->fences.pending, DEVICE_FOREVER);
     if (waits)
         fence_note_wait(a, begin);
-    return code > 0 && code == a->error ? code : 0; /* else of our call alone, and it has freed */
+    return code > 0 && code == a->life.error ? code
+                                             : 0; /* else of our call alone, and it has freed */
 }
 
 /* Records or waits for a sealed fence and settles its blocks. */
@@ -201,7 +203,7 @@ static int settle(struct allocator *a, struct fence *fence)
 {
     /* Who makes room has the driver free, which waits for all that the others run ahead. */
     int native = a->domain->options.free_mode == FREE_STRICT || a->domain->pressing;
-    int wait = a->no_events || (native && !fence->late), lasting = 0,
+    int wait = a->fences.no_events || (native && !fence->late), lasting = 0,
         code = wait ? DEVICE_UNSUPPORTED : record(a, fence, &lasting);
     if (fence->state == FENCE_GONE) { /* the context was forgotten meanwhile, blocks and all */
         drop(a, fence);
@@ -209,13 +211,13 @@ static int settle(struct allocator *a, struct fence *fence)
     }
     if (code == 0) {
         fence_recorded(a, fence);
-        return a->crowded && !fence->late ? wait_in_line(a, fence) : 0;
+        return a->crowd.is_on && !fence->late ? wait_in_line(a, fence) : 0;
     }
     /* During captures frees pile up; when that is much, they wait as natively. */
     int later = fence->late ? !lasting : code == DEVICE_DEFERRED && !fence_is_fat(a);
     if (later) {
         fence_unlink_recording(a, fence);
-        append(&a->deferred, &fence->blocks);
+        append(&a->fences.deferred, &fence->blocks);
         drop(a, fence);
         return 0;
     }
@@ -227,11 +229,11 @@ int fence_free(struct allocator *a, struct block *block, int async)
     struct fence *fence = fence_make(a);
     struct block_list freed = {block, block};
     block->link = NULL;
-    append(&a->deferred, &freed); /* what a capture made wait is not younger */
+    append(&a->fences.deferred, &freed); /* what a capture made wait is not younger */
     if (!fence)
         return 0; /* no memory of the host: the next free's fence will stand for it too */
     fence->late = async;
-    append(&fence->blocks, &a->deferred); /* seal: from here on nothing joins */
+    append(&fence->blocks, &a->fences.deferred); /* seal: from here on nothing joins */
     lane_sealed(a, fence);
     return settle(a, fence);
 }
@@ -240,22 +242,22 @@ void fence_flush_deferred(struct allocator *a, int wait)
 {
     struct fence *fence;
     /* Without events only a native free may wait, so there the next free takes them along. */
-    int strict = a->no_events || a->domain->options.free_mode == FREE_STRICT;
-    if (!a->deferred.first || (strict && !wait) || !(fence = fence_make(a)))
+    int strict = a->fences.no_events || a->domain->options.free_mode == FREE_STRICT;
+    if (!a->fences.deferred.first || (strict && !wait) || !(fence = fence_make(a)))
         return;
     fence->late = 1;
-    append(&fence->blocks, &a->deferred);
+    append(&fence->blocks, &a->fences.deferred);
     settle(a, fence);
-    if (!wait || !a->deferred.first || !(fence = fence_make(a)))
+    if (!wait || !a->fences.deferred.first || !(fence = fence_make(a)))
         return;
     /* Still capturing, and out of memory: wait as the native frees of these blocks would have. */
-    append(&fence->blocks, &a->deferred);
+    append(&fence->blocks, &a->fences.deferred);
     settle_by_waiting(a, fence);
 }
 
 int fence_is_idle(struct allocator *a, uint64_t timeout_ns)
 {
-    struct fence *fence = a->no_events ? NULL : fence_make(a);
+    struct fence *fence = a->fences.no_events ? NULL : fence_make(a);
     if (!fence)
         return 2;
     void *event = fence->event;
@@ -276,40 +278,40 @@ int fence_is_idle(struct allocator *a, uint64_t timeout_ns)
 
 void fence_forget_all(struct allocator *a)
 {
-    for (struct fence *fence = a->pending, *next; fence; fence = next) {
+    for (struct fence *fence = a->fences.pending, *next; fence; fence = next) {
         next = fence->next;
         drop(a, fence);
     }
-    for (struct fence *fence = a->recording; fence; fence = fence->next) {
+    for (struct fence *fence = a->fences.recording; fence; fence = fence->next) {
         fence->state = FENCE_GONE;
         fence->blocks = (struct block_list){0};
     }
-    if (a->host_work)
-        drop(a, a->host_work);
-    a->host_work = NULL;
-    for (struct fence *fence = a->spare, *next; fence; fence = next) {
+    if (a->host_work.mark)
+        drop(a, a->host_work.mark);
+    a->host_work.mark = NULL;
+    for (struct fence *fence = a->fences.spare, *next; fence; fence = next) {
         next = fence->next;
         slab_give(&a->domain->fences, fence);
     }
-    a->pending = a->pending_last = a->recording = a->spare = NULL;
-    a->deferred = (struct block_list){0};
+    a->fences.pending = a->fences.last = a->fences.recording = a->fences.spare = NULL;
+    a->fences.deferred = (struct block_list){0};
 }
 
 struct fence_wait fence_wait_begin(struct allocator *a, uint64_t budget_ns)
 {
-    if (!a->crowded && a->pending->owner != a->ops->thread_id() && fence_is_fat(a))
+    if (!a->crowd.is_on && a->fences.pending->owner != a->ops->thread_id() && fence_is_fat(a))
         fence_crowd_begins(a);
     return (struct fence_wait){
-        .begin_ns = a->ops->now_ns(), .last = a->fence_number, .budget_ns = budget_ns};
+        .begin_ns = a->ops->now_ns(), .last = a->fences.number, .budget_ns = budget_ns};
 }
 
 int fence_wait_next(struct allocator *a, const struct fence_wait *wait)
 {
     uint64_t timeout;
-    return a->pending && a->pending->number <= wait->last &&
-           (timeout = fence_patience(a, a->pending, a->ops->now_ns() - wait->begin_ns,
+    return a->fences.pending && a->fences.pending->number <= wait->last &&
+           (timeout = fence_patience(a, a->fences.pending, a->ops->now_ns() - wait->begin_ns,
                                      wait->budget_ns)) &&
-           ask(a, a->pending, timeout) == 0;
+           ask(a, a->fences.pending, timeout) == 0;
 }
 
 void fence_wait_end(struct allocator *a, const struct fence_wait *wait)
@@ -319,7 +321,7 @@ void fence_wait_end(struct allocator *a, const struct fence_wait *wait)
 
 void fence_wait_all(struct allocator *a, uint64_t budget_ns)
 {
-    if (!a->pending)
+    if (!a->fences.pending)
         return;
     struct fence_wait wait = fence_wait_begin(a, budget_ns);
     while (fence_wait_next(a, &wait))

@@ -62,20 +62,20 @@ void fence_note_wait(struct allocator *a, uint64_t begin)
 
 void fence_note_turn(struct allocator *a, uint64_t thread)
 {
-    a->alone = thread == a->alone_of && !a->waiting ? a->alone + 1 : 0;
-    a->alone_of = thread;
-    a->turns++;
-    if (a->crowded && a->alone >= ALONE_LEAST && a->turns >= a->crowd_turns)
-        a->crowded = 0;
+    a->crowd.alone = thread == a->crowd.alone_of && !a->crowd.waiting ? a->crowd.alone + 1 : 0;
+    a->crowd.alone_of = thread;
+    a->crowd.turns++;
+    if (a->crowd.is_on && a->crowd.alone >= ALONE_LEAST && a->crowd.turns >= a->crowd.least_turns)
+        a->crowd.is_on = 0;
 }
 
 void fence_crowd_begins(struct allocator *a)
 {
-    a->crowded = 1;
-    a->turns = 0;
-    a->crowd_turns = !a->crowd_turns               ? 2 * ALONE_LEAST
-                     : a->crowd_turns < CROWD_MOST ? 2 * a->crowd_turns
-                                                   : CROWD_MOST;
+    a->crowd.is_on = 1;
+    a->crowd.turns = 0;
+    a->crowd.least_turns = !a->crowd.least_turns               ? 2 * ALONE_LEAST
+                           : a->crowd.least_turns < CROWD_MOST ? 2 * a->crowd.least_turns
+                                                               : CROWD_MOST;
 }
 
 /* Of this thread: what it has freed since fence `number`, which it may not run ahead of. */
@@ -88,7 +88,7 @@ static _Thread_local struct {
  * may wait each has its share, in two halves. */
 uint64_t fence_not_ahead_of(const struct allocator *a, const struct fence *fence)
 {
-    uint64_t number = 0, sharers = a->sharers ? a->sharers : 1;
+    uint64_t number = 0, sharers = a->caches.sharers ? a->caches.sharers : 1;
     if (ahead.of != a) {
         ahead.of = a;
         ahead.number = ahead.bytes = 0;

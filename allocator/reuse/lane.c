@@ -142,7 +142,7 @@ static void mark(struct domain *domain, uint64_t word)
     stats_end(a->stats);
     if (!begun)
         return;
-    if (a->forgotten)
+    if (a->life.forgotten)
         return; /* and the lane with it */
     if ((load(lane) ^ own) & ~(uint64_t)LANE_DIRTY) {
         /* Called back within, this thread has marked it anew. */

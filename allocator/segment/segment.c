@@ -17,14 +17,14 @@ int segment_obtain(struct allocator *a, enum pool pool, enum stat_pool stat, uin
                    struct block **block)
 {
     uint64_t address = 0;
-    a->growing_bytes += bytes;
+    a->growth.bytes += bytes;
     allocator_call(a);
     int code = a->ops->segment_alloc(a->device, bytes, &address);
     allocator_return(a);
-    a->growing_bytes -= bytes;
+    a->growth.bytes -= bytes;
     if (code)
         return code;
-    if (a->forgotten)
+    if (a->life.forgotten)
         return ALLOCATOR_PASS; /* the context went while we asked, and the memory with it */
 
     struct segment *segment = segment_new(a, pool, stat, address, bytes);
@@ -72,7 +72,7 @@ int segment_release(struct segment *segment)
     allocator_call(a);
     int code = a->ops->segment_free(a->device, segment->node.minor);
     allocator_return(a);
-    if (code && !a->forgotten) {
+    if (code && !a->life.forgotten) {
         segment_link(segment);
         pool_insert(a, segment->first);
     } else {
@@ -100,6 +100,6 @@ uint64_t segment_release_oldest(struct allocator *a, uint64_t bytes, uint64_t cl
 uint64_t segment_release_whole(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
 {
     return segment_oldest_idle(a) && fence_is_idle(a, timeout_ns)
-               ? segment_release_oldest(a, bytes, a->idle_clock)
+               ? segment_release_oldest(a, bytes, a->release.idle_clock)
                : 0;
 }

@@ -17,6 +17,91 @@
 struct domain;
 struct fence;
 
+/* Segments that are one reusable block, by when they became so. */
+struct idle_list {
+    struct segment *oldest, *newest;
+};
+
+/* reuse/fence.c: what has been freed and is not reusable yet. */
+struct fences {
+    struct fence *pending, *last; /* by number, the earliest first */
+    struct fence *recording;
+    struct fence *spare;        /* with events to use again */
+    struct block_list deferred; /* freed during a capture: no fence yet */
+    uint64_t number;            /* of the last one that became pending */
+    uint64_t poll_after;        /* `mallocs` from which a look is worth while again */
+    uint64_t captures_ended;    /* how often all captures had */
+    /* The driver cannot record an event of the context: a free waits as in strict mode. lanes_over: what was freed on a lane
+     * before has no work left. */
+    int no_events, lanes_over;
+};
+
+/* reuse/context_event.c: work that the host may see, and which a free must still wait for. */
+struct host_work {
+    struct fence *mark; /* of the newest; on no list */
+    uint64_t marked;    /* so far */
+    uint64_t unmarked;  /* times that it could not be marked: a free waits for all work */
+    uint64_t settled;   /* of these */
+};
+
+/* reuse/fence_wait.c: do threads free faster than the device gets on? Then frees wait in line. */
+struct crowd {
+    uint64_t alone_of;     /* the thread of the last turn */
+    unsigned alone, turns; /* turns in a row of that thread; of all, since the crowd began */
+    unsigned least_turns;  /* that a crowd lasts */
+    unsigned waiting;      /* waits for fences under way */
+    int is_on;
+};
+
+/* state/enter.c, context_end.c: may the driver be called in the context? */
+struct life {
+    unsigned calls; /* into the driver, under way */
+    int visits;     /* for other contexts, under way */
+    int error; /* of the driver, which the context never gets over: everything is the driver's own */
+    int away;  /* it may be about to end: nobody calls into it for others */
+    int forgotten; /* it ends */
+};
+
+/* growth.c, last_resort.c */
+struct pressure {
+    uint64_t bytes; /* asked of the driver, right now */
+    uint64_t
+        cornered; /* 1 + driver's allocations and frees when a small request last took a large hole */
+    uint64_t cornered_until; /* `mallocs` up to which that counts */
+    int pressed;             /* much of the device was in use once: pool.c, is_kept_whole */
+    int as_native;           /* large blocks are the driver's own: packing.c */
+};
+
+/* release.c */
+struct releases {
+    uint64_t idle_clock; /* segments that became idle so far */
+    uint64_t idle_seen;  /* that, at the last look for what others could use */
+    unsigned batches;    /* of chunks that go back together, so far */
+};
+
+/* thread_cache/: with the lock. */
+struct caches_state {
+    uint64_t
+        looked_at; /* bytes reserved for small blocks when all caches were last looked through */
+    uint64_t yielded_at; /* allocations of the driver when caches last yielded to large blocks */
+    uint64_t settled, settled_since; /* requests by the lock since that time, ns */
+    uint64_t more;                   /* bytes that a cache may hold beyond its part */
+    uint64_t looks;                  /* that found something, of those requests */
+    unsigned hand;      /* the size that goes from the transfer cache to the pool next */
+    unsigned sharers;   /* caches that serve the allocator */
+    unsigned contended; /* 0: no request by the lock has had to wait for it lately */
+};
+
+/* thread_cache/: what threads without the lock look at. */
+struct caches_shared {
+    /* Bytes that may lie in the transfer cache, and in each cache; that a thread counts alone. */
+    _Atomic int64_t transfer_most, cache_most, alone_most;
+    _Alignas(128) _Atomic int64_t transfer_weight;    /* what lies there */
+    _Atomic uint64_t transfer_used[CACHE_STEPS / 64]; /* bit: a list that was not empty */
+    struct spare_list
+        *transfer; /* by size; in pages of their own, most of which are never touched */
+};
+
 /* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): lines that threads look at lie apart */
 struct allocator {
     struct domain *domain;
@@ -29,54 +114,27 @@ struct allocator {
     struct bins pool[POOLS];
     struct block *taken; /* from a pool by the last request, if none has changed since */
     struct segment *segments;
-    struct idle_list {
-        struct segment *oldest, *newest;
-    } idle[STAT_POOLS];                   /* by what they are booked as */
-    struct fence *pending, *pending_last; /* by number */
-    struct fence *recording;
-    struct fence *spare;         /* with events to use again */
-    struct fence *host_work;     /* what a free must still wait for; on no list */
-    uint64_t host_works;         /* marked so far */
-    uint64_t host_work_unmarked; /* times that it could not be marked: a free waits for all work */
-    uint64_t host_work_settled;  /* of these */
-    struct block_list deferred;  /* freed during a capture: no fence yet */
-    uint64_t idle_clock, fence_number, growing_bytes, mallocs, frees, poll_after, alone_of;
-    uint64_t captures_ended; /* how often all had */
-    /* Of its device; calls, and waits by fence_ask, under way now; fence_note_turn; arena_release. */
-    unsigned ordinal, calls, waiting, alone, turns, crowd_turns, batches;
-    int pressed;   /* much of the device was in use once: pool.c, is_kept_whole */
-    int crowded;   /* threads free faster than the device gets on: frees wait in line */
-    int as_native; /* large blocks are the driver's own: packing.c */
-    /* The driver cannot mark a context: free as in strict mode; what was freed on a lane before has no work left. */
-    int no_events, lanes_over;
-    /* The context is of no use: everything goes to the driver. It may be about to end: nobody calls
-     * into it for others; who does. */
-    int error, forgotten, away, visits;
-    uint64_t idle_seen; /* idle_clock at the last look for what others could use: once a second */
-    /* When all caches were last looked through, bytes reserved for small blocks; when they last
-     * yielded to large blocks, chunks and segments made so far. */
-    uint64_t looked_at, yielded_at, cornered, cornered_until; /* the last two: packing.c */
-    /* Which size goes to the pool next; caches that serve it; 0: no request by the lock has had to
-     * wait for it lately. */
-    unsigned spare_hand, sharers, contended;
-    /* Requests by the lock, ns, bytes: pace; of those, looks that found something: thread_caches_make. */
-    uint64_t settled, settled_since, cache_more, looks;
+    struct idle_list idle[STAT_POOLS]; /* by what they are booked as */
+    struct fences fences;
+    struct host_work host_work;
+    struct crowd crowd;
+    uint64_t mallocs, frees;
+    struct life life;
+    struct pressure growth;
+    struct releases release;
+    struct caches_state caches;
+    unsigned ordinal; /* of its device */
     struct allocator *next;
 
-    /* What threads without the lock look at, apart from what changes all the time. */
-    _Alignas(128) _Atomic int slow; /* enum slow_kind */
+    _Alignas(128) _Atomic int slow; /* enum slow_kind, for threads without the lock */
     uint16_t number;                /* in its blocks (owner) */
-    /* Bytes that may be spare; in each cache; that a thread counts alone. */
-    _Atomic int64_t spare_most, cache_most, alone_most;
-    _Alignas(128) _Atomic int64_t spare_weight;    /* what is spare */
-    _Atomic uint64_t spare_used[CACHE_STEPS / 64]; /* bit: a list that was not empty */
-    struct spare_list *spares; /* by size; in pages of their own, most of which are never touched */
+    struct caches_shared shared;
 };
 
 /* Is there something for the host that a free must wait for? */
 static inline int allocator_owes_host(const struct allocator *a)
 {
-    return a->host_work || a->host_work_settled != a->host_work_unmarked;
+    return a->host_work.mark || a->host_work.settled != a->host_work.unmarked;
 }
 
 /* Must all come by the lock, or frees at least? */

@@ -2,7 +2,6 @@
  * behalf of another one. */
 #include "allocator/state/enter.h"
 
-#include <assert.h>
 #include <stddef.h>
 
 #include "stats/os/pause.h"
@@ -16,24 +15,6 @@ void allocator_enter(struct allocator *a)
     stats_begin(a->stats);
 }
 
-/* What frees without the lock must know. */
-void allocator_note_slow(struct allocator *a)
-{
-    int slow = a->error | a->forgotten | a->no_events ? SLOW_ALL
-               : allocator_owes_host(a)               ? SLOW_FREES
-                                                      : SLOW_NOBODY;
-    if (slow != atomic_load_explicit(&a->slow, memory_order_relaxed))
-        atomic_store_explicit(&a->slow, slow, memory_order_relaxed);
-}
-
-void allocator_before_leaving(struct allocator *a)
-{
-    stats_note_peaks(a->stats);
-    allocator_note_slow(a);
-    assert(a->domain->is_valid(a));
-    stats_end(a->stats);
-}
-
 void allocator_leave(struct allocator *a)
 {
     allocator_before_leaving(a);
@@ -42,14 +23,14 @@ void allocator_leave(struct allocator *a)
 
 void allocator_call(struct allocator *a)
 {
-    a->calls++;
+    a->life.calls++;
     allocator_leave(a);
 }
 
 void allocator_return(struct allocator *a)
 {
     allocator_enter(a);
-    a->calls--;
+    a->life.calls--;
 }
 
 #define LOOK_AGAIN_NS 1000000
@@ -63,8 +44,8 @@ void allocator_pause(struct allocator *a)
 
 int allocator_visit(struct allocator *a)
 {
-    int may = !a->forgotten && !a->away;
-    a->visits += may;
+    int may = !a->life.forgotten && !a->life.away;
+    a->life.visits += may;
     allocator_own.visits += may;
     return may;
 }
@@ -72,14 +53,15 @@ int allocator_visit(struct allocator *a)
 /* A release that takes long is the last one, and what the context has left to do ends with it. */
 int allocator_visit_soon(struct allocator *a)
 {
-    for (int i = 0; a->away && !a->forgotten && !allocator_own.ends && i < ALLOCATOR_PAUSES; i++)
+    for (int i = 0;
+         a->life.away && !a->life.forgotten && !allocator_own.ends && i < ALLOCATOR_PAUSES; i++)
         allocator_pause(a);
     return allocator_visit(a);
 }
 
 void allocator_visit_over(struct allocator *a)
 {
-    a->visits--;
+    a->life.visits--;
     allocator_own.visits--;
 }
 
@@ -87,6 +69,6 @@ uint64_t allocator_reserved(const struct allocator *a)
 {
     uint64_t bytes = stats_current_all(a->stats, STAT_reserved_bytes);
     for (const struct allocator *other = a->domain->first; other; other = other->next)
-        bytes += other->stats == a->stats ? other->growing_bytes : 0;
+        bytes += other->stats == a->stats ? other->growth.bytes : 0;
     return bytes;
 }

@@ -2,6 +2,8 @@
 #ifndef CACHALOT_ALLOCATOR_STATE_ENTER_H
 #define CACHALOT_ALLOCATOR_STATE_ENTER_H
 
+#include <assert.h>
+
 #include "allocator/state/domain.h"
 
 /* Locks and unlocks for a change of this allocator's numbers; in debug builds checks it when
@@ -21,10 +23,23 @@ int allocator_visit_soon(struct allocator *allocator);
 void allocator_visit_over(struct allocator *allocator);
 
 /* What a thread that holds no lock must know (`slow`). */
-void allocator_note_slow(struct allocator *allocator);
+static inline void allocator_note_slow(struct allocator *a)
+{
+    int slow = a->life.error | a->life.forgotten | a->fences.no_events ? SLOW_ALL
+               : allocator_owes_host(a)                                ? SLOW_FREES
+                                                                       : SLOW_NOBODY;
+    if (slow != atomic_load_explicit(&a->slow, memory_order_relaxed))
+        atomic_store_explicit(&a->slow, slow, memory_order_relaxed);
+}
 
 /* What allocator_leave does, but for the unlock. */
-void allocator_before_leaving(struct allocator *allocator);
+static inline void allocator_before_leaving(struct allocator *a)
+{
+    stats_note_peaks(a->stats);
+    allocator_note_slow(a);
+    assert(a->domain->is_valid(a));
+    stats_end(a->stats);
+}
 
 /* Drops the lock for a millisecond. A wait for other threads pauses so often at most. */
 #define ALLOCATOR_PAUSES 2000

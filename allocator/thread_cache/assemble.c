@@ -64,9 +64,11 @@ static void look_at_cache(struct search *search, struct thread_cache *cache)
 static void look_at_spare(struct search *search)
 {
     struct allocator *a = search->allocator;
-    for (int step = CACHE_STEPS; (step = step_before(a->spare_used, (unsigned)step)) >= 0;)
-        for (uint64_t i = 0; i < a->spares[step].count; i++)
-            for (struct block *batch = a->spares[step].batch[i]; batch; batch = spare_next(batch))
+    for (int step = CACHE_STEPS;
+         (step = step_before(a->shared.transfer_used, (unsigned)step)) >= 0;)
+        for (uint64_t i = 0; i < a->shared.transfer[step].count; i++)
+            for (struct block *batch = a->shared.transfer[step].batch[i]; batch;
+                 batch = spare_next(batch))
                 look_at_chain(search, batch);
 }
 
@@ -172,10 +174,10 @@ static void merge(struct block *block, uint64_t size)
 static int is_due(struct allocator *a)
 {
     uint64_t reserved = stats_current(a->stats, STAT_reserved_bytes, SMALL_POOL);
-    uint64_t before = a->looked_at, more = before / 8;
+    uint64_t before = a->caches.looked_at, more = before / 8;
     if (spare_is_contended(a) && more >= SEGMENT && reserved >= before && reserved < before + more)
         return 0;
-    a->looked_at = reserved;
+    a->caches.looked_at = reserved;
     return 1;
 }
 
@@ -191,7 +193,7 @@ static int is_memory_cheaper(const struct allocator *a)
     uint64_t cached = stats_current(a->stats, STAT_inactive_split_bytes, SMALL_POOL);
     int is_short = reserved > a->capacity - a->capacity / LEFT_PART ||
                    stats_get(a->stats, COUNTER_num_alloc_retries);
-    return a->looks >= LOOKS && !is_short && cached + SEGMENT <= reserved / MORE_PART;
+    return a->caches.looks >= LOOKS && !is_short && cached + SEGMENT <= reserved / MORE_PART;
 }
 
 /* Where threads share, what their caches hold beyond the least is what was missing. */
@@ -199,7 +201,7 @@ static void note_found(struct allocator *a)
 {
     if (!spare_is_shared(a))
         return;
-    a->looks++;
+    a->caches.looks++;
     thread_cache_hold_less(a);
 }
 
@@ -209,7 +211,7 @@ int thread_caches_make(struct allocator *a, uint64_t size)
     if (!is_due(a))
         return 0;
     if (is_memory_cheaper(a)) {
-        a->looks = 0;
+        a->caches.looks = 0;
         return 0;
     }
     thread_caches_stop(a->domain, a->stats);
@@ -234,11 +236,11 @@ int thread_caches_yield(struct allocator *a, uint64_t size)
 {
     int64_t cached = (int64_t)stats_current(a->stats, STAT_inactive_split_bytes, SMALL_POOL);
     uint64_t chunks = stats_get(a->stats, COUNTER_num_device_alloc);
-    uint64_t grown = (chunks - a->yielded_at) * a->arena->chunk_bytes;
+    uint64_t grown = (chunks - a->caches.yielded_at) * a->arena->chunk_bytes;
     if (!arena_serves(a, APART_MOST) || arena_is_apart(a->arena, size))
         return 0;
     if (cached <= 0 || grown < (uint64_t)cached / YIELD_PART)
         return 0;
-    a->yielded_at = chunks;
+    a->caches.yielded_at = chunks;
     return thread_caches_empty(a) > 0;
 }

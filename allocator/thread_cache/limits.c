@@ -109,9 +109,9 @@ static void note_alone(struct allocator *a, uint64_t held)
     int64_t most = part < ALONE_LIMIT  ? (int64_t)ALONE_LIMIT
                    : part > ALONE_MOST ? (int64_t)ALONE_MOST
                                        : (int64_t)part;
-    if (most <= atomic_load_explicit(&a->alone_most, memory_order_relaxed))
+    if (most <= atomic_load_explicit(&a->shared.alone_most, memory_order_relaxed))
         return;
-    atomic_store_explicit(&a->alone_most, most, memory_order_relaxed);
+    atomic_store_explicit(&a->shared.alone_most, most, memory_order_relaxed);
     thread_cache_note_uncertainty(a);
 }
 
@@ -121,32 +121,32 @@ void thread_cache_note_most(struct allocator *a)
 {
     const struct pool_stat *held_by_program = &a->stats->stat[STAT_allocated_bytes];
     uint64_t held = stat_get(&held_by_program->peak[SMALL_POOL]);
-    uint64_t part = held / CACHE_PART + a->cache_more;
+    uint64_t part = held / CACHE_PART + a->caches.more;
     uint64_t most = part < CACHE_LEAST   ? CACHE_LEAST
                     : part > CACHE_LIMIT ? CACHE_LIMIT
                                          : part / MIB * MIB;
-    change(&a->cache_most, (int64_t)most);
-    change(&a->spare_most, (int64_t)(most * a->sharers * SPARE_PART));
+    change(&a->shared.cache_most, (int64_t)most);
+    change(&a->shared.transfer_most, (int64_t)(most * a->caches.sharers * SPARE_PART));
     note_alone(a, held);
 }
 
 void thread_cache_hold_less(struct allocator *a)
 {
-    a->cache_more = a->cache_more / MIB / 2 * MIB;
+    a->caches.more = a->caches.more / MIB / 2 * MIB;
     thread_cache_note_most(a);
 }
 
 void thread_cache_pace(struct allocator *a)
 {
-    uint64_t now = a->ops->now_ns(), took = now - a->settled_since;
-    a->settled_since = now;
-    a->settled = a->looks = 0;
+    uint64_t now = a->ops->now_ns(), took = now - a->caches.settled_since;
+    a->caches.settled_since = now;
+    a->caches.settled = a->caches.looks = 0;
     uint64_t brisk = spare_is_contended(a) ? PACE_FAST : PACE_BRISK;
     uint64_t held = stat_get(&a->stats->stat[STAT_allocated_bytes].peak[STAT_POOLS]);
-    uint64_t part = held / BRISK_PART / (a->sharers ? a->sharers : 1);
+    uint64_t part = held / BRISK_PART / (a->caches.sharers ? a->caches.sharers : 1);
     uint64_t most = took < PACE_FAST || part > CACHE_LIMIT ? CACHE_LIMIT : part / MIB * MIB;
     if (took < brisk)
-        a->cache_more = a->cache_more < most ? a->cache_more + MIB : most;
+        a->caches.more = a->caches.more < most ? a->caches.more + MIB : most;
     if (took > PACE_SLOW * brisk)
         thread_cache_hold_less(a);
     else

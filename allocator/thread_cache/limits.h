@@ -27,12 +27,12 @@ void thread_cache_moved(struct thread_cache *cache, uint64_t size, int64_t block
 
 static inline int64_t cache_limit(const struct thread_cache *cache)
 {
-    return atomic_load_explicit(&cache->allocator->cache_most, memory_order_relaxed);
+    return atomic_load_explicit(&cache->allocator->shared.cache_most, memory_order_relaxed);
 }
 
 static inline int64_t alone_limit(const struct thread_cache *cache)
 {
-    return atomic_load_explicit(&cache->allocator->alone_most, memory_order_relaxed);
+    return atomic_load_explicit(&cache->allocator->shared.alone_most, memory_order_relaxed);
 }
 
 /* What caches hold is missing where it could be split or merged, so that more is reserved, or

@@ -55,7 +55,8 @@ static uint64_t empty(struct thread_cache *cache)
     }
     cache->count = cache->bytes = 0;
     cache->folded_count = cache->folded_bytes = 0;
-    atomic_fetch_add_explicit(&cache->allocator->spare_weight, cache->spared, memory_order_relaxed);
+    atomic_fetch_add_explicit(&cache->allocator->shared.transfer_weight, cache->spared,
+                              memory_order_relaxed);
     cache->spared = 0;
     return bytes;
 }
@@ -63,7 +64,7 @@ static uint64_t empty(struct thread_cache *cache)
 static uint64_t empty_spare(struct allocator *a)
 {
     uint64_t bytes = 0;
-    for (int step; (step = step_before(a->spare_used, CACHE_STEPS)) >= 0;) {
+    for (int step; (step = step_before(a->shared.transfer_used, CACHE_STEPS)) >= 0;) {
         bytes += pool_chain(spare_take(a, NULL, step_size((unsigned)step)));
         spare_is_asked(a, (unsigned)step); /* forgets it when it is empty */
     }
@@ -88,10 +89,10 @@ static void trim(struct allocator *a, struct thread_cache *cache, struct block *
 static void trim_spare(struct allocator *a, struct thread_cache *cache)
 {
     for (int i = 0, step; i < TRIM_LOOKS; i++) {
-        if ((step = step_before(a->spare_used, a->spare_hand)) < 0 &&
-            (step = step_before(a->spare_used, CACHE_STEPS)) < 0)
+        if ((step = step_before(a->shared.transfer_used, a->caches.hand)) < 0 &&
+            (step = step_before(a->shared.transfer_used, CACHE_STEPS)) < 0)
             return;
-        a->spare_hand = (unsigned)step;
+        a->caches.hand = (unsigned)step;
         if (spare_is_asked(a, (unsigned)step))
             return;
         struct block *first = spare_take(a, &cache->spared, step_size((unsigned)step));
@@ -114,7 +115,7 @@ static void note_sharers(struct allocator *a)
     unsigned caches = 0;
     for (const struct thread_cache *cache = a->domain->caches; cache; cache = cache->next)
         caches += cache->allocator == a;
-    a->sharers = caches;
+    a->caches.sharers = caches;
     thread_cache_note_most(a);
     thread_cache_note_uncertainty(a);
 }
@@ -131,7 +132,7 @@ static void unbind(struct thread_cache *cache, const struct device_stats *begun)
     cache->allocator = NULL;
     stat_set(&cache->row->device, 0);
     note_sharers(a);
-    if (!a->sharers)
+    if (!a->caches.sharers)
         empty_spare(a);
     if (a->stats != begun)
         stats_end(a->stats);
@@ -144,7 +145,7 @@ void thread_cache_settle_with(struct thread_cache *cache, struct allocator *a)
         return;
     }
     unbind(cache, a->stats);
-    if (a->forgotten)
+    if (a->life.forgotten)
         return;
     cache->allocator = a;
     cache->number = a->number;

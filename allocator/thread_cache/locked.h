@@ -15,11 +15,11 @@ static inline void thread_cache_settle_own(struct thread_cache *cache, struct al
     struct lock *lock = &allocator->domain->lock;
     int later = lock->waited && thread_cache_knows_limits(cache) && spare_is_shared(allocator);
     if (lock->waited)
-        allocator->contended = CONTENDED;
-    else if (allocator->contended)
-        allocator->contended--;
+        allocator->caches.contended = CONTENDED;
+    else if (allocator->caches.contended)
+        allocator->caches.contended--;
     lock->waited = 0;
-    if (++allocator->settled == PACE)
+    if (++allocator->caches.settled == PACE)
         thread_cache_pace(allocator);
     if (cache->allocator != allocator || (cache->touched && !later))
         thread_cache_settle_with(cache, allocator);

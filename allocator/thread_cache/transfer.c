@@ -35,7 +35,7 @@ static void weigh(struct allocator *a, int64_t *alone, int64_t more)
     int64_t sum = alone ? *alone + more : more;
     int tell = !alone || sum >= SPARE_ALONE || sum <= -SPARE_ALONE;
     if (tell)
-        atomic_fetch_add_explicit(&a->spare_weight, sum, memory_order_relaxed);
+        atomic_fetch_add_explicit(&a->shared.transfer_weight, sum, memory_order_relaxed);
     if (alone)
         *alone = tell ? 0 : sum;
 }
@@ -43,8 +43,8 @@ static void weigh(struct allocator *a, int64_t *alone, int64_t more)
 /* Of the bits of a list only its holder changes one. */
 static void use(struct allocator *a, unsigned step)
 {
-    if (!step_is_used(a->spare_used, step))
-        atomic_fetch_or_explicit(&a->spare_used[step / 64], (uint64_t)1 << step % 64,
+    if (!step_is_used(a->shared.transfer_used, step))
+        atomic_fetch_or_explicit(&a->shared.transfer_used[step / 64], (uint64_t)1 << step % 64,
                                  memory_order_relaxed);
 }
 
@@ -63,7 +63,7 @@ int spare_put(struct allocator *a, int64_t *alone, struct block *first, uint64_t
 {
     uint64_t size = block_small_size(first);
     unsigned step = step_of(size);
-    struct spare_list *list = &a->spares[step];
+    struct spare_list *list = &a->shared.transfer[step];
     first->requested = (uint32_t)blocks;
     first->node.left = NULL;
     uint64_t count = hold(list);
@@ -81,15 +81,15 @@ int spare_put(struct allocator *a, int64_t *alone, struct block *first, uint64_t
 int spare_give(struct allocator *a, int64_t *alone, struct block *first, uint64_t blocks)
 {
     int64_t more = *alone + weight(block_small_size(first), blocks);
-    return atomic_load_explicit(&a->spare_weight, memory_order_relaxed) + more >
-                   atomic_load_explicit(&a->spare_most, memory_order_relaxed)
+    return atomic_load_explicit(&a->shared.transfer_weight, memory_order_relaxed) + more >
+                   atomic_load_explicit(&a->shared.transfer_most, memory_order_relaxed)
                ? -1
                : spare_put(a, alone, first, blocks);
 }
 
 struct block *spare_take(struct allocator *a, int64_t *alone, uint64_t size)
 {
-    struct spare_list *list = &a->spares[step_of(size)];
+    struct spare_list *list = &a->shared.transfer[step_of(size)];
     uint64_t count = spare_any(a, size) ? hold(list) : BUSY;
     struct block *first = NULL;
     if (count == BUSY)
@@ -108,14 +108,14 @@ struct block *spare_take(struct allocator *a, int64_t *alone, uint64_t size)
 
 int spare_is_asked(struct allocator *a, unsigned step)
 {
-    struct spare_list *list = &a->spares[step];
+    struct spare_list *list = &a->shared.transfer[step];
     uint64_t count = hold(list);
     if (count == BUSY)
         return 1;
     int asked = list->asked;
     list->asked = 0;
     if (!count)
-        atomic_fetch_and_explicit(&a->spare_used[step / 64], ~((uint64_t)1 << step % 64),
+        atomic_fetch_and_explicit(&a->shared.transfer_used[step / 64], ~((uint64_t)1 << step % 64),
                                   memory_order_relaxed);
     put_back(list, count);
     return asked;

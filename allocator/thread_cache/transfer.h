@@ -63,20 +63,20 @@ int spare_is_asked(struct allocator *allocator, unsigned step);
 
 static inline int spare_any(const struct allocator *allocator, uint64_t size)
 {
-    const struct spare_list *list = &allocator->spares[step_of(size)];
+    const struct spare_list *list = &allocator->shared.transfer[step_of(size)];
     return atomic_load_explicit(&list->count, memory_order_relaxed) != 0;
 }
 
 /* Do several threads share the allocator? */
 static inline int spare_is_shared(const struct allocator *allocator)
 {
-    return allocator->sharers > 1;
+    return allocator->caches.sharers > 1;
 }
 
 /* And are they in each other's way? Else what is fetched in advance costs more than it saves. */
 static inline int spare_is_contended(const struct allocator *allocator)
 {
-    return spare_is_shared(allocator) && allocator->contended;
+    return spare_is_shared(allocator) && allocator->caches.contended;
 }
 
 static inline struct block *spare_next(const struct block *batch)

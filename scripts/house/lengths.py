@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""lengths.py ROOT: files of at most 600 lines, functions of at most 60, headers of at most 100 lines of code (no
+"""lengths.py ROOT: files of at most 600 lines, functions of at most 60, headers of at most 150 lines of code (no
 blanks, comments, or entries of an X-macro list). Columns are clang-format's."""
 
 import pathlib
@@ -7,7 +7,7 @@ import re
 import sys
 
 FOLDERS = ("stats", "allocator", "interpose", "scripts", "test")
-FILE, FUNCTION, HEADER = 600, 60, 100
+FILE, FUNCTION, HEADER = 600, 60, 150
 NO_SOURCES = re.compile(r"__pycache__|corpus|\.(hypothesis|pytest_cache)")
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 ENTRY = re.compile(r"^\s*X\(.*$", re.MULTILINE)

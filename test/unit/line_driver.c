@@ -117,7 +117,7 @@ int main(void)
                 domain = domain_create(&options);
                 a = allocator_create(domain, &fake_ops, &device, 1, 0, &stats, device.capacity);
                 if (a->arena)
-                    a->arena->moves = moves;
+                    a->arena->packing.moves = moves;
             }
             n = number = 0;
             if (sscanf(line, "%c %" SCNu64 " %" SCNu64, &op, &n, &number) < 1)

@@ -15,7 +15,8 @@ static void a_run_is_merged_before_memory_is_taken_from_the_driver(void **state)
         put(block[i]);
     }
     int64_t before = caches[0]->count + caches[1]->count;
-    assert_true(before > 0 && w.a->spare_weight + caches[0]->spared + caches[1]->spared > 0);
+    assert_true(before > 0 &&
+                w.a->shared.transfer_weight + caches[0]->spared + caches[1]->spared > 0);
     as(2);
     get(MIB);
     assert_true(caches[0]->count + caches[1]->count > before / 4); /* the others stay */
@@ -36,7 +37,7 @@ static void fill_caches(int threads)
         put(block[i]);
     w.device.instant = 1;
     domain_empty_cache(w.domain, 1);
-    w.a->looked_at = 0;
+    w.a->caches.looked_at = 0;
     for (int i = 0; i < threads; i++) {
         as(i);
         cached(64 * KIB);
@@ -57,7 +58,7 @@ static void grows_by(int threads, unsigned contended, int count, const unsigned 
     fill_caches(threads);
     uint64_t before = w.device.calls[FAKE_ALLOC];
     for (int i = 0; i < count; i++) {
-        w.a->contended = contended;
+        w.a->caches.contended = contended;
         get(MIB);
         assert_int_equal(w.device.calls[FAKE_ALLOC] - before, segments[i]);
     }
@@ -89,8 +90,8 @@ static void reserve(uint64_t bytes)
 {
     w.device.instant = 1;
     take(bytes);
-    w.a->cache_more = 8 * MIB;
-    w.a->settled = w.a->looks = 0; /* else the clock might have a say */
+    w.a->caches.more = 8 * MIB;
+    w.a->caches.settled = w.a->caches.looks = 0; /* else the clock might have a say */
 }
 
 /* Threads with 20 MiB in their caches miss so many times: what each look does, and when a segment is taken instead.
@@ -102,13 +103,13 @@ static unsigned taken_for_looks(int may)
         uint64_t cached = CURRENT_IN(inactive_split_bytes, SMALL_POOL), before = barriers;
         uint64_t most = CURRENT(reserved_bytes) / MORE_PART;
         int is_cheaper = may && since >= LOOKS && cached + 2 * MIB <= most;
-        w.a->contended = 0;
+        w.a->caches.contended = 0;
         get(128 * KIB);
         uint64_t looks = barriers - before, taken = w.device.calls[FAKE_ALLOC] - segments;
         assert_true(!looks || !is_cheaper);
         assert_true(!taken || is_cheaper);
         since = taken ? 0 : since + looks;
-        assert_true(!looks || w.a->cache_more <= 8 * MIB >> since);
+        assert_true(!looks || w.a->caches.more <= 8 * MIB >> since);
         segments += taken;
     }
     return (unsigned)(segments - begin);
@@ -139,7 +140,7 @@ static void but_none_where_little_is_left(void **state)
         w.a->capacity = 107 * GIB;
         stats_set(&w.stats, COUNTER_num_alloc_retries, 0);
         get(128 * KIB);
-        assert_int_equal(w.a->looks, 0); /* but a segment where there is a sixteenth */
+        assert_int_equal(w.a->caches.looks, 0); /* but a segment where there is a sixteenth */
     }
 }
 
@@ -150,7 +151,7 @@ static void ones_own_looks_cost_none(void **state)
     fill_caches(1);
     reserve(100 * GIB);
     assert_int_equal(taken_for_looks(0), 0);
-    assert_int_equal(w.a->cache_more, 8 * MIB);
+    assert_int_equal(w.a->caches.more, 8 * MIB);
 }
 
 static void nor_do_looks_that_find_nothing_or_are_few(void **state)
@@ -161,11 +162,11 @@ static void nor_do_looks_that_find_nothing_or_are_few(void **state)
         as(i % 2);
         get(MIB - 512);
     }
-    assert_int_equal(w.a->cache_more, 8 * MIB);
-    assert_int_equal(w.a->looks, 0);
-    w.a->looks = LOOKS;
+    assert_int_equal(w.a->caches.more, 8 * MIB);
+    assert_int_equal(w.a->caches.looks, 0);
+    w.a->caches.looks = LOOKS;
     thread_cache_pace(w.a);
-    assert_int_equal(w.a->looks, 0);
+    assert_int_equal(w.a->caches.looks, 0);
 }
 
 #define PART (MIB / 4) /* the largest that threads cache there */

@@ -84,7 +84,7 @@ static void and_for_what_its_thread_freed_a_share_ago(void **state)
     allocator_enter(w.a);
     fence_poll(w.a, 1);
     allocator_leave(w.a);
-    w.a->sharers = 2;
+    w.a->caches.sharers = 2;
     for (int i = 0; i < 2 * BLOCKS; i++) {
         fake_call_as(1 + i % 2);
         give(block[i]);
@@ -156,7 +156,7 @@ static void nor_are_threads_that_take_over(void **state)
         fake_call_as(1 + round % 2);
         for (int i = 0; i < 12 * BLOCKS; i++) {
             block[i] = take(BLOCK);
-            crowds += w.a->crowded;
+            crowds += w.a->crowd.is_on;
         }
         uint64_t waits = 0;
         for (int i = 0; i < 12 * BLOCKS; i++) {
@@ -175,8 +175,8 @@ static void but_each_crowd_lasts_longer(void **state)
     uint64_t turns[4];
     for (int i = 0; i < 4; i++) {
         uint64_t left = crowd();
-        assert_true(w.a->crowded);
-        for (turns[i] = 0; w.a->crowded; turns[i]++)
+        assert_true(w.a->crowd.is_on);
+        for (turns[i] = 0; w.a->crowd.is_on; turns[i]++)
             give(take(BLOCK));
         give(left);
         pass_all();
@@ -216,7 +216,7 @@ static void one_that_others_wait_for_is(void **state)
     give(left);
     w.device.meanwhile = NULL;
     assert_in_range(waited_for, BLOCKS, 2 * MORE);
-    assert_true(w.a->crowded);
+    assert_true(w.a->crowd.is_on);
 }
 
 /* And a crowd ends. */

@@ -328,7 +328,7 @@ static void what_was_mapped_there_is_one(void **state)
 static void at_last_they_serve_too(void **state)
 {
     (void)state;
-    w.a->as_native = 1;
+    w.a->growth.as_native = 1;
     give(block[0]);
     give(block[3]);
     take(6 * MIB);

@@ -118,27 +118,27 @@ static void where_sizes_come_again_they_are_a_256th(void **state)
 static void sizes_that_share_a_place_are_two(void **state)
 {
     (void)state;
-    uint64_t news = w.a->arena->news, distinct = w.a->arena->distinct;
+    uint64_t news = w.a->arena->packing.news, distinct = w.a->arena->packing.distinct;
     for (unsigned i = 0; i < 50; i++) {
         give(take(2 * MIB));
         give(take(365 * MIB / 2));
     }
-    assert_true(w.a->arena->news - news >= 99);
-    assert_in_range(w.a->arena->distinct - distinct, 1, 2);
+    assert_true(w.a->arena->packing.news - news >= 99);
+    assert_in_range(w.a->arena->packing.distinct - distinct, 1, 2);
 }
 
 /* A block of both, given back in a program that moves handles all the time, after so many requests, of which for so
  * many sizes. Returns where a block lies then. */
 static uint64_t after_a_move(uint64_t live, uint64_t requests, uint32_t sizes)
 {
-    uint64_t moved = w.a->arena->moves;
+    uint64_t moved = w.a->arena->packing.moves;
     take(live);
     make_room();
     uint64_t both = take(2 * BLOCK);
-    assert_int_equal(w.a->arena->moves - moved, HANDLES);
-    w.a->arena->moves = 1001;
-    w.a->arena->requests = requests;
-    w.a->arena->distinct = sizes;
+    assert_int_equal(w.a->arena->packing.moves - moved, HANDLES);
+    w.a->arena->packing.moves = 1001;
+    w.a->arena->packing.requests = requests;
+    w.a->arena->packing.distinct = sizes;
     give(both);
     uint64_t mapped = CALLS(MAP);
     both = take(BLOCK);

@@ -40,8 +40,8 @@ static void a_mark_speaks_for_its_own_epoch(void **state)
     w.device.meanwhile = NULL;
     assert_true(met);
     const struct arena *arena = w.a->arena;
-    assert_non_null(arena->mark);
-    assert_true(arena->safe < arena->marked);
+    assert_non_null(arena->left.mark);
+    assert_true(arena->left.safe < arena->left.marked);
 }
 
 static void a_walk(struct fake_device *device, enum fake_call call)
@@ -152,7 +152,7 @@ static void a_context_that_ends_keeps_no_mark(void **state)
         assert_int_equal(allocator_malloc(a, 4 * MIB, &larger), 0);
         domain_free(w.domain, first, FREED_NATIVE);
         assert_int_equal(allocator_malloc(a, 100 * MIB, &larger), 0);
-        assert_non_null(a->arena->mark);
+        assert_non_null(a->arena->left.mark);
         allocator_forget(a);
         allocator_bury(a);
         fences = fences ? fences : w.domain->fences.made;

@@ -79,7 +79,7 @@ static void small_blocks_lie_across_no_granule(void **state)
 {
     (void)state;
     world_remake("expandable_segments:True,large_segment_size_mb:2", 56 * MIB);
-    w.a->as_native = 1;
+    w.a->growth.as_native = 1;
     uint64_t first = take(700 * KIB);
     assert_int_equal(fake_segment(first), 2 * MIB);
     assert_int_equal(take(700 * KIB), first + 700 * KIB);

@@ -8,7 +8,7 @@
 /* Told or not, of the first three. */
 static int64_t spare_now(void)
 {
-    return w.a->spare_weight + caches[0]->spared + caches[1]->spared + caches[2]->spared;
+    return w.a->shared.transfer_weight + caches[0]->spared + caches[1]->spared + caches[2]->spared;
 }
 
 /* More batches than a list has places for; and whether any was taken. */
@@ -23,14 +23,14 @@ static void a_list_holds_any_number_of_batches(void **state)
         assert_int_equal(spare_put(w.a, NULL, &batch[i], 1), 0);
     }
     assert_false(spare_is_asked(w.a, step));
-    assert_true(w.a->spare_weight == MOST * SPARE_LEAST);
+    assert_true(w.a->shared.transfer_weight == MOST * SPARE_LEAST);
     for (int i = MOST; i--;)
         assert_ptr_equal(spare_take(w.a, NULL, 4096), &batch[i]);
     assert_null(spare_take(w.a, NULL, 4096));
-    assert_true(step_is_used(w.a->spare_used, step) && spare_is_asked(w.a, step));
-    assert_false(step_is_used(w.a->spare_used, step));
+    assert_true(step_is_used(w.a->shared.transfer_used, step) && spare_is_asked(w.a, step));
+    assert_false(step_is_used(w.a->shared.transfer_used, step));
     assert_false(spare_is_asked(w.a, step));
-    assert_true(w.a->spare_weight == 0);
+    assert_true(w.a->shared.transfer_weight == 0);
 }
 
 static void batches_pass_between_threads_without_the_lock(void **state)
@@ -101,7 +101,7 @@ static void caches_and_spare_blocks_are_bounded(void **state)
         as(i);
         domain_thread_ends(w.domain);
     }
-    assert_true(w.a->spare_weight == 0 && CURRENT(inactive_split) == 0);
+    assert_true(w.a->shared.transfer_weight == 0 && CURRENT(inactive_split) == 0);
 }
 
 /* Where threads wait for each other, one that finds nothing takes some for its next requests too. */
@@ -158,7 +158,7 @@ static void what_the_pool_gets_goes_in_batches(void **state)
         for (int i = 0; i < MOST && !round; i++)
             put(block[i]);
     }
-    w.a->spare_weight = 100 * MIB; /* as if there were more than may be */
+    w.a->shared.transfer_weight = 100 * MIB; /* as if there were more than may be */
     for (int i = 0; i <= 2 * BATCH_BLOCKS; i++)
         put(block[i]);
     for (int i = 1; i < 5; i++)
@@ -230,7 +230,7 @@ static void threads_in_each_others_way_count_more_alone(void **state)
     for (int i = 0; i < CONTENDED; i++)
         take(512);
     assert_false(spare_is_contended(w.a));
-    assert_true(w.a->alone_most == MOST / ALONE_PART * MIB);
+    assert_true(w.a->shared.alone_most == MOST / ALONE_PART * MIB);
     assert_true(COUNTER(peak_uncertainty_bytes) == 2 * (MOST / ALONE_PART) * MIB);
 }
 

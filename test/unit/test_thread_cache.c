@@ -269,7 +269,7 @@ static int64_t may_hold_after(int pairs, uint64_t ns, uint32_t waiting)
         w.domain->lock.waited = waiting;
         give(take(4 * MIB)); /* by the lock */
     }
-    return w.a->cache_most;
+    return w.a->shared.cache_most;
 }
 
 static void caches_hold_more_while_they_miss_often(void **state)
