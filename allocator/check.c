@@ -198,11 +198,11 @@ static int add_segment(const struct segment *segment, struct sums *sums)
             sums->inactive_split += block_size(block);
             continue;
         }
-        if (block == domain->kept.block) {
+        if (block == domain->last_freed.block) {
             sums->reusable += block_size(block);
-            sums->inactive_split += arena                ? 0
-                                    : domain->kept.split ? block_size(block)
-                                                         : -domain->kept.more;
+            sums->inactive_split += arena                      ? 0
+                                    : domain->last_freed.split ? block_size(block)
+                                                               : -domain->last_freed.more;
             continue;
         }
         if (block->state >= BLOCK_CLAIMED)

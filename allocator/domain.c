@@ -28,7 +28,7 @@ struct domain *domain_create(const struct options *options)
     domain->pressure = (pthread_mutex_t)PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
     domain->options = *options;
     domain->dedicated = options->ipc == IPC_DEDICATED;
-    domain->kept.put = kept_put;
+    domain->last_freed.put = last_freed_put;
     domain->is_valid = allocator_is_valid;
     domain->listed.low = CLAIM_KINDS - 1;
     domain->listed.metadata = &domain->metadata;

@@ -94,7 +94,7 @@ __attribute__((noinline)) static int free_held(struct block *block, enum free_ki
     stats_begin(a->stats);
     if (kind == FREED_NATIVE && !raises_no_peak(block))
         thread_cache_settle(a);
-    native_count(a, block_size(block), -1);
+    packing_count(a, block_size(block), -1);
     stats_subtract(a->stats, STAT_allocation, stat, 1);
     stats_subtract(a->stats, STAT_allocated_bytes, stat, block_size(block));
     stats_histogram(a->stats, block_requested(block), -1);
@@ -117,7 +117,7 @@ int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
 {
     domain_lock(domain);
     struct block *block = held_at(domain, address);
-    if (block && (kind != FREED_NATIVE || !kept_free(block)))
+    if (block && (kind != FREED_NATIVE || !last_freed_keep(block)))
         return free_held(block, kind);
     int code = block ? 0 : unknown_or_invalid(domain, address);
     domain_unlock(domain);

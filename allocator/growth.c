@@ -67,7 +67,7 @@ static int claim_idle(struct allocator *a, uint64_t size, struct block **taken)
     arena_reunite(arena);
     if (!may_do(arena, size))
         return a->ops->out_of_memory;
-    int code = arena_claim_in(arena, size, native_is_exact(a, size) ? CLAIM_ALONE : 0, taken);
+    int code = arena_claim_in(arena, size, packing_is_exact(a, size) ? CLAIM_ALONE : 0, taken);
     if (code == a->ops->out_of_memory && !a->life.forgotten && arena->claim.unfit)
         arena_release(a, arena, arena->claim.unfit, 0);
     return a->life.forgotten ? ALLOCATOR_PASS : code;
@@ -92,7 +92,8 @@ static uint64_t give_back(struct allocator *a, uint64_t size)
  * long for that: then chunks are shared after all. */
 static int grow_mapped(struct allocator *a, uint64_t size, struct block **taken)
 {
-    for (int round = 0; round < ROUNDS && !a->life.forgotten && native_is_exact(a, size); round++) {
+    for (int round = 0; round < ROUNDS && !a->life.forgotten && packing_is_exact(a, size);
+         round++) {
         int code = arena_claim_in(a->arena, size, CLAIM_GROW | CLAIM_ALONE, taken);
         if (code != a->ops->out_of_memory)
             return code;
@@ -172,7 +173,7 @@ static int make_room(struct allocator *a, uint64_t size, struct block **taken)
         (code = growth_by_driver(a, size, GROW_SEGMENT, taken)) != a->ops->out_of_memory)
         return code;
     if (size <= MIB && !a->life.forgotten &&
-        ((*taken = native_corner(a, size)) || (*taken = wait_for(a, size, DEVICE_FOREVER))))
+        ((*taken = last_resort_corner(a, size)) || (*taken = wait_for(a, size, DEVICE_FOREVER))))
         return 0;
     if (release_for(a, size, PRESSURE_WAIT_NS) &&
         (code = growth_by_driver(a, size, GROW_SEGMENT, taken)) != a->ops->out_of_memory)
@@ -214,7 +215,7 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
             break;
     }
     if (code == a->ops->out_of_memory)
-        code = native_last_try(a, size, taken);
+        code = last_resort_take(a, size, taken);
     a->domain->pressing--;
     if (alone)
         pthread_mutex_unlock(&a->domain->pressure);
@@ -235,15 +236,15 @@ static int claim(struct allocator *a, uint64_t size, struct block **taken)
 int growth_find(struct allocator *a, uint64_t size, struct block **taken)
 {
     /* No segment is taken from the driver if all that is reusable, merged, would do. */
-    if (pool_for(a, size) == POOL_SMALL && thread_caches_make(a, size) &&
+    if (pool_for(a, size) == POOL_SMALL && thread_caches_assemble(a, size) &&
         (*taken = growth_take(a, size)))
         return 0;
     if (arena_serves(a, size) && claim(a, size, taken) == 0)
         return 0;
     if (a->life.forgotten)
         return ALLOCATOR_PASS;
-    if (size <= MIB && native_is_cornered(a) &&
-        ((*taken = wait_for(a, size, OWN_FOREVER)) || (*taken = native_corner(a, size))))
+    if (size <= MIB && last_resort_is_cornered(a) &&
+        ((*taken = wait_for(a, size, OWN_FOREVER)) || (*taken = last_resort_corner(a, size))))
         return 0;
     release_beyond_threshold(a, size);
     if ((*taken = wait_for(a, size, growth_price_ns(size))))

@@ -8,7 +8,7 @@
  * and all is as if it had been there from the beginning.
  *
  * What changes which block a request would get clears `taken`: pool_put_in, pool_take_out, and
- * those who change a block's pool or the rules (growth_by_driver, domain_mark, native_note).
+ * those who change a block's pool or the rules (growth_by_driver, domain_mark, packing_note).
  *
  * Between the two nothing is counted but by the threads alone. So no peak is passed when K is taken
  * again, unless this thread has counted since.
@@ -33,7 +33,7 @@ static struct block *rest_of(const struct block *block)
     return pool_can_merge(block, block->next) ? block->next : NULL;
 }
 
-int kept_free(struct block *block)
+int last_freed_keep(struct block *block)
 {
     const struct segment *segment = block->segment;
     struct allocator *a = segment->allocator;
@@ -54,7 +54,7 @@ int kept_free(struct block *block)
     stats_count(stats, COUNTER_num_lane_frees, 1);
     record_block(block, EVENT_free);
     block->state = BLOCK_CLAIMED;
-    struct kept *kept = &a->domain->kept;
+    struct last_freed *kept = &a->domain->last_freed;
     kept->block = block;
     kept->more = rest ? block_size(rest) : 0;
     kept->split = split;
@@ -70,7 +70,7 @@ int kept_free(struct block *block)
 /* May this request have it? A cache that served another allocator must be emptied first. */
 static int serves(const struct allocator *a, uint64_t bytes, const struct thread_cache *cache)
 {
-    const struct block *block = a->domain->kept.block;
+    const struct block *block = a->domain->last_freed.block;
     return block && block_requested(block) == bytes && block->segment->allocator == a &&
            !a->fences.pending && atomic_load_explicit(&a->slow, memory_order_relaxed) != SLOW_ALL &&
            (!cache || cache->allocator == a);
@@ -83,9 +83,9 @@ count_with_peaks(struct device_stats *stats, enum stat_pool pool, uint64_t size,
     stats_note_peaks(stats);
 }
 
-int kept_again(struct allocator *a, uint64_t bytes, uint64_t *address)
+int last_freed_take(struct allocator *a, uint64_t bytes, uint64_t *address)
 {
-    struct kept *kept = &a->domain->kept;
+    struct last_freed *kept = &a->domain->last_freed;
     struct thread_cache *cache = thread_cache_of(a->domain);
     struct device_stats *stats = a->stats;
     if (!serves(a, bytes, cache))
@@ -117,7 +117,7 @@ int kept_again(struct allocator *a, uint64_t bytes, uint64_t *address)
     block_claim_for_program(block);
     *address = block_address(block);
     if (cache) { /* its free needs the lock */
-        cache->kept = *address;
+        cache->last_freed = *address;
         cache->found = block;
     }
     assert(a->domain->is_valid(a));
@@ -125,13 +125,13 @@ int kept_again(struct allocator *a, uint64_t bytes, uint64_t *address)
     return 1;
 }
 
-void kept_put(struct domain *domain)
+void last_freed_put(struct domain *domain)
 {
-    struct block *block = domain->kept.block;
+    struct block *block = domain->last_freed.block;
     struct allocator *a = block->segment->allocator;
     uint64_t begin = block_address(block), end = begin + block_size(block);
-    domain->kept.block = NULL;
-    native_count(a, block_size(block), -1); /* not before: it may be taken again */
+    domain->last_freed.block = NULL;
+    packing_count(a, block_size(block), -1); /* not before: it may be taken again */
     stats_begin(a->stats);
     if (rest_of(block)) {
         pool_take_out(a, block->next);

@@ -7,12 +7,12 @@
 #include "allocator/state/domain.h"
 
 /* A block that the program has freed, with all that a free is: 1 if it is kept. */
-int kept_free(struct block *block);
+int last_freed_keep(struct block *block);
 
 /* What is kept goes into its pool. */
-void kept_put(struct domain *domain);
+void last_freed_put(struct domain *domain);
 
 /* A request, with all that one is: 1 if it got what is kept. */
-int kept_again(struct allocator *allocator, uint64_t bytes, uint64_t *address);
+int last_freed_take(struct allocator *allocator, uint64_t bytes, uint64_t *address);
 
 #endif

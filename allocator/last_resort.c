@@ -64,24 +64,24 @@ static uint64_t changes(const struct allocator *a)
            stats_get(a->stats, COUNTER_num_device_free);
 }
 
-int native_is_cornered(const struct allocator *a)
+int last_resort_is_cornered(const struct allocator *a)
 {
     return a->growth.cornered == 1 + changes(a) && a->mallocs < a->growth.cornered_until;
 }
 
-struct block *native_corner(struct allocator *a, uint64_t size)
+struct block *last_resort_corner(struct allocator *a, uint64_t size)
 {
     struct block *block = NULL;
     if (size <= MIB && !(block = pool_take_from(a, POOL_LARGE, size)))
         block = pool_take_from(a, POOL_MAPPED, size);
-    if (block && !native_is_cornered(a)) {
+    if (block && !last_resort_is_cornered(a)) {
         a->growth.cornered = 1 + changes(a);
         a->growth.cornered_until = a->mallocs + ASK;
     }
     return block;
 }
 
-int native_last_try(struct allocator *a, uint64_t size, struct block **block)
+int last_resort_take(struct allocator *a, uint64_t size, struct block **block)
 {
     if (a->life.forgotten || !a->arena)
         return a->ops->out_of_memory;

@@ -7,12 +7,12 @@
 /* Memory is short, and the driver has none for `size`. Returns 0 and *block, if a corner of mapped
  * memory has; else what the driver said, and large blocks are the driver's own from now on if
  * natively there had been room. */
-int native_last_try(struct allocator *allocator, uint64_t size, struct block **block);
+int last_resort_take(struct allocator *allocator, uint64_t size, struct block **block);
 
 /* Memory is short: what a small request has of any hole among large blocks, or NULL. cornered: one
  * had to lately, and the driver has neither given nor got back anything since: the next may at
  * once. */
-struct block *native_corner(struct allocator *allocator, uint64_t size);
-int native_is_cornered(const struct allocator *allocator);
+struct block *last_resort_corner(struct allocator *allocator, uint64_t size);
+int last_resort_is_cornered(const struct allocator *allocator);
 
 #endif

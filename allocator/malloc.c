@@ -51,7 +51,7 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
     block->noted = thread_cache_nowhere;
     block->name = 0;
     block_request(block, bytes);
-    native_count(a, size, 1);
+    packing_count(a, size, 1);
     stats_hand_out(a->stats, stat, size, bytes);
     stats_histogram(a->stats, bytes, 1);
     record_block(block, EVENT_alloc);
@@ -71,7 +71,7 @@ static int find(struct allocator *a, uint64_t bytes, uint64_t size, int further,
         return further ? growth_by_driver(a, bytes, GROW_NATIVE, block) : ALLOCATOR_MISS;
     int code = 0;
     if (further && size > MIB)
-        native_note(a, size);
+        packing_note(a, size);
     if (!(*block = look(a, size))) {
         if (!further)
             return ALLOCATOR_MISS;
@@ -79,7 +79,7 @@ static int find(struct allocator *a, uint64_t bytes, uint64_t size, int further,
         if (code == 0)
             pool_split(a, *block, size);
     } else if (!further && size > MIB) {
-        native_note(a, size);
+        packing_note(a, size);
     }
     if (code == 0 && stats_get(a->stats, COUNTER_num_device_alloc) == segments)
         stats_count(a->stats, COUNTER_num_hits, 1);
@@ -93,8 +93,8 @@ static int allocate(struct allocator *a, uint64_t bytes, uint64_t *address, int 
     struct block *block = NULL;
     if (size > UINT64_MAX / 2)
         return ALLOCATOR_PASS;
-    if (a->domain->kept.block)
-        kept_put(a->domain);
+    if (a->domain->last_freed.block)
+        last_freed_put(a->domain);
     stats_begin(a->stats);
     /* Else hand_out does. A forgotten one's arena, which pool_for asks for, is buried unlocked. */
     if (a->life.forgotten || a->fences.pending || size <= CACHE_MOST ||
@@ -114,7 +114,7 @@ static int allocate(struct allocator *a, uint64_t bytes, uint64_t *address, int 
 int allocator_malloc(struct allocator *a, uint64_t bytes, uint64_t *address)
 {
     lock_take(&a->domain->lock);
-    int code = kept_again(a, bytes, address) ? 0 : allocate(a, bytes, address, 1);
+    int code = last_freed_take(a, bytes, address) ? 0 : allocate(a, bytes, address, 1);
     domain_unlock(a->domain);
     return code;
 }
@@ -132,7 +132,7 @@ void allocator_refused(struct allocator *a, uint64_t bytes)
 int allocator_hit(struct allocator *a, uint64_t bytes, uint64_t *address)
 {
     lock_take(&a->domain->lock);
-    int code = kept_again(a, bytes, address) ? 0 : allocate(a, bytes, address, 0);
+    int code = last_freed_take(a, bytes, address) ? 0 : allocate(a, bytes, address, 0);
     domain_unlock(a->domain);
     return code;
 }

@@ -61,8 +61,8 @@ void domain_walk(struct domain *domain,
     thread_caches_stop(domain, NULL);
     if (domain->events)
         events_take(domain->events, 1); /* up to here */
-    for (struct tree_node *node = tree_at_least(&domain->segments, 0, 0); node;
-         node = tree_at_least(&domain->segments, 0, node->minor + 1))
+    for (struct treap_node *node = treap_at_least(&domain->segments, 0, 0); node;
+         node = treap_at_least(&domain->segments, 0, node->minor + 1))
         show_segment((struct segment *)node, take, context);
     thread_caches_go_on(domain, NULL);
     domain_unlock(domain);

@@ -1,9 +1,9 @@
 #include "allocator/base/max_tree.h"
 
-size_t first_fit_begin(struct first_fit *fit, void *memory, uint32_t places)
+size_t max_tree_begin(struct max_tree *fit, void *memory, uint32_t places)
 {
     size_t numbers = places, used = 0;
-    *fit = (struct first_fit){.places = places};
+    *fit = (struct max_tree){.places = places};
     for (unsigned level = 0; level == 0 || numbers > 1; level++) {
         size_t nodes = (numbers + FIRST_FIT_NODE - 1) / FIRST_FIT_NODE;
         fit->level[level] = memory ? (uint32_t *)memory + used : NULL;
@@ -35,12 +35,12 @@ static uint32_t most_of(const uint32_t *node)
     return a > b ? a : b;
 }
 
-uint32_t first_fit_most(const struct first_fit *fit)
+uint32_t max_tree_most(const struct max_tree *fit)
 {
     return most_of(fit->level[fit->top]);
 }
 
-void first_fit_set(struct first_fit *fit, uint32_t place, uint32_t has)
+void max_tree_set(struct max_tree *fit, uint32_t place, uint32_t has)
 {
     uint32_t had = fit->level[0][place];
     for (uint64_t node = place / FIRST_FIT_NODE; node >> 4 * fit->top; fit->top++) /* 16^top */
@@ -61,10 +61,10 @@ void first_fit_set(struct first_fit *fit, uint32_t place, uint32_t has)
     }
 }
 
-uint32_t first_fit_find(const struct first_fit *fit, uint32_t least)
+uint32_t max_tree_find(const struct max_tree *fit, uint32_t least)
 {
     uint32_t at = 0;
-    if (first_fit_most(fit) < least)
+    if (max_tree_most(fit) < least)
         return UINT32_MAX;
     for (unsigned level = fit->top + 1; level-- > 0;) {
         const uint32_t *node = fit->level[level] + (size_t)(at *= FIRST_FIT_NODE);
@@ -86,7 +86,7 @@ static uint32_t least_over(const uint32_t *node, uint32_t least)
     return a < b ? a : b;
 }
 
-uint32_t first_fit_best(const struct first_fit *fit, uint32_t first, uint32_t least)
+uint32_t max_tree_best(const struct max_tree *fit, uint32_t first, uint32_t least)
 {
     uint32_t at = first - first % FIRST_FIT_NODE, best = at, fewest = UINT32_MAX;
     uint32_t end = fit->places - at < FIRST_FIT_BEST ? fit->places : at + FIRST_FIT_BEST;

@@ -12,7 +12,7 @@
 #define FIRST_FIT_LEVELS 8  /* 16^8 places */
 #define FIRST_FIT_BEST 1024 /* places, 0.1 to 0.3 us; test/replay/tried.md has what others keep */
 
-struct first_fit {
+struct max_tree {
     /* [0]: what each place has; [n + 1]: the most of each node of [n] */
     uint32_t *level[FIRST_FIT_LEVELS];
     uint32_t places;
@@ -21,21 +21,21 @@ struct first_fit {
 
 /* For so many places, at least one, in `memory`: zeroes, of whole lines; NULL: in none yet. Returns how many bytes
  * of it are used. */
-size_t first_fit_begin(struct first_fit *fit, void *memory, uint32_t places);
+size_t max_tree_begin(struct max_tree *fit, void *memory, uint32_t places);
 
-static inline uint32_t first_fit_of(const struct first_fit *fit, uint32_t place)
+static inline uint32_t max_tree_of(const struct max_tree *fit, uint32_t place)
 {
     return fit->level[0][place];
 }
 
 /* The most that any place has. */
-uint32_t first_fit_most(const struct first_fit *fit);
+uint32_t max_tree_most(const struct max_tree *fit);
 
-void first_fit_set(struct first_fit *fit, uint32_t place, uint32_t has);
+void max_tree_set(struct max_tree *fit, uint32_t place, uint32_t has);
 
 /* UINT32_MAX: there is none. best: of the FIRST_FIT_BEST places from the node of `first` on, which is the first, the
  * one that has least; of two as good the lower. */
-uint32_t first_fit_find(const struct first_fit *fit, uint32_t least);
-uint32_t first_fit_best(const struct first_fit *fit, uint32_t first, uint32_t least);
+uint32_t max_tree_find(const struct max_tree *fit, uint32_t least);
+uint32_t max_tree_best(const struct max_tree *fit, uint32_t first, uint32_t least);
 
 #endif

@@ -14,17 +14,17 @@ static unsigned bin_of(uint64_t size)
     return bin < BINS ? bin : BINS - 1;
 }
 
-void bins_insert(struct bins *bins, struct tree_node *node)
+void bins_insert(struct bins *bins, struct treap_node *node)
 {
     unsigned bin = bin_of(node->major);
     bins->used[bin / 64] |= (uint64_t)1 << bin % 64;
-    tree_insert(&bins->bin[bin], node);
+    treap_insert(&bins->bin[bin], node);
 }
 
-void bins_remove(struct bins *bins, struct tree_node *node)
+void bins_remove(struct bins *bins, struct treap_node *node)
 {
     unsigned bin = bin_of(node->major);
-    tree_remove(&bins->bin[bin], node);
+    treap_remove(&bins->bin[bin], node);
     if (!bins->bin[bin].root)
         bins->used[bin / 64] &= ~((uint64_t)1 << bin % 64);
 }
@@ -39,20 +39,20 @@ static inline unsigned used_above(const struct bins *bins, unsigned bin)
     return BINS;
 }
 
-struct tree_node *bins_at_least(const struct bins *bins, uint64_t size, uint64_t address)
+struct treap_node *bins_at_least(const struct bins *bins, uint64_t size, uint64_t address)
 {
     unsigned bin = bin_of(size);
-    struct tree_node *node = tree_at_least(&bins->bin[bin], size, address);
+    struct treap_node *node = treap_at_least(&bins->bin[bin], size, address);
     if (!node && (bin = used_above(bins, bin)) < BINS)
-        node = tree_first(bins->bin[bin].root);
+        node = treap_first(bins->bin[bin].root);
     return node;
 }
 
-struct tree_node *bins_last(const struct bins *bins)
+struct treap_node *bins_last(const struct bins *bins)
 {
     for (unsigned word = BIN_WORDS; word-- > 0;)
         if (bins->used[word])
-            return tree_last(
+            return treap_last(
                 &bins->bin[word * 64 + 63 - (unsigned)__builtin_clzll(bins->used[word])]);
     return NULL;
 }

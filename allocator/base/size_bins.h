@@ -11,14 +11,14 @@
 
 struct bins {
     uint64_t used[BIN_WORDS]; /* by bin: has it any? */
-    struct tree bin[BINS];
+    struct treap bin[BINS];
 };
 
-void bins_insert(struct bins *bins, struct tree_node *node);
-void bins_remove(struct bins *bins, struct tree_node *node);
+void bins_insert(struct bins *bins, struct treap_node *node);
+void bins_remove(struct bins *bins, struct treap_node *node);
 
 /* First node with key >= (size, address), the last of all; or NULL. */
-struct tree_node *bins_at_least(const struct bins *bins, uint64_t size, uint64_t address);
-struct tree_node *bins_last(const struct bins *bins);
+struct treap_node *bins_at_least(const struct bins *bins, uint64_t size, uint64_t address);
+struct treap_node *bins_last(const struct bins *bins);
 
 #endif

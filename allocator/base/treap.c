@@ -2,14 +2,14 @@
 
 #include <stddef.h>
 
-static int before(const struct tree_node *a, uint64_t major, uint64_t minor)
+static int before(const struct treap_node *a, uint64_t major, uint64_t minor)
 {
     return a->major < major || (a->major == major && a->minor < minor);
 }
 
 /* The finaliser of splitmix64: a bijection, so that neighbouring addresses get unrelated
  * priorities. */
-static uint64_t priority(const struct tree_node *node)
+static uint64_t priority(const struct treap_node *node)
 {
     uint64_t x = node->minor + node->major * UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -17,16 +17,16 @@ static uint64_t priority(const struct tree_node *node)
     return x ^ (x >> 31);
 }
 
-void tree_insert(struct tree *tree, struct tree_node *node)
+void treap_insert(struct treap *tree, struct treap_node *node)
 {
-    struct tree_node **link = &tree->root;
+    struct treap_node **link = &tree->root;
     uint64_t rank = *link ? priority(node) : 0;
     while (*link && priority(*link) >= rank)
         link = before(*link, node->major, node->minor) ? &(*link)->right : &(*link)->left;
 
     /* Below this point the node stands: split what hangs here into what lies before and after it.
      */
-    struct tree_node *rest = *link, **left = &node->left, **right = &node->right;
+    struct treap_node *rest = *link, **left = &node->left, **right = &node->right;
     *link = node;
     while (rest) {
         if (before(rest, node->major, node->minor)) {
@@ -42,13 +42,13 @@ void tree_insert(struct tree *tree, struct tree_node *node)
     *left = *right = NULL;
 }
 
-void tree_remove(struct tree *tree, struct tree_node *node)
+void treap_remove(struct treap *tree, struct treap_node *node)
 {
-    struct tree_node **link = &tree->root;
+    struct treap_node **link = &tree->root;
     while (*link != node)
         link = before(*link, node->major, node->minor) ? &(*link)->right : &(*link)->left;
 
-    struct tree_node *left = node->left, *right = node->right;
+    struct treap_node *left = node->left, *right = node->right;
     while (left && right) {
         if (priority(left) >= priority(right)) {
             *link = left;
@@ -63,10 +63,10 @@ void tree_remove(struct tree *tree, struct tree_node *node)
     *link = left ? left : right;
 }
 
-struct tree_node *tree_at_least(const struct tree *tree, uint64_t major, uint64_t minor)
+struct treap_node *treap_at_least(const struct treap *tree, uint64_t major, uint64_t minor)
 {
-    struct tree_node *found = NULL;
-    for (struct tree_node *node = tree->root; node;)
+    struct treap_node *found = NULL;
+    for (struct treap_node *node = tree->root; node;)
         if (before(node, major, minor)) {
             node = node->right;
         } else {
@@ -76,10 +76,10 @@ struct tree_node *tree_at_least(const struct tree *tree, uint64_t major, uint64_
     return found;
 }
 
-struct tree_node *tree_at_most(const struct tree *tree, uint64_t major, uint64_t minor)
+struct treap_node *treap_at_most(const struct treap *tree, uint64_t major, uint64_t minor)
 {
-    struct tree_node *found = NULL;
-    for (struct tree_node *node = tree->root; node;)
+    struct treap_node *found = NULL;
+    for (struct treap_node *node = tree->root; node;)
         if (before(node, major, minor) || (node->major == major && node->minor == minor)) {
             found = node;
             node = node->right;
@@ -89,9 +89,9 @@ struct tree_node *tree_at_most(const struct tree *tree, uint64_t major, uint64_t
     return found;
 }
 
-struct tree_node *tree_last(const struct tree *tree)
+struct treap_node *treap_last(const struct treap *tree)
 {
-    struct tree_node *node = tree->root;
+    struct treap_node *node = tree->root;
     while (node && node->right)
         node = node->right;
     return node;

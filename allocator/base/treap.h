@@ -8,26 +8,26 @@
 
 #include <stdint.h>
 
-struct tree_node {
+struct treap_node {
     uint64_t major, minor;
     /* Last, since blocks in no tree use them otherwise (block_layout.h). */
-    struct tree_node *left, *right;
+    struct treap_node *left, *right;
 };
 
-struct tree {
-    struct tree_node *root;
+struct treap {
+    struct treap_node *root;
 };
 
-void tree_insert(struct tree *tree, struct tree_node *node);
-void tree_remove(struct tree *tree, struct tree_node *node);
+void treap_insert(struct treap *tree, struct treap_node *node);
+void treap_remove(struct treap *tree, struct treap_node *node);
 
 /* First node with key >= (major, minor), last node with key <= it, the last of all; or NULL. */
-struct tree_node *tree_at_least(const struct tree *tree, uint64_t major, uint64_t minor);
-struct tree_node *tree_at_most(const struct tree *tree, uint64_t major, uint64_t minor);
-struct tree_node *tree_last(const struct tree *tree);
+struct treap_node *treap_at_least(const struct treap *tree, uint64_t major, uint64_t minor);
+struct treap_node *treap_at_most(const struct treap *tree, uint64_t major, uint64_t minor);
+struct treap_node *treap_last(const struct treap *tree);
 
 /* The first at or below `node`; NULL of NULL. */
-static inline struct tree_node *tree_first(struct tree_node *node)
+static inline struct treap_node *treap_first(struct treap_node *node)
 {
     while (node && node->left)
         node = node->left;

@@ -234,7 +234,7 @@ static uint64_t move_in(struct arena *arena, struct window *window, struct block
     for (uint32_t slot = window->first; slot < window->end; slot++)
         missing += arena_is_present(arena, slot) ? 0 : arena->chunk_bytes;
     /* Where blocks are to share none, one that does all the same loses what it has a part of. */
-    int exact = native_is_exact(arena->allocator, size);
+    int exact = packing_is_exact(arena->allocator, size);
     uint32_t most = exact && !(flags & CLAIM_ALONE) ? 1 : arena_span_for(arena, size, missing);
     if (missing)
         window_supply(arena, &supply);

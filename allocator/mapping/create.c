@@ -21,8 +21,8 @@ static void *map_zeroes(size_t bytes)
 
 static size_t bytes_of_tables(uint32_t slots)
 {
-    struct first_fit fit;
-    return sizeof(struct arena) + first_fit_begin(&fit, NULL, slots) +
+    struct max_tree fit;
+    return sizeof(struct arena) + max_tree_begin(&fit, NULL, slots) +
            (slots + (size_t)1) * BYTES_OF_SLOT;
 }
 
@@ -43,7 +43,7 @@ static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_
     arena->part[LARGE_POOL].end = arena->slots;
     arena->part[SMALL_POOL].first = arena->part[SMALL_POOL].end = arena->slots;
     char *behind = (char *)(arena + 1);
-    behind += first_fit_begin(&arena->fit, behind, arena->slots);
+    behind += max_tree_begin(&arena->fit, behind, arena->slots);
     arena->slot = (struct slot *)behind;
     arena->chunk = (struct chunk *)(arena->slot + slots);
     arena->idle = (uint8_t *)(arena->chunk + slots + 1);
@@ -89,7 +89,7 @@ struct arena *arena_create(struct allocator *a)
     if (chunk_bytes == SMALL_CHUNK)
         divide(arena);
     arena->claim.span_most = (uint32_t)(largest / chunk_bytes);
-    arena->packing.noted = native_noted(a->capacity);
+    arena->packing.noted = packing_noted(a->capacity);
     return arena;
 }
 

@@ -154,11 +154,11 @@ uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missi
     uint64_t may = (booked + size) / MAY_BE_LOST, least = (booked + size) / PART_OF_MEMORY;
     uint64_t rest = capacity > booked + missing ? capacity - booked - missing : 0;
     uint64_t most =
-        native_repeats(arena) < REPEATS ? UINT64_MAX : (booked + size) / PART_IF_REPEATED;
+        packing_repeats(arena) < REPEATS ? UINT64_MAX : (booked + size) / PART_IF_REPEATED;
     uint64_t bytes = size / PART_OF_BLOCK < most ? size / PART_OF_BLOCK : most;
     bytes = bytes > least ? bytes : least;
     may = may < rest / PART_OF_REST ? may : rest / PART_OF_REST;
-    if (size <= MIB || native_is_varied(arena->allocator, size) || may <= lost)
+    if (size <= MIB || packing_is_varied(arena->allocator, size) || may <= lost)
         return 1;
     bytes = (bytes < may - lost ? bytes : may - lost) / arena->chunk_bytes;
     return bytes < 1                        ? 1

@@ -23,7 +23,7 @@ static uint32_t slot_of(const struct block *block)
 static void set(struct arena *arena, uint32_t slot, struct block *block)
 {
     arena->slot[slot].largest = block;
-    first_fit_set(&arena->fit, slot, block ? grains_of(block_size(block)) : 0);
+    max_tree_set(&arena->fit, slot, block ? grains_of(block_size(block)) : 0);
 }
 
 /* Of two as large the lower one: which hole a request gets depends on nothing but on those that there are, and on
@@ -44,7 +44,7 @@ void arena_fit_in(struct block *block)
 {
     struct arena *arena = block->segment->arena;
     uint32_t slot = slot_of(block);
-    uint32_t has = first_fit_of(&arena->fit, slot), more = grains_of(block_size(block));
+    uint32_t has = max_tree_of(&arena->fit, slot), more = grains_of(block_size(block));
     if (more > has || (more == has && larger(arena->slot[slot].largest, block) == block))
         set(arena, slot, block);
 }
@@ -69,12 +69,12 @@ void arena_fit_out(const struct block *block)
 struct block *arena_fit_find(const struct arena *arena, uint64_t size)
 {
     uint32_t grains = grains_of(size);
-    uint32_t slot = first_fit_find(&arena->fit, grains);
+    uint32_t slot = max_tree_find(&arena->fit, grains);
     if (slot == UINT32_MAX)
         return NULL;
     if (arena_loses_much(arena)) {
-        uint32_t best = first_fit_best(&arena->fit, slot, grains);
-        if (first_fit_of(&arena->fit, best) - grains <= grains / LITTLE)
+        uint32_t best = max_tree_best(&arena->fit, slot, grains);
+        if (max_tree_of(&arena->fit, best) - grains <= grains / LITTLE)
             slot = best;
     }
     return arena->slot[slot].largest;
@@ -93,13 +93,13 @@ struct block *arena_fit_alone(const struct arena *arena, uint64_t size)
 
 uint64_t arena_fit_largest(const struct arena *arena)
 {
-    return (uint64_t)first_fit_most(&arena->fit) * BLOCK_GRAIN;
+    return (uint64_t)max_tree_most(&arena->fit) * BLOCK_GRAIN;
 }
 
 int arena_fit_is_valid(const struct block *block)
 {
     const struct arena *arena = block->segment->arena;
-    const struct first_fit *fit = &arena->fit;
+    const struct max_tree *fit = &arena->fit;
     uint32_t slot = slot_of(block), at = slot;
     const struct block *largest = arena->slot[slot].largest;
     if (!largest || slot_of(largest) != slot || block_size(largest) < block_size(block))
@@ -107,6 +107,6 @@ int arena_fit_is_valid(const struct block *block)
     for (unsigned level = 0; level < fit->top; level++, at /= FIRST_FIT_NODE)
         if (fit->level[level + 1][at / FIRST_FIT_NODE] < fit->level[level][at])
             return 0;
-    return first_fit_of(fit, slot) == grains_of(block_size(largest)) &&
+    return max_tree_of(fit, slot) == grains_of(block_size(largest)) &&
            arena_fit_largest(arena) >= block_size(block);
 }

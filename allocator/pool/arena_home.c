@@ -44,7 +44,7 @@ static int is_to_stay(const struct arena *arena, uint32_t slot)
 {
     const struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
     uint64_t booked = arena->part[SMALL_POOL].booked + arena->part[LARGE_POOL].booked;
-    return is_restless(arena) && !native_is_varied(arena->allocator, 0) && !arena->tails &&
+    return is_restless(arena) && !packing_is_varied(arena->allocator, 0) && !arena->tails &&
            arena_pool_of(arena, slot) == LARGE_POOL &&
            arena_pool_of(arena, chunk->home - 1) == LARGE_POOL &&
            arena_idle_bytes(arena) > booked / IDLE_PART &&

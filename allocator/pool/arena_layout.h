@@ -109,7 +109,7 @@ struct arena {
     uint8_t *joined; /* by slot: what is mapped there is one with what is in the slot before */
     uint8_t *present, *cost; /* by slot: enum presence; in the search under way */
     struct slot *slot;
-    struct first_fit fit;         /* by slot: grains of its `largest` */
+    struct max_tree fit;          /* by slot: grains of its `largest` */
     struct chunk *chunk;          /* from 1 */
     uint32_t slots, made, unused; /* made: chunk numbers ever used; unused: none below is free */
     uint32_t tails;               /* of the chunks */

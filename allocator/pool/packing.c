@@ -20,7 +20,7 @@
 #define LATE 512 /* requests: what comes again sooner may belong to one thing, in its next layers */
 #define OUTLIVED 16 /* sizes that come again which one that a block outlives outweighs */
 
-uint64_t native_noted(uint64_t most)
+uint64_t packing_noted(uint64_t most)
 {
     return most / 512 > 32 * MIB ? most / 512 : 32 * MIB;
 }
@@ -40,13 +40,13 @@ static int are_few(const struct allocator *a, uint64_t most)
            count * MIB <= stats_current(a->stats, STAT_active_bytes, LARGE_POOL) / LOST_MOST;
 }
 
-int native_is_exact(const struct allocator *a, uint64_t size)
+int packing_is_exact(const struct allocator *a, uint64_t size)
 {
     return size > MIB && !a->life.forgotten && a->arena && a->arena->packing.irregular > 0 &&
            are_few(a, a->arena->packing.noted / 2);
 }
 
-int native_is_varied(const struct allocator *a, uint64_t size)
+int packing_is_varied(const struct allocator *a, uint64_t size)
 {
     return size <= VARIED_MOST && a->arena->packing.varied > 0 && !are_few(a, VARIED_MOST);
 }
@@ -90,7 +90,7 @@ static int within(int n, int most)
     return n < -most ? -most : n > most ? most : n;
 }
 
-void native_note(struct allocator *a, uint64_t size)
+void packing_note(struct allocator *a, uint64_t size)
 {
     struct arena *arena = a->arena;
     if (!arena)
@@ -107,7 +107,7 @@ void native_note(struct allocator *a, uint64_t size)
         a->taken = NULL; /* requests are served otherwise from here on */
 }
 
-void native_count_large(struct arena *arena, uint64_t size, int sign)
+void packing_count_large(struct arena *arena, uint64_t size, int sign)
 {
     struct asked *asked = asked_for(arena, size);
     if (asked->size == size)

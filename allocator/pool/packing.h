@@ -7,28 +7,28 @@
 
 /* Takes note of a request for a large block. The size from which on a new one counts, where there
  * are `most` bytes: what is lost at the end of a chunk is nothing beside it then. */
-void native_note(struct allocator *allocator, uint64_t size);
+void packing_note(struct allocator *allocator, uint64_t size);
 
-uint64_t native_noted(uint64_t most);
+uint64_t packing_noted(uint64_t most);
 
 /* Does a block of this size share no chunk with others now? */
-int native_is_exact(const struct allocator *allocator, uint64_t size);
+int packing_is_exact(const struct allocator *allocator, uint64_t size);
 
 /* Takes note that a block was handed out (1), or is the program's no more (-1). */
-void native_count_large(struct arena *arena, uint64_t size, int sign);
+void packing_count_large(struct arena *arena, uint64_t size, int sign);
 
-static inline void native_count(struct allocator *allocator, uint64_t size, int sign)
+static inline void packing_count(struct allocator *allocator, uint64_t size, int sign)
 {
     if (allocator->arena && size > MIB)
-        native_count_large(allocator->arena, size, sign);
+        packing_count_large(allocator->arena, size, sign);
 }
 
 /* Do blocks outlive their sizes, and are they many? Then one of this size is to lie in small chunks,
  * which pack best, though they need more calls. */
-int native_is_varied(const struct allocator *allocator, uint64_t size);
+int packing_is_varied(const struct allocator *allocator, uint64_t size);
 
 /* Requests of more than a MiB for each of their sizes, so far. */
-static inline uint64_t native_repeats(const struct arena *arena)
+static inline uint64_t packing_repeats(const struct arena *arena)
 {
     return arena->packing.requests / (arena->packing.distinct + 1);
 }

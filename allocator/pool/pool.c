@@ -27,7 +27,7 @@ static void note_largest(struct allocator *a)
 {
     uint64_t largest = a->arena ? arena_fit_largest(a->arena) : 0;
     for (enum pool pool = 0; pool < POOLS; pool++) {
-        struct tree_node *last = bins_last(&a->pool[pool]);
+        struct treap_node *last = bins_last(&a->pool[pool]);
         if (last && last->major > largest)
             largest = last->major;
     }
@@ -182,7 +182,7 @@ static struct block *choose(const struct allocator *a, enum pool pool, uint64_t 
 {
     if (pool == POOL_MAPPED)
         return a->arena && !a->life.forgotten ? arena_fit_find(a->arena, size) : NULL;
-    struct tree_node *node = bins_at_least(&a->pool[pool], size, 0);
+    struct treap_node *node = bins_at_least(&a->pool[pool], size, 0);
     return node ? block_of_node(node) : NULL;
 }
 
@@ -207,8 +207,8 @@ static struct block *take_alone(struct allocator *a, uint64_t size)
 struct block *pool_take(struct allocator *a, uint64_t size)
 {
     enum pool pool = pool_for(a, size);
-    a->taken = pool == POOL_MAPPED && native_is_exact(a, size) ? take_alone(a, size)
-                                                               : pool_take_from(a, pool, size);
+    a->taken = pool == POOL_MAPPED && packing_is_exact(a, size) ? take_alone(a, size)
+                                                                : pool_take_from(a, pool, size);
     return a->taken;
 }
 

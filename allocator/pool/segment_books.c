@@ -39,7 +39,7 @@ void segment_leaves_idle(struct segment *segment)
 
 struct segment *segment_holding(const struct domain *domain, uint64_t address)
 {
-    struct tree_node *node = tree_at_most(&domain->segments, 0, address);
+    struct treap_node *node = treap_at_most(&domain->segments, 0, address);
     struct segment *segment = (struct segment *)node;
     return segment && address - node->minor < segment->size ? segment : NULL;
 }
@@ -52,7 +52,7 @@ void segment_list(struct segment *segment)
     if (a->segments)
         a->segments->previous = segment;
     a->segments = segment;
-    tree_insert(&a->domain->segments, &segment->node);
+    treap_insert(&a->domain->segments, &segment->node);
 }
 
 /* On the books. */
@@ -94,7 +94,7 @@ void segment_unlink(struct segment *segment)
 {
     struct allocator *a = segment->allocator;
     record_segment(segment, EVENT_segment_free);
-    tree_remove(&a->domain->segments, &segment->node);
+    treap_remove(&a->domain->segments, &segment->node);
     *(segment->previous ? &segment->previous->next : &a->segments) = segment->next;
     if (segment->next)
         segment->next->previous = segment->previous;

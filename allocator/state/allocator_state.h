@@ -98,7 +98,7 @@ struct caches_shared {
     _Atomic int64_t transfer_most, cache_most, alone_most;
     _Alignas(128) _Atomic int64_t transfer_weight;    /* what lies there */
     _Atomic uint64_t transfer_used[CACHE_STEPS / 64]; /* bit: a list that was not empty */
-    struct spare_list
+    struct transfer_list
         *transfer; /* by size; in pages of their own, most of which are never touched */
 };
 

@@ -13,7 +13,7 @@ struct block_list {
 };
 
 struct segment {
-    struct tree_node node; /* in the domain's tree; minor: address */
+    struct treap_node node; /* in the domain's tree; minor: address */
     uint64_t size;
     struct allocator *allocator;
     struct block *first;
@@ -26,7 +26,7 @@ struct segment {
     int idle;            /* in the idle list */
 };
 
-static inline struct block *block_of_node(struct tree_node *node)
+static inline struct block *block_of_node(struct treap_node *node)
 {
     return (struct block *)((char *)node - offsetof(struct block, node));
 }

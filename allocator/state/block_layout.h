@@ -38,9 +38,9 @@ struct block {
     uint8_t pinned;      /* in POOL_PINNED when reusable, whatever the segment's other blocks do */
     uint8_t sync_memops; /* 1: is set; 2: was, since it was handed out */
     union {
-        struct tree_node node; /* in its pool while reusable; major: size, minor: address */
+        struct treap_node node; /* in its pool while reusable; major: size, minor: address */
         struct {
-            char apart[offsetof(struct tree_node, right)];
+            char apart[offsetof(struct treap_node, right)];
             union {
                 struct block *link; /* next block of the same fence, or in the same thread cache */
                 struct block *_Atomic *noted; /* the program's: where its thread noted it */

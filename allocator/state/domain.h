@@ -15,7 +15,7 @@
 #include "stats/events/sites.h"
 
 /* What was freed last (last_freed.c). */
-struct kept {
+struct last_freed {
     struct block *block;          /* NULL: nothing */
     uint64_t more;                /* bytes behind it that it will be merged with */
     int split;                    /* then it is still a part of its segment */
@@ -33,12 +33,12 @@ struct domain {
     uint64_t ended;           /* so far */
     struct options options;
     struct thread_cache *caches;
-    struct tree segments;
+    struct treap segments;
     struct metadata metadata;
     struct slab blocks, segment_slab, fences, allocators, cache_slab;
     struct allocator *first;
     struct lane lane;
-    struct kept kept;
+    struct last_freed last_freed;
     struct events *events; /* NULL: nobody wants them */
     struct sites *sites;
     int recorded;                              /* one of them is there */
@@ -50,8 +50,8 @@ struct domain {
 static inline void domain_lock(struct domain *domain)
 {
     lock_take(&domain->lock);
-    if (domain->kept.block)
-        domain->kept.put(domain);
+    if (domain->last_freed.block)
+        domain->last_freed.put(domain);
 }
 
 static inline void domain_unlock(struct domain *domain)

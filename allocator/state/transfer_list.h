@@ -10,7 +10,7 @@
 struct block;
 
 /* A line of its own: who gives or takes a batch touches no other of those that threads share. */
-struct spare_list {
+struct transfer_list {
     _Alignas(64) _Atomic uint64_t count; /* of places that are taken; or a thread holds it */
     int asked;                           /* a batch was taken since the last look */
     struct block *batch[SPARE_PLACES];   /* behind the last one's, in `node.left`, more */

@@ -68,7 +68,7 @@ static void look_at_spare(struct search *search)
          (step = step_before(a->shared.transfer_used, (unsigned)step)) >= 0;)
         for (uint64_t i = 0; i < a->shared.transfer[step].count; i++)
             for (struct block *batch = a->shared.transfer[step].batch[i]; batch;
-                 batch = spare_next(batch))
+                 batch = transfer_next(batch))
                 look_at_chain(search, batch);
 }
 
@@ -123,7 +123,7 @@ static void sort_spare(struct allocator *a, unsigned step)
 {
     struct block *rest = NULL, *batch;
     uint64_t size = step_size(step), most = batch_blocks(size);
-    while ((batch = spare_take(a, NULL, size)))
+    while ((batch = transfer_take(a, NULL, size)))
         rest = kept(batch, rest);
     while ((batch = rest)) {
         struct block *last = batch;
@@ -132,7 +132,7 @@ static void sort_spare(struct allocator *a, unsigned step)
             last = last->link;
         rest = last->link;
         last->link = NULL;
-        spare_put(a, NULL, batch, count);
+        transfer_put(a, NULL, batch, count);
     }
 }
 
@@ -175,7 +175,8 @@ static int is_due(struct allocator *a)
 {
     uint64_t reserved = stats_current(a->stats, STAT_reserved_bytes, SMALL_POOL);
     uint64_t before = a->caches.looked_at, more = before / 8;
-    if (spare_is_contended(a) && more >= SEGMENT && reserved >= before && reserved < before + more)
+    if (caches_are_contended(a) && more >= SEGMENT && reserved >= before &&
+        reserved < before + more)
         return 0;
     a->caches.looked_at = reserved;
     return 1;
@@ -199,13 +200,13 @@ static int is_memory_cheaper(const struct allocator *a)
 /* Where threads share, what their caches hold beyond the least is what was missing. */
 static void note_found(struct allocator *a)
 {
-    if (!spare_is_shared(a))
+    if (!caches_are_shared(a))
         return;
     a->caches.looks++;
     thread_cache_hold_less(a);
 }
 
-int thread_caches_make(struct allocator *a, uint64_t size)
+int thread_caches_assemble(struct allocator *a, uint64_t size)
 {
     struct search search = {.allocator = a, .size = size};
     if (!is_due(a))

@@ -105,7 +105,7 @@ void thread_cache_note_uncertainty(const struct allocator *a)
 /* Never less again: a thread may have counted as much already. */
 static void note_alone(struct allocator *a, uint64_t held)
 {
-    uint64_t part = spare_is_contended(a) ? held / ALONE_PART / MIB * MIB : 0;
+    uint64_t part = caches_are_contended(a) ? held / ALONE_PART / MIB * MIB : 0;
     int64_t most = part < ALONE_LIMIT  ? (int64_t)ALONE_LIMIT
                    : part > ALONE_MOST ? (int64_t)ALONE_MOST
                                        : (int64_t)part;
@@ -141,7 +141,7 @@ void thread_cache_pace(struct allocator *a)
     uint64_t now = a->ops->now_ns(), took = now - a->caches.settled_since;
     a->caches.settled_since = now;
     a->caches.settled = a->caches.looks = 0;
-    uint64_t brisk = spare_is_contended(a) ? PACE_FAST : PACE_BRISK;
+    uint64_t brisk = caches_are_contended(a) ? PACE_FAST : PACE_BRISK;
     uint64_t held = stat_get(&a->stats->stat[STAT_allocated_bytes].peak[STAT_POOLS]);
     uint64_t part = held / BRISK_PART / (a->caches.sharers ? a->caches.sharers : 1);
     uint64_t most = took < PACE_FAST || part > CACHE_LIMIT ? CACHE_LIMIT : part / MIB * MIB;

@@ -65,8 +65,8 @@ static uint64_t empty_spare(struct allocator *a)
 {
     uint64_t bytes = 0;
     for (int step; (step = step_before(a->shared.transfer_used, CACHE_STEPS)) >= 0;) {
-        bytes += pool_chain(spare_take(a, NULL, step_size((unsigned)step)));
-        spare_is_asked(a, (unsigned)step); /* forgets it when it is empty */
+        bytes += pool_chain(transfer_take(a, NULL, step_size((unsigned)step)));
+        transfer_is_asked(a, (unsigned)step); /* forgets it when it is empty */
     }
     return bytes;
 }
@@ -80,7 +80,7 @@ static void trim(struct allocator *a, struct thread_cache *cache, struct block *
         pool_back(first);
         first = next;
     }
-    if (first && spare_give(a, &cache->spared, first, left))
+    if (first && transfer_give(a, &cache->spared, first, left))
         pool_chain(first);
 }
 
@@ -93,9 +93,9 @@ static void trim_spare(struct allocator *a, struct thread_cache *cache)
             (step = step_before(a->shared.transfer_used, CACHE_STEPS)) < 0)
             return;
         a->caches.hand = (unsigned)step;
-        if (spare_is_asked(a, (unsigned)step))
+        if (transfer_is_asked(a, (unsigned)step))
             return;
-        struct block *first = spare_take(a, &cache->spared, step_size((unsigned)step));
+        struct block *first = transfer_take(a, &cache->spared, step_size((unsigned)step));
         if (first) {
             trim(a, cache, first);
             return;
@@ -261,7 +261,7 @@ void thread_cache_stock(struct allocator *a, uint64_t size)
     struct block *block;
     if (pool_for(a, size) != POOL_SMALL)
         return;
-    if (!cache || cache->allocator != a || !spare_is_contended(a))
+    if (!cache || cache->allocator != a || !caches_are_contended(a))
         return;
     for (uint64_t i = 1;
          i < batch_blocks(size) && i < STOCK_BLOCKS && thread_cache_room(cache, size) &&

@@ -13,7 +13,7 @@ void thread_cache_settle_with(struct thread_cache *cache, struct allocator *allo
 static inline void thread_cache_settle_own(struct thread_cache *cache, struct allocator *allocator)
 {
     struct lock *lock = &allocator->domain->lock;
-    int later = lock->waited && thread_cache_knows_limits(cache) && spare_is_shared(allocator);
+    int later = lock->waited && thread_cache_knows_limits(cache) && caches_are_shared(allocator);
     if (lock->waited)
         allocator->caches.contended = CONTENDED;
     else if (allocator->caches.contended)
@@ -59,7 +59,7 @@ int thread_caches_serve(const struct domain *domain, const struct device_stats *
 /* Some of what the allocator's caches and its pool hold becomes one reusable block of at least
  * `size`, if there is any such, unless looks have cost more than memory lately: 1. Nothing else is
  * merged. */
-int thread_caches_make(struct allocator *allocator, uint64_t size);
+int thread_caches_assemble(struct allocator *allocator, uint64_t size);
 
 /* Before what lies among large blocks of mapped memory grows by `size`: all that is cached goes back to the
  * pool, so that no chunk is kept from it by what nobody uses; once for each quarter of that that was

@@ -284,7 +284,7 @@ __attribute__((noinline)) static int take_back_recorded(struct thread_cache *cac
 int domain_free_alone(struct domain *domain, uint64_t address)
 {
     struct thread_cache *cache = thread_cache_own;
-    if (!cache || cache->domain != domain || cache->kept == address)
+    if (!cache || cache->domain != domain || cache->last_freed == address)
         return 0;
     return __builtin_expect(cache->recorded, 0) ? take_back_recorded(cache, address)
                                                 : take_back(cache, address, RECORD_NOTHING);

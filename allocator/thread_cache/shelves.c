@@ -27,7 +27,7 @@ static int spill(struct thread_cache *cache)
     struct block *batch = shelf->full ? shelf->full : shelf->first;
     uint64_t blocks = shelf->full ? most : most - shelf->room;
     if (batch) {
-        if (spare_give(cache->allocator, &cache->spared, batch, blocks))
+        if (transfer_give(cache->allocator, &cache->spared, batch, blocks))
             return 0;
         thread_cache_moved(cache, size, -(int64_t)blocks);
     }
@@ -64,8 +64,8 @@ __attribute__((noinline)) int thread_cache_fill(struct thread_cache *cache, uint
         *shelf = (struct shelf){.first = shelf->full};
         return 1;
     }
-    if (!spare_any(a, size) || !has_room(cache, size, most) ||
-        !(shelf->first = spare_take(a, &cache->spared, size)))
+    if (!transfer_any(a, size) || !has_room(cache, size, most) ||
+        !(shelf->first = transfer_take(a, &cache->spared, size)))
         return 0;
     uint64_t blocks = shelf->first->requested;
     shelf->room = most - blocks;
@@ -83,7 +83,7 @@ int thread_cache_room(struct thread_cache *cache, uint64_t size)
     if (shelf->room)
         return 1;
     if (shelf->first && shelf->full) {
-        if (spare_give(cache->allocator, &cache->spared, shelf->full, most))
+        if (transfer_give(cache->allocator, &cache->spared, shelf->full, most))
             return 0;
         thread_cache_moved(cache, size, -(int64_t)most);
     }

@@ -30,7 +30,7 @@ struct thread_cache {
     _Alignas(128) struct domain *domain; /* no line is another's, nor its neighbour */
     struct cache_row *row;
     struct events_row *noted;    /* what it does alone; NULL: nobody wants to know */
-    uint64_t thread, kept;       /* in events; what last_freed.c handed out last, address */
+    uint64_t thread, last_freed; /* in events; what last_freed.c handed out last, address */
     uint16_t mark, number;       /* of blocks, not 0; of the allocator */
     struct sites *sites;         /* where it is asked; NULL: nobody wants to know */
     int recorded, plain;         /* either of them; a request is not, nor rounded in steps */

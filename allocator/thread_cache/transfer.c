@@ -7,7 +7,7 @@
 
 /* The list is this thread's until it is put back; BUSY: it is another's. Nobody waits for ever: the
  * other may be held up, and need this thread to go on. */
-static uint64_t hold(struct spare_list *list)
+static uint64_t hold(struct transfer_list *list)
 {
     for (int i = 0; i < TRIES; i++) {
         uint64_t count = atomic_load_explicit(&list->count, memory_order_relaxed);
@@ -19,7 +19,7 @@ static uint64_t hold(struct spare_list *list)
     return BUSY;
 }
 
-static void put_back(struct spare_list *list, uint64_t count)
+static void put_back(struct transfer_list *list, uint64_t count)
 {
     atomic_store_explicit(&list->count, count, memory_order_release);
 }
@@ -59,11 +59,11 @@ int step_before(const _Atomic uint64_t *used, unsigned step)
     return -1;
 }
 
-int spare_put(struct allocator *a, int64_t *alone, struct block *first, uint64_t blocks)
+int transfer_put(struct allocator *a, int64_t *alone, struct block *first, uint64_t blocks)
 {
     uint64_t size = block_small_size(first);
     unsigned step = step_of(size);
-    struct spare_list *list = &a->shared.transfer[step];
+    struct transfer_list *list = &a->shared.transfer[step];
     first->requested = (uint32_t)blocks;
     first->node.left = NULL;
     uint64_t count = hold(list);
@@ -78,26 +78,26 @@ int spare_put(struct allocator *a, int64_t *alone, struct block *first, uint64_t
     return 0;
 }
 
-int spare_give(struct allocator *a, int64_t *alone, struct block *first, uint64_t blocks)
+int transfer_give(struct allocator *a, int64_t *alone, struct block *first, uint64_t blocks)
 {
     int64_t more = *alone + weight(block_small_size(first), blocks);
     return atomic_load_explicit(&a->shared.transfer_weight, memory_order_relaxed) + more >
                    atomic_load_explicit(&a->shared.transfer_most, memory_order_relaxed)
                ? -1
-               : spare_put(a, alone, first, blocks);
+               : transfer_put(a, alone, first, blocks);
 }
 
-struct block *spare_take(struct allocator *a, int64_t *alone, uint64_t size)
+struct block *transfer_take(struct allocator *a, int64_t *alone, uint64_t size)
 {
-    struct spare_list *list = &a->shared.transfer[step_of(size)];
-    uint64_t count = spare_any(a, size) ? hold(list) : BUSY;
+    struct transfer_list *list = &a->shared.transfer[step_of(size)];
+    uint64_t count = transfer_any(a, size) ? hold(list) : BUSY;
     struct block *first = NULL;
     if (count == BUSY)
         return NULL;
     list->asked = 1;
     if (count) {
         first = list->batch[--count];
-        if (count == SPARE_PLACES - 1 && (list->batch[count] = spare_next(first)))
+        if (count == SPARE_PLACES - 1 && (list->batch[count] = transfer_next(first)))
             count++;
     }
     put_back(list, count);
@@ -106,9 +106,9 @@ struct block *spare_take(struct allocator *a, int64_t *alone, uint64_t size)
     return first;
 }
 
-int spare_is_asked(struct allocator *a, unsigned step)
+int transfer_is_asked(struct allocator *a, unsigned step)
 {
-    struct spare_list *list = &a->shared.transfer[step];
+    struct transfer_list *list = &a->shared.transfer[step];
     uint64_t count = hold(list);
     if (count == BUSY)
         return 1;

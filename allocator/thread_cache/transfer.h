@@ -51,35 +51,35 @@ static inline int step_is_used(const _Atomic uint64_t *used, unsigned step)
 
 /* 0; or -1: there is too much already (put: that does not matter), or the list is busy. `alone`: the
  * count of the cache that it is for; NULL: none. */
-int spare_give(struct allocator *allocator, int64_t *alone, struct block *first, uint64_t count);
-int spare_put(struct allocator *allocator, int64_t *alone, struct block *first, uint64_t count);
+int transfer_give(struct allocator *allocator, int64_t *alone, struct block *first, uint64_t count);
+int transfer_put(struct allocator *allocator, int64_t *alone, struct block *first, uint64_t count);
 
 /* A batch, or NULL. */
-struct block *spare_take(struct allocator *allocator, int64_t *alone, uint64_t size);
+struct block *transfer_take(struct allocator *allocator, int64_t *alone, uint64_t size);
 
 /* Has anybody taken one since this was asked last? Here alone the list's bit goes, if it is empty.
  */
-int spare_is_asked(struct allocator *allocator, unsigned step);
+int transfer_is_asked(struct allocator *allocator, unsigned step);
 
-static inline int spare_any(const struct allocator *allocator, uint64_t size)
+static inline int transfer_any(const struct allocator *allocator, uint64_t size)
 {
-    const struct spare_list *list = &allocator->shared.transfer[step_of(size)];
+    const struct transfer_list *list = &allocator->shared.transfer[step_of(size)];
     return atomic_load_explicit(&list->count, memory_order_relaxed) != 0;
 }
 
 /* Do several threads share the allocator? */
-static inline int spare_is_shared(const struct allocator *allocator)
+static inline int caches_are_shared(const struct allocator *allocator)
 {
     return allocator->caches.sharers > 1;
 }
 
 /* And are they in each other's way? Else what is fetched in advance costs more than it saves. */
-static inline int spare_is_contended(const struct allocator *allocator)
+static inline int caches_are_contended(const struct allocator *allocator)
 {
-    return spare_is_shared(allocator) && allocator->caches.contended;
+    return caches_are_shared(allocator) && allocator->caches.contended;
 }
 
-static inline struct block *spare_next(const struct block *batch)
+static inline struct block *transfer_next(const struct block *batch)
 {
     return batch->node.left ? block_of_node(batch->node.left) : NULL;
 }

@@ -202,14 +202,14 @@ static void a_batch_that_comes_back_moves_no_limit(void **state)
         held[i] = get(128 * KIB);
     for (int i = 0; i < 24; i++)
         put(held[i]);
-    assert_true(spare_any(w.a, 128 * KIB));
+    assert_true(transfer_any(w.a, 128 * KIB));
     for (int i = 0; i < 8; i++)
         take(4096);
     put(get(512)); /* and now it knows how far it may go */
     for (int i = 0; i < 17; i++)
         get(128 * KIB);
     put(get(128 * KIB));
-    assert_false(spare_any(w.a, 128 * KIB));
+    assert_false(transfer_any(w.a, 128 * KIB));
     look();
     assert_true(now.stat[STAT_allocation].peak[STAT_POOLS] == 26);
 }

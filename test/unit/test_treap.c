@@ -8,19 +8,19 @@
 
 #define NODES 400
 
-static struct tree_node node[NODES];
+static struct treap_node node[NODES];
 static int in_tree[NODES];
 
-static int before(const struct tree_node *n, uint64_t major, uint64_t minor)
+static int before(const struct treap_node *n, uint64_t major, uint64_t minor)
 {
     return n->major < major || (n->major == major && n->minor < minor);
 }
 
-static struct tree_node *expect(uint64_t major, uint64_t minor, int at_least)
+static struct treap_node *expect(uint64_t major, uint64_t minor, int at_least)
 {
-    struct tree_node *best = NULL;
+    struct treap_node *best = NULL;
     for (int i = 0; i < NODES; i++) {
-        struct tree_node *n = &node[i];
+        struct treap_node *n = &node[i];
         int is_before = before(n, major, minor), equal = n->major == major && n->minor == minor;
         if (!in_tree[i] || (at_least ? is_before : !is_before && !equal))
             continue;
@@ -30,13 +30,13 @@ static struct tree_node *expect(uint64_t major, uint64_t minor, int at_least)
     return best;
 }
 
-static int depth(const struct tree_node *n)
+static int depth(const struct treap_node *n)
 {
     int left = n ? depth(n->left) : 0, right = n ? depth(n->right) : 0;
     return n ? 1 + (left > right ? left : right) : 0;
 }
 
-static int same_shape(const struct tree_node *a, const struct tree_node *b)
+static int same_shape(const struct treap_node *a, const struct treap_node *b)
 {
     if (!a || !b)
         return a == b;
@@ -45,21 +45,21 @@ static int same_shape(const struct tree_node *a, const struct tree_node *b)
 }
 
 /* The shape depends on the set alone, not on its history. */
-static void expect_shape(const struct tree *tree)
+static void expect_shape(const struct treap *tree)
 {
-    static struct tree_node copy[NODES];
-    struct tree fresh = {NULL};
+    static struct treap_node copy[NODES];
+    struct treap fresh = {NULL};
     for (int i = 0; i < NODES; i++)
         if (in_tree[i]) {
             copy[i] = node[i];
-            tree_insert(&fresh, &copy[i]);
+            treap_insert(&fresh, &copy[i]);
         }
     assert_true(same_shape(tree->root, fresh.root));
 }
 
 static void random_operations(void **state)
 {
-    struct tree tree = {NULL};
+    struct treap tree = {NULL};
     uint64_t seed = 7;
     (void)state;
     for (int i = 0; i < NODES; i++) {
@@ -69,15 +69,15 @@ static void random_operations(void **state)
     for (int step = 0; step < 40000; step++) {
         int i = (int)random_below(&seed, NODES);
         if (in_tree[i])
-            tree_remove(&tree, &node[i]);
+            treap_remove(&tree, &node[i]);
         else
-            tree_insert(&tree, &node[i]);
+            treap_insert(&tree, &node[i]);
         in_tree[i] = !in_tree[i];
         uint64_t major = random_below(&seed, 21) * 512,
                  minor = random_below(&seed, NODES + 1) * 512;
-        assert_ptr_equal(tree_at_least(&tree, major, minor), expect(major, minor, 1));
-        assert_ptr_equal(tree_at_most(&tree, major, minor), expect(major, minor, 0));
-        assert_ptr_equal(tree_last(&tree), expect(UINT64_MAX, UINT64_MAX, 0));
+        assert_ptr_equal(treap_at_least(&tree, major, minor), expect(major, minor, 1));
+        assert_ptr_equal(treap_at_most(&tree, major, minor), expect(major, minor, 0));
+        assert_ptr_equal(treap_last(&tree), expect(UINT64_MAX, UINT64_MAX, 0));
         if (step % 100 == 0)
             expect_shape(&tree);
     }
@@ -116,22 +116,22 @@ static void bins_answer_as_one_tree_does(void **state)
 
 static void an_empty_tree_has_nothing(void **state)
 {
-    struct tree tree = {NULL};
+    struct treap tree = {NULL};
     (void)state;
-    assert_null(tree_at_least(&tree, 0, 0));
-    assert_null(tree_at_most(&tree, UINT64_MAX, UINT64_MAX));
-    assert_null(tree_last(&tree));
+    assert_null(treap_at_least(&tree, 0, 0));
+    assert_null(treap_at_most(&tree, UINT64_MAX, UINT64_MAX));
+    assert_null(treap_last(&tree));
 }
 
 /* In order of insertion, the worst for a plain tree, it stays shallow. */
 static void sorted_inserts_stay_shallow(void **state)
 {
-    static struct tree_node many[100000];
-    struct tree tree = {NULL};
+    static struct treap_node many[100000];
+    struct treap tree = {NULL};
     (void)state;
     for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
         many[i].minor = i * 2 * MIB;
-        tree_insert(&tree, &many[i]);
+        treap_insert(&tree, &many[i]);
     }
     assert_in_range(depth(tree.root), 17, 60);
 }

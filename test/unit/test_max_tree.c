@@ -29,25 +29,25 @@ static void the_first_and_the_best_are_found(void **state)
     for (uint64_t seed = 1; seed <= 20; seed++) {
         uint32_t has[MOST] = {0}, most = 0;
         _Alignas(64) uint32_t memory[ROOM] = {0};
-        struct first_fit fit;
-        assert_true(first_fit_begin(&fit, memory, MOST) <= sizeof memory);
+        struct max_tree fit;
+        assert_true(max_tree_begin(&fit, memory, MOST) <= sizeof memory);
         uint64_t random = seed, used = 1 + random_below(&random, seed % 2 ? 300 : MOST);
         uint64_t kinds = seed % 3 ? 50 : 5000; /* of these few are as good as the best */
-        assert_true(first_fit_find(&fit, 1) == UINT32_MAX);
+        assert_true(max_tree_find(&fit, 1) == UINT32_MAX);
         for (int step = 0; step < STEPS; step++) {
             uint32_t place = (uint32_t)random_below(&random, used);
             has[place] = (uint32_t)(random_below(&random, 3) ? random_below(&random, kinds) : 0);
             has[place] = random_below(&random, 99) ? has[place] : UINT32_MAX;
-            first_fit_set(&fit, place, has[place]);
+            max_tree_set(&fit, place, has[place]);
             uint32_t least = 1 + (uint32_t)random_below(&random, kinds + 2);
-            assert_int_equal(first_fit_find(&fit, least), walk(has, least));
+            assert_int_equal(max_tree_find(&fit, least), walk(has, least));
             if (walk(has, least) != UINT32_MAX)
-                assert_int_equal(first_fit_best(&fit, walk(has, least), least),
+                assert_int_equal(max_tree_best(&fit, walk(has, least), least),
                                  walk_best(has, least));
         }
         for (uint32_t place = 0; place < MOST; place++)
             most = has[place] > most ? has[place] : most;
-        assert_int_equal(first_fit_most(&fit), most);
+        assert_int_equal(max_tree_most(&fit), most);
         assert_int_equal(fit.top, (used > 16) + (used > 256));
     }
 }
@@ -57,14 +57,14 @@ static void one_place(void **state)
 {
     (void)state;
     _Alignas(64) uint32_t memory[16] = {0};
-    struct first_fit fit;
-    assert_int_equal(first_fit_begin(&fit, memory, 1), sizeof memory);
-    first_fit_set(&fit, 0, 7);
-    assert_int_equal(first_fit_find(&fit, 7), 0);
-    assert_int_equal(first_fit_best(&fit, 0, 7), 0);
-    assert_true(first_fit_find(&fit, 8) == UINT32_MAX);
-    first_fit_set(&fit, 0, 0);
-    assert_true(first_fit_find(&fit, 1) == UINT32_MAX);
+    struct max_tree fit;
+    assert_int_equal(max_tree_begin(&fit, memory, 1), sizeof memory);
+    max_tree_set(&fit, 0, 7);
+    assert_int_equal(max_tree_find(&fit, 7), 0);
+    assert_int_equal(max_tree_best(&fit, 0, 7), 0);
+    assert_true(max_tree_find(&fit, 8) == UINT32_MAX);
+    max_tree_set(&fit, 0, 0);
+    assert_true(max_tree_find(&fit, 1) == UINT32_MAX);
 }
 
 int main(void)

@@ -20,16 +20,16 @@ static void a_list_holds_any_number_of_batches(void **state)
     unsigned step = step_of(4096);
     for (int i = 0; i < MOST; i++) {
         batch[i].grains = 4096 / BLOCK_GRAIN;
-        assert_int_equal(spare_put(w.a, NULL, &batch[i], 1), 0);
+        assert_int_equal(transfer_put(w.a, NULL, &batch[i], 1), 0);
     }
-    assert_false(spare_is_asked(w.a, step));
+    assert_false(transfer_is_asked(w.a, step));
     assert_true(w.a->shared.transfer_weight == MOST * SPARE_LEAST);
     for (int i = MOST; i--;)
-        assert_ptr_equal(spare_take(w.a, NULL, 4096), &batch[i]);
-    assert_null(spare_take(w.a, NULL, 4096));
-    assert_true(step_is_used(w.a->shared.transfer_used, step) && spare_is_asked(w.a, step));
+        assert_ptr_equal(transfer_take(w.a, NULL, 4096), &batch[i]);
+    assert_null(transfer_take(w.a, NULL, 4096));
+    assert_true(step_is_used(w.a->shared.transfer_used, step) && transfer_is_asked(w.a, step));
     assert_false(step_is_used(w.a->shared.transfer_used, step));
-    assert_false(spare_is_asked(w.a, step));
+    assert_false(transfer_is_asked(w.a, step));
     assert_true(w.a->shared.transfer_weight == 0);
 }
 
@@ -229,7 +229,7 @@ static void threads_in_each_others_way_count_more_alone(void **state)
         give(block[i]);
     for (int i = 0; i < CONTENDED; i++)
         take(512);
-    assert_false(spare_is_contended(w.a));
+    assert_false(caches_are_contended(w.a));
     assert_true(w.a->shared.alone_most == MOST / ALONE_PART * MIB);
     assert_true(COUNTER(peak_uncertainty_bytes) == 2 * (MOST / ALONE_PART) * MIB);
 }

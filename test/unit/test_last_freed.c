@@ -30,7 +30,7 @@ static void world_with(const char *conf)
 static uint64_t take_one(uint64_t bytes)
 {
     uint64_t address = 0;
-    int had = w.domain->kept.block != NULL;
+    int had = w.domain->last_freed.block != NULL;
     int code = allocator_malloc(w.a, bytes, &address);
     assert_true(code == 0 || code == FAKE_OOM);
     assert_true(allocator_is_valid(w.a));
@@ -129,16 +129,16 @@ static void pairs_leave_the_pool_alone(void **state)
     give_one(block);
     assert_true(take_one(3 * MIB) == block);
     give_one(block);
-    assert_true(w.domain->kept.block && COUNTER(reusable_bytes) == 20 * MIB);
+    assert_true(w.domain->last_freed.block && COUNTER(reusable_bytes) == 20 * MIB);
     for (int i = 0; i < 100; i++) {
         assert_true(take_one(3 * MIB) == block);
         assert_true(COUNTER(largest_allocatable_bytes) == 17 * MIB);
         give_one(block);
-        assert_true(w.domain->kept.block && COUNTER(largest_allocatable_bytes) == 20 * MIB);
+        assert_true(w.domain->last_freed.block && COUNTER(largest_allocatable_bytes) == 20 * MIB);
     }
     assert_int_equal(COUNTER(num_hits), 101);
     assert_true(take_one(4 * MIB) == block); /* another size: of the whole segment */
-    assert_null(w.domain->kept.block);
+    assert_null(w.domain->last_freed.block);
 }
 
 /* What is kept is free: freed once more it is an error, and the lock's next holder pools it. */
@@ -149,12 +149,12 @@ static void kept_is_free(void **state)
     uint64_t block = take_one(3 * MIB);
     give_one(block);
     give_one(take_one(3 * MIB));
-    assert_non_null(w.domain->kept.block);
+    assert_non_null(w.domain->last_freed.block);
     assert_int_equal(domain_free(w.domain, block, FREED_NATIVE), ALLOCATOR_INVALID);
     assert_int_equal(COUNTER(num_double_frees), 1);
     give_one(take_one(3 * MIB));
     give_one(take_one(3 * MIB));
-    assert_non_null(w.domain->kept.block);
+    assert_non_null(w.domain->last_freed.block);
     assert_int_equal(domain_empty_cache(w.domain, 0), 20 * MIB);
     assert_true(COUNTER(reusable_bytes) == 0 && CURRENT(reserved_bytes) == 0);
 }
@@ -170,9 +170,9 @@ static void only_the_last_is_kept(void **state)
     a = take_one(3 * MIB);
     b = take_one(3 * MIB);
     give_one(a);
-    assert_null(w.domain->kept.block);
+    assert_null(w.domain->last_freed.block);
     give_one(b); /* the pool has changed since it was taken */
-    assert_null(w.domain->kept.block);
+    assert_null(w.domain->last_freed.block);
 }
 
 /* Memory that others may map is taken from segments of its own, also by who got a block before. */
