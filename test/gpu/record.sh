@@ -7,7 +7,7 @@
 #   rates     alone on the machine: a cached pair, sixteen streams, a watched launch, gptfix in processes of its own, what recording costs
 #   pairs     steps beside PyTorch's own cache, of all workloads; CACHALOT_TORCH_WORK is run.py's --torch-work
 #   memory    steps and device memory beside PyTorch's expandable segments, of all workloads
-#   traced    traces of the small PyTorch programs of traced/, as NAME.csv of programs.tar.xz (test/replay has 105 of them)
+#   traced    traces of the small PyTorch programs of traced/, as programs/NAME.csv.xz (test/replay/traces has 105 of them)
 #   runtimes  programs of test/preload built with other cudarts, in folders of CACHALOT_RUNTIMES: natively and in front
 #
 # With two GPUs `pairs` and `memory` take one half on each.
@@ -89,7 +89,8 @@ traced() {
     export -f trace
     export CACHALOT_BUILD
     python3 test/gpu/traced/run.py --list | xargs -P 8 -I{} bash -c 'trace {} "$0"' "$folder"
-    (cd "$folder" && tar cJf "$OUT/programs.tar.xz" --sort=name --owner=0 --group=0 --mtime=@0 -- *.csv)
+    xz -9e -- "$folder"/*.csv
+    mkdir -p "$OUT/programs" && cp "$folder"/*.csv.xz "$OUT/programs"
 }
 
 run_times() {

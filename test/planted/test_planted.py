@@ -5,17 +5,16 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tarfile
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "preload"))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent / room) for room in ("preload", "replay")]
+import traces  # noqa: E402
 from bugs import BUGS, TAIL_MOVES  # noqa: E402
 from conftest import BUILD, Place, place  # noqa: E402, F401  (a fixture)
 
 PLANTED = BUILD / "test/planted"
 MODEL = pathlib.Path(__file__).resolve().parent.parent / "unit/test_model.py"
-PROGRAMS = pathlib.Path(__file__).resolve().parent.parent / "replay/programs.tar.xz"
 CLOCK = {"CACHALOT_SIM_CLOCK": "manual", "CACHALOT_SIM_LATENCY_NS": "1000", "CACHALOT_SIM_CAPACITY": "64G"}
 TAILS = {"CACHALOT_SIM_CAPACITY": "768M", "CACHALOT_CONF": "expandable_segments:True,large_segment_size_mb:14"}
 MOVING = {"CACHALOT_SIM_CAPACITY": "320M", "CACHALOT_CONF": "expandable_segments:True,large_segment_size_mb:2"}
@@ -67,9 +66,8 @@ def test_it_is_found(place, orders, bug):  # noqa: F811
         assert any(is_found(place, bug, "mapped_stress", *run.split(), **(TAILS if run in TAIL_MOVES else MOVING)) for run in bug.runs)
     elif bug.found == "replay":
         replay = [PLANTED / f"replay_{bug.name}", "--conf", "expandable_segments:True", "--behind", "50", "-"]
-        with tarfile.open(PROGRAMS) as programs:
-            traces = [programs.extractfile(f"{name}.csv").read() for name in ("dcgan", "vae_train", "conv3d_train", "word_lstm_tbptt")]
-        said = [subprocess.run(replay, input=trace, capture_output=True, timeout=TIME, check=False) for trace in traces]
+        said = [subprocess.run(replay, input=traces.read(traces.PROGRAMS, name), capture_output=True, timeout=TIME, check=False)
+                for name in ("dcgan", "vae_train", "conv3d_train", "word_lstm_tbptt")]
         assert any(run.returncode == -signal.SIGABRT and b"window_is_safe" in run.stderr for run in said)
     elif bug.found == "spin_in_stream":
         assert is_found(place, bug, "spin_in_stream")

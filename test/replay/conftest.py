@@ -7,11 +7,10 @@ import subprocess
 import sys
 
 import jsonschema
-import pytest
+import traces
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
-TRACES = ROOT.parent / "shared" / "traces"
 TOOL = BUILD / "cachalot-replay"
 SCHEMA = json.loads((ROOT / "stats/report/report.schema.json").read_text())
 sys.path[:0] = [str(ROOT / "test/unit"), str(ROOT / "test")]
@@ -61,7 +60,5 @@ def peaks(document):
 
 
 def trace_of(name):
-    path = TRACES / f"{name}.csv.gz"
-    if not path.is_file():
-        pytest.skip(f"no {path}")
-    return path
+    """The file of a certified trace."""
+    return traces.path_of(traces.CERTIFIED, name)

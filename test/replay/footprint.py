@@ -2,28 +2,25 @@
 """footprint.py OUTPUT KEEP=TOOL…: how footprint and cost trade against each other, as OUTPUT.md and OUTPUT.svg (needs matplotlib).
 TOOL: a cachalot-replay built with that KEEP (allocator/mapping/claim.c: mappings kept, in times the memory). Handle sizes are tried for each."""
 
-import gzip
 import json
 import pathlib
 import subprocess
 import sys
-import tarfile
 import tempfile
 
+import traces
 import workloads
 
-PROGRAMS = pathlib.Path(__file__).with_name("programs.tar.xz")
-TRACES = pathlib.Path(__file__).resolve().parents[2].parent / "shared" / "traces"
 STEPS_MS = {"gpt": 30 * 115, "gptfix": 30 * 26, "resnet50": 30 * 100}
 SIZES = (2, 4, 8, 10, 12, 14, 16, 20, 24, 32, 48, 64)
 GROWING = "2 to 16"  # the default: allocator/pool/arena_chunks.c
 DEFAULT = (GROWING, "4")
 
 
-def traces(folder):
+def certified_and_made(folder):
     for name in STEPS_MS:
         path = folder / f"{name}.csv"
-        path.write_bytes(gzip.decompress((TRACES / f"{name}.csv.gz").read_bytes()))
+        path.write_bytes(traces.read(traces.CERTIFIED, name))
         yield name, path
     for name, make in workloads.ALL.items():
         path = folder / f"{name}.csv"
@@ -38,11 +35,10 @@ def figures(tool, path, size):
 
 
 def programs(folder):
-    with tarfile.open(PROGRAMS) as packed:
-        for member in packed:
-            path = folder / member.name
-            path.write_bytes(packed.extractfile(member).read())
-            yield path
+    for name in traces.names(traces.PROGRAMS):
+        path = folder / f"{name}.csv"
+        path.write_bytes(traces.read(traces.PROGRAMS, name))
+        yield path
 
 
 def sum_up(rows):
@@ -55,7 +51,7 @@ def table(results, names, small):
     yield "![reserved above requested against the cost of the driver's calls](footprint.svg)\n"
     yield ("`test/replay/footprint.py` made this. Of each trace: peak reserved / peak requested, and ms of driver calls in its last four "
            "fifths at the prices of `costs.c`, with access priced by the handle. KEEP: mappings that are "
-           "kept, in times the memory. Last column: of the 105 programs of programs.tar.xz, how many are above 1.05, the most, and ms of all. "
+           "kept, in times the memory. Last column: of the 105 programs of `traces/programs`, how many are above 1.05, the most, and ms of all. "
            "The bound for the recorded runs is 34.5, 7.8 and 30.0 ms (1 % of their steps) and 1.03. The default, "
            f"handles of 2 to 16 MiB, as large as what they lose allows, and KEEP {DEFAULT[1]}, is the knee: large blocks pay for few handles, and in "
            "small programs little is lost. Only with it and with 2 MiB lie small blocks in mapped memory, too. Of one size for all the knee was 8 MiB: at 4 MiB gpt is over its bound, at 14 programs of few and large blocks, as "
@@ -111,7 +107,7 @@ def picture(results, small, path):
 def main(output, *tools):
     tools = dict(tool.split("=", 1) for tool in tools)
     with tempfile.TemporaryDirectory() as folder:
-        paths = dict(traces(pathlib.Path(folder)))
+        paths = dict(certified_and_made(pathlib.Path(folder)))
         both = [(size, keep) for keep in tools for size in (GROWING, *SIZES)]
         results = {(size, keep): {name: figures(tools[keep], path, size) for name, path in paths.items()} for size, keep in both}
         others = list(programs(pathlib.Path(folder)))

@@ -1,29 +1,24 @@
 """105 small PyTorch programs (test/gpu/traced), as GPUs ran them with PyTorch's cache off (57 an H100, serving_* and training_* an H200):
 what mapped memory reserves for what they need, and that this is enough."""
 
-import pathlib
-import tarfile
-
 import pytest
+import traces
 from conftest import peaks, replay
 
 MAPPED = "expandable_segments:True"
 RULES = "expandable_segments:False,thread_cache:off"
-TRACES = pathlib.Path(__file__).with_name("programs.tar.xz")
 WITHIN = 1.05
 OF = {"chat_server": 1.06}  # 1.0586: of 323 MiB two chunks too many; 1.046 to 1.071 after any change of the rules, and on an H100 1.052 to 1.057
 BEHIND = {50: 1.07, 200: 1.07, 10**6: 1.07}  # operations that the device is behind, as on the GPU; the most are neural_ode's 1.066, 1.060, 1.063
 
-with tarfile.open(TRACES) as packed:
-    NAMES = sorted(pathlib.Path(name).stem for name in packed.getnames())
+NAMES = traces.names(traces.PROGRAMS)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("programs")
-    with tarfile.open(TRACES) as tar:
-        for member in tar:
-            (place / member.name).write_bytes(tar.extractfile(member).read())
+    for name in NAMES:
+        (place / f"{name}.csv").write_bytes(traces.read(traces.PROGRAMS, name))
     return place
 
 
@@ -77,8 +72,7 @@ KEPT = {
 @pytest.mark.parametrize("name", KEPT)
 def test_what_keeps_more_than_others(tmp_path, name):
     """It shall not get worse, nor near PyTorch's rules, nor fail more often than by these."""
-    with tarfile.open(TRACES.with_name("growing.tar.xz")) as tar:
-        (tmp_path / "t.csv").write_bytes(tar.extractfile(f"{name}.csv").read())
+    (tmp_path / "t.csv").write_bytes(traces.read(traces.GROWING, name))
     most, fail = KEPT[name]
     requested, _, reserved = peaks(replay(tmp_path / "t.csv", "--conf", MAPPED))
     _, allocated, by_rules = peaks(replay(tmp_path / "t.csv", "--conf", RULES))

@@ -152,9 +152,7 @@ def test_csv_has_rmms_fields(tmp_path, history):
 
 
 def test_recorded_training_keeps_its_peaks(tmp_path):
-    trace = ROOT.parent / "shared/traces/resnet50.csv.gz"
-    if not trace.is_file():
-        pytest.skip(f"no {trace}")
+    trace = ROOT / "test/replay/traces/certified/resnet50.csv.gz"
     assert run(trace, "--csv", tmp_path / "csv", "--memory-viz", tmp_path / "viz")[0] == 0
     first, second, third = replay(trace), replay(tmp_path / "csv"), replay(tmp_path / "viz")
     keys = ("peak_requested_bytes", "peak_allocated_bytes", "peak_reserved_bytes", "requests")

@@ -1,13 +1,15 @@
 """Recorded training runs, replayed through the real allocator, give the certified figures to the byte."""
 
-import gzip
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
-TRACES = pathlib.Path(__file__).resolve().parents[2].parent / "shared" / "traces"
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "replay"))
+import traces  # noqa: E402
+
 REPLAY = os.environ["CACHALOT_REPLAY"]
 CERTIFIED = {  # mallocs, peak requested, peak allocated, peak reserved, segments
     "gpt": (33987, 7156524048, 7168361472, 11114905600, 128),
@@ -18,10 +20,7 @@ NAMES = os.environ.get("CACHALOT_TEST_TRACES", ",".join(CERTIFIED)).split(",")
 
 
 def replay(name, *arguments):
-    path = TRACES / f"{name}.csv.gz"
-    if not path.is_file():
-        pytest.skip(f"no {path}")
-    out = subprocess.run([*REPLAY.split(), *arguments], input=gzip.decompress(path.read_bytes()),
+    out = subprocess.run([*REPLAY.split(), *arguments], input=traces.read(traces.CERTIFIED, name),
                          stdout=subprocess.PIPE, check=True).stdout.decode().split()
     return dict(zip(out[::2], map(int, out[1::2])))
 
