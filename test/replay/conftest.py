@@ -15,6 +15,7 @@ TOOL = BUILD / "cachalot-replay"
 SCHEMA = json.loads((ROOT / "stats/report/report.schema.json").read_text())
 sys.path[:0] = [str(ROOT / "test/unit"), str(ROOT / "test")]
 import examples  # noqa: E402, F401  (settings)
+from measure import peaks  # noqa: E402, F401  (for the tests)
 
 
 def matches(value, *place):
@@ -52,11 +53,6 @@ OWN = "op,id,bytes,stream\n"
 def write(path, text):
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
-
-
-def peaks(document):
-    stats = document["devices"][0]["memory_stats"]
-    return tuple(stats[f"{name}.all.peak"] for name in ("requested_bytes", "allocated_bytes", "reserved_bytes"))
 
 
 def trace_of(name):
