@@ -62,3 +62,10 @@ def test_what_moves_does_not_go_by_way_of_the_driver():
 
 def test_there_are_all_of_them():
     assert len(PROGRAMS) >= 105 and len(GROWING) >= 6 and traces.names(traces.CERTIFIED) == ["gpt", "gptfix", "resnet50"]
+
+
+def test_a_third_is_set_aside():
+    """Another rule would show traces that are set aside."""
+    for kind in (PROGRAMS, GROWING):
+        assert 0.25 <= sum(map(traces.is_set_aside, kind)) / len(kind) <= 0.42
+    assert [name for name in ("dcgan", "gru_train", "ivf_lists_grow", "unet_random_sizes") if traces.is_set_aside(name)] == ["dcgan", "ivf_lists_grow"]
