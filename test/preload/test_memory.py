@@ -287,7 +287,7 @@ def test_a_context_stays(place):
     assert (report.totals["requests"], report.totals["frees"]) == (4, 4)
 
 
-@pytest.mark.parametrize("cudart", ["130", "static", "113", "112"])
+@pytest.mark.parametrize("cudart", ["130", "131", "static", "113", "112"])
 def test_devices(place, cudart):
     report = place.report(f"devices_{cudart}", CACHALOT_SIM_DEVICES=3)
     rows = [report.statistic("allocation", kind, device) for device in range(3)

@@ -50,7 +50,7 @@ def check(report, requests=6, frees=5):
             counters["init_calls"]) == (0, 0, 1)
 
 
-@pytest.mark.parametrize("program", ["allocate_130", "allocate_static", "allocate_113",
+@pytest.mark.parametrize("program", ["allocate_130", "allocate_131", "allocate_static", "allocate_113",
                                      "allocate_112",
                                      "allocate_driver"])
 def test_linked(place, program):
@@ -95,7 +95,7 @@ def test_python_ctypes(place, script):
     check(place.report(sys.executable, "-c", script))
 
 
-@pytest.mark.parametrize("cudart", ["130", "static", "113"])
+@pytest.mark.parametrize("cudart", ["130", "131", "static", "113"])
 def test_plugin_with_a_cudart_of_its_own(place, cudart):
     check(place.report("load_plugins", PROGRAMS / f"liballocate_plugin_{cudart}.so"))
 
@@ -227,7 +227,7 @@ def test_another_interposer_of_dlsym_before_us_is_said(place):
     assert report.totals["requests"] == 0
 
 
-STOOD_IN_FOR = {"130": ["allocate_130"], "static": ["allocate_static"], "113": ["allocate_113"], "112": ["allocate_112"],
+STOOD_IN_FOR = {"130": ["allocate_130"], "131": ["allocate_131"], "static": ["allocate_static"], "113": ["allocate_113"], "112": ["allocate_112"],
                 "proc address": ["allocate_proc_address", 5, 0, 1], "ctypes": [sys.executable, "-c", CTYPES]}
 
 

@@ -1,5 +1,5 @@
 /*
- * An ordinary runtime program, built against each of the cudarts; how each starts is counted.
+ * An ordinary runtime program, built against each of the cudarts, of version RUNTIME; how each starts is counted.
  */
 #include "test_case.h"
 
@@ -12,24 +12,67 @@ static void starts_like_its_version(void)
     int version;
     OK(cudaMalloc(&memory_of_ours, 1));
     OK(cudaRuntimeGetVersion(&version));
+    GIVES(RUNTIME, version);
     unsigned long long two = cachalot_sim_calls("cuGetProcAddress_v2");
     unsigned long long one = cachalot_sim_calls("cuGetProcAddress");
-    if (version == 13000)
+    GIVES(RUNTIME == 13010, cachalot_sim_calls("cuDriverGetVersion"));
+    if (RUNTIME >= 13000)
         CHECK(two > 100 && one == 0);
-    else if (version == 11030)
+    else if (RUNTIME == 11030)
         CHECK(two == 0 && one > 100);
     else
-        CHECK(version == 11020 && two == 0 && one == 0);
+        CHECK(RUNTIME == 11020 && two == 0 && one == 0);
     GIVES(1, cachalot_sim_calls("cuInit"));
     GIVES(1, cachalot_sim_calls("cuMemAlloc_v2"));
 }
 
+static int look_ups(int newest)
+{
+    int count = 4; /* the empty name, cuInit, cuGetProcAddress twice */
+#define DRIVER(name, since, symbol) count += (since) <= newest ? 2 : 0;
+#define TWIN(name, since, symbol, suffix) DRIVER(name, since, symbol)
+#include "cudart/driver_functions.def"
+#undef DRIVER
+#undef TWIN
+    return count;
+}
+
+/* From 13.1 on a runtime asks for nothing that the driver is too old for. */
+static void asks_for_what_the_driver_has(int driver)
+{
+    int version;
+    if (RUNTIME < 13000)
+        return;
+    OK(cudaRuntimeGetVersion(&version));
+    CHECK(look_ups(12020) < look_ups(13000));
+    GIVES(look_ups(RUNTIME == 13010 ? driver : RUNTIME), cachalot_sim_calls("cuGetProcAddress_v2"));
+}
+
+static void asks_an_old_driver(void)
+{
+    asks_for_what_the_driver_has(12020);
+}
+
+static void asks_a_driver_of_its_age(void)
+{
+    asks_for_what_the_driver_has(13000);
+}
+
+static void asks_for_the_drivers_version_first(void)
+{
+    int count;
+    if (RUNTIME != 13010)
+        return;
+    GIVES(cudaErrorInsufficientDriver, cudaGetDeviceCount(&count));
+    GIVES(0, cachalot_sim_calls("cuGetProcAddress_v2"));
+    GIVES(0, cachalot_sim_calls("cuInit"));
+}
+
 static void devices_are_chosen_late_or_early(void)
 {
-    int version, device = -1;
+    int device = -1;
     OK(cudaSetDevice(1));
-    OK(cudaRuntimeGetVersion(&version));
-    GIVES(version == 13000, cachalot_sim_calls("cuDevicePrimaryCtxRetain"));
+    GIVES(RUNTIME >= 13000, cachalot_sim_calls("cuDevicePrimaryCtxRetain"));
     OK(cudaFree(NULL));
     GIVES(1, cachalot_sim_calls("cuDevicePrimaryCtxRetain"));
     GIVES(0, cachalot_sim_calls("cuMemFree_v2"));
@@ -110,6 +153,10 @@ static void captures_work(void)
 
 static const struct test_case cases[] = {
     {"starts like its version", starts_like_its_version, NULL, NULL},
+    {"asks an old driver", asks_an_old_driver, "CACHALOT_SIM_DRIVER=12020", NULL},
+    {"asks a driver of its age", asks_a_driver_of_its_age, NULL, NULL},
+    {"asks for the driver's version first", asks_for_the_drivers_version_first,
+     "CACHALOT_SIM_FAIL=cuDriverGetVersion:1:999", NULL},
     {"devices are chosen late or early", devices_are_chosen_late_or_early, "CACHALOT_SIM_DEVICES=2",
      NULL},
     {"errors are remembered", errors_are_remembered, NULL, NULL},

@@ -1,58 +1,13 @@
 /*
- * The start of cudart 12 and 13: one dlsym, everything else through the cuGetProcAddress that
- * cuGetProcAddress v12000 gave; symbolStatus always NULL.
+ * The start of cudart 12 and 13.0: they ask for all names that they know. A driver that is older
+ * than a name does not find it.
  */
-#include "runtime.h"
+#include "start_13.h"
 
 #include <dlfcn.h>
-#include <string.h>
-
-#define PER_THREAD CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
-
-typedef __typeof__(cuGetProcAddress_v2) get_function;
-
-static CUresult probe(get_function *get, struct runtime_start *start, get_function **newest)
-{
-    void *address = NULL;
-    get("", &address, CUDA_VERSION, CU_GET_PROC_ADDRESS_DEFAULT, NULL);
-    CUresult result = get("cuInit", &address, 2000, CU_GET_PROC_ADDRESS_DEFAULT, NULL);
-    if (result)
-        return result;
-    memcpy(&start->init, &address, sizeof(address));
-    get("cuGetProcAddress", &address, 11030, CU_GET_PROC_ADDRESS_DEFAULT, NULL);
-    result = get("cuGetProcAddress", &address, 12000, CU_GET_PROC_ADDRESS_DEFAULT, NULL);
-    memcpy(newest, &address, sizeof(address));
-    return result;
-}
-
-static void look_up(get_function *get, void *field, const char *name, int version, cuuint64_t flags)
-{
-    void *address = NULL;
-    get(name, &address, version, flags, NULL);
-    memcpy(field, &address, sizeof(address));
-}
-
-#define FIELD(name, version, flags) look_up(get, &table->name, #name, version, flags);
-#define DRIVER(name, version, symbol) FIELD(name, version, CU_GET_PROC_ADDRESS_DEFAULT)
-#define TWIN(name, version, symbol, suffix) FIELD(name, version, flags)
-
-static void fill(get_function *get, struct runtime_driver *table, cuuint64_t flags){
-#include "driver_functions.def"
-}
 
 CUresult runtime_start(struct runtime_start *start)
 {
     start->version = 13000;
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
-    void *address = library ? dlsym(library, "cuGetProcAddress_v2") : NULL;
-    if (!address)
-        return CUDA_ERROR_NO_DEVICE;
-    get_function *first;
-    memcpy(&first, &address, sizeof(first));
-    CUresult result = probe(first, start, &start->get_proc_address);
-    if (result)
-        return result;
-    fill(start->get_proc_address, &runtime_drivers[0], CU_GET_PROC_ADDRESS_DEFAULT);
-    fill(start->get_proc_address, &runtime_drivers[1], PER_THREAD);
-    return CUDA_SUCCESS;
+    return start_13(start, dlopen("libcuda.so.1", RTLD_NOW), start->version);
 }
