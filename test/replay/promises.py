@@ -1,4 +1,4 @@
-"""Bounds that the README promises of mapped memory, and the tests hold. figures.md has what each trace gives."""
+"""Bounds that docs/limits.md promises of mapped memory, and the tests hold. figures.md has what each trace gives."""
 
 RECORDED = 1.07   # peak reserved / peak requested of a recorded program, also where the device is behind it
 MADE = 1.07       # the same of the made programs of ordinary kinds
