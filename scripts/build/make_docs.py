@@ -7,7 +7,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from cachalot_doctor import VARIABLES  # noqa: E402
+from cachalot_command.command.doctor import VARIABLES  # noqa: E402
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 OTHERS = re.compile(r"`[^`]*`|^example: .*", re.M)  # what else is spoken of

@@ -9,9 +9,9 @@ import pytest
 from conftest import BUILD, ROOT, SIM
 
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "test/report")]
-import cachalot_history  # noqa: E402
-import cachalot_html  # noqa: E402
-import cachalot_sources  # noqa: E402
+from cachalot_command.reading import history as history_module  # noqa: E402
+from cachalot_command.reading import sources  # noqa: E402
+from cachalot_command.writing import html  # noqa: E402
 from viewer import reserved_over_time  # noqa: E402
 
 WORKLOADS = BUILD / "test/workloads"
@@ -30,8 +30,8 @@ class Both:
         self.place, self.report = place, place.only_report()
         assert done.code == (self.report["exit"]["code"] or 0) and self.report["events"]["lost"] == 0
         (self.path,) = [str(p) for p in place.work.glob("cachalot.*.json")]
-        self.used = cachalot_sources.read_source(self.path)[0].histories
-        trace, note = cachalot_sources.read_source(str(place.work / "t.trace"))
+        self.used = sources.read_source(self.path)[0].histories
+        trace, note = sources.read_source(str(place.work / "t.trace"))
         assert note is None
         self.recorded = trace.histories
 
@@ -39,7 +39,7 @@ class Both:
 def peaks_of(history):
     now, peak = list(history.levels), list(history.levels)
     for event in history.events:
-        for i, sign in enumerate(cachalot_history.CHANGES[event.action]):
+        for i, sign in enumerate(history_module.CHANGES[event.action]):
             now[i] += sign * event.size
             peak[i] = max(peak[i], now[i])
             assert now[i] >= 0
@@ -73,7 +73,7 @@ def check_map(both):
 def check_figures(both):
     """What the page counts by itself where there is no report. Peaks of several threads are known within some bytes."""
     for history, device in zip(both.recorded, both.report["devices"]):
-        counted, wrong = cachalot_html.device_of(history), device["counters"]["peak_uncertainty_bytes"]
+        counted, wrong = html.device_of(history), device["counters"]["peak_uncertainty_bytes"]
         for level in LEVELS:
             assert abs(counted["statistics"][level]["all"]["peak"] - device["statistics"][level]["all"]["peak"]) <= wrong
             assert abs(counted["at_peak_reserved"][level] - device["at_peak_reserved"][level]) <= wrong
@@ -109,8 +109,8 @@ def test_reports_and_traces_of_real_runs(place, program):
 
 def test_a_page_keeps_the_last_events(place, monkeypatch):
     history = Both(place, "train_loop").used[0]
-    monkeypatch.setattr(cachalot_html, "EVENTS_MOST", 500)
-    shown = cachalot_html.latest(history)
+    monkeypatch.setattr(html, "EVENTS_MOST", 500)
+    shown = html.latest(history)
     assert len(shown.events) == 500 < len(history.events) and peaks_of(shown)[0] == peaks_of(history)[0]
 
 
@@ -129,7 +129,7 @@ def check_viewer(place, report):
     done = place.cachalot("export", "cut.json", "--memory-viz", "v")
     assert done.code == 0, done.err
     snapshot = pickle.loads((place.work / "v").read_bytes())
-    for history in cachalot_sources.read_source(place.work / "cut.json")[0].histories:
+    for history in sources.read_source(place.work / "cut.json")[0].histories:
         reserved = reserved_over_time(snapshot, history.device)
         if report["events"]["lost"] == 0:
             now, peak = peaks_of(history)

@@ -18,8 +18,8 @@ from test_events import check_story
 from test_requests import each, ready, wait_for
 
 sys.path.insert(0, str(ROOT / "scripts"))
-import cachalot_recorded  # noqa: E402
-import cachalot_traces  # noqa: E402
+from cachalot_command.reading import recorded  # noqa: E402
+from cachalot_command.reading import traces  # noqa: E402
 
 ORDINARY = "expandable_segments:False"  # handles of mapped memory depend on the device
 PEAKS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
@@ -27,7 +27,7 @@ MORE_BY_CACHES = 4 * 2 * MIB  # of small segments; test/unit/test_traces.py has 
 
 
 def rows_of(path):
-    header, rows = cachalot_traces.recorded_events(path)
+    header, rows = traces.recorded_events(path)
     rows = list(rows)
     for row in rows:
         row["completed"] = True
@@ -137,7 +137,7 @@ def test_the_last_event_was_never_written(place):
     page.write_bytes(data)
     assert len(place.harvest()) == 1
     header, rows = rows_of(place.work / "t")
-    assert (header.state, header.events, len(rows)) == (cachalot_recorded.ENDED, count + 1, count)
+    assert (header.state, header.events, len(rows)) == (recorded.ENDED, count + 1, count)
     assert replay(place, "t", said="1 of its events are missing")["trace"]["lines"] == count + 1
 
 

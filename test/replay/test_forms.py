@@ -13,9 +13,9 @@ import pytest
 from conftest import OWN, RMM, ROOT, TOOL, command, replay, write
 
 sys.path.insert(0, str(ROOT / "scripts"))
-import cachalot_recorded  # noqa: E402
-import cachalot_traces  # noqa: E402
-from cachalot_tools import Failure  # noqa: E402
+from cachalot_command.common.tools import Failure  # noqa: E402
+from cachalot_command.reading import recorded as recorded_module  # noqa: E402
+from cachalot_command.reading import traces  # noqa: E402
 
 
 @pytest.mark.parametrize("change", [
@@ -76,15 +76,15 @@ def test_a_last_line_that_lacks_its_newline(tmp_path):
 
 def recorded(state, events, missing=0):
     """What CACHALOT_TRACE would have written of so many allocations, the last ones of which are missing."""
-    header = cachalot_recorded.HEADER.pack(cachalot_recorded.MAGIC, cachalot_recorded.FORMAT, cachalot_recorded.EVENT.size,
+    header = recorded_module.HEADER.pack(recorded_module.MAGIC, recorded_module.FORMAT, recorded_module.EVENT.size,
                                            state, events, *[0] * 7, 100, 100, b"", b"", b"program", b"", b"").ljust(4096, b"\0")
-    whole = b"".join(cachalot_recorded.EVENT.pack(i, i, i * 4096, 512, 512, 0) for i in range(1, events - missing + 1))
-    return header + whole + bytes(missing * cachalot_recorded.EVENT.size)
+    whole = b"".join(recorded_module.EVENT.pack(i, i, i * 4096, 512, 512, 0) for i in range(1, events - missing + 1))
+    return header + whole + bytes(missing * recorded_module.EVENT.size)
 
 
 def test_events_that_are_missing_are_said(tmp_path):
     for gone in (0, 3):
-        done = command("replay", write(tmp_path / "t", recorded(cachalot_recorded.ENDED, 20, gone)))
+        done = command("replay", write(tmp_path / "t", recorded(recorded_module.ENDED, 20, gone)))
         assert done.returncode == 0 and ("3 of its events are missing" in done.stderr) == (gone > 0) and f"{20 - gone} live at the end" in done.stdout
         done = command("tune", tmp_path / "t")
         assert done.returncode == 0 and done.stderr.count("events are missing") == (gone > 0), done.stderr
@@ -161,7 +161,7 @@ def test_which_column_is_meant(tmp_path):
 
 
 def test_a_recorded_trace_that_ended_has_all_that_its_header_says(tmp_path):
-    whole = recorded(cachalot_recorded.ENDED, 20)
+    whole = recorded(recorded_module.ENDED, 20)
     for data, event, said in ((whole[:4500], 9, "ends here"), (whole[:-1], 20, "ends here"), (whole + b"\0", 21, "goes on"), (whole + whole[-48:], 21, "goes on")):
         for content in (data, gzip.compress(data)):
             path = write(tmp_path / "t", content)
@@ -170,7 +170,7 @@ def test_a_recorded_trace_that_ended_has_all_that_its_header_says(tmp_path):
                 assert done.returncode == 3 and f"{path}: event {event}: the file {said}, and its header says 20 events" in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("state, said", [(cachalot_recorded.ON, "the trace is cut short"), (cachalot_recorded.STOPPED, "the recording ended early")])
+@pytest.mark.parametrize("state, said", [(recorded_module.ON, "the trace is cut short"), (recorded_module.STOPPED, "the recording ended early")])
 def test_of_a_recorded_trace_that_is_cut_short_it_is_said(tmp_path, state, said):
     whole = recorded(state, 20)
     for data, note in ((whole[:4500], "the trace is cut short: it has 8 of its 20 events"), (whole, said)):
@@ -183,7 +183,7 @@ def test_of_a_recorded_trace_that_is_cut_short_it_is_said(tmp_path, state, said)
 
 
 def test_damage_in_a_gzipped_recorded_trace_is_named_by_its_event(tmp_path):
-    whole = gzip.compress(recorded(cachalot_recorded.ENDED, 20000))
+    whole = gzip.compress(recorded(recorded_module.ENDED, 20000))
     for data in (whole[:-20], whole[:len(whole) // 2]):
         last = (len(zlib.decompressobj(31).decompress(data)) - 4096) // 48 + 1
         path = write(tmp_path / "t", data)
@@ -219,12 +219,12 @@ def test_a_disk_that_cannot_be_read_is_no_damaged_gzip_file():
         def read1(self, _):
             raise OSError(5, "Input/output error")
     with pytest.raises(Failure) as raised:
-        list(cachalot_traces.unpack(Disk(), "x"))
+        list(traces.unpack(Disk(), "x"))
     assert str(raised.value) == "x: Input/output error"
 
 
 def test_a_recorded_trace_that_comes_in_small_pieces(tmp_path):
-    data = recorded(cachalot_recorded.ENDED, 300)
+    data = recorded(recorded_module.ENDED, 300)
     for first in 1, 10, 16, 17, 4000, 4100:
         with subprocess.Popen([TOOL, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=False) as process:
             process.stdin.write(data[:first])

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "scripts"))
-import cachalot_snapshot  # noqa: E402
-import cachalot_traces  # noqa: E402
-from cachalot_tools import Failure  # noqa: E402
+from cachalot_command.common.tools import Failure  # noqa: E402
+from cachalot_command.reading import snapshot  # noqa: E402
+from cachalot_command.reading import traces  # noqa: E402
 
 QUICK = settings(max_examples=int(os.environ.get("CACHALOT_EXAMPLES", "150")))
 NUMBER = st.one_of(st.integers(-2, 6), st.sampled_from([2**63, 2**64, -2**70, 0x7F0000000000]), st.none(),
@@ -42,7 +42,7 @@ OPCODES = st.lists(st.sampled_from([bytes([b]) for b in b"().]}0e1Nas2bRicod\x80
 def read(data):
     """What the reader makes of it, to the last line."""
     try:
-        source = cachalot_traces.open_snapshot(io.BytesIO(data), "x", None)
+        source = traces.open_snapshot(io.BytesIO(data), "x", None)
         lines = b"".join(source.chunks).decode().splitlines()
     except Failure as failure:
         assert failure.code in (2, 3) and str(failure)
@@ -51,11 +51,11 @@ def read(data):
 
 
 def read_within(seconds, data):
-    least, cachalot_snapshot.SECONDS_LEAST = cachalot_snapshot.SECONDS_LEAST, seconds
+    least, snapshot.SECONDS_LEAST = snapshot.SECONDS_LEAST, seconds
     try:
-        return cachalot_traces.open_snapshot(io.BytesIO(data), "x", None)
+        return traces.open_snapshot(io.BytesIO(data), "x", None)
     finally:
-        cachalot_snapshot.SECONDS_LEAST = least
+        snapshot.SECONDS_LEAST = least
 
 
 @QUICK
@@ -83,35 +83,35 @@ def test_memory_is_that_of_the_file(tmp_path, write, index):
     before = resource.getrlimit(resource.RLIMIT_AS)
     (tmp_path / "x").write_bytes(write(b"\x80\x04Nr" + index.to_bytes(4, "little") + b"."))
     with pytest.raises(Failure, match="not read: it takes more memory than there is, or than 9 bytes should"):
-        cachalot_traces.open_source(str(tmp_path / "x"))
+        traces.open_source(str(tmp_path / "x"))
     assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
 def test_memory_is_no_more_than_there_is(tmp_path, monkeypatch):
     """65 KB of gzip, of which a list of 64 million places is made."""
-    assert cachalot_snapshot.memory_for(1 << 50) < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert snapshot.memory_for(1 << 50) < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     path = tmp_path / "s.gz"
     path.write_bytes(gzip.compress(b"\x80\x04(" + (64 << 20) * b"N"))
-    monkeypatch.setattr(cachalot_snapshot, "memory_for", lambda size: size)
+    monkeypatch.setattr(snapshot, "memory_for", lambda size: size)
     with pytest.raises(Failure, match="it takes more memory than"):
-        cachalot_traces.open_source(path)
+        traces.open_source(path)
 
 
 def test_a_snapshot_that_packs_well_is_read(tmp_path, monkeypatch):
     """A loop's packs to a 300th, and memory is that of what it unpacks to."""
-    monkeypatch.setattr(cachalot_snapshot, "MEMORY_LEAST", 1 << 20)
+    monkeypatch.setattr(snapshot, "MEMORY_LEAST", 1 << 20)
     events = [{"action": action, "addr": 1 << 40, "size": 4096, "stream": 0} for action in ("alloc", "free_requested", "free_completed")]
     path = tmp_path / "s.gz"
     with gzip.open(path, "wb") as file:
         pickle.dump({"device_traces": [[dict(event) for _ in range(250000) for event in events]], "segments": []}, file, 4)
-    source = cachalot_traces.open_source(path)
+    source = traces.open_source(path)
     assert sum(chunk.count(b"\n") for chunk in source.chunks) == 500001
 
 
 def test_the_reader_ends_when_nobody_reads_what_it_tells():
     events = [{"action": "alloc", "addr": i + 1, "size": 100, "stream": 0} for i in range(20000)]
     file = io.BytesIO(pickle.dumps({"device_traces": [events], "segments": []}))
-    reader = cachalot_snapshot.Reader(file, "x", 1 << 24, None)
+    reader = snapshot.Reader(file, "x", 1 << 24, None)
     assert reader.told()["before"] == 0
     reader.pipe.close()
     for _ in range(100):

@@ -20,9 +20,9 @@ BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
 SCHEMA = json.loads((ROOT / "stats/report/report.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "test")]
-import cachalot_check  # noqa: E402
+from cachalot_command.command import check as check_module  # noqa: E402
 import examples  # noqa: E402, F401  (settings)
-from cachalot_tools import Failure  # noqa: E402
+from cachalot_command.common.tools import Failure  # noqa: E402
 
 COMMAND = [sys.executable, str(ROOT / "scripts/cachalot")]
 
@@ -154,7 +154,7 @@ class Run:
         out, errors, code = io.StringIO(), "", 0
         with contextlib.redirect_stdout(out):
             try:
-                code = cachalot_check.main([str(argument) for argument in arguments])
+                code = check_module.main([str(argument) for argument in arguments])
             except Failure as failure:
                 code, errors = failure.code, f"cachalot: {failure}\n"
         assert "\x1b" not in out.getvalue() + errors

@@ -8,7 +8,7 @@ import shlex
 import threading
 import time
 
-import cachalot_report
+from cachalot_command.reading import report as report_module
 import pytest
 from conftest import built
 
@@ -264,7 +264,7 @@ def test_no_verdict_without_sound_reports(run, content, form):
 def test_a_pipe_is_read_but_not_waited_for(run, monkeypatch):
     report = run.add(leaked_bytes=0).read_bytes()
     os.mkfifo("pipe")
-    monkeypatch.setattr(cachalot_report, "WRITER_TRIES", 3)
+    monkeypatch.setattr(report_module, "WRITER_TRIES", 3)
     begun = time.monotonic()
     done = run.check("pipe", "--max-leaked", "0")
     assert done.returncode == 3 and "pipe is a pipe that nobody writes to" in done.stdout and time.monotonic() - begun < 10

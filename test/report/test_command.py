@@ -34,7 +34,7 @@ def test_help_fits_a_screen_and_has_an_example(place, arguments):
 
 def test_nothing_is_said_of_an_interrupt_before_the_command_begins(place):
     shutil.copytree(ROOT / "scripts", place.work / "scripts")
-    tools = place.work / "scripts/cachalot_tools.py"
+    tools = place.work / "scripts/cachalot_command/common/tools.py"
     tools.write_text(f"import os\nos.kill(os.getpid(), {signal.SIGINT:d})\n" + tools.read_text())
     for ignored, code in (("", -signal.SIGINT), ("trap '' INT; ", 0)):
         done = place.run("sh", "-c", f"{ignored}exec python3 scripts/cachalot --help")

@@ -3,7 +3,7 @@
 import copy
 import json
 
-import cachalot_diff
+from cachalot_command.command import diff
 import pytest
 from conftest import command_help_fits, in_process
 from hypothesis import given, settings
@@ -12,7 +12,7 @@ from history_of import report_with_history
 
 
 def run(*arguments):
-    return in_process(cachalot_diff.main, *arguments)
+    return in_process(diff.main, *arguments)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def pair(tmp_path, model):
 
 
 def test_help_and_usage(pair):
-    command_help_fits(cachalot_diff.HELP)
+    command_help_fits(diff.HELP)
     old, new = pair[2]()
     for wrong in ((), (old,), (old, new, old), (old, new, "--else")):
         assert run(*wrong)[0] == 2, wrong

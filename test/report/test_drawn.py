@@ -7,7 +7,7 @@ import json
 import os
 
 import browser
-import cachalot_export
+from cachalot_command.command import export
 import pytest
 from history_of import MIB, report_with_history, report_with_mapped
 
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 def page_of(folder, report, name):
     source, made = folder / f"{name}.json", folder / f"{name}.html"
     source.write_text(json.dumps(report))
-    assert cachalot_export.main([str(source), "--html", str(made)]) == 0
+    assert export.main([str(source), "--html", str(made)]) == 0
     return made
 
 
@@ -292,7 +292,7 @@ def test_a_trace(tab, folder):
     path.write_text("Thread,Time,Action,Pointer,Size,Stream\n"
                     + "".join(f"1,1,allocate,{i:#x},{1000 * i + 1},0x0\n" for i in range(50))
                     + "1,1,allocate failure,(nil),9000,0x0\n1,1,free,0x30,48001,0x0\n")
-    assert cachalot_export.main([str(path), "--html", str(made)]) == 0
+    assert export.main([str(path), "--html", str(made)]) == 0
     tab.open(made)
     assert tab.evaluate("charts.timeline.data.datasets.map(d => d.label)") == ["Allocated"]
     assert text(tab, "map-hint").startswith("No map of segments and blocks: this trace") and tab.errors == []

@@ -11,10 +11,10 @@ import re
 import subprocess
 import sys
 
-import cachalot_export
-import cachalot_history
-import cachalot_recorded
-import cachalot_report
+from cachalot_command.command import export as export_module
+from cachalot_command.reading import history as history_module
+from cachalot_command.reading import recorded
+from cachalot_command.reading import report as report_module
 import pytest
 from conftest import ROOT, SCHEMA, built, command_help_fits, in_process, jsonschema
 from history_of import report_with_history
@@ -28,7 +28,7 @@ def history(model):
 
 
 def run(*arguments):
-    return in_process(cachalot_export.main, *arguments)
+    return in_process(export_module.main, *arguments)
 
 
 def export(work, content, option):
@@ -51,9 +51,9 @@ def replay(path):
 def test_the_names_of_events_are_the_library_s():
     """In its order: a recorded trace has their numbers."""
     names = re.findall(r"^    X\((\w+)\)", (ROOT / "stats/events/events.h").read_text(), re.MULTILINE)
-    assert names == list(cachalot_recorded.ACTIONS)
+    assert names == list(recorded.ACTIONS)
     assert names == SCHEMA["$defs"]["event"]["properties"]["action"]["enum"]
-    assert {*names, "free_requested"} == set(cachalot_history.CHANGES)
+    assert {*names, "free_requested"} == set(history_module.CHANGES)
 
 
 def test_the_fixture_is_what_the_library_writes(history):
@@ -72,7 +72,7 @@ def test_the_fixture_is_what_the_library_writes(history):
 
 
 def test_help_and_usage(tmp_path):
-    command_help_fits(cachalot_export.HELP)
+    command_help_fits(export_module.HELP)
     path = tmp_path / "t.csv"
     path.write_bytes(TRACE)
     for wrong in ((), (path,), (path, path, "--csv", "x"), (path, "--csv"), (path, "--else"), (path, "--csv="),
@@ -89,7 +89,7 @@ def test_help_and_usage(tmp_path):
 def levels_at_the_end(history):
     now = list(history.levels)
     for event in history.events:
-        for i, sign in enumerate(cachalot_history.CHANGES.get(event.action, ())):
+        for i, sign in enumerate(history_module.CHANGES.get(event.action, ())):
             now[i] += sign * event.size
     return now
 
@@ -99,10 +99,10 @@ def test_levels_end_where_the_report_says(tmp_path, model, lost):
     report = report_with_history(model, 2000, lost=lost)
     path = tmp_path / "r.json"
     path.write_text(json.dumps(report))
-    source = cachalot_history.from_report(str(path))
+    source = history_module.from_report(str(path))
     history = source.histories[0]
     stats = report["devices"][0]["statistics"]
-    assert levels_at_the_end(history) == [stats[n]["all"]["current"] for n in cachalot_history.LEVELS]
+    assert levels_at_the_end(history) == [stats[n]["all"]["current"] for n in history_module.LEVELS]
     assert (history.levels == (0, 0, 0)) == (lost == 0)
     held = sum(b.size for b in history.before)
     assert held == history.levels[0] if lost < 2000 else held >= 0
@@ -110,11 +110,11 @@ def test_levels_end_where_the_report_says(tmp_path, model, lost):
 
 
 def test_a_free_is_two_events_and_completed_when_it_was():
-    event = cachalot_history.Event
+    event = history_module.Event
     rows = [event(1, "alloc", 512, 512, 5), event(2, "free", 512, 512, 5), event(3, "alloc", 512, 512, 5),
             event(4, "free", 512, 512, 5), event(5, "free_completed", 512, 512, 5), event(6, "free", 1024, 512, 5),
             event(7, "free", 2048, 512, 5)]
-    made = [(e.time, e.action) for e in cachalot_history.two_frees(rows, [1024])]
+    made = [(e.time, e.action) for e in history_module.two_frees(rows, [1024])]
     assert made == [(1, "alloc"), (2, "free_requested"), (2, "free_completed"), (3, "alloc"), (4, "free_requested"),
                     (5, "free_completed"), (6, "free_requested"), (7, "free_requested"), (7, "free_completed")]
 
@@ -127,7 +127,7 @@ def test_csv_replays_with_the_peaks_of_the_run(tmp_path, model, lost):
     made = export(tmp_path, report, "--csv")
     lines = made.read_text().splitlines()
     assert lines[0] == "Thread,Time,Action,Pointer,Size,Stream"
-    source = cachalot_history.from_report(str(tmp_path / "in.json"))
+    source = history_module.from_report(str(tmp_path / "in.json"))
     now = peak = sum(b.requested for b in source.histories[0].before)
     for event in source.histories[0].events:
         now += {"alloc": 1, "free_requested": -1}.get(event.action, 0) * event.requested
@@ -303,7 +303,7 @@ def test_run_refuses_before_it_starts_what_would_be_lost(place, options):
 def test_a_report_is_not_made_into_a_page_of_its_own_name(tmp_path, history):
     path = tmp_path / "r.json"
     path.write_text(json.dumps(history))
-    assert "overwritten" in cachalot_export.pages_of_run([cachalot_history.Report(str(path))], str(path), 1)[0]
+    assert "overwritten" in export_module.pages_of_run([history_module.Report(str(path))], str(path), 1)[0]
     assert json.loads(path.read_text()) == history
 
 
@@ -323,8 +323,8 @@ def test_pages_of_several_processes(tmp_path, history, capsys):
         report["process"]["pid"] = pid
         path = tmp_path / f"r{pid}.json"
         path.write_text(json.dumps(report))
-        reports.append(cachalot_history.Report(str(path)))
-    assert cachalot_export.pages_of_run(reports, str(tmp_path / "p.html"), 9) == []
+        reports.append(history_module.Report(str(path)))
+    assert export_module.pages_of_run(reports, str(tmp_path / "p.html"), 9) == []
     assert (tmp_path / "p.7.html").is_file()
     assert "p.html shows" in capsys.readouterr().err
     assert "pid 9 on" in pathlib.Path(tmp_path / "p.html").read_text()
@@ -338,9 +338,9 @@ def test_pages_of_an_exec_chain(place, model):
         model["kind"] = "exit" if n < 4 else "request"  # on the way
         path = place.work / f"{n}.json"
         path.write_text(json.dumps(model))
-        reports.append(cachalot_report.Report(str(path)))
+        reports.append(report_module.Report(str(path)))
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
-        assert cachalot_export.pages_of_run(reports, str(place.work / "a.html"), 7) == []
+        assert export_module.pages_of_run(reports, str(place.work / "a.html"), 7) == []
     shown = [[os.path.basename(word) for word in line.split()[1::2]] for line in said.getvalue().splitlines()]
     assert shown == [["a.html", "2.json"], ["a.7.1.html", "3.json"], ["a.7.0.html", "1.json"], ["a.9.html", "0.json"]]

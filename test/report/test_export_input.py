@@ -6,13 +6,13 @@ import json
 import os
 import pickle
 
-import cachalot_export
-import cachalot_html
-import cachalot_mapped
-import cachalot_sources
+from cachalot_command.command import export
+from cachalot_command.reading import mapped as mapped_module
+from cachalot_command.reading import sources
+from cachalot_command.writing import html
 import pytest
-from cachalot_history import Event
-from cachalot_sources import read_source
+from cachalot_command.reading.history import Event
+from cachalot_command.reading.sources import read_source
 from conftest import in_process
 from history_of import report_with_history
 from hypothesis import example, given, settings
@@ -23,7 +23,7 @@ OPTIONS = ("--html", "--memory-viz", "--perfetto", "--csv")
 
 
 def run(*arguments):
-    return in_process(cachalot_export.main, *arguments)
+    return in_process(export.main, *arguments)
 
 
 STRANGE = (b"", b"{", b"[]", b"null", b'{"schema_version": 7}', b"\x1f\x8b\x08", b"\x80\x04",
@@ -115,7 +115,7 @@ def test_without_the_chart_library_it_says_what_to_install(tmp_path, model, monk
     path.write_text(json.dumps(model))
     monkeypatch.setenv("CACHALOT_CHART_JS", str(tmp_path / "none.js"))
     code, said = run(path, "--html", tmp_path / "x")
-    assert code == 125 and "apt-get install libjs-chart.js" in said and "125 there is no Chart.js" in cachalot_export.HELP
+    assert code == 125 and "apt-get install libjs-chart.js" in said and "125 there is no Chart.js" in export.HELP
     monkeypatch.setenv("CACHALOT_CHART_JS", str(path))
     assert run(path, "--html", tmp_path / "x")[0] == 125
 
@@ -194,7 +194,7 @@ def test_the_map_of_a_killed_program_comes_from_its_events(tmp_path, model):
 def test_a_page_says_why_it_is_empty(tmp_path, model):
     def page(report):
         (tmp_path / "r.json").write_text(json.dumps(report))
-        return cachalot_html.page_object(read_source(tmp_path / "r.json")[0])
+        return html.page_object(read_source(tmp_path / "r.json")[0])
 
     report = {**model, "devices": [], "totals": {**model["totals"], "requests": 0}}
     assert page(report)["warnings"] == ["nothing was allocated through the cache"]
@@ -209,8 +209,8 @@ def test_reserved_of_a_recorded_trace(mapped, noted):
     """Known where all blocks lie in segments, or the trace has events of mapped memory (older ones have none)."""
     events = [Event(0, "segment_alloc", 4 * MIB, 2 * MIB, 0), Event(1, "alloc", 4 * MIB, 512, 512)]
     events += [Event(2, "segment_map", 64 * MIB, 14 * MIB, 0)] * noted + [Event(3, "alloc", 64 * MIB, 8 * MIB, 8 * MIB)] * mapped
-    source = cachalot_sources.Source("x", "p", histories=[cachalot_sources.trace_history(0, events)])
-    (device,) = cachalot_html.page_object(source)["devices"]
+    source = sources.Source("x", "p", histories=[sources.trace_history(0, events)])
+    (device,) = html.page_object(source)["devices"]
     tiles = dict(tile[:2] for tile in device["tiles"])
     assert ("Peak reserved" in tiles) == (not mapped or bool(noted))
     assert not noted or tiles["Peak reserved"] == "16 MiB"
@@ -225,16 +225,16 @@ def test_a_wrong_guess_of_what_went_is_taken_back():
     """Memory comes where some should still lie: so the other part went."""
     events = [Event(0, "segment_map", 64 * MIB, 2 * MIB, 0), Event(1, "segment_map", 66 * MIB, 2 * MIB, 0),
               Event(2, "segment_unmap", 0, 2 * MIB, 0), Event(3, "segment_map", 64 * MIB, 2 * MIB, 0)]
-    mapped = cachalot_mapped.Mapped(cachalot_sources.History(0, "", events), events)
+    mapped = mapped_module.Mapped(sources.History(0, "", events), events)
     assert mapped.steps[2:] == [(2, 66 * MIB, -2 * MIB), (3, 66 * MIB, 2 * MIB)] and mapped.untold == 0
 
 
 def test_what_was_taken_before_the_events_of_a_page_is_on_it(monkeypatch):
-    monkeypatch.setattr(cachalot_html, "EVENTS_MOST", 10)
+    monkeypatch.setattr(html, "EVENTS_MOST", 10)
     events = [Event(0, "alloc", 1 << 40, 1 << 30, 1 << 30)]
     events += [Event(i, action, 4096, 512, 512) for i in range(1, 20) for action in ("alloc", "free_requested", "free_completed")]
-    source = cachalot_sources.Source("x", "p", histories=[cachalot_sources.History(0, "recorded trace", events)])
-    (device,) = cachalot_html.page_object(source)["devices"]
+    source = sources.Source("x", "p", histories=[sources.History(0, "recorded trace", events)])
+    (device,) = html.page_object(source)["devices"]
     assert [row[0] for row in device["largest"]["rows"]] == ["1 GiB"] and ["Never freed", "1 GiB"] in [t[:2] for t in map(list, device["tiles"])]
     assert "48 older ones are not on this page" in device["timelineHint"] and "CACHALOT_EVENTS" not in device["timelineHint"]
 
@@ -250,7 +250,7 @@ def test_failures_of_a_log_stay_failures(tmp_path):
     assert [(e["size"], e["device_free"]) for e in trace if e["action"] == "oom"] == [(5000, 0), (0, 0)]
     (tmp_path / "y").write_text("op,id,bytes,stream\na,1,600,0\nf,1,,0\n")
     for name, said in (("x", "2"), ("y", None)):
-        (device,) = cachalot_html.page_object(read_source(tmp_path / name)[0])["devices"]
+        (device,) = html.page_object(read_source(tmp_path / name)[0])["devices"]
         assert dict(tile[:2] for tile in device["tiles"]).get("Out of memory") == said
         assert [oom["title"] for oom in device["ooms"]] == ["4.88 KiB asked for, operation 1: out of memory",
                                                             "0 B asked for, operation 2: out of memory"][:2 if said else 0]

@@ -13,9 +13,9 @@ import sys
 import pytest
 from conftest import BUILD, COMMAND, ROOT, built
 
-import cachalot_live
-import cachalot_summary
-from cachalot_report import Report
+from cachalot_command.reading import live
+from cachalot_command.reading.report import Report
+from cachalot_command.writing import summary
 
 SIM = BUILD / "test/sim"
 FORMS = ("shell", "slurm", "mpirun", "docker", "apptainer", "kubernetes", "jupyter")
@@ -68,7 +68,7 @@ def test_a_rank_is_whole_or_not_shown(place, model, capsys):
     """Cut, it would be another's."""
     _, path = place.start("hang")
     with open(path, "r+b") as file:
-        file.seek(cachalot_live.Page(path).fields["rank"][0])
+        file.seek(live.Page(path).fields["rank"][0])
         file.write(b"123456789012345")
     line = place.cachalot("ls").stdout.splitlines()[-1]
     assert line.split()[2] == "123456789012345"
@@ -78,7 +78,7 @@ def test_a_rank_is_whole_or_not_shown(place, model, capsys):
         assert (" 123456789012345 make_page " in out, "RANK" in out) == (is_shown, is_shown), out
     for rank, title in ((123456789012345, "           rank    "), (7, "  rank    ")):
         (place.work / "r.json").write_text(json.dumps({**model, "process": {**model["process"], "rank": rank}}))
-        cachalot_summary.print_summary([Report(str(place.work / "r.json"))])
+        summary.print_summary([Report(str(place.work / "r.json"))])
         lines = capsys.readouterr().err.splitlines()
         assert lines[0].startswith(title) and lines[1].split()[0] == str(rank), lines
 

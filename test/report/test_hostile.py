@@ -10,9 +10,9 @@ import subprocess
 import tempfile
 import time
 
-import cachalot_diff
-import cachalot_show
-import cachalot_top
+from cachalot_command.command import diff
+from cachalot_command.command import show
+from cachalot_command.command import top
 import pytest
 from conftest import COMMAND, VALIDATOR, built, in_process
 from hypothesis import given, settings
@@ -195,8 +195,8 @@ def test_what_commands_print_for_programs_is_no_report(run, monkeypatch):
     made = {name: run.folder / f"{name}.json" for name in ("gate", "diff", "top", "tune", "replay")}
     for _ in range(2):
         assert run.check(run.folder, "--max-oom", "0", "--format", "json", "--output", made["gate"]).returncode == 0
-    made["diff"].write_text(in_process(cachalot_diff.main, good, good, "--json")[1])
-    line = in_process(cachalot_top.main, "--once", "--json")[1]
+    made["diff"].write_text(in_process(diff.main, good, good, "--json")[1])
+    line = in_process(top.main, "--once", "--json")[1]
     made["top"].write_text(line + line[:-9])
     for kind in ("tune", "replay"):
         made[kind].write_text(json.dumps({"schema_version": "1.0.0", "kind": kind}, indent=2))
@@ -205,4 +205,4 @@ def test_what_commands_print_for_programs_is_no_report(run, monkeypatch):
     assert code == 0 and verdict["notes"] == ["left out: 5 files, being no report of cachalot"]
     for name, path in made.items():
         assert run.check(good, path, "--max-oom", "0").returncode == 3
-        assert in_process(cachalot_show.main, path)[0] == (0 if name == "replay" else 3)
+        assert in_process(show.main, path)[0] == (0 if name == "replay" else 3)

@@ -9,10 +9,10 @@ import tempfile
 import threading
 import time
 
-import cachalot_export
-import cachalot_output
+from cachalot_command.command import export
+from cachalot_command.writing import output as output_module
 import pytest
-from cachalot_tools import Failure
+from cachalot_command.common.tools import Failure
 from conftest import COMMAND, in_process
 
 OPEN = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/proc/thread-self/fd/1")
@@ -86,7 +86,7 @@ def test_what_cannot_be_replaced_is_written_to(run, monkeypatch, step, reason):
     monkeypatch.setattr(*step, refuse)
     path = run.work / "out"
     for write in (lambda: run.check(run.add(), "--format", "openmetrics", "--output", path).returncode,
-                  lambda: in_process(cachalot_export.main, "t", "--csv", path)[0]):
+                  lambda: in_process(export.main, "t", "--csv", path)[0]):
         path.unlink(missing_ok=True)
         assert write() in (1, 3) and not path.exists()
         path.write_text("old" * 10000)
@@ -95,7 +95,7 @@ def test_what_cannot_be_replaced_is_written_to(run, monkeypatch, step, reason):
     path.write_text("old")
     run.add("report", run.work)
     with contextlib.suppress(Failure):  # it has no events
-        in_process(cachalot_export.main, "report", "--csv", path)
+        in_process(export.main, "report", "--csv", path)
     assert path.read_text() == "old" and not list(run.work.glob(".cachalot*"))
 
 
@@ -147,6 +147,6 @@ def test_where_no_file_can_be_made_one_that_is_there_can_be_written(run, monkeyp
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
     (run.work / "mounted").touch()
     for name in ("mounted", "/dev/stdout", "-", "/dev/null"):
-        cachalot_output.refuse("--html", name)
+        output_module.refuse("--html", name)
     with pytest.raises(Failure, match="--html: new cannot be written: Read-only file system"):
-        cachalot_output.refuse("--html", "new")
+        output_module.refuse("--html", "new")

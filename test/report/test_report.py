@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-import cachalot_doctor
+from cachalot_command.command import doctor
 import jsonschema
 import pytest
 from conftest import ROOT, VALIDATOR, built, load
@@ -233,7 +233,7 @@ def test_usage(place, arguments):
 def test_doctor_tries_where_python_does_not_know_its_own_path(monkeypatch):
     monkeypatch.setattr(sys, "executable", "")
     monkeypatch.setenv("ASAN_OPTIONS", "verify_asan_link_order=0")  # should the library have it
-    found, _ = cachalot_doctor.trial("")
+    found, _ = doctor.trial("")
     assert "problem" in found or "driver" in found
 
 
@@ -245,6 +245,6 @@ def test_doctor_says_which_numbers_the_library_does_not_take(monkeypatch, capsys
     assert 1 << int(most) == 524288
     for value in ("", "0", good, *bad):
         monkeypatch.setenv(name, value)
-        cachalot_doctor.check_environment(cachalot_doctor.Findings())
+        doctor.check_environment(doctor.Findings())
         line = f"FAIL  environment: {name}={value}: {said}\n"
         assert (line in capsys.readouterr().out) is (value in bad), value

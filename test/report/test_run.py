@@ -15,8 +15,8 @@ import types
 import pytest
 from conftest import COMMAND, built
 
-import cachalot_summary
-from cachalot_report import Report
+from cachalot_command.reading.report import Report
+from cachalot_command.writing import summary
 
 CACHALOT = shlex.join(COMMAND)
 
@@ -129,7 +129,7 @@ def test_no_directory_of_pages_to_look_into(place):
 def test_only_the_last_of_an_exec_chain_ended_so():
     child = types.SimpleNamespace(pid=7, returncode=-9)
     pages = [types.SimpleNamespace(pid=7, path=f"/x/7.100.{n}.page") for n in (0, 2, 1)]
-    ends = [cachalot_summary.end_of(page, child, pages) for page in pages]
+    ends = [summary.end_of(page, child, pages) for page in pages]
     assert ends == [[], ["--reason", "killed", "--signal", "9"], []]
 
 
@@ -327,7 +327,7 @@ def test_a_process_of_another_pid_namespace(place):
 def test_the_summary_says_what_was_not_traced(place, model):
     for text, said in (("nothing is traced: /proc/x: No such file or directory", True), ("the live page is on a disk", False)):
         (place.work / "r.json").write_text(json.dumps({**model, "warnings": [{"text": text, "count": 1}]}))
-        assert (text in list(cachalot_summary.remarks(Report(str(place.work / "r.json"))))) is said
+        assert (text in list(summary.remarks(Report(str(place.work / "r.json"))))) is said
 
 
 def test_of_options_given_twice_nothing_is_lost_unsaid(place):

@@ -3,11 +3,11 @@
 import copy
 import json
 
-import cachalot_pages
-import cachalot_show
-import cachalot_summary
+from cachalot_command.command import pages
+from cachalot_command.command import show
+from cachalot_command.writing import summary as summary_module
 import pytest
-from cachalot_report import Report
+from cachalot_command.reading.report import Report
 from conftest import COMMAND, in_process
 
 
@@ -28,11 +28,11 @@ def test_ranks_are_shown(tmp_path, model, capsys):
         model["process"]["rank"] = rank
         (tmp_path / "x.json").write_text(json.dumps(model))
         reports.append(Report(tmp_path / "x.json"))
-    assert "make_page, rank 9, pid " in in_process(cachalot_show.main, tmp_path / "x.json")[1]
-    cachalot_summary.print_summary(reports)
+    assert "make_page, rank 9, pid " in in_process(show.main, tmp_path / "x.json")[1]
+    summary_module.print_summary(reports)
     lines = capsys.readouterr().err.splitlines()
     assert [line[:6].strip() for line in lines[:4]] == ["rank", "9", "10", "-"]
-    cachalot_summary.print_summary(reports[1:2])
+    summary_module.print_summary(reports[1:2])
     assert capsys.readouterr().err.split()[0] == "pid"
 
 
@@ -43,7 +43,7 @@ def test_what_to_do_next_where_figures_leave_something_out(place, model, status,
     report["process"]["exe"] = "/opt/a program\x1b"
     path = place.work / "x.json"
     path.write_text(json.dumps(report))
-    cachalot_pages.say_what_is_left_out(path)  # dump
+    pages.say_what_is_left_out(path)  # dump
     shown = place.cachalot("show", path).stdout
     said = [" ".join(text.split()) for text in (shown, capsys.readouterr().err)]
     doctor = "Next: `cachalot doctor '/opt/a program?'`" if status == "none" else "`cachalot doctor '/opt/a program?'` looks"
@@ -62,9 +62,9 @@ def test_the_end_and_what_went_past_the_cache_are_shown(tmp_path, model, end, sa
     report["totals"]["requests"] = 0
     report["oom_events"] = [{"explanation": "It was too much", "would_serve": ["a:1"]}]
     (tmp_path / "x.json").write_text(json.dumps(report))
-    shown = in_process(cachalot_show.main, tmp_path / "x.json")[1]
+    shown = in_process(show.main, tmp_path / "x.json")[1]
     assert f"; end: {said}; " in shown and "\nMemory that was taken past the cache: pool 64 MiB\n" in shown
-    cachalot_summary.print_summary([Report(tmp_path / "x.json")])
+    summary_module.print_summary([Report(tmp_path / "x.json")])
     summary = capsys.readouterr().err
     assert "past the cache: pool 64 MiB" in summary and ("counts as leaked" in summary) == (end[2] in (9, 11, 999))
     assert "out of memory: It was too much. Would have served it: CACHALOT_CONF=a:1\n" in summary

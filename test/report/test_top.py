@@ -20,8 +20,8 @@ from conftest import COMMAND
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import cachalot_live
-import cachalot_top
+from cachalot_command.command import top as top_module
+from cachalot_command.reading import live
 
 MIB = 1 << 20
 SLOW = settings(max_examples=60)
@@ -43,7 +43,7 @@ def foreign(place, **changes):
     """A copy of a page, as of another container: nobody can tell whether its process lives."""
     process, path = place.start("exit")
     process.wait()
-    fields = cachalot_live.Page(path).fields
+    fields = live.Page(path).fields
     data = bytearray(pathlib.Path(path).read_bytes())
     for name, value in {"pid_namespace": 1, **changes}.items():
         at = fields[name][0]
@@ -76,7 +76,7 @@ def test_figures_are_those_of_the_report(place):
 
 def test_sums_of_parts_are_summed(place):
     _, path = place.start("hang")
-    page = cachalot_live.Page(path)
+    page = live.Page(path)
     offset, _, parts, part_stride = page.fields["submissions.kernels"]
     assert parts > 1
     with open(path, "r+b") as file:
@@ -121,7 +121,7 @@ def test_only_the_living_are_shown(place):
 
 def test_a_program_that_ends_or_execs_disappears(place):
     process, path = place.start("hang")
-    watch = cachalot_live.Watch(str(place.pages))
+    watch = live.Watch(str(place.pages))
     (found,) = watch.look()
     found.place = ("elsewhere", "now")  # as if exec had been
     assert len(watch.look()) == 1  # the page is still mapped
@@ -139,9 +139,9 @@ def test_exec_is_noticed_while_watching(place):
     place.started.append(process)
     process.stdout = open(os.devnull)
     path = foreign(place, pid_namespace=os.stat("/proc/self/ns/pid").st_ino, pid=process.pid,
-                   start_ticks=int(cachalot_live.stat_fields(process.pid)[19]))
-    each = cachalot_live.Process(cachalot_live.Page(str(path)))
-    each.place = tuple(cachalot_live.stat_fields(process.pid)[i] for i in (23, 25))
+                   start_ticks=int(live.stat_fields(process.pid)[19]))
+    each = live.Process(live.Page(str(path)))
+    each.place = tuple(live.stat_fields(process.pid)[i] for i in (23, 25))
     assert each.is_alive()
     os.write(writer, b"go\n")
     for _ in range(100):
@@ -161,7 +161,7 @@ def test_no_program(place):
 
 def test_a_unit_is_not_cut_off():
     """Ten columns, with its sign."""
-    assert cachalot_top.COLUMNS["GROWS/S"][0] == len(cachalot_top.grows_text(10239 << 10)) == 10
+    assert top_module.COLUMNS["GROWS/S"][0] == len(top_module.grows_text(10239 << 10)) == 10
 
 
 def test_other_containers_are_marked(place):
@@ -202,18 +202,18 @@ def read_page(place, data):
     path.touch(mode=0o600)
     path.write_bytes(data)
     try:
-        page = cachalot_live.Page(str(path))
-    except cachalot_live.BadPage:
+        page = live.Page(str(path))
+    except live.BadPage:
         return None
     try:
-        process = cachalot_live.Process(page)
+        process = live.Process(page)
         process.update()
         process.update()
-        objects = [cachalot_top.process_object(process)]
-        rows = cachalot_top.rows_of(objects, "grows")
+        objects = [top_module.process_object(process)]
+        rows = top_module.rows_of(objects, "grows")
         json.dumps(objects)
-        return cachalot_top.table_lines(rows, 200)
-    except cachalot_live.BadPage:
+        return top_module.table_lines(rows, 200)
+    except live.BadPage:
         return None
     finally:
         page.close()
@@ -264,20 +264,20 @@ def history(values, step=1.0):
 def test_growth():
     saw = [i % 7 * MIB for i in range(60)]
     leak = [value + i * 1000 for i, value in enumerate(saw)]
-    assert cachalot_live.growth_of(history(saw)) == 0
-    assert cachalot_live.growth_of(history(leak)) == pytest.approx(1000, rel=0.2)
-    assert cachalot_live.growth_of(history(leak[:7])) is None
-    assert cachalot_live.growth_of(history(leak, 0.1)) is None  # six seconds tell nothing
-    assert cachalot_live.growth_of(history([5] * 60)) == 0
-    assert cachalot_live.growth_of(history([5] * 30 + list(range(5, 35)))) == 0
-    assert cachalot_live.growth_of(history(range(60, 0, -1))) == 0
+    assert live.growth_of(history(saw)) == 0
+    assert live.growth_of(history(leak)) == pytest.approx(1000, rel=0.2)
+    assert live.growth_of(history(leak[:7])) is None
+    assert live.growth_of(history(leak, 0.1)) is None  # six seconds tell nothing
+    assert live.growth_of(history([5] * 60)) == 0
+    assert live.growth_of(history([5] * 30 + list(range(5, 35)))) == 0
+    assert live.growth_of(history(range(60, 0, -1))) == 0
 
 
 @given(st.lists(st.integers(0, 2**40), min_size=9, max_size=80), st.integers(0, 2**40))
 def test_no_growth_where_the_least_comes_again(values, least):
     values = [value + least for value in values]
     values[0] = values[-1] = least
-    assert cachalot_live.growth_of(history(values)) == 0
+    assert live.growth_of(history(values)) == 0
 
 
 def columns_of(line):
@@ -299,12 +299,12 @@ ROW = st.fixed_dictionaries({
 
 
 @given(st.lists(ROW, max_size=12), st.integers(1, 300), st.integers(1, 40),
-       st.sampled_from(sorted(cachalot_top.SORTS)))
+       st.sampled_from(sorted(top_module.SORTS)))
 def test_every_screen_holds_its_lines(objects, width, height, sort):
-    watch = cachalot_live.Watch("/nowhere")
+    watch = live.Watch("/nowhere")
     watch.problems = {f"/a/{i}\n": "is \x1b bad" for i in range(3)}
-    rows = cachalot_top.rows_of(objects, sort)
-    lines = cachalot_top.screen(watch, objects, rows, os.terminal_size((width, height)),
+    rows = top_module.rows_of(objects, sort)
+    lines = top_module.screen(watch, objects, rows, os.terminal_size((width, height)),
                                 {"interval": 1.0})
     assert len(lines) <= height and all(columns_of(line) <= width for line in lines)
     assert all(line.isprintable() for line in lines)
@@ -356,7 +356,7 @@ class Screen:
 
     def end(self):
         code = self.process.wait(60)
-        self.until(cachalot_top.LEAVE)
+        self.until(top_module.LEAVE)
         assert termios.tcgetattr(self.slave) == self.before
         os.close(self.master)
         os.close(self.slave)
@@ -367,12 +367,12 @@ def test_on_a_terminal(place):
     place.start("busy")
     screen = Screen(place, "--interval", "0.5")
     drawn = screen.until("make_page")
-    assert cachalot_top.ENTER in drawn and "WASTE" in drawn and "HOST" not in drawn
+    assert top_module.ENTER in drawn and "WASTE" in drawn and "HOST" not in drawn
     screen.type("a")
     screen.until("make_page")
     fcntl.ioctl(screen.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 12, 34, 0, 0))
     os.kill(screen.process.pid, signal.SIGWINCH)
-    while "RESERVED" in screen.until(cachalot_top.CLEAR_REST):
+    while "RESERVED" in screen.until(top_module.CLEAR_REST):
         pass
     screen.type("q")
     assert screen.end() == 0

@@ -8,12 +8,12 @@ import subprocess
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from conftest import COMMAND, ROOT, SCHEMA, Failure, cachalot_check
+from conftest import COMMAND, ROOT, SCHEMA, Failure, check_module
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import cachalot_gates
-import cachalot_limits
+from cachalot_command.common import limits
+from cachalot_command.writing import gates as gates_module
 
 FORMATS = ("text", "github", "junit", "json", "openmetrics")
 MIB = 1 << 20
@@ -197,7 +197,7 @@ def test_only_who_asked_for_memory_counts_as_a_report(run):
 def test_what_a_peak_of_several_devices_is_is_said(run):
     run.add()
     metrics = run.check(run.folder, "--format", "openmetrics").stdout
-    for text in (metrics, cachalot_check.HELP, SCHEMA["properties"]["totals"]["description"], (ROOT / "docs/reports.md").read_text()):
+    for text in (metrics, check_module.HELP, SCHEMA["properties"]["totals"]["description"], (ROOT / "docs/reports.md").read_text()):
         assert "on several GPUs" in text and "the sum of the devices' peaks" in text
     assert metrics.count("the sum of the devices' peaks") == 2
 
@@ -222,7 +222,7 @@ def test_verdict_is_that_of_every_process(values, limit):
 
     processes = [Fake(i, *value) for i, value in enumerate(values)]
     gates = {"--max-peak-reserved": [("each", limit), ("sum", limit)]}
-    _, each, total = cachalot_gates.judge(processes, gates, [])
+    _, each, total = gates_module.judge(processes, gates, [])
     reserved = [value for value, _ in values]
     assert each.passed == all(r <= limit for r in reserved)
     assert each.failed == sum(r > limit for r in reserved)
@@ -233,13 +233,13 @@ def test_verdict_is_that_of_every_process(values, limit):
 def test_sizes(amount, unit):
     scale = {"": 1, "B": 1, "K": 2**10, "KiB": 2**10, "MiB": 2**20, "G": 2**30, "GB": 10**9,
              "TB": 10**12}
-    assert cachalot_limits.parse_size(f"{amount}{unit}") == amount * scale[unit]
+    assert limits.parse_size(f"{amount}{unit}") == amount * scale[unit]
 
 
 @given(st.text(max_size=12))
 def test_no_limit_text_is_a_crash(text):
-    for parser in (*cachalot_limits.PARSERS.values(), cachalot_limits.parse_increase,
-                   cachalot_check.parse_words):
+    for parser in (*limits.PARSERS.values(), limits.parse_increase,
+                   check_module.parse_words):
         try:
             parser(text)
         except Failure as failure:
@@ -247,7 +247,7 @@ def test_no_limit_text_is_a_crash(text):
 
 
 def test_gates_in_one_word():
-    gates, options = cachalot_check.parse_words(
+    gates, options = check_module.parse_words(
         "max-leaked=0, --max-oom 2,'baseline=a b.json' format=junit")
     assert gates["--max-leaked"] == [("each", 0)] and gates["--max-oom"] == [("each", 2)]
     assert gates["--baseline"] == ["a b.json"] and options["--format"] == "junit"

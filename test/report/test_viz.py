@@ -5,7 +5,7 @@ import json
 import os
 import pickle
 
-import cachalot_export
+from cachalot_command.command import export
 import pytest
 from history_of import MIB, report_with_history, report_with_mapped
 from viewer import reserved_over_time
@@ -13,7 +13,7 @@ from viewer import reserved_over_time
 
 def snapshot_of(work, report):
     (work / "in.json").write_text(json.dumps(report))
-    assert cachalot_export.main([str(work / "in.json"), "--memory-viz", str(work / "out")]) == 0
+    assert export.main([str(work / "in.json"), "--memory-viz", str(work / "out")]) == 0
     data = (work / "out").read_bytes()
     assert data[0] == 0x80 and data[1] in (2, 3, 4)
     return pickle.loads(data)

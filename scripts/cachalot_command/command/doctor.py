@@ -1,0 +1,278 @@
+"""cachalot doctor: will it work here, and with this program? Each finding says what to do."""
+
+import contextlib
+import difflib
+import json
+import mmap
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from cachalot_command.command.pages import split
+from cachalot_command.command.run import check_conf, preload, report_signal
+from cachalot_command.common.pattern import Places, check_patterns
+from cachalot_command.common.program import by_shell, check_library, check_program, find_program, preloadable, safe_directory
+from cachalot_command.common.tools import Failure, check_counts, find_library, list_pages, page_directory, printable, tool
+from cachalot_command.reading.report import Report
+
+HELP = """\
+usage: cachalot doctor [PROGRAM]
+
+Looks whether the cache can work here: the library, the driver, the place for
+pages, the environment, and whether a few allocations really come through it
+(this takes a context on the first GPU for a moment). With PROGRAM: also whether
+it can be preloaded into it, and what it needs.
+
+Each line begins with `ok`, `note` (it works, but you should know), or `FAIL`.
+
+Exit code: 0 it will work, 1 something will not (a line says FAIL), 2 usage.
+example: cachalot doctor python3
+example: cachalot doctor ./train && cachalot run ./train
+"""
+
+VARIABLES = {  # what the man page says of each; nothing of those that only tests set
+    "CACHALOT_CONF": "options, key:value,... as PYTORCH_ALLOC_CONF has them",
+    "CACHALOT_OUTPUT": "the report's name; default cachalot.%e.%p.json",
+    "CACHALOT_SIGNAL": "the signal that asks for a report: USR1 (default), another, or none",
+    "CACHALOT_PAGE_DIR": "where live pages lie; default /dev/shm/cachalot-UID",
+    "CACHALOT_LOG": "stderr or a file: warnings as they happen",
+    "CACHALOT_REDACT": "argv: leave the program's arguments out of its report",
+    "CACHALOT_ONLY": "a pattern: act only in programs of such a name",
+    "CACHALOT_DISABLE": "1: do nothing at all",
+    "CACHALOT_TRACE": "a file for a recording of all allocations",
+    "CACHALOT_EVENTS": "how many of the last events to keep",
+    "CACHALOT_SITES": "1: remember where live memory was taken",
+    "CACHALOT_CHART_JS": "Chart.js 3 or 4 for pages, where it is no package of the distribution",
+    "CACHALOT_SESSION": "set by `cachalot run` for all processes of one run",
+    "CACHALOT_LIBRARY": "the library that `cachalot run` preloads",
+    **dict.fromkeys((f"CACHALOT_SIM_{name}" for name in ("DEVICES", "CAPACITY", "LATENCY_NS", "DRIVER", "FAIL", "CLOCK",
+                                                         "DELAY", "EXPORTS", "PEERS", "SHARED")), ""),
+}
+# What would leave it out, write to the user's files, make it part of a run, or have it load modules that are not Python's.
+NOT_FOR_TRIAL = ("CACHALOT_ONLY", "CACHALOT_LOG", "CACHALOT_TRACE", "CACHALOT_SESSION", "PYTHONPATH")
+PAGE_ROOM = 4 << 20
+CONTEXT_EVENTS_SINCE = 12050
+
+# In a process of its own, which takes no module from the user's folder: the driver's version, and what came of a few allocations.
+TRIAL = """
+import sys
+sys.path[:] = filter(None, sys.path)
+import ctypes, json
+try:
+    cuda = ctypes.CDLL("libcuda.so.1")
+except OSError as error:
+    raise SystemExit(print(json.dumps({"problem": str(error)})))
+version, count, device, name = ctypes.c_int(), ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
+context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+cuda.cuDriverGetVersion(ctypes.byref(version))
+found = {"driver": version.value, "init": cuda.cuInit(0)}
+if found["init"] == 0:
+    cuda.cuDeviceGetCount(ctypes.byref(count))
+    found["devices"] = count.value
+    cuda.cuDeviceGet(ctypes.byref(device), 0)
+    cuda.cuDeviceGetName(name, 256, device)
+    found["name"] = name.value.decode("utf-8", "replace")
+    code = cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) or cuda.cuCtxSetCurrent(context)
+    for _ in range(2 if code == 0 else 0):
+        code = code or cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(1 << 20)) or cuda.cuMemFree_v2(pointer)
+    found["error"] = code
+print(json.dumps(found))
+"""
+
+
+class Findings:
+    """Prints each; knows whether one was bad."""
+
+    def __init__(self):
+        self.failed = False
+
+    def say(self, level, what, text):
+        self.failed = self.failed or level == "FAIL"
+        print(f"{level:<4}  {what}: {printable(text)}")
+
+
+def check_own(findings):
+    """The library and its tool. Returns (the library as LD_PRELOAD can name it, its header), or None."""
+    try:
+        library = find_library()
+        header = check_library(library)
+        path = preloadable(library)
+        version = tool("--version").stdout.strip()
+    except Failure as failure:
+        findings.say("FAIL", "library", failure)
+        return None
+    done = subprocess.run(["/bin/true"], env={**os.environ, "LD_PRELOAD": path}, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode or done.stderr:
+        findings.say("FAIL", "library", f"{library} cannot be loaded: {done.stderr.strip() or done.returncode}")
+        return None
+    findings.say("ok", "library", f"{library} ({version})")
+    if path != library:
+        findings.say("note", "library", f"LD_PRELOAD cannot hold a blank; {path} links to it")
+    return path, header
+
+
+def file_system(path):
+    """The kind that the path is on, as the kernel names it; empty: not found."""
+    device = os.stat(path).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
+        kinds = [line.partition(" - ")[2].split()[0] for line in mounts if line.split()[2] == wanted]
+    return kinds[-1] if kinds else ""
+
+
+def check_pages(findings):
+    """The place for pages."""
+    path = page_directory()
+    if not safe_directory(path) or not os.access(path, os.W_OK):
+        findings.say("FAIL", "pages", f"{path} is missing, or open to others: what is killed leaves no report; "
+                                      "name a directory on tmpfs with CACHALOT_PAGE_DIR")
+        return
+    free = shutil.disk_usage(path).free
+    if free < PAGE_ROOM:
+        findings.say("FAIL", "pages", f"{path} has only {free >> 10} KiB left: programs run on, but what is killed may leave no report, and "
+                                      "`top` may not show it; enlarge it (docker run --shm-size), or name another tmpfs with CACHALOT_PAGE_DIR")
+        return
+    findings.say("ok", "pages", f"{path}, {free >> 20} MiB free")
+    with contextlib.suppress(OSError, IndexError):
+        kind = file_system(path)
+        if kind not in ("", "tmpfs", "ramfs"):
+            findings.say("note", "pages", f"{path} is on a disk ({kind}), whose writes may stall programs; name a directory on tmpfs "
+                                          "with CACHALOT_PAGE_DIR")
+    try:
+        dead = [page for page in list_pages() if page.life == "dead" and page.state != "reported"]
+    except Failure as failure:
+        findings.say("FAIL", "pages", failure)
+        return
+    if dead:
+        findings.say("note", "pages", f"{len(dead)} program{'s' * (len(dead) != 1)} ended without a report; `cachalot harvest` makes it")
+
+
+def check_files(program):
+    """What `run` refuses, or says, of where files go."""
+    check_patterns(os.environb)
+    places = Places(os.environb, program)
+    places.check_report()
+    places.check_trace()
+    if problem := places.report_problem():
+        raise Failure(1, problem)
+
+
+def check_environment(findings, program=""):
+    """Variables that are misspelt, switch us off, or have `run` refuse the program."""
+    for name in sorted(os.environ):
+        if name.startswith("CACHALOT_") and name not in VARIABLES:
+            near = difflib.get_close_matches(name, list(VARIABLES), 1)
+            findings.say("note", "environment", f"{name} means nothing{f'; {near[0]}?' if near else ''}")
+    if os.environ.get("CACHALOT_DISABLE", "0") not in ("", "0"):
+        findings.say("FAIL", "environment", "CACHALOT_DISABLE is set: nothing is served; unset it")
+    if os.environ.get("CACHALOT_REDACT", "") not in ("", "0", "argv"):
+        findings.say("FAIL", "environment", "CACHALOT_REDACT is not understood: argv")
+    if os.environ.get("CACHALOT_ONLY"):
+        findings.say("note", "environment", f"CACHALOT_ONLY: other programs than {os.environ['CACHALOT_ONLY']} are left alone")
+    conf = os.environ.get("CACHALOT_CONF", "")
+    for check, words in ((check_conf, (conf, "CACHALOT_CONF")), (report_signal, ()), (check_counts, ()), (check_files, (program,))):
+        try:
+            check(*words)
+        except Failure as failure:
+            findings.say("FAIL", "environment", failure)
+        except OSError as error:
+            findings.say("FAIL", "environment", f"{error.filename or 'the current directory'}: {error.strerror}")
+    for path in os.environ.get("LD_PRELOAD", "").replace(":", " ").split():
+        if "/" in path and not os.path.isfile(path):
+            findings.say("note", "environment", f"LD_PRELOAD names {path}, which is no file")
+
+
+def trial(path):
+    """What the trial said, and its report or None. It stands where a program will, and leaves nothing there."""
+    with tempfile.TemporaryDirectory(prefix="cachalot-doctor-") as folder:
+        python = sys.executable or os.path.realpath("/proc/self/exe")  # without PATH Python does not know
+        environment = {k: v for k, v in os.environ.items() if k not in NOT_FOR_TRIAL}
+        environment.update(LD_PRELOAD=preload(path, os.environ.get("LD_PRELOAD", ""), python),
+                           CACHALOT_OUTPUT=os.path.join(folder, "trial.json").replace("%", "%%"))
+        done = subprocess.run([python, "-c", TRIAL], env=environment, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, errors="replace", timeout=120, check=False)
+        try:
+            found = json.loads(done.stdout.strip().rpartition("\n")[2])
+        except ValueError:
+            raise Failure(1, f"the trial ended with {done.returncode}: {done.stderr.strip()[-300:]}") from None
+        try:
+            return found, Report(os.path.join(folder, "trial.json"))
+        except Failure:
+            return found, None
+
+
+def check_driver(findings, path):
+    """Is there a driver, a GPU, and do allocations come through the cache?"""
+    try:
+        found, report = trial(path)
+    except (Failure, OSError, subprocess.TimeoutExpired) as failure:
+        findings.say("FAIL", "trial", failure)
+        return
+    if "problem" in found:
+        findings.say("FAIL", "driver", f"{found['problem']} (a login node? in a container: docker run --gpus all)")
+        return
+    driver = f"libcuda.so.1, CUDA {found['driver'] // 1000}.{found['driver'] % 1000 // 10}"
+    if found["init"]:
+        findings.say("FAIL", "driver", f"{driver}, but cuInit gives error {found['init']}: no GPU can be used here")
+        return
+    findings.say("ok", "driver", f"{driver}; {found['devices']} GPU, first {found['name']}")
+    if found["driver"] < CONTEXT_EVENTS_SINCE:
+        findings.say("note", "driver", "before 12.5: frees wait as they do natively (free_mode:strict)")
+    if found["error"]:
+        findings.say("FAIL", "trial", f"a first allocation of 1 MiB gives error {found['error']}; is the GPU full?")
+    elif report is None or not report.number("totals", "requests"):
+        findings.say("FAIL", "trial", "two allocations did not come through the cache")
+    else:
+        findings.say("ok", "trial", f"{report.text('totals', 'requests')} allocations came through the cache, "
+                                    f"coverage {report.text('coverage', 'status')}")
+
+
+def mentions(path, *words):
+    """Does the file hold one of these words?"""
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return any(data.find(word) >= 0 for word in words)
+    except (OSError, ValueError):
+        return False
+
+
+def check_named(findings, name, header):
+    """The program."""
+    try:
+        path = find_program(name)
+        check_program(path, header)
+    except Failure as failure:
+        findings.say("FAIL", "program", failure)
+        return
+    if os.path.basename(os.path.realpath(path)).startswith("python"):
+        findings.say("ok", "program", f"{path} can be preloaded into")
+        if not os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
+            findings.say("note", "program", "PyTorch keeps a cache of its own in front of us; PYTORCH_NO_CUDA_MEMORY_CACHING=1 "
+                                            "hands its requests to this one (CuPy, JAX: see the README)")
+    elif mentions(path, b"libcuda.so", b"libcudart", b"cuMemAlloc", b"cudaMalloc"):
+        findings.say("ok", "program", f"{path} uses CUDA, and can be preloaded into")
+    else:
+        findings.say("note", "program", f"{path} can be preloaded into, but names no CUDA itself: its libraries, or what "
+                                        "it starts, may")
+
+
+def main(arguments):
+    """cachalot doctor."""
+    words, _ = split("doctor", arguments)
+    if len(words) > 1:
+        raise Failure(2, "give one program; see `cachalot doctor --help`")
+    findings, program = Findings(), ""
+    with contextlib.suppress(Failure, IndexError):  # what is wrong with it, check_named says
+        program, _ = by_shell(find_program(words[0]), words)
+    own = check_own(findings)
+    if own:
+        check_pages(findings)
+        check_environment(findings, program)
+        check_driver(findings, own[0])
+        if words:
+            check_named(findings, words[0], own[1])
+    print("it will not work; see the lines that say FAIL" if findings.failed else "it will work")
+    return 1 if findings.failed else 0

@@ -1,0 +1,85 @@
+"""cachalot ls: the pages that programs of this user have, or have left."""
+
+import json
+import os
+
+from cachalot_command.command.pages import split
+from cachalot_command.common.tools import Failure, list_pages, named_directory, printable
+from cachalot_command.reading.live import BadPage, Page
+from cachalot_command.reading.report import bytes_text
+
+HELP = """\
+usage: cachalot ls [DIRECTORY] [--json]
+
+Lists the pages of this user's programs, a line each: those that run, and those
+that have ended and left theirs.
+  DIRECTORY  where they are (CACHALOT_PAGE_DIR, else /dev/shm/cachalot-UID)
+  --json     one object per line, for programs
+
+  running    uses the cache now
+  killed     ended without a report: `cachalot harvest` makes it
+  reported   ended, its report is written: `cachalot harvest` tidies up
+  elsewhere  of another container: nobody here can tell whether it still runs
+  damaged    no page, or one that cannot be trusted: remove it by hand
+
+Exit code: 0, 2 usage, 3 no such directory, or a page is damaged.
+example: cachalot ls --json | jq -r 'select(.state == "running").pid'
+"""
+
+ROW = "{:>9}  {:<9}  {:>{}}  {:>11}  {:>11}  {}"
+
+
+def state_of(page):
+    if page.life == "dead":
+        return "reported" if page.state == "reported" else "killed"
+    return {"alive": "running", "bad": "damaged"}.get(page.life, page.life)
+
+
+def entry_of(page):
+    """What is known of a page, for both forms."""
+    entry = {"pid": page.pid or None, "state": state_of(page), "program": None, "rank": None, "hostname": None,
+             "session": None, "allocated_bytes": None, "reserved_bytes": None, "path": printable(page.path),
+             "problem": None}
+    if page.life == "bad":
+        return {**entry, "problem": printable(page.program)}
+    entry.update(program=printable(page.program), session=None if page.session == "-" else printable(page.session))
+    try:
+        live = Page(page.path)
+    except BadPage as problem:  # it has ended and was harvested meanwhile, or is damaged
+        return {**entry, "problem": str(problem)}
+    try:
+        entry.update(rank=printable(live.rank) or None, hostname=printable(live.hostname))
+        _, rows = live.sample()
+        for key in ("allocated_bytes", "reserved_bytes"):
+            entry[key] = sum(row[key] for row in rows)
+    except BadPage as problem:
+        entry["problem"] = str(problem)
+    finally:
+        live.close()
+    return entry
+
+
+def line_of(entry, width):
+    what = os.path.basename(entry["program"]) if entry["program"] else f"{entry['path']}: {entry['problem']}"
+    return ROW.format(entry["pid"] or "-", entry["state"], entry["rank"] or "-", width,
+                      bytes_text(entry["allocated_bytes"]), bytes_text(entry["reserved_bytes"]), what)
+
+
+def main(arguments):
+    """cachalot ls."""
+    words, options = split("ls", arguments, ("--json",))
+    if len(words) > 1:
+        raise Failure(2, "give one directory; see `cachalot ls --help`")
+    pages = sorted(list_pages(named_directory(words)), key=lambda page: (page.life == "bad", page.pid, page.path))
+    entries = [entry_of(page) for page in pages]
+    if "--json" in options:
+        for entry in entries:
+            print(json.dumps(entry))
+    elif entries:
+        width = max(4, *(len(entry["rank"] or "-") for entry in entries))
+        print(ROW.format("pid", "state", "rank", width, "allocated", "reserved", "program"))
+        for entry in entries:
+            print(line_of(entry, width).rstrip())
+    else:
+        print("no program of this user uses the cache, or has left a page")
+    return 3 if any(entry["state"] == "damaged" for entry in entries) else 0

@@ -1,0 +1,191 @@
+"""dump, empty-cache, harvest: what is done with the live pages of processes."""
+
+import os
+import sys
+
+from cachalot_command.common.tools import Failure, list_pages, named_directory, printable, say, tool
+from cachalot_command.reading.report import Report
+from cachalot_command.writing.words import coverage_advice
+
+DUMP_HELP = """\
+usage: cachalot dump PID|--all [--segments] [--timeout SECONDS]
+
+Asks a running program for a report, without a signal, and prints its path.
+  --all       every running program of this user that uses the cache
+  --segments  list every segment and block in the report
+  --timeout   how long to wait for an answer (10)
+
+Exit code: 0, 1 no answer or no report, 2 usage, 3 no such program.
+example: cachalot dump 4711 && cachalot show cachalot.python3.4711.1.json
+"""
+
+EMPTY_HELP = """\
+usage: cachalot empty-cache PID|--all [--timeout SECONDS]
+
+Has a running program give all reusable memory back to the driver, as
+torch.cuda.empty_cache() does.
+  --all       every running program of this user that uses the cache
+  --timeout   how long to wait for an answer (10)
+
+Exit code: 0, 1 no answer, 2 usage, 3 no such program.
+example: cachalot empty-cache 4711
+"""
+
+HARVEST_HELP = """\
+usage: cachalot harvest [DIRECTORY] [--output FILE]
+
+Makes reports of programs that were killed before they could write one, and
+prints their paths.
+  DIRECTORY  where the pages are (CACHALOT_PAGE_DIR, else /dev/shm/cachalot-UID)
+  --output   instead of where the program was to write; .PID is added to several
+
+Exit code: 0 all written (or nothing to do), 1 a report could not be written,
+2 usage, 3 no such directory, or damaged pages.
+example: cachalot harvest --output killed.json
+"""
+
+
+def split(command, arguments, flags=(), values=()):
+    """Words and options of a command line: ([word], {option: value})."""
+    words, options = [], {}
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if argument == "--":
+            words += rest
+        elif name in values:
+            options[name] = value if equals else next(rest, None)
+            if options[name] is None:
+                raise Failure(2, f"{name} needs a value")
+        elif argument in flags:
+            options[argument] = True
+        elif equals and name in flags:
+            raise Failure(2, f"{name} takes no value")
+        elif argument.startswith("-") and argument != "-":
+            raise Failure(2, f"unknown option {argument}; see `cachalot {command} --help`")
+        else:
+            words.append(argument)
+    return words, options
+
+
+def pages_of(command, words, options):
+    """The live pages that PID or --all means."""
+    if ("--all" in options) == bool(words) or len(words) > 1:
+        raise Failure(2, f"give one PID or --all; see `cachalot {command} --help`")
+    pages = [page for page in list_pages(named_directory([])) if page.life == "alive"]
+    if not words:
+        return pages
+    if not words[0].isdecimal():
+        raise Failure(2, f"`{words[0]}` is not a process id")
+    pages = [page for page in pages if page.pid == int(words[0])]
+    if not pages:
+        raise Failure(3, f"process {words[0]} is not a running program of this user that uses the "
+                         "cache; was it started with `cachalot run`, and has it used CUDA yet?")
+    return pages
+
+
+def say_what_is_left_out(path):
+    """Of a report of which not everything came through the cache."""
+    try:
+        advice = coverage_advice(Report(path))
+    except Failure:
+        return  # another container's: not to be read from here
+    for line in advice:
+        print(f"cachalot: {printable(path)}: {line}", file=sys.stderr)
+
+
+def ask(command, action, arguments, flags):
+    """Puts a request to each page; prints the answers."""
+    words, options = split(command, arguments, ("--all", *flags), ("--timeout",))
+    pages = pages_of(command, words, options)
+    if not pages:
+        print("cachalot: no running program of this user uses the cache", file=sys.stderr)
+        return 3
+    more = ["--blocks"] if "--segments" in options else []
+    if "--timeout" in options:
+        more.append(f"--timeout={options['--timeout']}")
+    code = 0
+    for page in pages:
+        answer = tool("request", page.path, action, *more)
+        if answer.returncode == 2:
+            raise Failure(2, f"--timeout={options.get('--timeout')} is not a number of seconds")
+        print(printable(answer.stdout.strip()), end="\n" if answer.stdout else "", flush=True)
+        sys.stderr.write(answer.stderr.replace("cachalot-page:", "cachalot:"))
+        if action == "report" and answer.stdout:
+            say_what_is_left_out(answer.stdout.rstrip("\n"))
+        code = max(code, answer.returncode)
+    return code
+
+
+def dump(arguments):
+    """cachalot dump."""
+    return ask("dump", "report", arguments, ("--segments",))
+
+
+def empty_cache(arguments):
+    """cachalot empty-cache."""
+    return ask("empty-cache", "empty-cache", arguments, ())
+
+
+def with_pid(path, pid):
+    stem, dot = (path[:-5], ".json") if path.endswith(".json") else (path, "")
+    return f"{stem}.{pid}{dot}"
+
+
+def harvest_page(page, *options):
+    """Makes the report of a dead page, and removes it, unless it has what could not be written yet. Returns the report's
+    path (None if there was one), and whether something is missing, which is said."""
+    path, said = None, ""
+    if page.state not in ("reported", "making"):  # making: killed before it counted anything
+        written = tool("report", page.path, *options)
+        path, said = written.stdout[:-1], written.stderr.strip().replace("cachalot-page: ", "")
+        if written.returncode != 0 and not path:
+            raise Failure(1, said)
+        for line in said.splitlines():
+            say(f"cachalot: {printable(line)}")
+        if written.returncode != 0:
+            return path, True
+    tool("remove", page.path)
+    return path, bool(said)
+
+
+def harvest_all(pages, output):
+    """Paths of the reports made, and the worst exit code."""
+    dead = [page for page in pages if page.life == "dead"]
+    unreported = [page for page in dead if page.state not in ("reported", "making")]
+    paths, code = [], 0
+    for page in dead:
+        options = []
+        if output:
+            options = ["--output", with_pid(output, page.pid) if len(unreported) > 1 else output]
+        try:
+            path, missing = harvest_page(page, *options)
+            paths.append(path)
+            code = code or int(missing)
+        except Failure as failure:
+            print(f"cachalot: {failure}", file=sys.stderr)
+            code = 1
+    return [path for path in paths if path and path != os.devnull], code
+
+
+def harvest(arguments):
+    """cachalot harvest."""
+    words, options = split("harvest", arguments, (), ("--output",))
+    if len(words) > 1:
+        raise Failure(2, "give one directory; see `cachalot harvest --help`")
+    if options.get("--output") == "":
+        raise Failure(2, "--output needs a file name")
+    pages = list_pages(named_directory(words))
+    paths, code = harvest_all(pages, options.get("--output"))
+    for path in paths:
+        print(printable(path))
+    elsewhere = sum(page.life == "elsewhere" for page in pages)
+    if elsewhere:
+        print(f"cachalot: {elsewhere} of other containers: nobody here can tell whether they run; `cachalot harvest` there",
+              file=sys.stderr)
+    for page in pages:
+        if page.life == "bad":
+            print(f"cachalot: {printable(page.path)}: {page.program}; remove it by hand",
+                  file=sys.stderr)
+            code = code or 3
+    return code

@@ -1,0 +1,361 @@
+"""cachalot run: starts a program with the library in LD_PRELOAD."""
+
+import contextlib
+import importlib
+import os
+import re
+import resource
+import secrets
+import signal
+import subprocess
+import sys
+import time
+
+from cachalot_command.command import check
+from cachalot_command.common.pattern import CONTROL, DEFAULT_OUTPUT, Places, check_patterns
+from cachalot_command.common.program import by_shell, check_library, check_program, find_program, needed, preloadable
+from cachalot_command.common.tools import INHERITED_SIGCHLD, Failure, check_counts, find_library, printable, say, tool
+from cachalot_command.writing import output as output_module
+from cachalot_command.writing import summary
+
+HELP = """\
+usage: cachalot run [OPTIONS] [--] PROGRAM ARG…
+
+Runs PROGRAM with the cache in front of cudaMalloc and cudaFree; nothing else of
+it changes. Its children have the cache too, and reports of their own.
+  --output FILE   where a report goes (CACHALOT_OUTPUT; cachalot.%e.%p.json):
+                  %e program, %p pid, %h host, %r rank, %t start, %n number,
+                  %q{VAR}, %%
+  --conf OPTIONS  key:value,… as PYTORCH_ALLOC_CONF has them (CACHALOT_CONF)
+  --trace FILE    records all its allocations for `cachalot replay` and `tune`
+                  (CACHALOT_TRACE; the same patterns; if taken, FILE.PID)
+  --summary       at the end, a table of all its processes on stderr
+  --check GATES   then hold their reports against gates (`cachalot check`):
+                  max-leaked=0,max-oom=0,format=junit,output=gate.xml
+                  given more than once, all apply
+                  (a child that has another CACHALOT_OUTPUT is not judged)
+  --html FILE     and make a page of what happened (`cachalot export`), of more
+                  processes FILE with .PID; keeps the last 100000 events, or
+                  CACHALOT_EVENTS
+
+Exit code: PROGRAM's (or it dies by PROGRAM's signal); 125 cachalot failed,
+126 PROGRAM is not executable, 127 not found. With --check, where PROGRAM's is
+0: 1 a gate failed, 3 there is no report, or not of all processes.
+example: cachalot run --conf max_split_size_mb:128 --summary python3 train.py
+example: cachalot run --check max-leaked=0,max-oom=0 python3 test.py
+"""
+
+NOT_FORWARDED = {getattr(signal, "SIG" + name) for name in (  # of the process itself, or of its terminal
+    "KILL", "STOP", "TSTP", "TTIN", "TTOU", "SEGV", "BUS", "FPE", "ILL", "TRAP", "SYS", "PIPE", "XCPU", "XFSZ", "CHLD")}
+VALUES = ("--output", "--conf", "--check", "--trace", "--html")
+TIMERS = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF}  # kept by exec, and not by a child
+CLOSED = {signal.SIGHUP, signal.SIGCONT}  # of a terminal that is gone: to its session's leader only
+EVENTS_FOR_PAGE = "100000"
+SESSION_MOST = 63  # bytes, in a page
+SIGNALS = ("USR1", "USR2", "HUP", "PROF", "WINCH", "URG", "IO")
+SANITIZER = re.compile(r"lib(clang_rt\.)?(a|t|m|hwa|l)san")
+
+
+def keep(options, name, value):
+    """Gates add up, and of outputs the last counts, so that wrappers can have one; of what else is given twice one would be lost."""
+    if not value and name != "--conf":  # none is the defaults
+        raise Failure(125, f"{name} needs a value, and what it was given is empty")
+    if name in options and name not in ("--check", "--output"):
+        raise Failure(125, f"{name} is given twice")
+    options[name] = [*options.get(name, ()), value] if name == "--check" else value
+
+
+def parse(arguments):
+    """(options, program and its arguments); options end at the first word that is none."""
+    options = {}
+    while arguments and arguments[0].startswith("-"):
+        name, equals, value = arguments[0].partition("=")
+        arguments = arguments[1:]
+        if name == "--" and not equals:
+            break
+        if name in VALUES:
+            if not equals and not arguments:
+                raise Failure(125, f"{name} needs a value; see `cachalot run --help`")
+            keep(options, name, value if equals else arguments[0])
+            arguments = arguments if equals else arguments[1:]
+        elif name in ("--summary", "--help", "-h"):
+            if equals:
+                raise Failure(125, f"{name} takes no value")
+            options["--help" if name == "-h" else name] = True
+        else:
+            raise Failure(125, f"unknown option {name}; see `cachalot run --help`")
+    return options, arguments
+
+
+def original_environment():
+    """As we were started: Python itself may have added LC_CTYPE."""
+    environment = dict(os.environb)
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            first = {entry.split(b"=")[0] for entry in file.read().split(b"\0")}
+    except OSError:
+        return environment
+    if b"LC_CTYPE" not in first:
+        environment.pop(b"LC_CTYPE", None)
+    return environment
+
+
+def preload(library, existing, program):
+    """LD_PRELOAD with our library before all but sanitizers, which must come first: also the program's own."""
+    own = [name for name in needed(program) if SANITIZER.match(name)]
+    existing = " ".join([existing, *own])
+    others = [name for name in re.split("[ :]+", existing) if name and os.path.basename(name) != os.path.basename(library)]
+    first = [name for name in others if SANITIZER.search(os.path.basename(name))]
+    return ":".join([*dict.fromkeys(first), library] + [name for name in others if name not in first])
+
+
+def report_signal():
+    """The signal that asks for a report, or None: those that the library takes."""
+    text = os.environ.get("CACHALOT_SIGNAL") or "USR1"
+    name = text.upper().removeprefix("SIG")
+    if name in ("NONE", "0"):
+        return None
+    if name in SIGNALS:
+        return signal.Signals["SIG" + name]
+    if name.isdecimal() and signal.SIGRTMIN <= int(name) <= signal.SIGRTMAX:
+        return int(name)
+    raise Failure(125, f"CACHALOT_SIGNAL={text}: give {', '.join(SIGNALS)}, a number from {signal.SIGRTMIN:d} to "
+                       f"{signal.SIGRTMAX:d}, or none")
+
+
+def check_conf(conf, where, code=125):
+    """Refuses options that the library would only warn of."""
+    checked = tool("conf", "--", conf)
+    if checked.returncode:
+        lines = checked.stderr.replace("cachalot-page: ", "").splitlines()
+        raise Failure(code, f"{where}: {'; '.join(lines)}")
+
+
+def session_within(existing):
+    """A session of this run, part of the one that it runs in: gates judge what this run started."""
+    if not existing:
+        return f"{os.getpid()}-{int(time.time())}-{secrets.token_hex(8)}"
+    own = "/" + secrets.token_hex(4)
+    if not re.search("/[0-9a-f]{8}$", existing):  # not itself part of a run's
+        existing = existing[:SESSION_MOST - len(own)]
+    return existing + own if len(existing + own) <= SESSION_MOST else existing
+
+
+def waits(options):
+    """Is there something to be done when the program has ended?"""
+    return bool({"--summary", "--check", "--html"} & options.keys())
+
+
+LONG = 3800  # bytes of a path, of 4095: the rest is for what patterns become
+
+
+def from_here(pattern):
+    """The pattern of a path, so that it means the same wherever a child of the run stands; as it is where that cannot be said."""
+    try:
+        here = os.getcwd()
+    except OSError:  # the folder was removed
+        return pattern
+    path = os.path.join(here.replace("%", "%%"), pattern)
+    return pattern if CONTROL.search(here) or len(os.fsencode(path)) > LONG else path
+
+
+def places(environment):
+    """Paths that mean the same wherever in the tree a child of the run stands."""
+    output, pages = (os.fsdecode(environment.get(name, b"")) for name in (b"CACHALOT_OUTPUT", b"CACHALOT_PAGE_DIR"))
+    found = {}
+    with contextlib.suppress(OSError):  # the folder was removed
+        here = os.getcwd()
+        if not CONTROL.search(here):  # the library keeps these in its directory, not in a pattern
+            found["CACHALOT_OUTPUT"] = os.path.join(here.replace("%", "%%"), output or DEFAULT_OUTPUT)
+        elif not os.path.isabs(output):
+            print("cachalot: this directory's name has a control character: reports of children that stand in another are not found; "
+                  "give all of them a place with --output", file=sys.stderr)
+        if pages:
+            found["CACHALOT_PAGE_DIR"] = os.path.abspath(pages)
+    return found
+
+
+def environment_for(options, library, program):
+    """The program's environment."""
+    environment = original_environment()
+    existing = environment.get(b"LD_PRELOAD", b"").decode("utf-8", "surrogateescape")
+    ours = {"LD_PRELOAD": preload(library, existing, program)}
+    if "--output" in options:
+        ours["CACHALOT_OUTPUT"] = options["--output"]
+    if "--trace" in options:
+        ours["CACHALOT_TRACE"] = options["--trace"]
+    if "--conf" in options:
+        check_conf(options["--conf"], "--conf")
+        ours["CACHALOT_CONF"] = options["--conf"]
+    elif conf := environment.get(b"CACHALOT_CONF"):
+        check_conf(os.fsdecode(conf), "CACHALOT_CONF")
+    if "--html" in options and not environment.get(b"CACHALOT_EVENTS"):
+        ours["CACHALOT_EVENTS"] = EVENTS_FOR_PAGE
+    # Such characters that an environment, a page, a report and we have it alike.
+    given = environment.get(b"CACHALOT_SESSION", b"")[:SESSION_MOST]
+    session = re.sub(rb"[^A-Za-z0-9_.:/@+-]", b"_", given).decode()
+    ours["CACHALOT_SESSION"] = session_within(session) if not session or waits(options) else os.fsdecode(given)
+    environment.update({os.fsencode(k): os.fsencode(v) for k, v in ours.items()})
+    check_patterns(environment, options)
+    if "--trace" in options:
+        environment[b"CACHALOT_TRACE"] = os.fsencode(from_here(options["--trace"]))
+    if waits(options):
+        environment.update({os.fsencode(k): os.fsencode(v) for k, v in places(environment).items()})
+    return environment
+
+
+def set_signals():
+    """As a program expects them, but the report's: an early one must not kill it."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
+        signal.signal(number, signal.SIG_DFL)
+    asked = report_signal()
+    if asked:
+        signal.signal(asked, signal.SIG_IGN)
+    if INHERITED_SIGCHLD is not None:
+        signal.signal(signal.SIGCHLD, INHERITED_SIGCHLD)
+
+
+def execute(path, words, environment):
+    try:
+        os.execve(path, words, environment)
+    except FileNotFoundError as error:
+        raise Failure(127, f"{path}: {error.strerror}, or what interprets it is missing") from error
+    except OSError as error:
+        raise Failure(126, f"{path}: {error.strerror}") from error
+
+
+def wait_forwarding(child, waited):
+    """Waits for the child; what others send us goes to it, and what the kernel sends to us alone. The terminal's keys reach it
+    by themselves. Returns what it was sent."""
+    alone, sent = TIMERS | (CLOSED if os.getsid(0) == os.getpid() else set()), set()
+    while True:
+        info = signal.sigwaitinfo(waited)
+        if info.si_signo == signal.SIGCHLD:
+            if child.poll() is not None:
+                return sent
+        elif info.si_code <= 0 or info.si_signo in alone:
+            sent.add(info.si_signo)
+            child.send_signal(info.si_signo)
+
+
+def run_and_wait(path, words, environment):
+    """Runs the program as a child; returns it, ended, and the signal mask from then on: as we were started, but what it was sent
+    may come once more (`timeout` sends it to us, and then to the whole group)."""
+    waited = (signal.valid_signals() - NOT_FORWARDED) | {signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
+
+    def prepare():
+        set_signals()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    try:
+        child = subprocess.Popen(words, executable=path, env=environment, preexec_fn=prepare,
+                                 close_fds=False)
+    except FileNotFoundError as error:
+        raise Failure(127, f"{path}: {error.strerror}, or what interprets it is missing") from error
+    except OSError as error:
+        raise Failure(126, f"{path}: {error.strerror}") from error
+    return child, before | wait_forwarding(child, waited)
+
+
+def end_like(code):
+    """Returns the program's exit code, or dies by its signal."""
+    if code >= 0:
+        return code
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
+    if -code in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(-code, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [-code])
+    os.kill(os.getpid(), -code)
+    return 128 - code
+
+
+def gates_of(options, places):
+    """The gates and the options of --check, or None. Wrong ones are refused before the start."""
+    if "--check" not in options:
+        return None
+    try:
+        gates, more = check.parse_words(*options["--check"])
+    except Failure as failure:
+        raise Failure(125, f"--check: {failure}") from failure
+    places.check_baselines(gates.get("--baseline", ()))
+    if "--output" in more:
+        output_module.refuse("--check: output", more["--output"])
+        taken = [*places.taken(), *(options[name] for name in ("--html",) if name in options)]
+        if os.path.realpath(more["--output"]) in map(os.path.realpath, taken):
+            raise Failure(125, f"--check: output: {more['--output']} is where the page, the trace or the report goes")
+    return gates, more
+
+
+def exporter():
+    """Loaded when a page is asked for: programs should start at once."""
+    return importlib.import_module("cachalot_command.command.export")
+
+
+def after(child, environment, options, gates):
+    """What is asked for when the run has ended. Returns the exit code of its gates."""
+    reports, problems, notes = summary.collect(child, environment)
+    for note in notes:
+        say(f"cachalot: {printable(note)}")
+    if "--summary" in options:
+        summary.print_summary(reports)
+    if "--html" in options:
+        problems += exporter().pages_of_run(reports, options["--html"], child.pid)
+        for line in summary.doubts_of(reports) if not {"--summary", "--check"} & options.keys() else ():
+            say(f"cachalot: {printable(line)}")
+    if not gates:
+        for problem in problems:
+            say(f"cachalot: {printable(problem)}")
+        return 0
+    paths = [report.path for report in reports]
+    return check.check(paths, *gates, sys.stderr, problems)
+
+
+def prepare(options, words):
+    """(what is executed, its words and environment, the gates); what cannot be is refused."""
+    library = find_library()
+    header = check_library(library)
+    path = find_program(words[0])
+    check_program(path, header)
+    path, words = by_shell(path, words)
+    report_signal()
+    check_counts()
+    environment = environment_for(options, preloadable(library), path)
+    places = Places(environment, path)
+    places.check_report()
+    places.check_trace()
+    for problem in filter(None, (places.report_problem(), places.trace_problem())):
+        say(f"cachalot: {printable(problem)}")
+    gates = gates_of(options, places)
+    if "--html" in options:
+        exporter().check_page(options["--html"], places.taken())
+    return path, words, environment, gates
+
+
+def main(arguments):
+    """cachalot run."""
+    options, words = parse(arguments)
+    if "--help" in options:
+        print(HELP, end="")
+        return 0
+    if not words:
+        raise Failure(125, "no program given; see `cachalot run --help`")
+    try:
+        path, words, environment, gates = prepare(options, words)
+    except OSError as error:  # without a file name it is the folder that we are in
+        raise Failure(125, f"{error.filename or 'the current directory'}: {error.strerror}") from error
+    if not waits(options):
+        set_signals()
+        execute(path, words, environment)
+    child, mask = run_and_wait(path, words, environment)
+    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # what comes from here on is for us
+        code = after(child, environment, options, gates)
+    except KeyboardInterrupt:
+        code = 130
+    except (Failure, OSError) as failure:
+        code = 3 if gates else 0
+        say(f"cachalot: {printable(failure)}")
+    return end_like(child.returncode) if child.returncode else code  # the program's own counts

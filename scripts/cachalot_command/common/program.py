@@ -1,0 +1,220 @@
+"""Can the library be preloaded into this program? Reads ELF headers and `#!` lines."""
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+import struct
+
+from cachalot_command.common.tools import Failure, page_directory
+
+PT_LOAD, PT_DYNAMIC, PT_INTERP = 1, 2, 3
+DT_NEEDED, DT_STRTAB = 1, 5
+SCRIPTS_DEEP = 5  # as the kernel
+BEGIN = 256  # bytes of a file that say what it is
+SHELL = "/bin/sh"
+
+
+def find_program(name):
+    """The file that `name` means, as execvp would look for it: an empty PATH, or part of it, is the current directory."""
+    folders = [] if "/" in name else os.environ.get("PATH", os.defpath).split(":")
+    candidates = [os.path.join(folder or ".", name) for folder in folders] or [name]
+    there = [path for path in candidates if os.path.isfile(path) or (path == name and os.path.exists(path))]
+    if not there:
+        raise Failure(127, f"{name}: no such {'program in PATH' if folders else 'file'}")
+    for path in there:
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    raise Failure(126, f"{there[0]} is not executable")
+
+
+class Elf:
+    """The header of an ELF file: class and machine, and its interpreter (None: static)."""
+
+    def __init__(self, data, file):
+        if len(data) < 64:
+            raise ValueError("cut off")
+        self.bits = {1: 32, 2: 64}.get(data[4])
+        order = {1: "<", 2: ">"}.get(data[5])
+        if self.bits is None or order is None:
+            raise ValueError("ELF class")
+        self.kind, self.machine = struct.unpack_from(order + "HH", data, 16)
+        wide = self.bits == 64
+        offset = struct.unpack_from(order + ("Q" if wide else "I"), data, 32 if wide else 28)[0]
+        size, count = struct.unpack_from(order + "HH", data, 54 if wide else 42)
+        self.interpreter = None
+        file.seek(offset)
+        headers = file.read(size * count)
+        for at in range(0, len(headers) - size + 1, size or 1):
+            if struct.unpack_from(order + "I", headers, at)[0] == PT_INTERP:
+                place, length = struct.unpack_from(order + ("Q16xQ" if wide else "I8xI"), headers,
+                                                   at + (8 if wide else 4))
+                file.seek(place)
+                name = file.read(min(length, 4096)).rstrip(b"\0")
+                self.interpreter = name.decode("utf-8", "replace")
+
+
+def needed(path):
+    """The libraries that a 64-bit program of this machine's byte order names; none where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+        offset, = struct.unpack_from("=Q", data, 32)
+        size, count = struct.unpack_from("=HH", data, 54)
+        if data[:5] != b"\x7fELF\x02":
+            return []
+        # type, flags, offset, address, physical address, bytes in the file
+        segments = [struct.unpack_from("=IIQQQQ", data, offset + i * size) for i in range(count)]
+        entries = [entry for kind, _, at, _, _, length in segments if kind == PT_DYNAMIC
+                   for entry in struct.iter_unpack("=QQ", data[at:at + length // 16 * 16])]
+        strings = [table - begin + at for tag, table in entries if tag == DT_STRTAB
+                   for kind, _, at, begin, _, length in segments
+                   if kind == PT_LOAD and begin <= table < begin + length]
+        return [data[strings[0] + name:data.index(b"\0", strings[0] + name)].decode("utf-8", "replace")
+                for tag, name in entries if tag == DT_NEEDED]
+    except (OSError, struct.error, IndexError, ValueError):
+        return []
+
+
+def is_shells(begin):
+    """A text that names no interpreter; what is not text is the kernel's to know."""
+    return not begin.startswith(b"\x7fELF") and b"\0" not in begin and not re.match(rb"#![ \t]*[^ \t\n]", begin)
+
+
+def read_elf(path):
+    """(Elf or None, first line or None) of a file."""
+    with open(path, "rb") as file:
+        data = file.read(BEGIN)
+        if is_shells(data):
+            return None, [SHELL]
+        if data.startswith(b"#!"):
+            return None, data[2:].split(b"\n")[0].decode("utf-8", "surrogateescape").split()
+        if not data.startswith(b"\x7fELF"):
+            return None, None
+        return Elf(data, file), None
+
+
+def by_shell(path, words):
+    """(path, words) that are executed for these: a text that names no interpreter is the shell's, as execvp has it."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        if is_shells(file.read(BEGIN)):
+            return SHELL, [SHELL, path, *words[1:]]
+    return path, words
+
+
+def cannot_be_preloaded(path):
+    return any(c.isspace() or c == ":" for c in path)
+
+
+def safe_directory(path):
+    """Makes `path` if need be; can nobody else put another thing in place of what is in it?"""
+    try:
+        os.makedirs(path, 0o700, exist_ok=True)
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid in (os.geteuid(), 0) and \
+        (not status.st_mode & 0o022 or status.st_mode & stat.S_ISVTX)
+
+
+def preloadable(library):
+    """A path of the library that LD_PRELOAD can hold: its own, or without a blank that of a link beside the pages."""
+    if not cannot_be_preloaded(library):
+        return library
+    pages = page_directory()
+    folder = os.path.join(pages, "lib-" + hashlib.sha256(os.fsencode(library)).hexdigest()[:16])
+    link = os.path.join(folder, os.path.basename(library))
+    if cannot_be_preloaded(link) or not safe_directory(pages) or not safe_directory(folder):
+        raise Failure(125, f"the library's path `{library}` has a blank or a colon, which LD_PRELOAD cannot hold, and "
+                           f"no link to it can be made in {pages}; name one with CACHALOT_LIBRARY")
+    try:
+        if not os.path.islink(link) or os.readlink(link) != library:
+            fresh = f"{link}.{os.getpid()}"
+            os.symlink(library, fresh)
+            os.replace(fresh, link)
+    except OSError as error:
+        raise Failure(125, f"{link}: {error.strerror}") from error
+    return link
+
+
+def check_library(library):
+    """The library's ELF header."""
+    try:
+        elf, _ = read_elf(library)
+    except (OSError, ValueError, struct.error) as error:
+        raise Failure(125, f"{library} cannot be read: {error}") from error
+    if elf is None:
+        raise Failure(125, f"{library} is not a shared library")
+    return elf
+
+
+def has_capabilities(path):
+    try:
+        return bool(os.getxattr(path, "security.capability"))
+    except OSError:  # none, or not for us to know
+        return False
+
+
+def check_privileges(path):
+    """Programs that gain rights ignore LD_PRELOAD."""
+    status = os.stat(path)
+    gained = None
+    if status.st_mode & stat.S_ISUID and status.st_uid != os.getuid():
+        gained = "is setuid"
+    elif status.st_mode & stat.S_ISGID and status.st_mode & stat.S_IXGRP and \
+            status.st_gid != os.getgid():
+        gained = "is setgid"
+    elif os.getuid() != 0 and has_capabilities(path):
+        gained = "has file capabilities"
+    if gained:
+        raise Failure(125, f"{path} {gained}: the loader ignores LD_PRELOAD for it; run a copy "
+                           "without those rights (`cp` drops them)")
+
+
+def check_elf(path, elf, library):
+    if (elf.bits, elf.machine) != (library.bits, library.machine):
+        raise Failure(125, f"{path} is for another architecture ({elf.bits} bits, machine "
+                           f"{elf.machine}) than the library ({library.bits} bits, machine "
+                           f"{library.machine}); build the library for it")
+    is_loader = os.path.basename(os.path.realpath(path)).startswith(("ld-", "ld.so", "ld64"))
+    if elf.interpreter is None and not is_loader:
+        raise Failure(125, f"{path} is statically linked: nothing can be preloaded; link it "
+                           "dynamically (libcudart may stay static)")
+    if elf.interpreter and "ld-musl" in elf.interpreter:
+        raise Failure(125, f"{path} uses the C library musl, the library needs glibc; run it in an "
+                           "image with glibc")
+
+
+def named_by_env(words):
+    """PROGRAM in `#!/usr/bin/env PROGRAM`, or None."""
+    if os.path.basename(words[0]) != "env":
+        return None
+    rest = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+    with contextlib.suppress(Failure):
+        return find_program(rest[0]) if rest else None
+    return None
+
+
+def check_program(path, library, depth=0):
+    """Raises Failure if the preload cannot work in `path`, or in what runs it if it is a script."""
+    if not os.path.isfile(path):  # to open a pipe would be to wait
+        raise Failure(126, f"{path} is not a regular file, and cannot be executed")
+    try:
+        elf, script = read_elf(path)
+    except PermissionError:
+        return  # executable, not readable: nothing to be said
+    except (OSError, ValueError, struct.error) as error:
+        raise Failure(126, f"{path} cannot be executed: {error}") from error
+    if script:
+        if depth >= SCRIPTS_DEEP or not os.path.exists(script[0]):
+            raise Failure(126, f"{path}: its interpreter {script[0]} does not exist"
+                               if depth < SCRIPTS_DEEP else f"{path}: too many interpreters")
+        check_program(script[0], library, depth + 1)
+        inner = named_by_env(script)
+        if inner:
+            check_program(inner, library, depth + 1)
+        return
+    check_privileges(path)
+    if elf:
+        check_elf(path, elf, library)

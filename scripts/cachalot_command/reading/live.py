@@ -1,0 +1,305 @@
+"""Live pages, read by what they say of themselves: no signal, no ptrace, no help of the process.
+
+A page is a file that its process writes in memory; reading it costs the process nothing. What is in
+it is believed only after it was checked: it may be damaged, or made by anyone who is this user.
+"""
+
+import collections
+import os
+import stat
+import struct
+import time
+
+from cachalot_command.common.tools import page_directory
+
+MAGIC, FORMAT = b"CACHALOT", 1
+HEADER = struct.Struct("=8s8I")
+FIELD = struct.Struct("=56s4I8s")
+NUMBER = struct.Struct("@Q")  # native: read as one, never byte by byte
+PAGE_BYTES_MOST, FIELDS_MOST, DEVICES_MOST, PAGES_MOST = 64 << 20, 10000, 1024, 10000
+DEVICE_FIELDS = ("used", "ordinal", "total_bytes", "sequence", "num_hits", "num_fence_waits",
+                 "fence_wait_ns", "num_ooms")
+SUMS = ("allocation", "allocated_bytes", "reserved_bytes")
+TORN_TRIES = 5
+HISTORY_S, HISTORY_LEAST_S, HISTORY_LEAST, QUARTERS = 60, 8, 8, 4
+
+
+class BadPage(Exception):
+    """What is wrong with a page."""
+
+
+def text_of(data):
+    return data.split(b"\0", 1)[0].decode("utf-8", "replace")
+
+
+class Page:
+    """One page file, open."""
+
+    def __init__(self, path):
+        self.path = path
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+        try:
+            self.file = os.open(path, flags)
+        except OSError as error:
+            raise BadPage(f"cannot be opened: {error.strerror}") from error
+        try:
+            self.check_file()
+            self.fields = self.read_fields()
+            self.read_identity()
+        except BaseException:
+            os.close(self.file)
+            raise
+
+    def close(self):
+        os.close(self.file)
+
+    def check_file(self):
+        status = os.fstat(self.file)
+        if not stat.S_ISREG(status.st_mode):
+            raise BadPage("is not a regular file")
+        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            raise BadPage("belongs to, or can be reached by, another user")
+        if not HEADER.size <= status.st_size <= PAGE_BYTES_MOST:
+            raise BadPage("has not the size of a page")
+        self.size = status.st_size
+
+    def read(self):
+        data = os.pread(self.file, self.size, 0)
+        if len(data) != self.size:
+            raise BadPage("is cut off")
+        return data
+
+    def read_fields(self):
+        """{name: (offset, stride, parts, part stride)} from the page itself."""
+        data = self.read()
+        magic, version, _, size, count, offset, _, _, _ = HEADER.unpack_from(data)
+        if magic != MAGIC:
+            raise BadPage("is not a page")
+        if version != FORMAT:
+            raise BadPage("is a page of another version of cachalot")
+        if size != self.size or count > FIELDS_MOST or offset + count * FIELD.size > size:
+            raise BadPage("is a damaged page")
+        fields = {}
+        for i in range(count):
+            name, *place, _ = FIELD.unpack_from(data, offset + i * FIELD.size)
+            fields[text_of(name)] = tuple(place)
+        self.size = offset + count * FIELD.size  # events lie behind: they are not read each time
+        self.cache_bins = {part: [name for name in fields if name.rpartition(".")[0] == f"cache.{part}"]
+                           for part in ("allocated", "freed")}
+        return fields
+
+    def number(self, data, name, row=0):
+        """A number, a sum of parts, or one of a device's row."""
+        if name not in self.fields:
+            raise BadPage("is a page of another version of cachalot")
+        offset, stride, parts, part_stride = self.fields[name]
+        at = offset + row * stride
+        if parts > FIELDS_MOST or at + max(parts - 1, 0) * part_stride + NUMBER.size > len(data):
+            raise BadPage("is a damaged page")
+        return sum(NUMBER.unpack_from(data, at + i * part_stride)[0] for i in range(parts or 1))
+
+    def cached(self, data, name, row):
+        """What threads counted alone for a device: the sum over their rows; 0 where a page has none."""
+        if "cache.device" not in self.fields or name not in self.fields:
+            return 0
+        offset, _, parts, stride = self.fields["cache.device"]
+        at = self.fields[name][0]
+        if parts > FIELDS_MOST or max(offset, at) + max(parts - 1, 0) * stride + NUMBER.size > len(data):
+            raise BadPage("is a damaged page")
+        rows = (i * stride for i in range(parts) if NUMBER.unpack_from(data, offset + i * stride)[0] == row + 1)
+        return sum(NUMBER.unpack_from(data, at + part)[0] for part in rows)
+
+    def bins(self, data, part, row):
+        return sum(self.cached(data, name, row) for name in self.cache_bins[part])
+
+    def text(self, data, name, row=0):
+        if name not in self.fields:
+            raise BadPage("is a page of another version of cachalot")
+        offset, stride = self.fields[name][:2]
+        at = offset + row * stride
+        return text_of(data[at:at + 512])
+
+    def read_identity(self):
+        data = self.read()
+        self.pid, self.start_ticks = (self.number(data, n) for n in ("pid", "start_ticks"))
+        self.generation = self.number(data, "generation")
+        self.exe, self.hostname, self.session, self.rank = (
+            self.text(data, n) for n in ("exe", "hostname", "session", "rank"))
+        self.is_here = self.number(data, "pid_namespace") == os.stat("/proc/self/ns/pid").st_ino
+
+    def row(self, data, row):
+        """The figures of one device, as they are now."""
+        values = {name: self.number(data, f"device.{name}", row) for name in DEVICE_FIELDS}
+        for name in SUMS:
+            taken, freed = (sum(self.number(data, f"device.{name}.{part}.{pool}_pool", row)
+                                for pool in ("small", "large")) for part in ("allocated", "freed"))
+            if name == "allocation":
+                taken, freed = (was + self.bins(data, part, row)
+                                for was, part in ((taken, "allocated"), (freed, "freed")))
+            elif name == "allocated_bytes":
+                taken, freed = (was + self.cached(data, f"cache.{part}_bytes", row)
+                                for was, part in ((taken, "allocated"), (freed, "freed")))
+            values[name] = max(taken - freed, 0)
+            values[f"{name}_ever"] = taken
+        values["num_hits"] += self.bins(data, "allocated", row)
+        values["name"] = self.text(data, "device.name", row)
+        values["uuid"] = self.text(data, "device.uuid", row)
+        return values
+
+    def is_torn(self, data, count):
+        """Was a row being changed, or changed, while `data` was read?"""
+        offset, stride = self.fields.get("device.sequence", (0, 0))[:2]
+        for row in range(count):
+            before = self.number(data, "device.sequence", row)
+            now = os.pread(self.file, NUMBER.size, offset + row * stride)
+            if before % 2 or now != NUMBER.pack(before):
+                return True
+        return False
+
+    def sample(self):
+        """(time, [figures of each device in use])."""
+        for _ in range(TORN_TRIES):
+            data = self.read()
+            count = HEADER.unpack_from(data)[8]
+            if count > DEVICES_MOST:
+                raise BadPage("is a damaged page")
+            torn = self.is_torn(data, count)
+            if not torn:
+                break
+        rows = [self.row(data, row) for row in range(count)]
+        return time.monotonic(), [{**row, "torn": torn} for row in rows if row["used"]]
+
+
+def stat_fields(pid):
+    """/proc/PID/stat after the name, or None."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+
+
+def maps_have(pid, name):
+    """Has the process that file mapped? Where nobody may look: yes."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            return any(name in line for line in file)
+    except OSError:
+        return True
+
+
+def growth_of(history):
+    """Bytes per second by which what stays allocated grows; 0: it does not; None: not known yet.
+
+    The least of each quarter of the last minute (of less, at first), since programs give back at
+    each step: it must have risen each time."""
+    if len(history) < HISTORY_LEAST or history[-1][0] - history[0][0] < HISTORY_LEAST_S:
+        return None
+    length = len(history) / QUARTERS
+    parts = [list(history)[round(i * length):round((i + 1) * length)] for i in range(QUARTERS)]
+    least = [min(part, key=lambda sample: sample[1]) for part in parts]
+    if any(a[1] >= b[1] for a, b in zip(least, least[1:])):
+        return 0
+    return (least[-1][1] - least[0][1]) / max(least[-1][0] - least[0][0], 1e-9)
+
+
+class Process:
+    """A page with a living process behind it, and what it did since it was last looked at."""
+
+    def __init__(self, page):
+        self.page, self.place = page, None
+        self.last, self.devices = None, []
+        self.history = {}
+
+    def is_alive(self):
+        """Not ended, not replaced by exec. The maps are read once, and again when exec may have been."""
+        page = self.page
+        if not page.is_here:
+            return True  # nobody here can tell
+        fields = stat_fields(page.pid)
+        if fields is None or len(fields) < 26:
+            return False
+        ended = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
+        if ended or int(fields[19]) != page.start_ticks:
+            return False
+        place = (fields[23], fields[25])  # where code and stack begin: another after exec
+        if place != self.place:
+            name = os.fsencode(os.path.basename(page.path))
+            if fields[0] != b"Z" and not maps_have(page.pid, name):
+                return False
+            self.place = place
+        return True
+
+    def update(self):
+        now, rows = self.page.sample()
+        before = {row["ordinal"]: row for row in self.last[1]} if self.last else {}
+        seconds = now - self.last[0] if self.last else 0
+        self.devices = [self.device(row, before.get(row["ordinal"]), now, seconds) for row in rows]
+        self.last = (now, rows)
+
+    def device(self, row, before, now, seconds):
+        history = self.history.setdefault(row["ordinal"], collections.deque())
+        history.append((now, row["allocated_bytes"]))
+        while history[0][0] < now - HISTORY_S:
+            history.popleft()
+
+        def rate(key):
+            return max(row[key] - before[key], 0) / seconds if before and seconds > 0 else None
+
+        requests, reserved = row["allocation_ever"], row["reserved_bytes"]
+        waited = rate("fence_wait_ns")
+        return {
+            "device": row["ordinal"], "name": row["name"], "uuid": row["uuid"],
+            "total_bytes": row["total_bytes"], "allocated_bytes": row["allocated_bytes"],
+            "reserved_bytes": reserved, "waste_bytes": max(reserved - row["allocated_bytes"], 0),
+            "blocks": row["allocation"], "requests": requests, "hits": row["num_hits"],
+            "hit_ratio": min(row["num_hits"] / requests, 1) if requests else None,
+            "requests_per_s": rate("allocation_ever"), "hits_per_s": rate("num_hits"),
+            "fence_waits": row["num_fence_waits"], "fence_waits_per_s": rate("num_fence_waits"),
+            "fence_wait_ratio": None if waited is None else waited / 1e9,
+            "ooms": row["num_ooms"], "growing_bytes_per_s": growth_of(history),
+            "torn": row["torn"]}
+
+
+class Watch:
+    """All living processes of this user that have a page."""
+
+    def __init__(self, directory=None):
+        self.directory = directory or page_directory()
+        self.is_named = bool(directory or os.environ.get("CACHALOT_PAGE_DIR"))
+        self.processes = {}  # by path
+        self.problems = {}  # path: what is wrong with it
+
+    def paths(self):
+        try:
+            with os.scandir(self.directory) as entries:
+                names = [e.path for e in entries if e.name.endswith(".page")]
+        except OSError as error:
+            if self.is_named or not isinstance(error, FileNotFoundError):  # the usual one is made by the first program
+                self.problems[self.directory] = error.strerror
+            return set()
+        return set(sorted(names)[:PAGES_MOST])
+
+    def drop(self, path, problem=None):
+        self.processes.pop(path).page.close()
+        if problem:
+            self.problems[path] = problem
+
+    def look(self):
+        """Reads all pages anew; returns the living, by pid."""
+        self.problems = {}
+        paths = self.paths()
+        for path in paths - self.processes.keys():
+            try:
+                self.processes[path] = Process(Page(path))
+            except BadPage as problem:
+                self.problems[path] = str(problem)
+        for path, process in list(self.processes.items()):
+            try:
+                if path not in paths or not process.is_alive():
+                    self.drop(path)
+                else:
+                    process.update()
+            except (BadPage, OSError) as problem:
+                self.drop(path, str(problem))
+        return sorted(self.processes.values(), key=lambda p: (p.page.pid, p.page.generation))

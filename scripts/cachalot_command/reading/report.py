@@ -1,0 +1,183 @@
+"""Reports as they are read: from files that may be cut off, foreign or hostile."""
+
+import json
+import os
+import re
+import select
+import stat
+
+from cachalot_command.common.tools import Failure, open_at_once, printable
+
+TRACES = (b"CACHALOT-TRACE", b"op,id,", b"Thread,Time,")
+BEGIN = b'{"schema_version"'  # of a report, blanks left out
+OUTPUTS = ("check", "diff", "top", "tune")  # kinds of what commands print for programs, and `replay`, which has a report's tables
+OUTPUT = re.compile(rb'\{"schema_version":"[^"]*","kind":"(%s|replay)"' % "|".join(OUTPUTS).encode())
+BYTES_MOST = 256 << 20  # a report that lists a million blocks has half of that
+COUNT_MOST = 2**53 - 1  # what is more is written as this
+PIECE = 1 << 20
+WRITER_TRIES, WRITER_TRY_S = 50, 0.1
+
+
+class Stranger(Failure):
+    """JSON, or any other file, that does not look like a report at all."""
+
+
+def begin_of_pipe(path, file):
+    """The first bytes of a pipe. One that nobody has open to write is not waited for without an end."""
+    for _ in range(WRITER_TRIES):
+        try:
+            piece = os.read(file, PIECE)
+        except BlockingIOError:  # somebody has
+            os.set_blocking(file, True)
+            return os.read(file, PIECE)
+        if piece or select.select([file], [], [], WRITER_TRY_S)[0]:  # there is something by now, or whoever wrote has closed it
+            os.set_blocking(file, True)
+            return piece or os.read(file, PIECE)
+    raise Failure(3, f"{path} is a pipe that nobody writes to")
+
+
+def read_pipe(path, file):
+    """All that comes out of a pipe or a device, or rather more than any report has."""
+    piece = begin_of_pipe(path, file)
+    data = bytearray(piece)
+    while piece and len(data) <= BYTES_MOST:
+        piece = os.read(file, PIECE)
+        data += piece
+    return bytes(data)
+
+
+def read_all(path):
+    """The file's bytes; what is larger than any report is not read to its end."""
+    try:
+        with open_at_once(path) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                data = read_pipe(path, file.fileno())
+                if len(data) <= BYTES_MOST:
+                    return data
+            elif status.st_size <= BYTES_MOST:
+                return file.read(status.st_size)
+    except OSError as error:
+        raise Failure(3, f"{path}: {error.strerror}") from error
+    raise Stranger(3, f"{path} is larger than any report ({BYTES_MOST >> 20} MiB)")
+
+
+def whole_number(text):
+    return int(text) if len(text) < 25 else float("inf")
+
+
+def parse(path):
+    """What the file holds, as Python's objects."""
+    data = read_all(path)
+    try:
+        return json.loads(data.decode("utf-8"), parse_int=whole_number)
+    except (ValueError, RecursionError) as error:
+        # A report that was cut off is not a stranger's file, even if only what each begins with is left of it, or nothing.
+        begin = b"".join(data[:4096].split())
+        is_torn = (BEGIN[1:] in begin or BEGIN.startswith(begin)) and not OUTPUT.match(begin)
+        kind = Failure if is_torn else Stranger
+        what = "is cut off, or is not JSON" if kind is Failure else "is not JSON"
+        if data.startswith(TRACES):
+            what = "is a recorded trace, not a report: `cachalot replay` and `cachalot export` read it"
+        raise kind(3, f"{path} {what if data else 'is empty'}") from error
+
+
+def begins_as_report(path):
+    with open_at_once(path) as file:
+        begin = b"".join(file.read(64).split())
+        return begin.startswith(BEGIN) and not OUTPUT.match(begin)
+
+
+class Report:
+    """A report that was read from a file, and careful ways to look into it."""
+
+    def __init__(self, path):
+        self.path = path
+        try:
+            self.root = parse(path)
+        except MemoryError as error:
+            raise Failure(3, f"{path} is too large for the memory at hand") from error
+        if not isinstance(self.root, dict) or "schema_version" not in self.root:
+            raise Stranger(3, f"{path} is not a report of cachalot")
+        version = self.root["schema_version"]
+        if not isinstance(version, str):
+            raise Failure(3, f"{path} is damaged: `schema_version` is {version!r:.40}")
+        if not version.startswith("1."):
+            raise Failure(3, f"{path} is a report of version {version[:20]}; this cachalot reads version 1")
+        if self.root.get("kind") in OUTPUTS:
+            raise Stranger(3, f"{path} is what `cachalot {self.root['kind']}` found, not a report")
+
+    def get(self, *keys):
+        """The value at that place, or None."""
+        return get(self.root, *keys)
+
+    def text(self, *keys):
+        value = self.get(*keys)
+        return "-" if value is None else printable(value)
+
+    def number(self, *keys):
+        return number(self.root, *keys)
+
+    def list(self, *keys):
+        value = self.get(*keys)
+        return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
+
+
+def get(value, *keys):
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def number(value, *keys):
+    found = get(value, *keys)
+    is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
+    return found if is_number and abs(found) < 1e24 else None
+
+
+def scaled(value, most):
+    """(number below `most`, unit) of a number of bytes."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < most:
+            return value, unit
+        value /= 1024
+    return value, "TiB"
+
+
+def bytes_text(value):
+    """Bytes in at most nine characters."""
+    if value is None:
+        return "-"
+    value, unit = scaled(value, 10240)
+    return f"{value:.0f} {unit:<3}"
+
+
+def size_text(value):
+    """Bytes for a sentence, to three digits: 10.4 GiB."""
+    if value is None:
+        return "-"
+    value, unit = scaled(value, 1024)
+    return f"{value:.0f} {unit}" if value == int(value) or abs(value) >= 100 else f"{value:.3g} {unit}"
+
+
+def count_text(value):
+    """A count in at most seven characters and a blank for the unit."""
+    if value is None:
+        return "-"
+    for unit in ("  ", "K ", "M ", "G "):
+        if abs(value) < 100000:
+            return f"{value:.0f} {unit}"
+        value /= 1000
+    return f"{value:.0f} T "
+
+
+def blocks_text(count):
+    return f"{count_text(count).strip()} block" + "s" * (count != 1)
+
+
+def times_text(count):
+    return "once" if count == 1 else f"{count_text(count).strip()} times"
+
+
+def ratio_text(value):
+    return "-" if value is None else f"{100 * value:.1f} %"

@@ -1,0 +1,302 @@
+"""Memory snapshots of PyTorch: pickles, which may come from anywhere.
+
+Each is read by a process of its own, without ever making an object or calling a function, with no more memory and time than its
+size should take, and told as our CSV.
+"""
+
+import contextlib
+import gc
+import itertools
+import json
+import os
+import pickle
+import resource
+import signal
+import sys
+import zlib
+
+from cachalot_command.common.tools import Failure, say
+
+MEMORY_LEAST, MEMORY_PER_BYTE = 1 << 28, 24  # of a pickle; PyTorch's snapshots take up to 12
+SECONDS_LEAST, BYTES_A_SECOND = 5, 1 << 22  # of a processor; they take one for 64 MiB
+ADDRESS_MOST, SIZE_MOST = 1 << 64, 1 << 63
+DAMAGED = (OSError, EOFError, zlib.error)
+# What an unpickler may run into when its text is not what it should be.
+UNREADABLE = (pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError, TypeError, AttributeError,
+              OverflowError, RecursionError, SystemError)
+FREES = ("free_requested", "free_completed")
+GROWTH = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
+SILENT = ("snapshot", "user_defined")
+SLOW_BYTES = 1 << 24  # a snapshot that takes a second to read
+LIVE = ("active_allocated", "active_pending_free", "active_awaiting_free")  # the last: as PyTorch's documentation has it
+
+
+def is_below(most, value):
+    """Snapshots have numbers of any length."""
+    return type(value) is int and 0 <= value < most
+
+
+class PlainUnpickler(pickle.Unpickler):
+    """Numbers, texts, lists and dictionaries, nothing else."""
+
+    def find_class(self, module, name):
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}; only plain data is read")
+
+
+class Snapshot:
+    """The events of one device, checked, and what was live before they begin."""
+
+    def __init__(self, root, device, name):
+        self.name = name
+        traces = root.get("device_traces") if isinstance(root, dict) else None
+        if not isinstance(traces, list) or not all(isinstance(t, list) for t in traces):
+            raise Failure(3, f"{name}: no memory snapshot of PyTorch: it has no device_traces")
+        self.device = self.choose(traces, device)
+        self.events = traces[self.device]
+        segments = root.get("segments")
+        self.segments = [s for s in segments if isinstance(s, dict) and s.get("device") == self.device] \
+            if isinstance(segments, list) else []
+        actions = {event["action"] for event in self.events if isinstance(event, dict) and isinstance(event.get("action"), str)}
+        self.unknown = sorted(actions.difference(("alloc", "oom"), FREES, GROWTH, SILENT))
+        self.left_out = {*self.unknown, *SILENT}
+        self.steps = [self.read(number, event) for number, event in enumerate(self.events)]
+        self.ends = self.last_of_a_free()
+        self.before = self.live_before()
+
+    def choose(self, traces, device):
+        used = [i for i, trace in enumerate(traces) if trace]
+        if not used:
+            raise Failure(3, f"{self.name}: no events: call torch.cuda.memory._record_memory_history() first")
+        if device is None and len(used) > 1:
+            raise Failure(2, f"{self.name}: has events of devices {', '.join(map(str, used))}; choose one with --device")
+        if device is not None and device not in used:
+            raise Failure(2, f"{self.name}: has no events of device {device}, but of {', '.join(map(str, used))}")
+        return used[0] if device is None else device
+
+    def broken(self, number, reason):
+        return Failure(3, f"{self.name}: event {number} of device {self.device}: {reason}")
+
+    def read(self, number, event):
+        """(action, address, size) of a well-formed event."""
+        if not isinstance(event, dict) or not isinstance(event.get("action"), str):
+            raise self.broken(number, "it has no action")
+        action = event["action"]
+        if action in self.left_out:
+            return action, 0, 0
+        address, size = event.get("addr", 0 if action == "oom" else None), event.get("size")
+        if not is_below(ADDRESS_MOST, address) or not is_below(SIZE_MOST, size):
+            raise self.broken(number, "its address or size is no number")
+        return action, address, size
+
+    def last_of_a_free(self):
+        """With which action a block is free: with the later of the two, unless the history was recorded without it (skip_actions)."""
+        asked, again, completed = set(), False, False
+        for action, address, _ in self.steps:
+            completed = completed or action == FREES[1]
+            again = again or action == "alloc" and address in asked
+            if action == FREES[0]:
+                asked.add(address)
+        pending = {address for address, _ in self.blocks(LIVE[1:])}
+        return FREES[1] if completed or (asked <= pending and not again) else FREES[0]
+
+    def live_before(self):
+        """{address: size} of blocks that the history does not see allocated: it keeps only so many events."""
+        live, seen, before = set(), set(), {}
+        for number, (action, address, size) in enumerate(self.steps):
+            if action == "alloc":
+                if address in live:
+                    raise self.broken(number, f"allocates {address:#x}, which is allocated already")
+                live.add(address)
+                seen.add(address)
+            elif action in FREES:
+                if address not in seen:
+                    before[address] = size
+                    seen.add(address)
+                    live.add(address)
+                if address not in live:
+                    raise self.broken(number, f"frees {address:#x}, which is not allocated")
+                if action == self.ends:
+                    live.remove(address)
+        for address, size in self.blocks(LIVE):
+            if address not in seen:
+                before[address] = size
+        return before
+
+    @staticmethod
+    def requested(block, size):
+        """What was asked for; PyTorch 2.0 says it in the block's history."""
+        history = block.get("history")
+        last = history[0] if isinstance(history, list) and history and isinstance(history[0], dict) else {}
+        requested = block.get("requested_size", last.get("real_size", size))
+        return requested if type(requested) is int and 0 < requested <= size else size
+
+    def blocks(self, states):
+        """(address, requested) of each block that is in one of these states at the end."""
+        for segment in self.segments:
+            place = segment.get("address")
+            blocks = segment.get("blocks")
+            for block in blocks if isinstance(blocks, list) else []:
+                size = block.get("size") if isinstance(block, dict) else None
+                address = block.get("address", place) if isinstance(block, dict) else None
+                if not is_below(ADDRESS_MOST, address) or not is_below(SIZE_MOST, size):
+                    raise Failure(3, f"{self.name}: a block of device {self.device} has no address or size")
+                place = address + size
+                if block.get("state") in states:
+                    yield address, self.requested(block, size)
+
+    def recorded_reserved(self):
+        """The most that PyTorch itself had reserved; 0 if the snapshot does not say, or its events and segments do not agree."""
+        sizes = [s.get("total_size") for s in self.segments]
+        if None in sizes:
+            return 0
+        if not all(is_below(SIZE_MOST, size) for size in sizes):
+            raise Failure(3, f"{self.name}: a segment of device {self.device} has a total_size that is no size")
+        steps = [GROWTH[action] * size for action, _, size in self.steps if action in GROWTH]
+        levels = list(itertools.accumulate(steps, initial=sum(sizes) - sum(steps)))
+        return max(levels) if all(is_below(SIZE_MOST, level) for level in levels) else 0
+
+    def chunks(self):
+        """The events as our CSV. A block is free when PyTorch has it back."""
+        ids, streams, lines, count = {}, {}, ["op,id,bytes,stream"], 0
+        for address in sorted(self.before):
+            lines.append(f"a,{count},{self.before[address]},0")
+            ids[address] = count
+            count += 1
+        for event, (action, address, size) in zip(self.events, self.steps):
+            if action == "alloc":
+                key = event.get("stream")
+                stream = streams.setdefault(key if type(key) is int else 0, len(streams))
+                lines.append(f"a,{count},{size},{stream}")
+                ids[address] = count
+                count += 1
+            elif action == self.ends:
+                lines.append(f"f,{ids.pop(address)},,0")
+            elif action == "oom":
+                lines.append(f"o,0,{size},0")
+            if len(lines) > 50000:
+                yield ("\n".join(lines) + "\n").encode()
+                lines = []
+        yield ("\n".join(lines) + "\n").encode() if lines else b""
+
+
+def limit(what, most):
+    soft, hard = resource.getrlimit(what)
+    resource.setrlimit(what, (most if soft == resource.RLIM_INFINITY else min(most, soft), hard))
+    return soft, hard
+
+
+def seconds_for(size):
+    return SECONDS_LEAST + size // BYTES_A_SECOND
+
+
+def memory_for(size):
+    """Bytes; not all that the machine has left."""
+    most = MEMORY_LEAST + MEMORY_PER_BYTE * size
+    with contextlib.suppress(OSError, ValueError, KeyError), open("/proc/meminfo", encoding="ascii") as file:
+        available = dict(line.split(":") for line in file)["MemAvailable"]
+        return min(most, int(available.split()[0]) * 1024 * 7 // 8)
+    return most
+
+
+def load(file, name, size):
+    """No more memory than a pickle of `size` bytes needs: one number in it can have Python make room for 2^32 objects. And no more time:
+    a tuple of one tuple twice, and so on, has a key's hash take for ever, which nothing interrupts."""
+    with open("/proc/self/statm", "rb") as statm:
+        used = int(statm.read().split()[0]) * resource.getpagesize()
+    limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_CPU, seconds_for(size))
+    before = limit(resource.RLIMIT_AS, used + memory_for(size))
+    try:
+        return PlainUnpickler(file).load()
+    except MemoryError as error:
+        raise Failure(3, f"{name}: this pickle is not read: it takes more memory than there is, or than {size} bytes should") from error
+    except UNREADABLE as error:
+        raise Failure(3, f"{name}: this pickle is not read: {str(error) or type(error).__name__}") from error
+    except DAMAGED as error:
+        raise Failure(3, f"{name}: the gzip file is damaged: {error}") from error
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def tell(pipe, file, name, size, device):
+    """What there is to know of the snapshot, as a line of JSON, and then its events."""
+    try:
+        snapshot = Snapshot(load(file, name, size), device, name)
+        told = {"unknown": snapshot.unknown, "before": len(snapshot.before), "device": snapshot.device, "reserved": snapshot.recorded_reserved()}
+    except Failure as failure:
+        pipe.write(json.dumps({"failure": [failure.code, str(failure)]}).encode() + b"\n")
+        return
+    pipe.write(json.dumps(told).encode() + b"\n")
+    for chunk in snapshot.chunks():
+        pipe.write(chunk)
+
+
+class Reader:
+    """The process that reads a snapshot, and the pipe through which it tells."""
+
+    def __init__(self, file, name, size, device):
+        self.name, self.size = name, size
+        end, begin = os.pipe()
+        self.process = os.fork()
+        if not self.process:
+            code = 1
+            try:
+                os.close(end)  # so that it ends when nobody reads what it tells
+                gc.disable()  # it would look at millions of dictionaries again and again
+                with os.fdopen(begin, "wb") as pipe:
+                    tell(pipe, file, name, size, device)
+                code = 0
+            finally:
+                os._exit(code)
+        os.close(begin)
+        self.pipe = os.fdopen(end, "rb")
+
+    def end(self):
+        """Raises Failure if not all was told."""
+        self.pipe.close()
+        code = os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+        if code == -signal.SIGXCPU:
+            raise Failure(3, f"{self.name}: this pickle is not read: it takes more than {seconds_for(self.size)} s, and {self.size} bytes should not")
+        if code:
+            raise Failure(3, f"{self.name}: this pickle is not read: what read it was ended by signal {-code}" if code < 0 else
+                          f"{self.name}: this pickle is not read: what read it has failed")
+
+    def stop(self):
+        os.kill(self.process, signal.SIGKILL)
+        os.waitpid(self.process, 0)
+
+    def told(self):
+        try:
+            line = self.pipe.readline()
+        except BaseException:  # an interrupt: the process may not even see it
+            self.stop()
+            raise
+        if not line.endswith(b"\n"):  # it ended before, or in it
+            self.end()
+        told = json.loads(line)
+        if "failure" in told:
+            self.end()
+            raise Failure(*told["failure"])
+        return told
+
+    def chunks(self):
+        try:
+            while chunk := self.pipe.read(1 << 20):
+                yield chunk
+        except BaseException:
+            self.stop()
+            raise
+        self.end()
+
+
+def read(file, name, device):
+    """What there is to know of the snapshot, and its events as our CSV in chunks."""
+    try:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+    except DAMAGED as error:
+        raise Failure(3, f"{name}: the gzip file is damaged: {error}") from error
+    if size > SLOW_BYTES and sys.stderr.isatty():
+        say(f"cachalot: {name}: reading a snapshot of {size >> 20} MiB")
+    reader = Reader(file, name, size, device)
+    return reader.told(), reader.chunks()

@@ -1,0 +1,266 @@
+"""Histories of reports and of recorded traces, whichever the file is."""
+
+import bisect
+import re
+from codecs import BOM_UTF8
+from datetime import timedelta
+
+from cachalot_command.common.tools import Failure, open_regular, printable, show_progress
+from cachalot_command.reading.history import (CHANGES, EPOCH, LEVELS, NUMBER_MOST, Block, Event, History, Segment, Source, from_report,
+                              in_order, read_event, two_frees)
+from cachalot_command.reading.traces import CHUNK, DAMAGED, PICKLES, odd_header, open_source, recorded_events
+
+OPERATIONS_MOST = 5000000
+OFTEN = 100000  # operations from one sign of progress to the next
+LINE_MOST = 4096
+DIGITS_MOST = 19
+STEPS = {"a": ("alloc",), "f": ("free_requested", "free_completed"), "oom": ("oom",)}
+POINTER = re.compile(rb"\(nil\)|0x[0-9a-fA-F]{1,16}")
+SMALL_SEGMENT = 2 << 20
+TRACES = (b"op,", b"Thread,", b"a,", b"f,", b"o,", b"\x1f\x8b", b"CACHALOT-TRACE", *PICKLES)
+
+
+def blocks_after(events, before=()):
+    """The blocks that are left after events."""
+    blocks = {block.address: block for block in before}
+    for event in events:
+        if event.action == "alloc":
+            blocks[event.address] = Block(event.address, event.size, event.requested, "active", event.site)
+        elif event.action == "free_requested" and event.address in blocks:
+            blocks[event.address] = blocks[event.address]._replace(state="pending")
+        elif event.action == "free_completed":
+            blocks.pop(event.address, None)
+    return list(blocks.values())
+
+
+def segments_after(events):
+    """What is left of segments, with their blocks."""
+    segments = {}
+    for event in events:
+        if event.action == "segment_alloc":
+            segments[event.address] = event.size
+        elif event.action == "segment_free":
+            segments.pop(event.address, None)
+    left = sorted(blocks_after(events), reverse=True)
+    return [fill(Segment(address, size, "small" if size <= SMALL_SEGMENT else "large", []), left)
+            for address, size in sorted(segments.items())]
+
+
+def fill(segment, left):
+    """The segment with its blocks, taken from the end of `left`, and what is reusable between them."""
+    at, end = segment.address, segment.address + segment.size
+    while left and left[-1].address < at:
+        left.pop()
+    while left and left[-1].address + left[-1].size <= end:
+        block = left.pop()
+        if block.address > at:
+            segment.blocks.append(Block(at, block.address - at, 0, "inactive"))
+        segment.blocks.append(block)
+        at = block.address + block.size
+    if at < end:
+        segment.blocks.append(Block(at, end - at, 0, "inactive"))
+    return segment
+
+
+def with_segments(source):
+    """A killed program could not list its segments: where all events were kept they tell of them."""
+    for history in source.histories:
+        if history.segments is None and history.events and not source.lost and lie_in_segments(history.events):
+            history.segments = segments_after(history.events)
+    return source
+
+
+def lie_in_segments(events):
+    """Do all blocks? Those in mapped memory do not: where that lies is not told."""
+    ends = {}
+    for event in events:
+        if event.action == "segment_alloc":
+            ends[event.address] = max(event.address + event.size, ends.get(event.address, 0))
+    begins = sorted(ends)
+    return all(begins and event.address + event.size <= ends[begins[bisect.bisect(begins, event.address) - 1]]
+               for event in events if event.action == "alloc")
+
+
+class Sizes:
+    """How often each size was asked for, and how much of it is held."""
+
+    def __init__(self):
+        self.bins, self.live = {}, {}
+
+    def add(self, event):
+        if event.action == "alloc":
+            row = self.bins.setdefault(max(0, event.requested - 1).bit_length(), [0, 0, 0])
+            row[0] += 1
+            self.count(row, event, 1)
+            self.live[event.address] = row
+        elif event.action == "free_requested" and event.address in self.live:
+            self.count(self.live.pop(event.address), event, -1)
+
+    @staticmethod
+    def count(row, event, sign):
+        row[1] += sign
+        row[2] += sign * event.requested
+
+    def rows(self):
+        return [{"up_to_bytes": 1 << bits, "requests": row[0], "live": row[1], "live_bytes": row[2]}
+                for bits, row in sorted(self.bins.items())]
+
+
+def device_of(history):
+    """Of a trace what a report says of a device, as far as it can be counted."""
+    now, peak, at_peak, sizes = list(history.levels), [0, 0, 0], [0, 0, 0], Sizes()
+    for event in history.events:
+        sizes.add(event)
+        now = [level + sign * event.size for level, sign in zip(now, CHANGES[event.action])]
+        if event.action == "alloc" and now[2] > at_peak[2]:  # as the library notes it
+            at_peak = now
+        peak = list(map(max, peak, now))
+    known = LEVELS if peak[2] else LEVELS[:1]
+    requests = sum(e.action == "alloc" for e in history.events)
+    return {"statistics": {"allocation": {"all": {"allocated": requests}},
+                           **{level: {"all": {"peak": value}} for level, value in zip(known, peak)}},
+            "counters": {"num_ooms": sum(e.action == "oom" for e in history.events) if history.tells_ooms else None},
+            "at_peak_reserved": dict(zip(LEVELS, at_peak)), "size_histogram": sizes.rows()}
+
+
+def trace_history(device, events):
+    """The history of a device of a recorded trace."""
+    segments = segments_after(events) if lie_in_segments(events) else None
+    if segments is None and not any(event.action == "segment_map" for event in events):  # as traces once were: who knows what was reserved
+        events = [event for event in events if event.action not in ("segment_alloc", "segment_free")]
+    return History(device, "recorded trace", events, segments)
+
+
+def from_recorded(path, header, rows):
+    """The history in a trace that CACHALOT_TRACE recorded: the whole run, with segments."""
+    name, devices, count = printable(path), {}, 0
+    for count, row in enumerate(rows, 1):
+        if count % OFTEN == 0:
+            show_progress(f"{name}: {count // 1000}k events read")
+        if count > OPERATIONS_MOST:
+            raise Failure(3, f"{name} has more than {OPERATIONS_MOST} events; `cachalot replay` reads it")
+        device, event = read_event(row, f"{name}: event {count}", ())
+        devices.setdefault(device, []).append(event)
+    if not count:
+        raise Failure(3, f"{name} has no events in it")
+    source = Source(path, header.exe, pid=header.pid, start=EPOCH + timedelta(microseconds=header.start_realtime_ns // 1000))
+    for device, events in sorted(devices.items()):
+        source.histories.append(trace_history(device, in_order(two_frees(events, ()))))
+    return source
+
+
+def read_chunks(path):
+    with open_regular(path) as file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
+def trace_lines(source):
+    """The text of a trace, line by line; a line without an end is not waited for."""
+    rest, count = b"", 1
+    for chunk in source.chunks or read_chunks(source.path):
+        lines = (rest + chunk).removeprefix(BOM_UTF8 if count == 1 else b"").split(b"\n")
+        rest = lines.pop()
+        count += len(lines)
+        yield from lines
+        if len(rest) > LINE_MOST:
+            raise Failure(3, f"{source.name}: line {count}: longer than {LINE_MOST} bytes")
+    yield rest
+
+
+def whole(field):
+    """As cachalot-replay reads a number."""
+    if not field.isdigit() or len(field) > DIGITS_MOST:
+        raise ValueError
+    return int(field)
+
+
+RMM_ACTIONS = {b"allocate": "a", b"free": "f", b"allocate failure": "oom"}
+
+
+def operation(fields, is_rmm):
+    """(`a`, `f`, `oom` or None, id, bytes) of a line."""
+    if is_rmm:
+        _, _, action, pointer, size, stream = fields
+        kind, size = RMM_ACTIONS[action], whole(size)
+        if not POINTER.fullmatch(pointer) or not stream:
+            raise ValueError
+        return kind if size or kind == "oom" else None, int(pointer, 16) if pointer != b"(nil)" else 0, size
+    if fields[0] in (b"a", b"o"):
+        _, key, size, stream = fields
+        whole(stream)
+        return {b"a": "a", b"o": "oom"}[fields[0]], whole(key), whole(size)
+    return {b"f": "f"}[fields[0]], whole(fields[1]), 0
+
+
+def is_line_of_rmm(fields):
+    """Is this an operation of a log that has no header (any more)?"""
+    return len(fields) == 6 and fields[2] in RMM_ACTIONS
+
+
+class TraceReader:
+    """Makes events of a trace's operations. It knows no addresses: each block gets one of its own."""
+
+    def __init__(self, name):
+        self.name, self.events, self.live, self.next, self.count = name, [], {}, 1 << 40, 0
+
+    def add(self, line, fields, is_rmm):
+        try:
+            kind, key, size = operation(fields, is_rmm)
+            if not 0 <= size <= NUMBER_MOST or (kind == "a" and key in self.live):
+                raise ValueError
+            block = (self.next, size) if kind == "a" else self.live.pop(key) if kind == "f" else (0, size)
+        except (ValueError, KeyError, IndexError) as error:
+            raise Failure(3, f"{self.name}: line {line}: this is no operation of a trace, frees what is not allocated, "
+                             "or allocates what is") from error
+        if kind == "a":
+            self.live[key] = block
+            self.next += (size + 511) // 512 * 512
+        if block[1] or kind == "oom":  # of no bytes there is no block
+            self.events += [Event(self.count, action, *block, block[1]) for action in STEPS.get(kind, ())]
+        self.count += kind is not None
+
+
+def from_text(path, device):
+    """(the history in a trace of text or a snapshot, note): allocations and frees, in order, without times."""
+    source = open_source(path, device)
+    reader, is_rmm = TraceReader(source.name), False
+    for i, line in enumerate(trace_lines(source), 1):
+        if i % OFTEN == 0:
+            show_progress(f"{source.name}: {i // 1000}k lines read")
+        fields = line.rstrip(b"\r\n").split(b",")
+        if i == 1:
+            is_rmm = fields[0] == b"Thread" or is_line_of_rmm(fields)
+        if i == 1 and fields[0] in (b"op", b"Thread"):
+            continue
+        if fields != [b""]:
+            reader.add(i, fields, is_rmm)
+        if reader.count > OPERATIONS_MOST:
+            raise Failure(3, f"{source.name} has more than {OPERATIONS_MOST} operations")
+    if not reader.events:
+        raise Failure(3, f"{source.name} has no operations in it")
+    tells = is_rmm or any(event.action == "oom" for event in reader.events)
+    history = History(source.device or 0, "recorded trace", reader.events, tells_ooms=tells)
+    return Source(path, source.name.rsplit("/", 1)[-1], has_time=False, histories=[history]), source.note
+
+
+def missing_map(source):
+    """Why what is made of a trace has no map."""
+    why = "a recorded trace does not say where mapped memory (`expandable_segments`) lies" if source.pid else \
+        "this trace says what was asked for, not where that lay"
+    return f"No map of segments and blocks: {why}. `cachalot run --html FILE PROGRAM` makes a page with one."
+
+
+def read_source(path, device=None):
+    """(history, note on what is missing or None) of the file, a report or a trace; of one device of a snapshot."""
+    try:
+        with open_regular(path) as file:
+            begin = file.read(CHUNK).removeprefix(BOM_UTF8).lstrip()
+        line = begin.partition(b"\n")[0]
+        if not begin.startswith(TRACES) and not odd_header(line) and not is_line_of_rmm(line.split(b",")):
+            return with_segments(from_report(path)), None
+        recorded = recorded_events(path)
+        packed = begin.startswith((b"\x1f\x8b", *PICKLES))
+        return (from_recorded(path, *recorded), recorded[0].note()) if recorded else from_text(path, device if packed else None)
+    except DAMAGED as error:
+        raise Failure(3, f"{path}: {getattr(error, 'strerror', None) or error}") from error

@@ -1,0 +1,244 @@
+"""Recorded traces in any of the forms that are read: what they are, and as text for cachalot-replay.
+
+CSV (ours and RMM's) and what CACHALOT_TRACE recorded go to it as they are, unpacked if need be. A memory snapshot of PyTorch
+is a pickle (snapshot.py), told as our CSV.
+"""
+
+import contextlib
+import csv
+import gzip
+import itertools
+import os
+from dataclasses import dataclass
+
+from cachalot_command.common.tools import Failure, open_regular, printable
+from cachalot_command.reading import recorded
+from cachalot_command.reading import snapshot
+from cachalot_command.reading.snapshot import DAMAGED
+
+CHUNK = 1 << 20
+PICKLES = (b"\x80", b"(", b"}")  # how one begins: of protocol 2 and later, 0, and 1
+PACKED = {b"(\xb5": "zstd", b"\xfd7": "xz", b"BZ": "bzip2", b"PK": "zip"}
+
+
+@dataclass
+class Source:
+    """A trace: `path` for cachalot-replay to read by itself, or else `chunks` of text to be given to it."""
+
+    name: str
+    path: str = None
+    chunks: object = None
+    arguments: tuple = ()
+    note: str = None
+    device: int = None  # of a snapshot
+    packed: object = None  # the gzip file that the chunks are read from
+
+
+# Columns of text as others write them: in another order, quoted, with more beside them or behind a byte order mark.
+OWN, RMM = ("op", "id", "bytes", "stream"), ("Thread", "Time", "Action", "Pointer", "Size", "Stream")
+FORMS = ((OWN, OWN[:3]), (RMM, RMM[2:5]))  # all columns, and those that must be there
+FREES = (["f"], ["free"])
+
+
+def first_line(chunks):
+    """(the text's first line, or what there is of one that is too long, the chunks as they were)."""
+    begin, chunks = b"", iter(chunks)
+    for chunk in chunks:
+        begin += chunk
+        if b"\n" in chunk or len(begin) > CHUNK:
+            break
+    return begin.partition(b"\n")[0], itertools.chain([begin], chunks)
+
+
+def odd_header(line):
+    """(the columns of a header line that cachalot-replay does not know as it is, all that it wants), or None."""
+    try:
+        known = line.decode("utf-8-sig").rstrip("\r\n")
+        columns = [name.strip() for name in next(csv.reader([known.strip()], skipinitialspace=True), ())]
+    except (UnicodeDecodeError, csv.Error):
+        return None
+    return next(((columns, every) for every, least in FORMS if known != ",".join(every) and set(least) <= set(columns)), None)
+
+
+def fields_of(line):
+    """Of a line of text that others wrote; as it is, if that is no such line."""
+    if '"' in line:
+        with contextlib.suppress(csv.Error):
+            return [field.strip() for field in next(csv.reader([line], skipinitialspace=True), ())]
+    return [field.strip() for field in line.split(",")] if line.strip() else []
+
+
+def in_order(chunks, columns, every, name):
+    """The text with the columns as cachalot-replay wants them, line by line, so that it names the right one."""
+    places = [columns.index(name) if name in columns else None for name in every]
+    action, ids, size = (columns.index(name) for form, least in FORMS if form == every for name in least)
+    rest, number, added = b"", 0, False
+    for chunk in itertools.chain(chunks, [None]):
+        if chunk is None:
+            chunk, added = b"\n", rest
+        text, _, rest = (rest + chunk).rpartition(b"\n")
+        lines = []
+        for line in text.decode("utf-8-sig", "replace").split("\n") if text else ():
+            row = fields_of(line)
+            number += 1
+            if len(row) > len(columns):
+                raise Failure(3, f"{name}: line {number}: {len(row)} columns, where the header has {len(columns)}")
+            if number == 1:
+                line = ",".join(every)
+            elif added and len(row) - 1 in ({action, ids} if row[action:action + 1] in FREES else {action, ids, size}):  # f,12 of f,123
+                raise Failure(3, f"{name}: line {number}: cut off in the column `{columns[len(row) - 1]}`, or its newline is missing")
+            elif row:  # the end may be missing, as of a free
+                line = ",".join("0" if i is None else "".join(row[i:i + 1]) for i in places).rstrip(",")
+            lines.append(line)
+        if len(rest) > CHUNK:
+            raise Failure(3, f"{name}: line {number + 1}: longer than {CHUNK} bytes")
+        yield ("\n".join(lines) + "\n").encode() if lines else b""
+
+
+def unpack(file, name):
+    """The text of a gzip file in chunks, or what was recorded; damage is named by the line or event it is in."""
+    lines, size, is_recorded = 1, 0, False
+    try:
+        while chunk := file.read1(CHUNK):
+            is_recorded = is_recorded or (size == 0 and chunk.startswith(recorded.MAGIC))
+            lines += chunk.count(b"\n")
+            size += len(chunk)
+            yield chunk
+    except DAMAGED as error:
+        if isinstance(error, OSError) and error.errno:
+            raise Failure(3, f"{name}: {error.strerror}") from error
+        place = f"event {recorded.event_at(size)}" if is_recorded else f"line {lines}"
+        raise Failure(3, f"{name}: {place}: the gzip file is damaged from here on: {error}") from error
+
+
+def open_snapshot(file, name, device):
+    told, chunks = snapshot.read(file, name, device)
+    notes = []
+    if told["unknown"]:
+        notes.append(f"{name}: actions that are not known are left out: {', '.join(printable(action)[:40] for action in told['unknown'][:8])}")
+    if told["before"]:
+        notes.append(f"{told['before']} block{'s were' if told['before'] > 1 else ' was'} allocated before the snapshot's history "
+                     "begins; replayed first")
+    return Source(name, chunks=chunks, note="\ncachalot: ".join(notes) or None, device=told["device"],
+                  arguments=("--kind", "snapshot", "--recorded-reserved", str(told["reserved"])))
+
+
+def read_header(begin, file, name):
+    """(bytes read, the header of a recorded trace or None if it is none); `begin` was read already."""
+    begin += file.read(recorded.HEADER_BYTES - len(begin))
+    if not begin.startswith(recorded.MAGIC):
+        return begin, None
+    try:
+        size = file.seek(0, os.SEEK_END)
+    except DAMAGED:
+        file.fileobj.seek(0)
+        size = sum(map(len, unpack(gzip.GzipFile(fileobj=file.fileobj), name)))  # says where
+    file.seek(len(begin))
+    return begin, recorded.Header(begin, size, name)
+
+
+def unreadable(error, name):
+    return Failure(3, f"{name}: {getattr(error, 'strerror', None) or f'line 1: the gzip file is damaged: {error}'}")
+
+
+def open_recorded(begin, header, file, path, name, device):
+    """`path`: where cachalot-replay reads it by itself; None if it is to be unpacked."""
+    device = () if device is None else ("--device", str(device))
+    chunks = None if path else itertools.chain([begin], unpack(file, name))
+    return Source(name, path=path, chunks=chunks, arguments=device, note=header.note())
+
+
+def recorded_events(path):
+    """(header, iterator of rows) of a trace that CACHALOT_TRACE recorded, gzipped or not; None if it is another file."""
+    name = printable(path)
+    try:
+        file = open_regular(path)
+        if file.read(2) == b"\x1f\x8b":
+            file.seek(0)
+            file = gzip.GzipFile(fileobj=file)
+        else:
+            file.seek(0)
+        _, header = read_header(b"", file, name)
+    except DAMAGED as error:
+        raise unreadable(error, name) from error
+    return None if header is None else (header, recorded.rows(header, unpack(file, name)))
+
+
+def device_number(text):
+    """The device that an option names, or None."""
+    if text is not None and not (text.isascii() and text.isdecimal() and len(text) < 6):
+        raise Failure(2, f"`{text}` is not the number of a device")
+    return None if text is None else int(text)
+
+
+def open_text(chunks, path, name, device, packed=None):
+    """`path`: where cachalot-replay reads it by itself; None if it is to be unpacked."""
+    if device is not None:
+        raise Failure(2, f"{name}: a trace of text has no devices: leave out --device")
+    header, chunks = first_line(chunks)
+    odd = odd_header(header)
+    if odd:
+        twice = next((column for column in odd[1] if odd[0].count(column) > 1), None)
+        if twice:
+            raise Failure(3, f"{name}: line 1: the column `{twice}` is there twice")
+        return Source(name, chunks=in_order(chunks, *odd, name), packed=packed)
+    return Source(name, path=path, chunks=None if path else chunks, packed=packed)
+
+
+def check_rest(file, name):
+    """Of a gzip file whose text was refused: is it damaged? Its sum is known at its end alone."""
+    try:
+        while file.read1(CHUNK):
+            pass
+    except DAMAGED as error:
+        if isinstance(error, OSError) and error.errno:
+            raise Failure(3, f"{name}: {error.strerror}") from error
+        raise Failure(3, f"{name}: but the gzip file is damaged, so that its text may not be what was packed: {error}") from error
+
+
+def place_of(path, file):
+    """Where cachalot-replay finds the open file, too; None: /dev/stdin is another file to it, or none."""
+    place = os.path.realpath(path)
+    with contextlib.suppress(OSError):
+        if os.path.samestat(os.stat(place), os.fstat(file.fileno())) and not place.startswith("/proc/"):
+            return place
+    return None
+
+
+def open_source(path, device=None):
+    """The trace at `path`, whatever it is."""
+    name = printable(path)
+    try:
+        file = open_regular(path)
+        begin = file.read(2)
+        path = place_of(path, file)
+        if begin in PACKED:
+            raise Failure(3, f"{name}: compressed by {PACKED[begin]}; unpack it first, or compress it by gzip")
+        if begin == b"\x1f\x8b":
+            file.seek(0)
+            file = gzip.GzipFile(fileobj=file)
+            begin = file.peek(2)[:2]
+        elif begin[:1] in PICKLES:
+            file.seek(0)
+        elif begin[:1] == b"{":
+            raise Failure(3, f"{name}: line 1: this is JSON, not a trace; `cachalot run --trace FILE` records one")
+        else:
+            read, header = read_header(begin, file, name)
+            if header and path:
+                file.close()
+                return open_recorded(read, header, None, path, name, device)
+            if header:
+                return open_recorded(read, header, file, None, name, device)
+            return open_text(itertools.chain([read], unpack(file, name)), path, name, device)
+    except DAMAGED as error:
+        raise unreadable(error, name) from error
+    if begin[:1] in PICKLES:
+        return open_snapshot(file, name, device)
+    try:
+        read, header = read_header(b"", file, name)
+    except DAMAGED:
+        read, header = b"", None  # whoever reads it as text says where
+    if header:
+        return open_recorded(read, header, file, None, name, device)
+    file.seek(0)
+    return open_text(unpack(file, name), None, name, device, file)

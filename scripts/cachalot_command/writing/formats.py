@@ -1,0 +1,229 @@
+"""The forms in which `cachalot check` gives its verdict."""
+
+import json
+from html import escape
+
+from cachalot_command.common.tools import printable
+from cachalot_command.reading.report import bytes_text, number
+from cachalot_command.writing.gates import COUNTS, UNKNOWNS, counted, odd_text, processes_text, summary_of
+
+METRICS = {  # of a process: (metric, unit, what it is)
+    "requests": ("requests", "", "Allocations that the program asked for."),
+    "hits": ("hits", "", "Requests served without a driver allocation."),
+    "peak_allocated_bytes": ("peak_allocated_bytes", "bytes",
+                             "Most memory allocated at once; on several GPUs the sum of the devices' peaks."),
+    "peak_reserved_bytes": ("peak_reserved_bytes", "bytes",
+                            "Most memory obtained from the driver at once; on several GPUs the sum of the devices' peaks."),
+    "ooms": ("out_of_memory", "", "Requests answered with out of memory."),
+    "alloc_retries": ("alloc_retries", "", "Requests for which the cache was emptied first."),
+    "double_frees": ("double_frees", "", "Frees of a block that was free already."),
+    "warnings": ("warnings", "", "Warnings in the report."),
+    "leaked_bytes": ("leaked_bytes", "bytes", "Memory never freed."),
+    "leaked_blocks": ("leaked_blocks", "", "Allocations never freed."),
+    "hit_ratio": ("hit_ratio", "ratio", "Hits of requests."),
+    "peak_utilization_ratio": ("peak_utilization_ratio", "ratio",
+                               "Peak allocated of peak reserved."),
+}
+
+
+class Verdict:
+    """All that there is to say."""
+
+    def __init__(self, reports, results, code):
+        self.processes, self.problems, self.notes = (reports.processes, reports.problems,
+                                                     reports.notes)
+        self.results, self.code = results, code
+
+    def failed(self):
+        return [result for result in self.results if not result.passed]
+
+    def last_line(self):
+        if self.code == 3:
+            return "no verdict: a report is missing or damaged" + (
+                f", and {counted(len(self.failed()), 'gate')} failed" if self.failed() else "")
+        count = len(self.results)
+        if self.failed():
+            return f"failed: {len(self.failed())} of {counted(count, 'gate')}"
+        return f"passed: {counted(count, 'gate')}, {processes_text(len(self.processes))}"
+
+
+def safe(value):
+    """One line, in which GitHub's runner finds no command; "::" is one at a line's begin only."""
+    return printable(value).replace("##[", "#?[")
+
+
+def together(verdict):
+    """What is to say of many processes as one."""
+    if len(verdict.processes) < 2:
+        return []
+    summary = summary_of(verdict.processes)
+    line = (f"peak reserved of {summary['processes']} processes: "
+            f"most {bytes_text(summary['max']).strip()} ({summary['worst'].name()}), "
+            f"sum {bytes_text(summary['sum']).strip()}, spread {100 * summary['spread']:.1f} %")
+    return [line] + ([odd_text(summary)] if summary["odd"] else [])
+
+
+def text(verdict):
+    """For people."""
+    lines = [f"error: {problem}" for problem in verdict.problems]
+    for result in verdict.results:
+        mark = "ok  " if result.passed else "FAIL"
+        lines.append(f"{mark} {result.title()}: {result.text}")
+        lines += [f"       - {hint}" for hint in result.hints]
+    lines += [f"  {line}" for line in together(verdict)]
+    lines += [f"  note: {note}" for note in verdict.notes]
+    return "".join(safe(line) + "\n" for line in [*lines, verdict.last_line()])
+
+
+def github_property(value):
+    value = printable(value).replace("%", "%25")
+    return value.replace(":", "%3A").replace(",", "%2C")
+
+
+def github_line(level, title, message, path=None):
+    place = f"file={github_property(path)}," if path else ""
+    message = printable(message).replace("%", "%25").replace("##[", "#?[")
+    return f"::{level} {place}title={github_property(title)}::{message}\n"
+
+
+def github(verdict):
+    """The text, and annotations that GitHub shows at the run and at its pull request."""
+    lines = [github_line("error", "cachalot: no verdict", p) for p in verdict.problems]
+    for result in verdict.failed():
+        path = result.process.path if result.process else None
+        message = ". ".join([f"{result.title()}: {result.text}", *result.hints])
+        lines.append(github_line("error", f"cachalot: {result.name}", message, path))
+    lines += [github_line("notice", "cachalot", note) for note in verdict.notes]
+    return text(verdict) + "".join(lines)
+
+
+def junit(verdict):
+    """One case per gate, and one for the reports themselves."""
+    problems = "; ".join(map(printable, verdict.problems))
+    error = f'\n      <error message="{escape(problems)}"/>' * bool(problems)  # a case has one at most
+    cases = [f'    <testcase classname="cachalot" name="reports">{error}</testcase>']
+    for result in verdict.results:
+        name = escape(printable(result.title()))
+        said = printable(result.text)
+        body = f"\n      <system-out>{escape(said)}</system-out>" if result.passed else (
+            f'\n      <failure message="{escape(said)}">'
+            f"{escape(chr(10).join(map(printable, result.hints)))}</failure>")
+        cases.append(f'    <testcase classname="cachalot" name="{name}">{body}</testcase>')
+    counts = (f'tests="{len(cases)}" failures="{len(verdict.failed())}" '
+              f'errors="{int(bool(problems))}"')
+    notes = "\n".join(printable(line) for line in [*together(verdict), *verdict.notes])
+    return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', f"<testsuites {counts}>",
+                      f'  <testsuite name="cachalot check" {counts}>', *cases,
+                      f"    <system-out>{escape(notes)}</system-out>", "  </testsuite>",
+                      "</testsuites>", ""])
+
+
+def process_object(process):
+    pid = process.report.number("process", "pid")
+    return {"path": printable(process.path), "pid": pid, "rank": process.rank,
+            "hostname": process.report.text("process", "hostname"), "program": process.program,
+            "kind": process.kind, "coverage": process.coverage, **process.totals}
+
+
+def result_object(result):
+    name = result.process.name() if result.process else None
+    return {"gate": result.name, "limit": str(result.limit), "passed": result.passed,
+            "value": result.value, "unit": result.unit, "process": name, "failed": result.failed,
+            "text": printable(result.text), "hints": list(map(printable, result.hints))}
+
+
+def summary_object(processes):
+    if not processes:
+        return None
+    summary = summary_of(processes)
+    odd = summary["odd"].name() if summary["odd"] else None
+    return {"processes": summary["processes"], "max": summary["max"], "min": summary["min"],
+            "sum": summary["sum"], "median": summary["median"], "spread_ratio": summary["spread"],
+            "max_process": summary["worst"].name(), "odd_process": odd}
+
+
+def as_json(verdict):
+    """For programs; ASCII only."""
+    return json.dumps({
+        "schema_version": "1.0.0", "kind": "check", "passed": verdict.code == 0, "exit_code": verdict.code,
+        "problems": list(map(printable, verdict.problems)),
+        "notes": list(map(printable, verdict.notes)),
+        "gates": [result_object(result) for result in verdict.results],
+        "peak_reserved_bytes": summary_object(verdict.processes),
+        "processes": [process_object(process) for process in verdict.processes],
+    }, indent=2) + "\n"
+
+
+def label(name, value):
+    value = printable(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'{name}="{value}"'
+
+
+def labels_of(process, index):
+    """What tells processes apart; `index` only where nothing else would."""
+    labels = [label("hostname", process.report.text("process", "hostname")),
+              label("pid", process.report.text("process", "pid")),
+              label("program", process.program)]
+    if process.rank is not None:
+        labels.append(label("rank", process.rank))
+    return ",".join(labels + [label("report", index)] * (index > 0))
+
+
+def family(name, unit, meaning, samples):
+    """One metric. All are gauges: figures of what has ended, which no rate can be taken of."""
+    if not samples:
+        return []
+    unit_line = [f"# UNIT {name} {unit}"] if unit else []
+    return [f"# TYPE {name} gauge", *unit_line, f"# HELP {name} {meaning}",
+            *(f"{name}{{{labels}}} {value}" if labels else f"{name} {value}"
+              for labels, value in samples)]
+
+
+def device_families(processes, labels):
+    shown = (("allocated_bytes", "Most memory allocated at once on a device."),
+             ("reserved_bytes", "Most memory reserved at once on a device."))
+    lines = []
+    for key, meaning in shown:
+        samples = {}
+        for process, own in zip(processes, labels):
+            for device in process.report.list("devices"):
+                peak = number(device, "statistics", key, "all", "peak")
+                index = number(device, "index")
+                if peak is not None and index is not None:
+                    samples[f'{own},{label("device", int(index))}'] = int(peak)
+        lines += family(f"cachalot_device_peak_{key}", "bytes", meaning, list(samples.items()))
+    return lines
+
+
+def unique_labels(processes):
+    seen, labels = set(), []
+    for process in processes:
+        index = 0
+        while labels_of(process, index) in seen:
+            index += 1
+        labels.append(labels_of(process, index))
+        seen.add(labels[-1])
+    return labels
+
+
+def openmetrics(verdict):
+    """OpenMetrics text, which node_exporter's textfile collector takes as well."""
+    labels = unique_labels(verdict.processes)
+    lines = family("cachalot_check_exit_code", "",
+                   "Verdict: 0 passed, 1 a gate failed, 3 a report is missing or damaged.",
+                   [("", verdict.code)])
+    gates = [(f'{label("gate", r.name)},{label("limit", r.limit.exact())}', int(r.passed))
+             for r in verdict.results]
+    lines += family("cachalot_gate_passed", "", "1 where a gate passed, 0 where it failed.",
+                    gates)
+    for key in (*COUNTS, *UNKNOWNS):
+        name, unit, meaning = METRICS[key]
+        samples = [(own, p.totals[key]) for own, p in zip(labels, verdict.processes)
+                   if p.totals[key] is not None]
+        lines += family(f"cachalot_{name}", unit, meaning, samples)
+    lines += device_families(verdict.processes, labels)
+    return "\n".join([*lines, "# EOF", ""])
+
+
+FORMATS = {"text": text, "github": github, "junit": junit, "json": as_json,
+           "openmetrics": openmetrics}

@@ -1,0 +1,324 @@
+"""Gates: limits that reports of one run are held against, all processes of it together."""
+
+import os
+import statistics
+from dataclasses import dataclass, field
+
+from cachalot_command.common.limits import LEVELS, Limit, share_text, value_text
+from cachalot_command.common.tools import Failure, printable
+from cachalot_command.reading.report import COUNT_MOST, Stranger, bytes_text, get, number
+from cachalot_command.writing.words import coverage_advice, frames_of, leak_text, oom_lines, past_the_cache, signal_text
+
+LEAKS_SHOWN, CALLERS_SHOWN = 3, 3
+COUNTS = ("requests", "hits", "peak_allocated_bytes", "peak_reserved_bytes", "ooms",
+          "alloc_retries", "double_frees", "warnings")
+# What may be unknown: of a process that still ran, or that reserved nothing.
+UNKNOWNS = {"leaked_bytes": COUNT_MOST, "leaked_blocks": COUNT_MOST,
+            "hit_ratio": 1, "peak_utilization_ratio": 1}
+# option: (what of the report's totals, its unit)
+LIMITS = {
+    "--max-peak-reserved": ("peak_reserved_bytes", "bytes"),
+    "--max-peak-allocated": ("peak_allocated_bytes", "bytes"),
+    "--max-leaked": ("leaked_bytes", "bytes"),
+    "--max-oom": ("ooms", "count"),
+    "--max-retries": ("alloc_retries", "count"),
+    "--max-double-frees": ("double_frees", "count"),
+    "--max-warnings": ("warnings", "count"),
+    "--min-utilization": ("peak_utilization_ratio", "ratio"),
+    "--min-hits": ("hit_ratio", "ratio"),
+}
+COMPARED = ("peak_reserved_bytes", "peak_allocated_bytes", "leaked_bytes", "ooms")
+
+
+def counted(count, what):
+    return f"{count} {what}" + "s" * (count != 1)
+
+
+def processes_text(count):
+    return f"{count} process" + "es" * (count != 1)
+
+
+class Process:
+    """A report whose figures have been checked, so that gates can rely on them."""
+
+    def __init__(self, report):
+        self.report = report
+        self.path = report.path
+        self.kind = report.get("kind")
+        if self.kind == "replay":
+            raise Stranger(3, f"{self.path} is what `cachalot replay` found, not a report")
+        self.totals = {key: self.figure(key, COUNT_MOST) for key in COUNTS}
+        for key, most in UNKNOWNS.items():
+            self.totals[key] = self.figure(key, most, may_be_null=True)
+        self.coverage = report.get("coverage", "status")
+        if self.kind not in ("exit", "signal", "request", "harvest"):
+            raise Failure(3, f"{self.path} is damaged: `kind` is {self.kind!r:.40}")
+        if self.coverage not in LEVELS:
+            raise Failure(3, f"{self.path} is damaged: `coverage.status` is {self.coverage!r:.40}")
+        for part in ("leaks", "oom_events"):
+            for i, site in enumerate(get(entry, "site") for entry in report.list(part)):
+                if site is not None and type(site) is not int:
+                    raise Failure(3, f"{self.path} is damaged: `{part}[{i}].site` is {site!r:.40}")
+        rank = report.get("process", "rank")
+        self.rank = rank if isinstance(rank, (int, str)) else None
+        self.program = os.path.basename(report.text("process", "exe")) or "-"
+
+    def figure(self, key, most, may_be_null=False):
+        totals = self.report.get("totals")
+        if isinstance(totals, dict) and key not in totals:
+            raise Failure(3, f"{self.path} is of an older version, or damaged: it has no `totals.{key}`")
+        value = number(totals, key)
+        if may_be_null and isinstance(totals, dict) and totals[key] is None:
+            return None
+        is_whole = most == 1 or isinstance(value, int)
+        if value is None or not is_whole or not 0 <= value <= most:
+            found = get(totals, key)
+            raise Failure(3, f"{self.path} is damaged: `totals.{key}` is {found!r:.40}")
+        return value
+
+    def identity(self):
+        """What two reports of one process have in common; None if that cannot be told."""
+        keys = ("hostname", "pid_namespace", "pid", "start_ticks", "generation")
+        parts = [self.report.get("process", key) for key in keys]
+        start = self.report.get("time", "start")
+        return None if None in parts or start is None else repr((*parts, start))
+
+    def is_final(self):
+        return self.kind in ("exit", "harvest")
+
+    def name(self):
+        rank = "" if self.rank is None else f"rank {printable(self.rank)[:20]}, "
+        return (f"{rank}{self.program[:40]} pid {self.report.text('process', 'pid')[:20]} on "
+                f"{self.report.text('process', 'hostname')[:40]}")
+
+    def is_idle(self):
+        """Nothing of it came through the cache."""
+        return self.totals["requests"] == 0
+
+
+@dataclass
+class Result:
+    """What became of one gate."""
+
+    name: str
+    limit: Limit
+    passed: bool
+    text: str
+    value: object = None
+    unit: str = "count"
+    process: object = None  # the worst, or the only one
+    failed: int = 0  # processes that fail it
+    hints: list = field(default_factory=list)
+
+    def title(self):
+        is_least = self.name.startswith(("min-", "require-", "coverage"))
+        return f"{self.name} (at {'least' if is_least else 'most'} {self.limit})"
+
+
+def where_hints(process, indexes):
+    """The line to look at; or how to learn it."""
+    if not process.report.list("sites"):
+        return ["Next: run it with CACHALOT_SITES=1, then the lines that asked for it are named"]
+    found = (frames_of(process.report, index) for index in dict.fromkeys(indexes))
+    return ["at " + ", called by ".join(frames[:CALLERS_SHOWN]) for frames in found if frames]
+
+
+def leak_hints(process):
+    leaks = process.report.list("leaks")[:LEAKS_SHOWN]
+    ended = signal_text(process.report)
+    return [f"{leak_text(leak)} still allocated" for leak in leaks] \
+        + [f"it was ended by {ended}: what it held then counts as leaked"] * bool(ended) \
+        + where_hints(process, [get(leak, "site") for leak in leaks])
+
+
+def oom_hints(process):
+    events = process.report.list("oom_events")[-1:]
+    return [f"device {printable(get(event, 'device'))}: {'. '.join(oom_lines(event))}" for event in events] \
+        + where_hints(process, [get(event, "site") for event in events])
+
+
+HINTS = {"leaked_bytes": leak_hints, "ooms": oom_hints}
+
+
+def why_unknown(process, key):
+    if key.endswith("_ratio"):
+        return "nothing was reserved" if key.startswith("peak") else "nothing was requested"
+    return f"not known: the report was made while the program ran ({process.kind})"
+
+
+def judge_unknown(name, limit, key, unit, process):
+    return Result(name, limit, False, f"{why_unknown(process, key)} ({process.name()})", None, unit,
+                  process, 1)
+
+
+def judge_sum(name, key, unit, limit, processes):
+    unknown = next((p for p in processes if p.totals[key] is None), None)
+    shown = Limit(limit, unit, "sum")
+    if unknown is not None:
+        return judge_unknown(name, shown, key, unit, unknown)
+    value = sum(p.totals[key] for p in processes)
+    worst = max(processes, key=lambda p: p.totals[key])
+    text = f"{value_text(value, unit)} in {processes_text(len(processes))}, most in {worst.name()}"
+    return finish(name, shown, key, unit, value, limit, worst, [worst], text)
+
+
+def judge_each(name, key, unit, limit, processes):
+    shown = Limit(limit, unit)
+    if unit == "ratio":  # a process that only looked at the GPU has no share of anything
+        processes = [p for p in processes if p.totals[key] is not None] or processes
+    unknown = next((p for p in processes if p.totals[key] is None), None)
+    if unknown is not None:
+        return judge_unknown(name, shown, key, unit, unknown)
+    least = name.startswith("min-")
+    worst = (min if least else max)(processes, key=lambda p: p.totals[key])
+    value = worst.totals[key]
+    failed = [p for p in processes
+              if (p.totals[key] < limit if least else p.totals[key] > limit)]
+    text = f"{value_text(value, unit, limit)} ({worst.name()})"
+    if len(failed) > 1:
+        text += f"; {len(failed)} of {len(processes)} processes fail"
+    return finish(name, shown, key, unit, value, limit, worst, failed, text)
+
+
+def finish(name, shown, key, unit, value, limit, worst, failed, text):
+    passed = value >= limit if name.startswith("min-") else value <= limit
+    hints = [] if passed else HINTS.get(key, lambda process: [])(worst)
+    if not passed and unit == "bytes":
+        text += f"; {counted(value - limit, 'byte')} too many"
+    return Result(name, shown, passed, text, value, unit, worst, 0 if passed else len(failed),
+                  hints)
+
+
+def reasons_of(process):
+    reasons = process.report.get("coverage", "reasons")
+    said = [printable(r) for r in reasons[:3]] if isinstance(reasons, list) else []
+    return said + coverage_advice(process.report)
+
+
+def judge_coverage(required, processes):
+    """Nothing is well where nothing was seen."""
+    least = LEVELS.index(required)
+
+    def fails(process):
+        unseen = process.coverage == "partial" and process.is_idle() and required != "none"
+        return unseen or LEVELS.index(process.coverage) < least
+
+    failed = [p for p in processes if fails(p)]
+    worst = min(failed or processes, key=lambda p: LEVELS.index(p.coverage))
+    text, hints = f"{worst.coverage} ({worst.name()})", reasons_of(worst)
+    if required != "none" and not failed and all(p.is_idle() for p in processes):
+        failed = processes
+        text = "no cudaMalloc came through the cache: nothing was judged"
+        hints = [*past_the_cache([p.report for p in processes]),
+                 "Next: switch off the cache of the framework itself (README); --require-coverage none where no memory is asked for"]
+    if len(failed) > 1:
+        text += f"; {len(failed)} of {len(processes)} processes fail"
+    return Result("coverage", Limit(required, "text"), not failed, text, worst.coverage, "text", worst,
+                  len(failed), hints if failed else [])
+
+
+def summary_of(processes, key="peak_reserved_bytes"):
+    """Max, sum and spread over the processes that used the cache, and the odd one."""
+    used = [p for p in processes if not p.is_idle()] or processes
+    values = [p.totals[key] for p in used]
+    middle = statistics.median(values)
+    odd = max(used, key=lambda p: abs(p.totals[key] - middle))
+    off = (odd.totals[key] - middle) / middle if middle else 0
+    most, least = max(values), min(values)
+    return {"processes": len(used), "max": most, "min": least, "sum": sum(values),
+            "median": middle, "spread": (most - least) / most if most else 0,
+            "worst": max(used, key=lambda p: p.totals[key]),
+            "odd": odd if len(used) > 2 and abs(off) > 0.1 else None, "odd_off": off}
+
+
+def odd_text(summary):
+    if summary["odd"] is None:
+        return ""
+    side = "above" if summary["odd_off"] > 0 else "below"
+    return (f"odd one: {summary['odd'].name()}, {100 * abs(summary['odd_off']):.0f} % {side} "
+            "the median")
+
+
+def judge_spread(limit, processes):
+    summary = summary_of(processes)
+    shown = Limit(limit, "ratio")
+    if summary["processes"] < 2:
+        return Result("max-spread", shown, False, "needs the reports of at least two processes",
+                      unit="ratio", failed=1)
+    value = summary["spread"]
+    text = (f"{share_text(value, limit)}: peak reserved from "
+            f"{bytes_text(summary['min']).strip()} to {bytes_text(summary['max']).strip()}")
+    passed = value <= limit
+    worst = summary["odd"] or summary["worst"]
+    hints = [odd_text(summary) or f"most: {worst.name()}"]
+    return Result("max-spread", shown, passed, text, value, "ratio", worst, 0 if passed else 1,
+                  [] if passed else hints)
+
+
+def pairs_of(processes, baseline):
+    """(name, new, old) lists: rank by rank where both have the same ranks, else the most of each."""
+    new, old = ({p.rank: p for p in side} for side in (processes, baseline))
+    if None not in new and set(new) == set(old) and len(new) == len(processes) and \
+            len(old) == len(baseline):
+        return [([p], [old[p.rank]]) for p in processes]
+    return [(processes, baseline)]
+
+
+def most_of(processes, key):
+    known = [p for p in processes if p.totals[key] is not None]
+    return max(known, key=lambda p: p.totals[key]) if len(known) == len(processes) else None
+
+
+def judge_increase(key, limit, processes, baseline):
+    """The worst growth of one figure over the baseline's."""
+    unit = "bytes" if key.endswith("_bytes") else "count"
+    name, shown = f"increase of {key}", Limit(limit, "ratio")
+    results = []
+    for new_side, old_side in pairs_of(processes, baseline):
+        new, old = most_of(new_side, key), most_of(old_side, key)
+        if new is None:
+            unknown = next(p for p in new_side if p.totals[key] is None)
+            return judge_unknown(name, shown, key, unit, unknown)
+        if old is None:
+            return Result(name, shown, False, "the baseline was made while its program ran: "
+                          "not known there", None, unit, new, 1)
+        before, now = old.totals[key], new.totals[key]
+        growth = (now - before) / before if before else (float("inf") if now else 0)
+        results.append((growth, before, now, new))
+    growth, before, now, process = max(results, key=lambda r: r[0])
+    change = share_text(growth, limit, 1, "+") if before else "was 0"
+    text = f"{value_text(before, unit)} to {value_text(now, unit)}, {change} ({process.name()})"
+    passed = growth <= limit
+    failed = sum(1 for r in results if r[0] > limit)
+    hints = [] if passed else HINTS.get(key, lambda process: [])(process)
+    value = None if growth == float("inf") else growth
+    return Result(name, shown, passed, text, value, "ratio", process, failed, hints)
+
+
+def judge_baseline(limit, processes, baseline):
+    if all(p.is_idle() for p in baseline):
+        return [Result("increase", Limit(limit, "ratio"), False,
+                       "no cudaMalloc of the baseline came through the cache", failed=1)]
+    return [judge_increase(key, limit, processes, baseline) for key in COMPARED]
+
+
+def judge_reports(least, processes):
+    """Of who asked for memory: what only starts others does so in any number."""
+    count = summary_of(processes)["processes"]
+    idle = len(processes) - count
+    text = f"reports of {processes_text(count)}" + f", and of {idle} that asked for no memory" * bool(idle)
+    return Result("require-reports", Limit(least, "count"), count >= least, text, count, "count", None, int(count < least))
+
+
+def judge(processes, gates, baseline):
+    """Results of all gates. `gates`: option to parsed values; `processes` is not empty."""
+    results = [judge_coverage(level, processes) for level in gates.get("--require-coverage", ["partial"])]
+    results += [judge_reports(least, processes) for least in gates.get("--require-reports", ())]
+    for option, (key, unit) in LIMITS.items():
+        for scope, limit in gates.get(option, ()):
+            judged = judge_sum if scope == "sum" else judge_each
+            results.append(judged(option[2:], key, unit, limit, processes))
+    results += [judge_spread(limit, processes) for limit in gates.get("--max-spread", ())]
+    for limit in gates["--max-increase"] if baseline else ():
+        results += judge_baseline(limit, processes, baseline)
+    return results

@@ -1,0 +1,234 @@
+"""A history and its report as one page that needs nothing else: no network, no server."""
+
+import json
+import os
+import re
+from dataclasses import replace
+
+from cachalot_command.common.tools import HERE, Failure, installed, printable
+from cachalot_command.reading.history import CHANGES
+from cachalot_command.reading.mapped import Mapped
+from cachalot_command.reading.report import count_text, get, number, size_text
+from cachalot_command.reading.sources import blocks_after, device_of, missing_map
+from cachalot_command.writing.words import doubts, end_text, fragmentation_words, oom_title, oom_words, site_text
+
+PAGE = os.path.join(os.path.dirname(__file__), "page")
+CHART = "Chart.js 3 or 4 (Debian and Ubuntu: apt-get install libjs-chart.js)"
+CHART_PLACES = ("/usr/share/javascript/chart.js/chart.min.js", "/usr/share/nodejs/chart.js/dist/chart.min.js",
+                "/usr/share/javascript/chart.js/chart.umd.js")
+CHART_MOST = 4 << 20
+EVENTS_MOST = 500000
+LARGEST = 20
+MOVING = " Mapped memory (`expandable_segments`) is a bar wherever it lies in one piece. It moves, and which of what was idle did " \
+         "is not told: at a moment before the end that is guessed."
+CODES = {name: code for code, name in enumerate(CHANGES)}
+
+
+def find_chart():
+    """The chart library's text: CACHALOT_CHART_JS, beside the command, or the distribution's."""
+    named = os.environ.get("CACHALOT_CHART_JS")
+    places = [named] if named else [os.path.join(HERE, "chart.min.js"), *installed("share/javascript/chart.js/chart.min.js"),
+                                    *CHART_PLACES]
+    path = next((p for p in places if os.path.isfile(p)), None)
+    if path is None:
+        missing = f"CACHALOT_CHART_JS={named} is no file" if named else "--html needs the chart library"
+        raise Failure(125, f"{missing}: install {CHART}, or name its file with CACHALOT_CHART_JS")
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(CHART_MOST)
+    except (OSError, ValueError) as error:
+        raise Failure(125, f"{path} cannot be read: {error}") from error
+    version = re.search(r"Chart\.js v?([0-9]+)\.", text[:1000])
+    if not version or version[1] not in ("3", "4") or "</script" in text.lower():
+        raise Failure(125, f"{path} is not {CHART}")
+    return text
+
+
+def merged(events):
+    """Frees that were complete at once, as one event: what most of them are."""
+    out = []
+    for event in events:
+        last = out[-1] if out else None
+        if event.action == "free_completed" and last and last.action == "free_requested" and \
+                (last.address, last.time) == (event.address, event.time):
+            out[-1] = last._replace(action="free")
+        else:
+            out.append(event)
+    return out
+
+
+def latest(history):
+    """The history with no more events than a page can show."""
+    drop, levels = len(history.events) - EVENTS_MOST, list(history.levels)
+    if drop <= 0:
+        return history
+    for event in history.events[:drop]:
+        levels = [now + sign * event.size for now, sign in zip(levels, CHANGES[event.action])]
+    return replace(history, events=history.events[drop:], levels=tuple(levels))
+
+
+def columns(events):
+    """The events by column, with differences where they are shorter."""
+    begin = events[0].time if events else 0
+    base = min((e.address for e in events if e.address), default=0)
+    times = [e.time for e in events]
+    return {"begin": begin, "base": base, "time": [b - a for a, b in zip([begin, *times], times)],
+            "action": [CODES[e.action] for e in events],
+            "address": [e.address - base if e.address else 0 for e in events],
+            "size": [e.size for e in events], "waste": [max(0, e.size - e.requested) for e in events],
+            "site": [e.site for e in events]}
+
+
+def map_of(history, events):
+    """Segments of the end, and how mapped memory came to lie there."""
+    if history.segments is None:
+        return {"segments": None}
+    mapped = Mapped(history, events)
+    return {"steps": mapped.steps, "segments": [
+        {"address": s.address, "size": s.size, "pool": s.pool, "mapped": s.address in mapped.mapped,
+         "blocks": [[b.address, b.size, b.requested, b.state, b.site] for b in s.blocks]} for s in mapped.segments]}
+
+
+def percent(part, whole):
+    return "-" if not whole or part is None else f"{100 * part / whole:.1f} %"
+
+
+def tiles(device, report):
+    """(name, value, what it means, is it bad) of the figures that matter most."""
+    def stat(key, part):
+        return number(device, "statistics", key, "all", part)
+
+    requests, hits = stat("allocation", "allocated"), number(device, "counters", "num_hits")
+    ooms = number(device, "counters", "num_ooms")
+    leaked = report.number("totals", "leaked_bytes") if report else sum(row["live_bytes"] for row in device["size_histogram"])
+    allocated, reserved = stat("allocated_bytes", "peak"), stat("reserved_bytes", "peak")
+    rows = [("Peak allocated", size_text(allocated), "held by the program", False),
+            ("Peak reserved", size_text(reserved), "taken from the driver", False),
+            ("Used of reserved", percent(allocated, reserved), "at the peaks", False),
+            ("From the cache", percent(hits, requests), f"of {count_text(requests).strip()} requests", False),
+            ("Out of memory", count_text(ooms).strip(), "times", bool(ooms)),
+            ("Never freed", size_text(leaked), "at the end, all devices" if report else "where the trace ends", bool(leaked))]
+    return [row for row in rows if row[1] != "-"]
+
+
+def largest_blocks(blocks, sites):
+    """The largest of the blocks that the program holds."""
+    blocks.sort(key=lambda b: (-b.size, b.address))
+    rows = [[size_text(b.size), f"{b.requested}", f"{b.address:#x}", site_text(b.site, sites)][:3 + bool(sites)]
+            for b in blocks[:LARGEST]]
+    return {"title": f"Largest blocks in use at the end, of {len(blocks)}", "rows": rows,
+            "head": ["Block", "Bytes asked for", "Address", "Taken at"][:3 + bool(sites)],
+            "kinds": ["number", "number", "place", "place"]}
+
+
+def held_blocks(history):
+    """What the program holds at the end."""
+    blocks = blocks_after(history.events) if history.segments is None else [b for s in history.segments for b in s.blocks]
+    return [block for block in blocks if block.state == "active"]
+
+
+def leaked_sizes(report, index, sites):
+    """Without segments: what was never freed, by size."""
+    rows = []
+    for leak in report.list("leaks"):
+        if number(leak, "device") in (index, None):
+            each, most = number(leak, "requested_bytes"), number(leak, "up_to_bytes")
+            size = size_text(each) if each is not None else f"up to {size_text(most)}" if most else "other sizes"
+            rows.append([size_text(number(leak, "total_requested_bytes")), count_text(number(leak, "count")).strip(),
+                         size, site_text(get(leak, "site"), sites)][:3 + bool(sites)])
+    return {"title": "Largest memory in use at the end, by size", "rows": rows[:LARGEST],
+            "head": ["Together", "Blocks", "Each", "Taken at"][:3 + bool(sites)], "kinds": ["number", "number", "number", "place"]}
+
+
+def histogram(device):
+    rows = get(device, "size_histogram")
+    bins = [[int(number(r, k) or 0) for k in ("up_to_bytes", "requests", "live", "live_bytes")]
+            for r in rows[:256] if isinstance(r, dict)] if isinstance(rows, list) else []
+    used = [i for i, b in enumerate(bins) if b[1] or b[2]]
+    return bins[used[0]:used[-1] + 1] if used else []
+
+
+def timeline_hint(count, history, source, cut):
+    if not count and source.report and get(source.report.root, "events", "capacity"):
+        return "Nothing was allocated or freed on this device while events were kept."
+    if not count:
+        return "This report has no events. Run the program with `CACHALOT_EVENTS=100000` (or by `cachalot run --html`) " \
+               "to have the last 100 000 of them here."
+    text = f"{count} events. Drag to zoom in" + \
+        (". " if history.segments is None else "; click to see that moment in the map below. ")
+    if cut:
+        text += f"{cut} older ones are not on this page, which shows the last {EVENTS_MOST}. "
+    if source.lost:
+        text += f"{source.lost} older events were dropped: only the last ones are kept. A larger `CACHALOT_EVENTS` keeps more."
+    return text
+
+
+def map_hint(history, source):
+    if source.report is None and history.segments is None:
+        return missing_map(source)
+    if history.segments is None and history.events:
+        return "This report has no segments: its program was killed, and not all the events that made them were kept. A larger " \
+               "`CACHALOT_EVENTS` keeps more; mapped memory (`expandable_segments`) has none."
+    if history.segments is None:
+        return "This report has no segments. Run the program with `CACHALOT_EVENTS=100000`, or ask it while it runs: " \
+               "`cachalot dump --segments PID`."
+    return "Each bar is a segment, memory that came from the driver in one piece. The blocks in it belong to the program, " \
+           "or can be used again. Point at one to see what it is."
+
+
+def device_object(history, device, source):
+    cut, held = max(0, len(history.events) - EVENTS_MOST), held_blocks(history)
+    history = latest(history)
+    report, events = source.report, merged(history.events)
+    shown = map_of(history, events)
+    largest = leaked_sizes(report, history.device, source.sites) if report and not history.segments else \
+        largest_blocks(held, source.sites)
+    words = fragmentation_words(device, None if report else os.path.basename(printable(source.path)))
+    ooms = oom_words(report, history.device, source.sites) if report else [
+        {"time": e.time, "title": oom_title(e.size, e.time, source.has_time), "lines": []} for e in history.events if e.action == "oom"]
+    return {"index": history.device, "name": history.name,
+            "tiles": tiles(device, report), "words": words, "ooms": ooms,
+            "events": columns(events), "levels": history.levels, **shown,
+            "histogram": histogram(device), "largest": largest,
+            "timelineHint": timeline_hint(len(events), history, source, cut),
+            "mapHint": map_hint(history, source) + (MOVING if shown.get("steps") else "")}
+
+
+def facts(report):
+    rank = report.get("process", "rank")
+    return ", ".join([f"pid {report.text('process', 'pid')} on {report.text('process', 'hostname')}",
+                      *([f"rank {printable(rank)}"] if rank is not None else []),
+                      f"started {report.text('time', 'start')}", f"end: {end_text(report)}",
+                      f"coverage: {report.text('coverage', 'status')}"])
+
+
+def trace_facts(source):
+    return f"a recorded trace, pid {source.pid}" if source.pid else "a recorded trace"
+
+
+def page_object(source):
+    """All that the page shows."""
+    report = source.report
+    return {"title": f"GPU memory of {source.program[:300]}", "facts": facts(report) if report else trace_facts(source),
+            "hasTime": source.has_time, "actions": list(CHANGES.items()), "sites": source.sites,
+            "devices": [device_object(h, h.told or device_of(h), source) for h in source.histories],
+            "warnings": [*doubts(report), *(printable(get(w, "text"))[:1000] for w in report.list("warnings")[:1000])]
+                        if report else [],
+            "footer": f"Made by cachalot from {os.path.basename(printable(source.path))}."}
+
+
+def write(source, file):
+    """Writes the page. What comes from the report is data, in which nothing ends a script."""
+    data = json.dumps(page_object(source), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    parts = {"data": data, "chart": find_chart()}
+
+    def part(match):
+        name = match[1]
+        if name in parts:
+            return parts[name]
+        with open(os.path.join(PAGE, name), encoding="utf-8") as asset:
+            return asset.read()
+
+    with open(os.path.join(PAGE, "page.html"), encoding="utf-8") as template:
+        text = re.sub(r"\{\{([a-z_.]+)\}\}", part, template.read())
+    file.write(text.encode("utf-8"))

@@ -1,0 +1,218 @@
+"""What a report's figures mean, in sentences for somebody who sees them for the first time."""
+
+import functools
+import shlex
+import signal
+
+from cachalot_command.common.tools import printable
+from cachalot_command.reading.report import blocks_text, get, number, ratio_text, size_text
+from cachalot_command.reading.symbols import resolve
+
+FRAMES_SHOWN = 4
+
+
+def site_text(site, sites):
+    """The frames that say most, innermost first."""
+    frames = sites[site] if type(site) is int and 0 <= site < len(sites) else []
+    return " < ".join(frames[:FRAMES_SHOWN]) + (" < …" if len(frames) > FRAMES_SHOWN else "") or "-"
+
+
+def is_ours(frame):
+    """The run-time's own functions say nothing of the program."""
+    return str(frame).startswith(("libcudart.", "libcuda."))
+
+
+@functools.lru_cache(maxsize=None)
+def sites_of(report):
+    """The report's call sites, with the names that can be found."""
+    resolve(report.root)
+    return report.list("sites")
+
+
+def frames_of(report, index):
+    """The frames of a call site that say most, innermost first; none where it is not known."""
+    sites = sites_of(report)
+    if not isinstance(index, int) or not 0 <= index < len(sites):
+        return []
+    frames = get(sites[index], "frames")
+    frames = [printable(frame) for frame in frames if not is_ours(frame)] if isinstance(frames, list) else []
+    return frames[:FRAMES_SHOWN]
+
+
+def past_the_cache(reports):
+    """The memory that programs took by other ways, where there was any."""
+    kinds = {}
+    for report in reports:
+        others = report.get("others")
+        for kind in others if isinstance(others, dict) else ():
+            kinds[kind] = max(kinds.get(kind, 0), number(others, kind, "peak_bytes") or 0)
+    taken = [f"{printable(kind)[:20]} {size_text(most)}"
+             for kind, most in sorted(kinds.items(), key=lambda item: -item[1]) if most > 0]
+    return [f"memory that was taken past the cache: {', '.join(taken)}"] if taken else []
+
+
+def signal_text(report):
+    """`signal 11 (SIGSEGV)` where one ended the process; None otherwise."""
+    number_of = report.number("exit", "signal")
+    if report.text("exit", "reason") not in ("killed", "signal") or not number_of:
+        return None
+    names = {int(known): f" ({known.name})" for known in signal.Signals}
+    return f"signal {report.text('exit', 'signal')}{names.get(number_of, '')}"
+
+
+def end_text(report):
+    """How the process ended: `exit`, `exit with code 3`, `signal 11 (SIGSEGV)`, `killed by signal 9 (SIGKILL)`."""
+    reason, code, ended = report.text("exit", "reason"), report.number("exit", "code"), signal_text(report)
+    if ended:
+        return f"killed by {ended}" if reason == "killed" else ended
+    return f"{reason} with code {code:.0f}" if code else reason
+
+
+def coverage_advice(report):
+    """Lines on what to do next where the figures leave something out."""
+    name = report.get("process", "exe")
+    doctor = f"`cachalot doctor {shlex.quote(printable(name)[:200]) if isinstance(name, str) and name else 'PROGRAM'}`"
+    return {
+        "none": [f"Nothing of what this program allocated is in these figures. Next: {doctor} says whether the cache can get in "
+                 "front of it; what loads CUDA by RTLD_DEEPBIND or dlmopen it cannot serve."],
+        "partial": ["The figures leave out what went past the cache. Next: start the whole program by `cachalot run`, not a part "
+                    f"of it, before it touches CUDA; {doctor} looks for what stands in the way."],
+    }.get(str(report.get("coverage", "status")), [])
+
+
+def doubts(report):
+    """Why the figures of a report may not be the whole story."""
+    status = report.text("coverage", "status")
+    if status != "full":
+        reasons = report.get("coverage", "reasons")
+        said = "; ".join(printable(reason) for reason in reasons if reason) if isinstance(reasons, list) else ""
+        yield f"coverage {status}: {said or 'not all of its CUDA calls came through the cache'}"
+        yield from coverage_advice(report)
+    elif not report.number("totals", "requests"):
+        yield "nothing was allocated through the cache"
+        yield from past_the_cache([report])
+
+
+def whole_of(device, key):
+    return number(device, "at_peak_reserved", key) or 0
+
+
+def usage_words(used, reserved):
+    if used >= reserved:
+        return [f"When most memory was reserved ({size_text(reserved)}), the program held all of it."]
+    share, idle = used / reserved, reserved - used
+    text = f"When most memory was reserved ({size_text(reserved)}), the program held {size_text(used)} of it, " \
+           f"{ratio_text(share)}. The other {size_text(idle)} lay idle: the cache kept it for later requests."
+    if share >= 0.9:
+        return [text + " That is little."]
+    return [text]
+
+
+def hole_words(device):
+    """Idle memory that no larger request can use."""
+    reusable, largest = whole_of(device, "reusable_bytes"), whole_of(device, "largest_allocatable_bytes")
+    if not reusable or largest >= reusable:
+        return []
+    return [f"The idle memory was in pieces: {size_text(reusable)} together, the largest {size_text(largest)}. A request "
+            f"for more than {size_text(largest)} had to get new memory from the driver although enough was free in sum. "
+            "This is called fragmentation."]
+
+
+def split_words(device):
+    split = whole_of(device, "inactive_split_bytes")
+    return [f"{size_text(split)} of the idle memory lay between blocks in use, so it could not be given back to the "
+            "driver, for other programs or larger pieces."] if split else []
+
+
+def pending_words(device):
+    pending = whole_of(device, "active_bytes") - whole_of(device, "allocated_bytes")
+    return [f"{size_text(pending)} had been freed by the program, but work on the GPU that might use it was not done."] \
+        if pending > 0 else []
+
+
+def rounding_words(device):
+    active, requested = whole_of(device, "active_bytes"), number(device, "at_peak_reserved", "requested_bytes")
+    if not active or requested is None or (active - requested) / active < 0.01:
+        return []
+    return [f"Rounding up sizes cost {size_text(active - requested)}, {ratio_text(1 - requested / active)} of the memory in "
+            "use: the program asks for many sizes that are no multiples of 512 bytes, or for just over a step."]
+
+
+def native_words(device):
+    """Since when large blocks are no mapped memory, where they were."""
+    since = number(device, "counters", "native_since_request")
+    return [f"Since request {since} large blocks are not mapped memory but the driver's own: a request had failed for which "
+            "natively there was room."] if since else []
+
+
+def fragmentation_words(device, trace=None):
+    """Sentences on where the device's memory went. `trace`: the file's name, if they are of a recorded one."""
+    reserved, used = whole_of(device, "reserved_bytes"), whole_of(device, "allocated_bytes")
+    if number(device, "statistics", "reserved_bytes", "all", "peak") is None and not reserved:
+        return ["This trace has what the program asked for and gave back. `cachalot replay` says what memory that needs."]
+    if not reserved:
+        return ["No memory was taken from the driver through the cache on this device."]
+    words = usage_words(used, reserved) + pending_words(device) + hole_words(device) + split_words(device) \
+        + rounding_words(device) + native_words(device)
+    if used / reserved < 0.9:
+        record = "" if trace else "`cachalot run --trace FILE` records the program's requests, and "
+        words.append(f"To waste less: {record}`cachalot tune {shlex.quote(trace or 'FILE')}` finds the settings that serve them "
+                     "with the least memory.")
+    return words
+
+
+def size_of_leak(leak):
+    """Which blocks they are: `of 64 MiB (67108864 bytes)`."""
+    each, most = number(leak, "requested_bytes"), number(leak, "up_to_bytes")
+    if get(leak, "rest"):
+        return "of other sizes"
+    if each is None:
+        return f"of up to {size_text(most)}"
+    return f"of {each:.0f} bytes" if each < 1024 else f"of {size_text(each)} ({each:.0f} bytes)"
+
+
+def leak_text(leak):
+    """`5 blocks of 4 MiB (4194304 bytes) on device 0`."""
+    count = number(leak, "count") or 0
+    return f"{blocks_text(count)} {size_of_leak(leak)} on device {printable(get(leak, 'device'))}"
+
+
+def figures_of(event):
+    """What stood in the way, where the event does not explain itself."""
+    lines = [f"The program asked for {size_text(number(event, 'requested_bytes'))} while "
+             f"{size_text(number(event, 'allocated_bytes'))} were allocated and "
+             f"{size_text(number(event, 'reserved_bytes'))} reserved; "
+             f"{size_text(number(event, 'device_free_bytes'))} were free on the device, "
+             f"{size_text(number(event, 'reusable_bytes'))} idle in the cache, the largest piece "
+             f"{size_text(number(event, 'largest_allocatable_bytes'))}."]
+    if get(event, "native_would_fit") is True:
+        lines.append("Without the cache it would have fitted: only fragmentation stood in the way.")
+    return lines
+
+
+def oom_lines(event):
+    """What there is to say of an out-of-memory event."""
+    explanation = get(event, "explanation")
+    lines = [printable(explanation)] if isinstance(explanation, str) and explanation else figures_of(event)
+    serve = get(event, "would_serve")
+    if isinstance(serve, list) and serve:
+        lines.append("Would have served it: CACHALOT_CONF=" + " or ".join(printable(s)[:100] for s in serve[:10]))
+    return lines
+
+
+def oom_title(asked, time, has_time=True):
+    when = f"after {time / 1e9:.3f} s" if has_time else f"operation {time:,}"
+    return f"{size_text(asked)} asked for, {when}: out of memory"
+
+
+def oom_words(report, device, sites):
+    """The device's out-of-memory events, for the page."""
+    events = [e for e in report.list("oom_events") if number(e, "device") == device]
+    out = []
+    for event in events[:1000]:
+        site = site_text(get(event, "site"), sites)
+        where = [f"Asked for at {site}"] if site != "-" else []
+        time = int(number(event, "time_ns") or 0)
+        out.append({"time": time, "lines": oom_lines(event) + where,
+                    "title": oom_title(number(event, "requested_bytes"), time)})
+    return out
