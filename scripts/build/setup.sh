@@ -188,8 +188,8 @@ say_reports() {
     python3 -IB - "$root/scripts" <<'PYTHON'
 import sys
 sys.path.insert(0, sys.argv[1])
-from cachalot_command.writing import summary
-for report in summary.reports_of_run():
+from cachalot_command.reading import ended_run
+for report in ended_run.reports_of_run():
     print("Report:", report.path)
 PYTHON
 }

@@ -20,7 +20,7 @@ BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
 SCHEMA = json.loads((ROOT / "stats/report/report.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "test")]
-from cachalot_command.command import check as check_module  # noqa: E402
+from cachalot_command.command import check as check_command  # noqa: E402
 import examples  # noqa: E402, F401  (settings)
 from cachalot_command.common.tools import Failure  # noqa: E402
 
@@ -154,7 +154,7 @@ class Run:
         out, errors, code = io.StringIO(), "", 0
         with contextlib.redirect_stdout(out):
             try:
-                code = check_module.main([str(argument) for argument in arguments])
+                code = check_command.main([str(argument) for argument in arguments])
             except Failure as failure:
                 code, errors = failure.code, f"cachalot: {failure}\n"
         assert "\x1b" not in out.getvalue() + errors

@@ -15,6 +15,7 @@ from cachalot_command.command import export as export_module
 from cachalot_command.reading import history as history_module
 from cachalot_command.reading import recorded
 from cachalot_command.reading import report as report_module
+from cachalot_command.writing.html import pages_of_run
 import pytest
 from conftest import ROOT, SCHEMA, built, command_help_fits, in_process, jsonschema
 from history_of import report_with_history
@@ -303,7 +304,7 @@ def test_run_refuses_before_it_starts_what_would_be_lost(place, options):
 def test_a_report_is_not_made_into_a_page_of_its_own_name(tmp_path, history):
     path = tmp_path / "r.json"
     path.write_text(json.dumps(history))
-    assert "overwritten" in export_module.pages_of_run([history_module.Report(str(path))], str(path), 1)[0]
+    assert "overwritten" in pages_of_run([history_module.Report(str(path))], str(path), 1)[0]
     assert json.loads(path.read_text()) == history
 
 
@@ -324,7 +325,7 @@ def test_pages_of_several_processes(tmp_path, history, capsys):
         path = tmp_path / f"r{pid}.json"
         path.write_text(json.dumps(report))
         reports.append(history_module.Report(str(path)))
-    assert export_module.pages_of_run(reports, str(tmp_path / "p.html"), 9) == []
+    assert pages_of_run(reports, str(tmp_path / "p.html"), 9) == []
     assert (tmp_path / "p.7.html").is_file()
     assert "p.html shows" in capsys.readouterr().err
     assert "pid 9 on" in pathlib.Path(tmp_path / "p.html").read_text()
@@ -341,6 +342,6 @@ def test_pages_of_an_exec_chain(place, model):
         reports.append(report_module.Report(str(path)))
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
-        assert export_module.pages_of_run(reports, str(place.work / "a.html"), 7) == []
+        assert pages_of_run(reports, str(place.work / "a.html"), 7) == []
     shown = [[os.path.basename(word) for word in line.split()[1::2]] for line in said.getvalue().splitlines()]
     assert shown == [["a.html", "2.json"], ["a.7.1.html", "3.json"], ["a.7.0.html", "1.json"], ["a.9.html", "0.json"]]

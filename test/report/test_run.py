@@ -15,6 +15,7 @@ import types
 import pytest
 from conftest import COMMAND, built
 
+from cachalot_command.reading import ended_run
 from cachalot_command.reading.report import Report
 from cachalot_command.writing import summary
 
@@ -129,7 +130,7 @@ def test_no_directory_of_pages_to_look_into(place):
 def test_only_the_last_of_an_exec_chain_ended_so():
     child = types.SimpleNamespace(pid=7, returncode=-9)
     pages = [types.SimpleNamespace(pid=7, path=f"/x/7.100.{n}.page") for n in (0, 2, 1)]
-    ends = [summary.end_of(page, child, pages) for page in pages]
+    ends = [ended_run.end_of(page, child, pages) for page in pages]
     assert ends == [[], ["--reason", "killed", "--signal", "9"], []]
 
 

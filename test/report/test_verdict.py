@@ -8,7 +8,7 @@ import subprocess
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from conftest import COMMAND, ROOT, SCHEMA, Failure, check_module
+from conftest import COMMAND, ROOT, SCHEMA, Failure, check_command
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -197,7 +197,7 @@ def test_only_who_asked_for_memory_counts_as_a_report(run):
 def test_what_a_peak_of_several_devices_is_is_said(run):
     run.add()
     metrics = run.check(run.folder, "--format", "openmetrics").stdout
-    for text in (metrics, check_module.HELP, SCHEMA["properties"]["totals"]["description"], (ROOT / "docs/reports.md").read_text()):
+    for text in (metrics, check_command.HELP, SCHEMA["properties"]["totals"]["description"], (ROOT / "docs/reports.md").read_text()):
         assert "on several GPUs" in text and "the sum of the devices' peaks" in text
     assert metrics.count("the sum of the devices' peaks") == 2
 
@@ -239,7 +239,7 @@ def test_sizes(amount, unit):
 @given(st.text(max_size=12))
 def test_no_limit_text_is_a_crash(text):
     for parser in (*limits.PARSERS.values(), limits.parse_increase,
-                   check_module.parse_words):
+                   limits.parse_words):
         try:
             parser(text)
         except Failure as failure:
@@ -247,7 +247,7 @@ def test_no_limit_text_is_a_crash(text):
 
 
 def test_gates_in_one_word():
-    gates, options = check_module.parse_words(
+    gates, options = limits.parse_words(
         "max-leaked=0, --max-oom 2,'baseline=a b.json' format=junit")
     assert gates["--max-leaked"] == [("each", 0)] and gates["--max-oom"] == [("each", 2)]
     assert gates["--baseline"] == ["a b.json"] and options["--format"] == "junit"

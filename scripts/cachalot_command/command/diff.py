@@ -3,9 +3,10 @@
 import json
 import math
 
-from cachalot_command.command.pages import split
+from cachalot_command.common.arguments import split
 from cachalot_command.common.tools import Failure, printable
-from cachalot_command.reading.report import Report, get, number, ratio_text, size_text, times_text
+from cachalot_command.common.units import ratio_text, size_text, times_text
+from cachalot_command.reading.report import Report, get, number
 
 HELP = """\
 usage: cachalot diff OLD NEW [--all] [--json]

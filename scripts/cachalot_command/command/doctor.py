@@ -10,11 +10,13 @@ import subprocess
 import sys
 import tempfile
 
-from cachalot_command.command.pages import split
-from cachalot_command.command.run import check_conf, preload, report_signal
+from cachalot_command.common.arguments import split
 from cachalot_command.common.pattern import Places, check_patterns
-from cachalot_command.common.program import by_shell, check_library, check_program, find_program, preloadable, safe_directory
-from cachalot_command.common.tools import Failure, check_counts, find_library, list_pages, page_directory, printable, tool
+from cachalot_command.common.program import (by_shell, check_library, check_program, find_program, preload, preloadable,
+                                             safe_directory)
+from cachalot_command.common.tools import Failure, find_library, page_directory, printable, tool
+from cachalot_command.common.variables import VARIABLES, check_conf, check_counts, report_signal
+from cachalot_command.reading.pages import list_pages
 from cachalot_command.reading.report import Report
 
 HELP = """\
@@ -32,24 +34,6 @@ example: cachalot doctor python3
 example: cachalot doctor ./train && cachalot run ./train
 """
 
-VARIABLES = {  # what the man page says of each; nothing of those that only tests set
-    "CACHALOT_CONF": "options, key:value,... as PYTORCH_ALLOC_CONF has them",
-    "CACHALOT_OUTPUT": "the report's name; default cachalot.%e.%p.json",
-    "CACHALOT_SIGNAL": "the signal that asks for a report: USR1 (default), another, or none",
-    "CACHALOT_PAGE_DIR": "where live pages lie; default /dev/shm/cachalot-UID",
-    "CACHALOT_LOG": "stderr or a file: warnings as they happen",
-    "CACHALOT_REDACT": "argv: leave the program's arguments out of its report",
-    "CACHALOT_ONLY": "a pattern: act only in programs of such a name",
-    "CACHALOT_DISABLE": "1: do nothing at all",
-    "CACHALOT_TRACE": "a file for a recording of all allocations",
-    "CACHALOT_EVENTS": "how many of the last events to keep",
-    "CACHALOT_SITES": "1: remember where live memory was taken",
-    "CACHALOT_CHART_JS": "Chart.js 3 or 4 for pages, where it is no package of the distribution",
-    "CACHALOT_SESSION": "set by `cachalot run` for all processes of one run",
-    "CACHALOT_LIBRARY": "the library that `cachalot run` preloads",
-    **dict.fromkeys((f"CACHALOT_SIM_{name}" for name in ("DEVICES", "CAPACITY", "LATENCY_NS", "DRIVER", "FAIL", "CLOCK",
-                                                         "DELAY", "EXPORTS", "PEERS", "SHARED")), ""),
-}
 # What would leave it out, write to the user's files, make it part of a run, or have it load modules that are not Python's.
 NOT_FOR_TRIAL = ("CACHALOT_ONLY", "CACHALOT_LOG", "CACHALOT_TRACE", "CACHALOT_SESSION", "PYTHONPATH")
 PAGE_ROOM = 4 << 20

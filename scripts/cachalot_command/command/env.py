@@ -6,11 +6,11 @@ import re
 import shlex
 import sys
 
-from cachalot_command.command.pages import split
-from cachalot_command.command.run import check_conf
+from cachalot_command.common.arguments import split
 from cachalot_command.common.pattern import check_pattern
 from cachalot_command.common.program import preloadable
 from cachalot_command.common.tools import HERE, Failure, find_library
+from cachalot_command.common.variables import check_conf
 
 HELP = """\
 usage: cachalot env [--output FILE] [--conf OPTIONS]

@@ -1,17 +1,13 @@
 """cachalot export: a report or a recorded trace in the forms that other tools read, and as a page."""
 
-import os
 import sys
-from datetime import timedelta
 
-from cachalot_command.command.pages import split
-from cachalot_command.common.tools import Failure, printable, say, show_progress
+from cachalot_command.common.arguments import split
+from cachalot_command.common.tools import Failure, printable, show_progress
 from cachalot_command.reading.sources import missing_map, read_source
 from cachalot_command.reading.traces import device_number
-from cachalot_command.writing import html
-from cachalot_command.writing import output
-from cachalot_command.writing import perfetto
-from cachalot_command.writing import viz
+from cachalot_command.writing import html, output, perfetto, viz
+from cachalot_command.writing.rmm_log import write_csv
 
 HELP = """\
 usage: cachalot export REPORT|TRACE OPTION…
@@ -40,51 +36,6 @@ example: cachalot export run.trace --csv run.csv --perfetto run.perfetto
 EXPORTS = ("--html", "--memory-viz", "--perfetto", "--csv")
 
 
-class Csv:
-    """RMM's log of one device."""
-
-    def __init__(self, begin, file):
-        self.begin, self.file, self.second, self.clock = begin, file, None, ""
-
-    def time(self, ns):
-        second, rest = divmod(ns, 1000000000)
-        if second != self.second:
-            self.second = second
-            try:
-                self.clock = (self.begin + timedelta(seconds=second)).strftime("%H:%M:%S")
-            except OverflowError:
-                self.clock = "23:59:59"
-        return f"{self.clock}:{rest // 1000:06}"
-
-    def line(self, thread, time, action, address, size):
-        self.file.write(f"{thread},{self.time(time)},{action},{address:#x},{size},0x0\n".encode())
-
-    def write(self, history):
-        self.file.write(b"Thread,Time,Action,Pointer,Size,Stream\n")
-        first = history.events[0].time
-        for block in history.before:
-            self.line(0, first, "allocate", block.address, block.requested)
-        held = {block.address for block in history.before}
-        for event in history.events:
-            if event.action == "alloc":
-                held.add(event.address)
-                self.line(event.thread, event.time, "allocate", event.address, event.requested)
-            elif event.action == "free_requested" and event.address in held:
-                held.discard(event.address)
-                self.line(event.thread, event.time, "free", event.address, event.requested)
-            elif event.action == "oom":
-                self.line(event.thread, event.time, "allocate failure", 0, event.requested)
-
-
-def write_csv(source, file):
-    """One device only: in RMM's log nothing tells devices apart."""
-    used = [h for h in source.histories if h.events]
-    if len(used) > 1:
-        raise Failure(2, f"{source.path} has events of devices {', '.join(str(h.device) for h in used)}; "
-                         "choose one with --device")
-    Csv(source.start, file).write(used[0])
-
-
 def need_events(source, option):
     if not any(h.events for h in source.histories):
         raise Failure(3, f"{source.path} has no events, which {option} needs: run the program with "
@@ -110,64 +61,6 @@ def write_export(option, source, file):
         write_csv(source, file)
 
 
-def export(source, option, path):
-    """Writes `source` to `path`, in the form that the option asks for."""
-    try:
-        output.write(path, lambda file: write_export(option, source, file))
-    except OSError as error:
-        if path == "-":
-            raise  # as of all that is printed
-        raise Failure(1, f"{path}: {error.strerror}") from error
-
-
-def check_page(path, others):
-    """Refuses before a program is started what could not be written after it, or would be written over."""
-    html.find_chart()
-    if os.path.realpath(path) in map(os.path.realpath, others):
-        raise Failure(125, f"--html: {path} is where the report or the trace goes")
-    output.refuse("--html", path)
-
-
-ENDS = ("exit", "harvest")  # kinds of reports that are a process's last
-
-
-def pages_of_run(reports, path, pid):
-    """A page for each report: `path` for what the program that was started became in the end, with .PID for others, and the
-    generation for those that went on by exec. Returns problems."""
-    problems, stem, end = [], *os.path.splitext(path)
-
-    def process(report):
-        return report.number("process", "pid"), report.number("process", "generation"), report.text("process", "hostname")
-
-    ended = {process(report) for report in reports if report.get("kind") in ENDS}
-    reports = [report for report in reports if report.get("kind") in ENDS or process(report) not in ended]
-
-    def place(report):
-        return report.number("process", "pid") != pid, report.text("process", "pid"), -(report.number("process", "generation") or 0)
-
-    order, before = sorted(reports, key=place), None
-    for i, report in enumerate(order):
-        number = report.text("process", "pid")
-        more = f".{report.text('process', 'generation')}" if number == before else ""
-        name, before = f"{stem}.{number}{more}{end}" if i else path, number
-        try:
-            refuse_overwriting(report.path, [name])
-            export(read_source(report.path)[0], "--html", name)
-            say(f"cachalot: {printable(name)} shows {printable(report.path)}")
-        except Failure as failure:
-            problems.append(f"no page: {failure}")
-    return problems
-
-
-def refuse_overwriting(source, paths):
-    """Before anything is written: what would be lost."""
-    written = [os.path.realpath(path) for path in paths if path not in ("-", os.devnull)]
-    if os.path.realpath(source) in written:
-        raise Failure(2, f"{source} would be overwritten by what is made of it")
-    if len(set(written)) < len(written):
-        raise Failure(2, "two of them would go to the same file")
-
-
 def only_device(source, device):
     """Leaves out the other devices."""
     there = [h.device for h in source.histories]
@@ -189,7 +82,7 @@ def main(arguments):
         raise Failure(2, "give one report and what to make of it; see `cachalot export --help`")
     if list(options.values()).count("-") > 1:
         raise Failure(2, "only one of them can go to standard output")
-    refuse_overwriting(words[0], options.values())
+    output.refuse_overwriting(words[0], options.values())
     if "--html" in options:
         html.find_chart()
     try:
@@ -205,7 +98,7 @@ def main(arguments):
             raise Failure(2, f"{option} needs a file name")
         show_progress(f"{printable(path)} is being made")
         try:
-            export(source, option, path)
+            output.make(path, lambda file: write_export(option, source, file))
         finally:
             show_progress()
     return 0

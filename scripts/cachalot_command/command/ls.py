@@ -3,10 +3,11 @@
 import json
 import os
 
-from cachalot_command.command.pages import split
-from cachalot_command.common.tools import Failure, list_pages, named_directory, printable
+from cachalot_command.common.arguments import split
+from cachalot_command.common.tools import Failure, printable
+from cachalot_command.common.units import bytes_text
 from cachalot_command.reading.live import BadPage, Page
-from cachalot_command.reading.report import bytes_text
+from cachalot_command.reading.pages import list_pages, named_directory
 
 HELP = """\
 usage: cachalot ls [DIRECTORY] [--json]

@@ -3,7 +3,9 @@
 import os
 import sys
 
-from cachalot_command.common.tools import Failure, list_pages, named_directory, printable, say, tool
+from cachalot_command.common.arguments import split
+from cachalot_command.common.tools import Failure, printable, tool
+from cachalot_command.reading.pages import harvest_page, list_pages, named_directory
 from cachalot_command.reading.report import Report
 from cachalot_command.writing.words import coverage_advice
 
@@ -43,29 +45,6 @@ Exit code: 0 all written (or nothing to do), 1 a report could not be written,
 2 usage, 3 no such directory, or damaged pages.
 example: cachalot harvest --output killed.json
 """
-
-
-def split(command, arguments, flags=(), values=()):
-    """Words and options of a command line: ([word], {option: value})."""
-    words, options = [], {}
-    rest = iter(arguments)
-    for argument in rest:
-        name, equals, value = argument.partition("=")
-        if argument == "--":
-            words += rest
-        elif name in values:
-            options[name] = value if equals else next(rest, None)
-            if options[name] is None:
-                raise Failure(2, f"{name} needs a value")
-        elif argument in flags:
-            options[argument] = True
-        elif equals and name in flags:
-            raise Failure(2, f"{name} takes no value")
-        elif argument.startswith("-") and argument != "-":
-            raise Failure(2, f"unknown option {argument}; see `cachalot {command} --help`")
-        else:
-            words.append(argument)
-    return words, options
 
 
 def pages_of(command, words, options):
@@ -130,23 +109,6 @@ def empty_cache(arguments):
 def with_pid(path, pid):
     stem, dot = (path[:-5], ".json") if path.endswith(".json") else (path, "")
     return f"{stem}.{pid}{dot}"
-
-
-def harvest_page(page, *options):
-    """Makes the report of a dead page, and removes it, unless it has what could not be written yet. Returns the report's
-    path (None if there was one), and whether something is missing, which is said."""
-    path, said = None, ""
-    if page.state not in ("reported", "making"):  # making: killed before it counted anything
-        written = tool("report", page.path, *options)
-        path, said = written.stdout[:-1], written.stderr.strip().replace("cachalot-page: ", "")
-        if written.returncode != 0 and not path:
-            raise Failure(1, said)
-        for line in said.splitlines():
-            say(f"cachalot: {printable(line)}")
-        if written.returncode != 0:
-            return path, True
-    tool("remove", page.path)
-    return path, bool(said)
 
 
 def harvest_all(pages, output):

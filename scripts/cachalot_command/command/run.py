@@ -1,22 +1,19 @@
 """cachalot run: starts a program with the library in LD_PRELOAD."""
 
 import contextlib
-import importlib
 import os
 import re
 import resource
-import secrets
 import signal
 import subprocess
 import sys
 import time
 
-from cachalot_command.command import check
 from cachalot_command.common.pattern import CONTROL, DEFAULT_OUTPUT, Places, check_patterns
-from cachalot_command.common.program import by_shell, check_library, check_program, find_program, needed, preloadable
-from cachalot_command.common.tools import INHERITED_SIGCHLD, Failure, check_counts, find_library, printable, say, tool
-from cachalot_command.writing import output as output_module
-from cachalot_command.writing import summary
+from cachalot_command.common.program import by_shell, check_library, check_program, find_program, preload, preloadable
+from cachalot_command.common.tools import INHERITED_SIGCHLD, Failure, find_library, printable, say
+from cachalot_command.common.variables import check_conf, check_counts, report_signal
+from cachalot_command.writing.output import refuse
 
 HELP = """\
 usage: cachalot run [OPTIONS] [--] PROGRAM ARG…
@@ -52,8 +49,6 @@ TIMERS = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF}  # kept by exec, and
 CLOSED = {signal.SIGHUP, signal.SIGCONT}  # of a terminal that is gone: to its session's leader only
 EVENTS_FOR_PAGE = "100000"
 SESSION_MOST = 63  # bytes, in a page
-SIGNALS = ("USR1", "USR2", "HUP", "PROF", "WINCH", "URG", "IO")
-SANITIZER = re.compile(r"lib(clang_rt\.)?(a|t|m|hwa|l)san")
 
 
 def keep(options, name, value):
@@ -100,42 +95,11 @@ def original_environment():
     return environment
 
 
-def preload(library, existing, program):
-    """LD_PRELOAD with our library before all but sanitizers, which must come first: also the program's own."""
-    own = [name for name in needed(program) if SANITIZER.match(name)]
-    existing = " ".join([existing, *own])
-    others = [name for name in re.split("[ :]+", existing) if name and os.path.basename(name) != os.path.basename(library)]
-    first = [name for name in others if SANITIZER.search(os.path.basename(name))]
-    return ":".join([*dict.fromkeys(first), library] + [name for name in others if name not in first])
-
-
-def report_signal():
-    """The signal that asks for a report, or None: those that the library takes."""
-    text = os.environ.get("CACHALOT_SIGNAL") or "USR1"
-    name = text.upper().removeprefix("SIG")
-    if name in ("NONE", "0"):
-        return None
-    if name in SIGNALS:
-        return signal.Signals["SIG" + name]
-    if name.isdecimal() and signal.SIGRTMIN <= int(name) <= signal.SIGRTMAX:
-        return int(name)
-    raise Failure(125, f"CACHALOT_SIGNAL={text}: give {', '.join(SIGNALS)}, a number from {signal.SIGRTMIN:d} to "
-                       f"{signal.SIGRTMAX:d}, or none")
-
-
-def check_conf(conf, where, code=125):
-    """Refuses options that the library would only warn of."""
-    checked = tool("conf", "--", conf)
-    if checked.returncode:
-        lines = checked.stderr.replace("cachalot-page: ", "").splitlines()
-        raise Failure(code, f"{where}: {'; '.join(lines)}")
-
-
 def session_within(existing):
     """A session of this run, part of the one that it runs in: gates judge what this run started."""
     if not existing:
-        return f"{os.getpid()}-{int(time.time())}-{secrets.token_hex(8)}"
-    own = "/" + secrets.token_hex(4)
+        return f"{os.getpid()}-{int(time.time())}-{os.urandom(8).hex()}"
+    own = "/" + os.urandom(4).hex()
     if not re.search("/[0-9a-f]{8}$", existing):  # not itself part of a run's
         existing = existing[:SESSION_MOST - len(own)]
     return existing + own if len(existing + own) <= SESSION_MOST else existing
@@ -144,6 +108,19 @@ def session_within(existing):
 def waits(options):
     """Is there something to be done when the program has ended?"""
     return bool({"--summary", "--check", "--html"} & options.keys())
+
+
+def end_modules():
+    """What a run needs when its program has ended. Without such a task nothing is loaded: programs should start at once."""
+    from cachalot_command.reading import ended_run
+    from cachalot_command.writing import summary, verdict
+    return ended_run, summary, verdict
+
+
+def page_module():
+    """What makes a page."""
+    from cachalot_command.writing import html
+    return html
 
 
 LONG = 3800  # bytes of a path, of 4095: the rest is for what patterns become
@@ -276,33 +253,30 @@ def gates_of(options, places):
     """The gates and the options of --check, or None. Wrong ones are refused before the start."""
     if "--check" not in options:
         return None
+    from cachalot_command.common.limits import parse_words
     try:
-        gates, more = check.parse_words(*options["--check"])
+        gates, more = parse_words(*options["--check"])
     except Failure as failure:
         raise Failure(125, f"--check: {failure}") from failure
     places.check_baselines(gates.get("--baseline", ()))
     if "--output" in more:
-        output_module.refuse("--check: output", more["--output"])
+        refuse("--check: output", more["--output"])
         taken = [*places.taken(), *(options[name] for name in ("--html",) if name in options)]
         if os.path.realpath(more["--output"]) in map(os.path.realpath, taken):
             raise Failure(125, f"--check: output: {more['--output']} is where the page, the trace or the report goes")
     return gates, more
 
 
-def exporter():
-    """Loaded when a page is asked for: programs should start at once."""
-    return importlib.import_module("cachalot_command.command.export")
-
-
 def after(child, environment, options, gates):
     """What is asked for when the run has ended. Returns the exit code of its gates."""
-    reports, problems, notes = summary.collect(child, environment)
+    ended_run, summary, verdict = end_modules()
+    reports, problems, notes = ended_run.collect(child, environment)
     for note in notes:
         say(f"cachalot: {printable(note)}")
     if "--summary" in options:
         summary.print_summary(reports)
     if "--html" in options:
-        problems += exporter().pages_of_run(reports, options["--html"], child.pid)
+        problems += page_module().pages_of_run(reports, options["--html"], child.pid)
         for line in summary.doubts_of(reports) if not {"--summary", "--check"} & options.keys() else ():
             say(f"cachalot: {printable(line)}")
     if not gates:
@@ -310,7 +284,7 @@ def after(child, environment, options, gates):
             say(f"cachalot: {printable(problem)}")
         return 0
     paths = [report.path for report in reports]
-    return check.check(paths, *gates, sys.stderr, problems)
+    return verdict.check(paths, *gates, sys.stderr, problems)
 
 
 def prepare(options, words):
@@ -328,9 +302,11 @@ def prepare(options, words):
     places.check_trace()
     for problem in filter(None, (places.report_problem(), places.trace_problem())):
         say(f"cachalot: {printable(problem)}")
+    if waits(options):
+        end_modules()  # before the start: when the program ends, another version may be installed
     gates = gates_of(options, places)
     if "--html" in options:
-        exporter().check_page(options["--html"], places.taken())
+        page_module().check_page(options["--html"], places.taken())
     return path, words, environment, gates
 
 

@@ -12,10 +12,10 @@ import time
 import tty
 import unicodedata
 
-from cachalot_command.command.pages import split
+from cachalot_command.common.arguments import split
 from cachalot_command.common.tools import Failure, printable
+from cachalot_command.common.units import bytes_text, count_text, ratio_text
 from cachalot_command.reading.live import Watch
-from cachalot_command.reading.report import bytes_text, count_text, ratio_text
 
 HELP = """\
 usage: cachalot top [--once] [--json] [--interval SECONDS] [--sort COLUMN]

@@ -10,10 +10,12 @@ import sys
 import tempfile
 from dataclasses import dataclass
 
-from cachalot_command.command.pages import split
-from cachalot_command.command.replay import VALUES, ended_by, failure_lines, feed_file, one_trace, output_of, time_text
+from cachalot_command.common.arguments import split
 from cachalot_command.common.tools import Failure, show_progress, tool
-from cachalot_command.reading.report import COUNT_MOST, bytes_text
+from cachalot_command.common.units import bytes_text, time_text
+from cachalot_command.reading.replays import VALUES, ended_by, feed_file, one_trace, output_of
+from cachalot_command.reading.report import COUNT_MOST
+from cachalot_command.writing.words import failure_lines
 
 HELP = """\
 usage: cachalot tune TRACE [--conf OPTIONS] [--capacity BYTES]

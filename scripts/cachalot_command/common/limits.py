@@ -1,23 +1,14 @@
 """Limits of gates: how they are written, and how they and what is held against them are shown."""
 
 import re
+import shlex
 
-from cachalot_command.common.tools import Failure
-from cachalot_command.reading.report import bytes_text, scaled
+from cachalot_command.common.tools import Failure, printable
+from cachalot_command.common.units import bytes_text, parse_size, scaled
 
 LEVELS = ("none", "partial", "full")
+FORMS = ("text", "github", "junit", "json", "openmetrics")  # of the verdict
 DIGITS_MOST = 16
-
-
-def parse_size(text):
-    """8GiB, 8G (the same), 8GB (decimal), 512MiB, 1000."""
-    found = re.fullmatch(r"(?ai)(\d{1,16}(?:\.\d{1,9})?) ?(?:([kmgt])(iB|i|B)?|B)?", text)
-    if found is None:
-        raise Failure(2, f"`{text}` is not a size; write 8GiB, 512MiB or a number of bytes")
-    amount, unit, suffix = found.groups()
-    base = 1000 if suffix in ("B", "b") else 1024
-    power = base ** (1 + "kmgt".index(unit.lower())) if unit else 1
-    return round(float(amount) * power) if "." in amount else int(amount) * power
 
 
 def parse_count(text):
@@ -95,3 +86,104 @@ class Limit:
         elif self.unit == "ratio" and round(100 * self.value, 2) != round(100 * self.value, 9):
             shown = f"{round(100 * self.value, 9)} %"
         return shown + " in sum" * (self.scope == "sum")
+
+
+# option: (what of the report's totals, its unit)
+LIMITS = {
+    "--max-peak-reserved": ("peak_reserved_bytes", "bytes"),
+    "--max-peak-allocated": ("peak_allocated_bytes", "bytes"),
+    "--max-leaked": ("leaked_bytes", "bytes"),
+    "--max-oom": ("ooms", "count"),
+    "--max-retries": ("alloc_retries", "count"),
+    "--max-double-frees": ("double_frees", "count"),
+    "--max-warnings": ("warnings", "count"),
+    "--min-utilization": ("peak_utilization_ratio", "ratio"),
+    "--min-hits": ("hit_ratio", "ratio"),
+}
+
+
+def parse_value(option, parser, value):
+    """The value; what is wrong with it names its option."""
+    try:
+        return parser(value)
+    except Failure as failure:
+        raise Failure(2, f"{option}: {failure}") from failure
+
+
+def parse_limit(option, value):
+    """[sum:]VALUE as (scope, limit)."""
+    unit = LIMITS[option][1]
+    scope, colon, rest = value.partition(":")
+    if not colon:
+        scope, rest = "each", value
+    elif scope != "sum" or unit == "ratio":
+        raise Failure(2, f"{option}: `{printable(value)}` is not a limit")
+    return scope, parse_value(option, PARSERS[unit], rest)
+
+
+def add_gate(gates, option, value):
+    """All that are given apply; what is given twice counts once."""
+    limits = gates.setdefault(option, [])
+    limit = parse_limit(option, value) if option in LIMITS else parse_value(option, OTHERS[option], value)
+    limits += [limit] * (limit not in limits)
+
+
+def parse(arguments):
+    """(files, gates, options)."""
+    words, gates, options = [], {}, {"--format": "text"}
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if argument == "--":
+            words += rest
+        elif name in (*LIMITS, *OTHERS, "--format", "--output"):
+            value = value if equals else next(rest, None)
+            if value is None:
+                raise Failure(2, f"{name} needs a value; see `cachalot check --help`")
+            if name == "--output" and name in options:
+                raise Failure(2, f"{name} is given twice, and only one file is written")
+            if name in ("--format", "--output"):
+                options[name] = value
+            else:
+                add_gate(gates, name, value)
+        elif argument.startswith("-") and argument != "-":
+            raise Failure(2, f"unknown option {argument}; see `cachalot check --help`")
+        else:
+            words.append(argument)
+    check_options(gates, options)
+    return words, gates, options
+
+
+def check_options(gates, options):
+    if options.get("--output") == "":
+        raise Failure(2, "--output needs a file name")
+    if options["--format"] not in FORMS:
+        raise Failure(2, f"--format is one of {', '.join(FORMS)}")
+    if not gates and options["--format"] != "openmetrics":  # figures are of use without one
+        raise Failure(2, "no gate given, so nothing could fail; see `cachalot check --help`")
+    if "--max-increase" in gates and "--baseline" not in gates:
+        raise Failure(2, "--max-increase needs a --baseline")
+    gates.setdefault("--max-increase", [0.05])
+
+
+def split_words(text):
+    splitter = shlex.shlex(text, posix=True, punctuation_chars=False)
+    splitter.whitespace += ","
+    splitter.whitespace_split = True
+    splitter.commenters = ""
+    try:
+        return list(splitter)
+    except ValueError as error:
+        raise Failure(2, f"{text}: {error}") from error
+
+
+def parse_words(*texts):
+    """Gates in one word, as each `cachalot run --check` takes them: max-leaked=0,max-oom=0."""
+    words = [word for text in texts for word in split_words(text)]
+    named = [w if w.startswith("--") or "=" not in w else f"--{w}" for w in words]
+    files, gates, options = named, {}, {}
+    if not named or any(word.startswith("--") for word in named):
+        files, gates, options = parse(named)
+    if files:
+        raise Failure(2, f"`{files[0]}` is not a gate; write max-leaked=0,max-oom=0")
+    return gates, options

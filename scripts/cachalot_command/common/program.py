@@ -1,7 +1,6 @@
 """Can the library be preloaded into this program? Reads ELF headers and `#!` lines."""
 
 import contextlib
-import hashlib
 import os
 import re
 import stat
@@ -122,6 +121,8 @@ def preloadable(library):
     """A path of the library that LD_PRELOAD can hold: its own, or without a blank that of a link beside the pages."""
     if not cannot_be_preloaded(library):
         return library
+    import hashlib  # rarely needed, and slow to load
+
     pages = page_directory()
     folder = os.path.join(pages, "lib-" + hashlib.sha256(os.fsencode(library)).hexdigest()[:16])
     link = os.path.join(folder, os.path.basename(library))
@@ -218,3 +219,15 @@ def check_program(path, library, depth=0):
     check_privileges(path)
     if elf:
         check_elf(path, elf, library)
+
+
+SANITIZER = re.compile(r"lib(clang_rt\.)?(a|t|m|hwa|l)san")
+
+
+def preload(library, existing, program):
+    """LD_PRELOAD with our library before all but sanitizers, which must come first: also the program's own."""
+    own = [name for name in needed(program) if SANITIZER.match(name)]
+    existing = " ".join([existing, *own])
+    others = [name for name in re.split("[ :]+", existing) if name and os.path.basename(name) != os.path.basename(library)]
+    first = [name for name in others if SANITIZER.search(os.path.basename(name))]
+    return ":".join([*dict.fromkeys(first), library] + [name for name in others if name not in first])

@@ -1,4 +1,4 @@
-"""What the commands share: errors, library and tool, pages, texts that are safe to print."""
+"""What the commands share: errors, library and tool, texts that are safe to print."""
 
 import contextlib
 import glob
@@ -7,14 +7,9 @@ import signal
 import stat
 import subprocess
 import sys
-from dataclasses import dataclass
 
 HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))  # where the command itself is
 ROOT = os.path.dirname(HERE)
-COUNTS = {  # in the environment: the most that the library takes, and what they are
-    "CACHALOT_EVENTS": (1 << 19, f"a number of events up to {1 << 19}"),
-    "CACHALOT_SITES": (10**9 - 1, "1, or N for one request of N"),
-}
 
 INHERITED_SIGCHLD = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, nobody would be told how a command ended
 
@@ -107,52 +102,5 @@ def tool(*arguments):
         raise Failure(125, f"cachalot-page cannot be run: {error}") from error
 
 
-@dataclass
-class Page:
-    """One line of `cachalot-page list`."""
-
-    path: str
-    pid: int
-    life: str  # alive, dead, elsewhere, bad
-    state: str
-    session: str
-    program: str  # or what is bad about the page
-
-
-def check_counts():
-    """Refuses in the environment what the library would only warn of, and then not record."""
-    wrong = []
-    for name, (most, what) in COUNTS.items():
-        text = os.environ.get(name) or "0"
-        if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) <= most):
-            wrong.append(f"{name}={text}: give {what}")
-    if wrong:
-        raise Failure(125, "; ".join(wrong))
-
-
-def named_directory(words):
-    """The directory of pages that the command line or CACHALOT_PAGE_DIR names; None: the usual one, which need not exist."""
-    named = words[0] if words else os.environ.get("CACHALOT_PAGE_DIR")
-    if named and not os.path.isdir(named):
-        raise Failure(3, f"{'' if words else 'CACHALOT_PAGE_DIR='}{named} is not a directory")
-    return named or None
-
-
 def page_directory():
     return os.environ.get("CACHALOT_PAGE_DIR") or f"/dev/shm/cachalot-{os.geteuid()}"
-
-
-def list_pages(directory=None):
-    """The pages in `directory`, or in the usual one."""
-    directory = os.path.abspath(directory or page_directory())  # its name may begin with a dash
-    listing = tool("list", directory)
-    if listing.returncode != 0:
-        raise Failure(3, listing.stderr.strip().replace("cachalot-page: ", ""))
-    pages = []
-    for line in listing.stdout.split("\n"):
-        columns = line.split("\t")
-        if len(columns) == 6:
-            path, pid, life, state, session, program = columns
-            path = os.path.join(directory, os.path.basename(path))  # a name of any characters, of which the listing shows no control
-            pages.append(Page(path, int(pid), life, state, session, program))
-    return pages

@@ -13,8 +13,7 @@ from typing import NamedTuple
 from cachalot_command.common.tools import Failure, printable
 from cachalot_command.reading.recorded import ACTIONS
 from cachalot_command.reading.report import Report, get, number
-from cachalot_command.reading.symbols import resolve
-from cachalot_command.writing.words import is_ours
+from cachalot_command.reading.symbols import is_ours, resolve
 
 STATES = {"active": "active", "allocated": "active", "pending": "pending", "inactive": "inactive",
           "reusable": "inactive"}

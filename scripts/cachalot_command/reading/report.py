@@ -4,6 +4,7 @@ import json
 import os
 import re
 import select
+import signal
 import stat
 
 from cachalot_command.common.tools import Failure, open_at_once, printable
@@ -135,49 +136,18 @@ def number(value, *keys):
     return found if is_number and abs(found) < 1e24 else None
 
 
-def scaled(value, most):
-    """(number below `most`, unit) of a number of bytes."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(value) < most:
-            return value, unit
-        value /= 1024
-    return value, "TiB"
+def signal_text(report):
+    """`signal 11 (SIGSEGV)` where one ended the process; None otherwise."""
+    number_of = report.number("exit", "signal")
+    if report.text("exit", "reason") not in ("killed", "signal") or not number_of:
+        return None
+    names = {int(known): f" ({known.name})" for known in signal.Signals}
+    return f"signal {report.text('exit', 'signal')}{names.get(number_of, '')}"
 
 
-def bytes_text(value):
-    """Bytes in at most nine characters."""
-    if value is None:
-        return "-"
-    value, unit = scaled(value, 10240)
-    return f"{value:.0f} {unit:<3}"
-
-
-def size_text(value):
-    """Bytes for a sentence, to three digits: 10.4 GiB."""
-    if value is None:
-        return "-"
-    value, unit = scaled(value, 1024)
-    return f"{value:.0f} {unit}" if value == int(value) or abs(value) >= 100 else f"{value:.3g} {unit}"
-
-
-def count_text(value):
-    """A count in at most seven characters and a blank for the unit."""
-    if value is None:
-        return "-"
-    for unit in ("  ", "K ", "M ", "G "):
-        if abs(value) < 100000:
-            return f"{value:.0f} {unit}"
-        value /= 1000
-    return f"{value:.0f} T "
-
-
-def blocks_text(count):
-    return f"{count_text(count).strip()} block" + "s" * (count != 1)
-
-
-def times_text(count):
-    return "once" if count == 1 else f"{count_text(count).strip()} times"
-
-
-def ratio_text(value):
-    return "-" if value is None else f"{100 * value:.1f} %"
+def end_text(report):
+    """How the process ended: `exit`, `exit with code 3`, `signal 11 (SIGSEGV)`, `killed by signal 9 (SIGKILL)`."""
+    reason, code, ended = report.text("exit", "reason"), report.number("exit", "code"), signal_text(report)
+    if ended:
+        return f"killed by {ended}" if reason == "killed" else ended
+    return f"{reason} with code {code:.0f}" if code else reason

@@ -6,9 +6,10 @@ from codecs import BOM_UTF8
 from datetime import timedelta
 
 from cachalot_command.common.tools import Failure, open_regular, printable, show_progress
-from cachalot_command.reading.history import (CHANGES, EPOCH, LEVELS, NUMBER_MOST, Block, Event, History, Segment, Source, from_report,
-                              in_order, read_event, two_frees)
-from cachalot_command.reading.traces import CHUNK, DAMAGED, PICKLES, odd_header, open_source, recorded_events
+from cachalot_command.reading.history import (CHANGES, EPOCH, LEVELS, NUMBER_MOST, Block, Event, History, Segment, Source,
+                                              from_report, in_order, read_event, two_frees)
+from cachalot_command.reading.snapshot import DAMAGED
+from cachalot_command.reading.traces import CHUNK, PICKLES, odd_header, open_source, recorded_events
 
 OPERATIONS_MOST = 5000000
 OFTEN = 100000  # operations from one sign of progress to the next

@@ -113,3 +113,8 @@ def resolve(root):
     except (TypeError, ValueError, KeyError, IndexError, AttributeError):
         pass  # a report that is not what it should be: its frames stay as they are
     return root
+
+
+def is_ours(frame):
+    """The run-time's own functions say nothing of the program."""
+    return str(frame).startswith(("libcudart.", "libcuda."))

@@ -1,99 +1,16 @@
 """Gates: limits that reports of one run are held against, all processes of it together."""
 
-import os
 import statistics
 from dataclasses import dataclass, field
 
-from cachalot_command.common.limits import LEVELS, Limit, share_text, value_text
-from cachalot_command.common.tools import Failure, printable
-from cachalot_command.reading.report import COUNT_MOST, Stranger, bytes_text, get, number
-from cachalot_command.writing.words import coverage_advice, frames_of, leak_text, oom_lines, past_the_cache, signal_text
+from cachalot_command.common.limits import LEVELS, LIMITS, Limit, share_text, value_text
+from cachalot_command.common.tools import printable
+from cachalot_command.common.units import bytes_text, counted, processes_text
+from cachalot_command.reading.report import get, signal_text
+from cachalot_command.writing.words import coverage_advice, frames_of, leak_text, oom_lines, past_the_cache
 
 LEAKS_SHOWN, CALLERS_SHOWN = 3, 3
-COUNTS = ("requests", "hits", "peak_allocated_bytes", "peak_reserved_bytes", "ooms",
-          "alloc_retries", "double_frees", "warnings")
-# What may be unknown: of a process that still ran, or that reserved nothing.
-UNKNOWNS = {"leaked_bytes": COUNT_MOST, "leaked_blocks": COUNT_MOST,
-            "hit_ratio": 1, "peak_utilization_ratio": 1}
-# option: (what of the report's totals, its unit)
-LIMITS = {
-    "--max-peak-reserved": ("peak_reserved_bytes", "bytes"),
-    "--max-peak-allocated": ("peak_allocated_bytes", "bytes"),
-    "--max-leaked": ("leaked_bytes", "bytes"),
-    "--max-oom": ("ooms", "count"),
-    "--max-retries": ("alloc_retries", "count"),
-    "--max-double-frees": ("double_frees", "count"),
-    "--max-warnings": ("warnings", "count"),
-    "--min-utilization": ("peak_utilization_ratio", "ratio"),
-    "--min-hits": ("hit_ratio", "ratio"),
-}
 COMPARED = ("peak_reserved_bytes", "peak_allocated_bytes", "leaked_bytes", "ooms")
-
-
-def counted(count, what):
-    return f"{count} {what}" + "s" * (count != 1)
-
-
-def processes_text(count):
-    return f"{count} process" + "es" * (count != 1)
-
-
-class Process:
-    """A report whose figures have been checked, so that gates can rely on them."""
-
-    def __init__(self, report):
-        self.report = report
-        self.path = report.path
-        self.kind = report.get("kind")
-        if self.kind == "replay":
-            raise Stranger(3, f"{self.path} is what `cachalot replay` found, not a report")
-        self.totals = {key: self.figure(key, COUNT_MOST) for key in COUNTS}
-        for key, most in UNKNOWNS.items():
-            self.totals[key] = self.figure(key, most, may_be_null=True)
-        self.coverage = report.get("coverage", "status")
-        if self.kind not in ("exit", "signal", "request", "harvest"):
-            raise Failure(3, f"{self.path} is damaged: `kind` is {self.kind!r:.40}")
-        if self.coverage not in LEVELS:
-            raise Failure(3, f"{self.path} is damaged: `coverage.status` is {self.coverage!r:.40}")
-        for part in ("leaks", "oom_events"):
-            for i, site in enumerate(get(entry, "site") for entry in report.list(part)):
-                if site is not None and type(site) is not int:
-                    raise Failure(3, f"{self.path} is damaged: `{part}[{i}].site` is {site!r:.40}")
-        rank = report.get("process", "rank")
-        self.rank = rank if isinstance(rank, (int, str)) else None
-        self.program = os.path.basename(report.text("process", "exe")) or "-"
-
-    def figure(self, key, most, may_be_null=False):
-        totals = self.report.get("totals")
-        if isinstance(totals, dict) and key not in totals:
-            raise Failure(3, f"{self.path} is of an older version, or damaged: it has no `totals.{key}`")
-        value = number(totals, key)
-        if may_be_null and isinstance(totals, dict) and totals[key] is None:
-            return None
-        is_whole = most == 1 or isinstance(value, int)
-        if value is None or not is_whole or not 0 <= value <= most:
-            found = get(totals, key)
-            raise Failure(3, f"{self.path} is damaged: `totals.{key}` is {found!r:.40}")
-        return value
-
-    def identity(self):
-        """What two reports of one process have in common; None if that cannot be told."""
-        keys = ("hostname", "pid_namespace", "pid", "start_ticks", "generation")
-        parts = [self.report.get("process", key) for key in keys]
-        start = self.report.get("time", "start")
-        return None if None in parts or start is None else repr((*parts, start))
-
-    def is_final(self):
-        return self.kind in ("exit", "harvest")
-
-    def name(self):
-        rank = "" if self.rank is None else f"rank {printable(self.rank)[:20]}, "
-        return (f"{rank}{self.program[:40]} pid {self.report.text('process', 'pid')[:20]} on "
-                f"{self.report.text('process', 'hostname')[:40]}")
-
-    def is_idle(self):
-        """Nothing of it came through the cache."""
-        return self.totals["requests"] == 0
 
 
 @dataclass

@@ -5,12 +5,14 @@ import os
 import re
 from dataclasses import replace
 
-from cachalot_command.common.tools import HERE, Failure, installed, printable
+from cachalot_command.common.tools import HERE, Failure, installed, printable, say
+from cachalot_command.common.units import count_text, size_text
 from cachalot_command.reading.history import CHANGES
 from cachalot_command.reading.mapped import Mapped
-from cachalot_command.reading.report import count_text, get, number, size_text
-from cachalot_command.reading.sources import blocks_after, device_of, missing_map
-from cachalot_command.writing.words import doubts, end_text, fragmentation_words, oom_title, oom_words, site_text
+from cachalot_command.reading.report import end_text, get, number
+from cachalot_command.reading.sources import blocks_after, device_of, missing_map, read_source
+from cachalot_command.writing.output import make, refuse, refuse_overwriting
+from cachalot_command.writing.words import doubts, fragmentation_words, oom_title, oom_words, site_text
 
 PAGE = os.path.join(os.path.dirname(__file__), "page")
 CHART = "Chart.js 3 or 4 (Debian and Ubuntu: apt-get install libjs-chart.js)"
@@ -232,3 +234,43 @@ def write(source, file):
     with open(os.path.join(PAGE, "page.html"), encoding="utf-8") as template:
         text = re.sub(r"\{\{([a-z_.]+)\}\}", part, template.read())
     file.write(text.encode("utf-8"))
+
+
+def check_page(path, others):
+    """Refuses before a program is started what could not be written after it, or would be written over."""
+    find_chart()
+    if os.path.realpath(path) in map(os.path.realpath, others):
+        raise Failure(125, f"--html: {path} is where the report or the trace goes")
+    refuse("--html", path)
+
+
+ENDS = ("exit", "harvest")  # kinds of reports that are a process's last
+
+
+def pages_of_run(reports, path, pid):
+    """A page for each report: `path` for what the program that was started became in the end, with .PID for others, and the
+    generation for those that went on by exec. Returns problems."""
+    problems, stem, end = [], *os.path.splitext(path)
+
+    def process(report):
+        return report.number("process", "pid"), report.number("process", "generation"), report.text("process", "hostname")
+
+    ended = {process(report) for report in reports if report.get("kind") in ENDS}
+    reports = [report for report in reports if report.get("kind") in ENDS or process(report) not in ended]
+
+    def place(report):
+        return report.number("process", "pid") != pid, report.text("process", "pid"), -(report.number("process", "generation") or 0)
+
+    order, before = sorted(reports, key=place), None
+    for i, report in enumerate(order):
+        number = report.text("process", "pid")
+        more = f".{report.text('process', 'generation')}" if number == before else ""
+        name, before = f"{stem}.{number}{more}{end}" if i else path, number
+        try:
+            refuse_overwriting(report.path, [name])
+            source = read_source(report.path)[0]
+            make(name, lambda file: write(source, file))
+            say(f"cachalot: {printable(name)} shows {printable(report.path)}")
+        except Failure as failure:
+            problems.append(f"no page: {failure}")
+    return problems

@@ -104,3 +104,22 @@ def write(path, fill):
         made.seek(0)
         with open_as_it_is(place) as file:
             shutil.copyfileobj(made, file)
+
+
+def make(path, fill):
+    """The same for a command whose only task that is: what went wrong names the file."""
+    try:
+        write(path, fill)
+    except OSError as error:
+        if path == "-":
+            raise  # as of all that is printed
+        raise Failure(1, f"{path}: {error.strerror}") from error
+
+
+def refuse_overwriting(source, paths):
+    """Before anything is written: what would be lost."""
+    written = [os.path.realpath(path) for path in paths if path not in ("-", os.devnull)]
+    if os.path.realpath(source) in written:
+        raise Failure(2, f"{source} would be overwritten by what is made of it")
+    if len(set(written)) < len(written):
+        raise Failure(2, "two of them would go to the same file")

@@ -2,11 +2,11 @@
 
 import functools
 import shlex
-import signal
 
 from cachalot_command.common.tools import printable
-from cachalot_command.reading.report import blocks_text, get, number, ratio_text, size_text
-from cachalot_command.reading.symbols import resolve
+from cachalot_command.common.units import blocks_text, ratio_text, size_text, times_text
+from cachalot_command.reading.report import get, number
+from cachalot_command.reading.symbols import is_ours, resolve
 
 FRAMES_SHOWN = 4
 
@@ -15,11 +15,6 @@ def site_text(site, sites):
     """The frames that say most, innermost first."""
     frames = sites[site] if type(site) is int and 0 <= site < len(sites) else []
     return " < ".join(frames[:FRAMES_SHOWN]) + (" < …" if len(frames) > FRAMES_SHOWN else "") or "-"
-
-
-def is_ours(frame):
-    """The run-time's own functions say nothing of the program."""
-    return str(frame).startswith(("libcudart.", "libcuda."))
 
 
 @functools.lru_cache(maxsize=None)
@@ -49,23 +44,6 @@ def past_the_cache(reports):
     taken = [f"{printable(kind)[:20]} {size_text(most)}"
              for kind, most in sorted(kinds.items(), key=lambda item: -item[1]) if most > 0]
     return [f"memory that was taken past the cache: {', '.join(taken)}"] if taken else []
-
-
-def signal_text(report):
-    """`signal 11 (SIGSEGV)` where one ended the process; None otherwise."""
-    number_of = report.number("exit", "signal")
-    if report.text("exit", "reason") not in ("killed", "signal") or not number_of:
-        return None
-    names = {int(known): f" ({known.name})" for known in signal.Signals}
-    return f"signal {report.text('exit', 'signal')}{names.get(number_of, '')}"
-
-
-def end_text(report):
-    """How the process ended: `exit`, `exit with code 3`, `signal 11 (SIGSEGV)`, `killed by signal 9 (SIGKILL)`."""
-    reason, code, ended = report.text("exit", "reason"), report.number("exit", "code"), signal_text(report)
-    if ended:
-        return f"killed by {ended}" if reason == "killed" else ended
-    return f"{reason} with code {code:.0f}" if code else reason
 
 
 def coverage_advice(report):
@@ -216,3 +194,13 @@ def oom_words(report, device, sites):
         out.append({"time": time, "lines": oom_lines(event) + where,
                     "title": oom_title(number(event, "requested_bytes"), time)})
     return out
+
+
+def failure_lines(trace):
+    """What is to be said of what was out of memory in the run itself."""
+    count = trace["recorded_failures"]
+    if not count:
+        return []
+    tried = ("tried again, and given back at once where it was served" if trace["failures_tried"] else
+             "left out; --capacity tries it again")
+    return [f"Out of memory when this was recorded: {times_text(count)}; {tried}"]

@@ -1,11 +1,16 @@
-"""The forms in which `cachalot check` gives its verdict."""
+"""The verdict on the reports of a run, and the forms in which it is given."""
 
 import json
+import os
 from html import escape
 
-from cachalot_command.common.tools import printable
-from cachalot_command.reading.report import bytes_text, number
-from cachalot_command.writing.gates import COUNTS, UNKNOWNS, counted, odd_text, processes_text, summary_of
+from cachalot_command.common.limits import FORMS
+from cachalot_command.common.tools import Failure, printable
+from cachalot_command.common.units import bytes_text, counted, processes_text
+from cachalot_command.reading.processes import COUNTS, UNKNOWNS, read_baseline, read_reports
+from cachalot_command.reading.report import number
+from cachalot_command.writing.gates import judge, odd_text, summary_of
+from cachalot_command.writing.output import write
 
 METRICS = {  # of a process: (metric, unit, what it is)
     "requests": ("requests", "", "Allocations that the program asked for."),
@@ -225,5 +230,40 @@ def openmetrics(verdict):
     return "\n".join([*lines, "# EOF", ""])
 
 
-FORMATS = {"text": text, "github": github, "junit": junit, "json": as_json,
-           "openmetrics": openmetrics}
+WRITERS = dict(zip(FORMS, (text, github, junit, as_json, openmetrics)))
+
+
+def write_file(path, text):
+    try:
+        write(path, lambda file: file.write(text.encode()))
+    except OSError as error:
+        raise Failure(3, f"{path}: {error.strerror}") from error
+
+
+def refuse_overwriting(path, reports):
+    if os.path.realpath(path) in map(os.path.realpath, reports) and os.path.isfile(path):
+        raise Failure(2, f"--output: {path} is one of the reports, and would be overwritten")
+
+
+def check(paths, gates, options, stream, problems=()):
+    """Judges, writes, and returns the exit code. With `problems` there is no verdict."""
+    reports = read_reports(paths)
+    reports.problems += problems
+    baseline = read_baseline(gates["--baseline"], reports) if "--baseline" in gates else []
+    results = []
+    if reports.processes and (baseline or "--baseline" not in gates):
+        results = judge(reports.processes, gates, baseline)
+    failed = any(not result.passed for result in results)
+    code = 3 if reports.problems or not results else int(failed)
+    verdict = Verdict(reports, results, code)
+    made = WRITERS[options["--format"]](verdict)
+    if "--output" not in options:
+        stream.write(made)
+        return code
+    try:
+        stream.write(text(verdict))  # first: it is not lost with the file
+        stream.flush()
+    finally:  # nor is the file with a terminal that was closed
+        refuse_overwriting(options["--output"], [*paths, *(process.path for process in [*reports.processes, *baseline])])
+        write_file(options["--output"], made)
+    return code

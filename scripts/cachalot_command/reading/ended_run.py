@@ -1,0 +1,145 @@
+"""What a run that has ended leaves: reports, and pages of processes that were killed."""
+
+import contextlib
+import glob
+import os
+
+from cachalot_command.common.pattern import DEFAULT_OUTPUT, SEQUENCE
+from cachalot_command.common.tools import Failure, open_at_once, page_directory
+from cachalot_command.reading.pages import harvest_page, list_pages
+from cachalot_command.reading.report import Report
+
+BEGIN_MOST = 1 << 16  # bytes of a report in which its session is
+NAMES_MOST = 8
+
+
+def is_of_run(session, run):
+    """A run within a run has its session, and more behind a slash."""
+    return session == run or session.startswith(run + "/")
+
+
+def generation(page):
+    """How often its process had called exec: PID.START.GENERATION.page."""
+    digits = os.path.basename(page.path).split(".")[2:3]
+    return int(digits[0]) if digits and digits[0].isdecimal() else 0
+
+
+def end_of(page, child, pages):
+    """Options that tell `cachalot-page report` what we saw of a process's end: not of one that went on by exec."""
+    if page.pid != child.pid or any(other.pid == page.pid and generation(other) > generation(page) for other in pages):
+        return []
+    if child.returncode >= 0:
+        return ["--code", str(child.returncode)]
+    reason = "killed" if child.returncode == -9 else "signal"
+    return ["--reason", reason, "--signal", str(-child.returncode)]
+
+
+def harvest(child, pages):
+    """Reports of the run's processes that could not write one, and what was in the way of others.
+    Live processes are left alone."""
+    paths, problems = [], []
+    for page in pages:
+        if page.life == "elsewhere":
+            problems.append(f"process {page.pid} of this run is in another pid namespace: from here nobody can tell whether it still runs; "
+                            "`cachalot harvest` there makes its report")
+        elif page.life != "dead":
+            problems.append(f"process {page.pid} of this run still runs")
+        else:
+            try:
+                paths.append(harvest_page(page, *end_of(page, child, pages))[0])
+            except Failure as failure:
+                problems.append(str(failure))
+    return [path for path in paths if path], problems
+
+
+def name_if_of_run(pid, session):
+    """The name of a process of the run; None of another, or of one that is not for us to look into."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as environ:
+        if os.readlink(f"/proc/{pid}/ns/pid") != os.readlink("/proc/self/ns/pid"):
+            return None  # in its page it has another number
+        sessions = [os.fsdecode(entry[17:]) for entry in environ.read().split(b"\0") if entry.startswith(b"CACHALOT_SESSION=")]
+        if any(is_of_run(given, session) for given in sessions):
+            with open(f"/proc/{pid}/comm", "rb") as comm:
+                return os.fsdecode(comm.read().strip())
+    return None
+
+
+def without_cuda(session, known):
+    """A note on processes that still run, and have no page and no report: they have not used CUDA here."""
+    if os.environ.get("CACHALOT_SESSION") == session:  # not a session of our own: who started us has it, too
+        return []
+    with contextlib.suppress(OSError):
+        own = [entry.name for entry in os.scandir("/proc") if entry.name.isdecimal() and int(entry.name) not in known]
+        named = [f"{name} ({pid})" for pid in own if (name := name_if_of_run(pid, session)) is not None]
+        if named:
+            more = ", …" * (len(named) > NAMES_MOST)
+            said = "1 process of this run still runs" if len(named) == 1 else f"{len(named)} processes of this run still run"
+            return [f"note: {said}, of which no CUDA has been seen so far: {', '.join(named[:NAMES_MOST])}{more}"]
+    return []
+
+
+def written_reports(pattern):
+    """Files that the processes of the run may have written."""
+    wanted = SEQUENCE.sub("*", glob.escape(pattern))
+    stem = wanted[:-5] if wanted.endswith(".json") else wanted
+    return glob.glob(stem + "*")
+
+
+def names(path, session):
+    """Does the report's begin hold the session? A folder may have thousands of others, which need not be read."""
+    with open_at_once(path) as file:
+        return session.encode() in file.read(BEGIN_MOST)
+
+
+def reports_of(session, paths):
+    """The session's reports, each once."""
+    reports = []
+    for path in sorted(set(map(os.path.abspath, paths))):
+        with contextlib.suppress(OSError, Failure):  # someone else's file
+            if os.path.isfile(path) and names(path, session):
+                report = Report(path)
+                if is_of_run(report.text("process", "session"), session):
+                    reports.append(report)
+    return reports
+
+
+def reports_of_run(environment=os.environb, paths=()):
+    """The reports of the run that `environment` names, and what of `paths` belongs to it; also by the name that the library
+    falls back to."""
+    pattern = os.fsdecode(environment.get(b"CACHALOT_OUTPUT", b"")) or DEFAULT_OUTPUT
+    return reports_of(os.fsdecode(environment[b"CACHALOT_SESSION"]), [*paths, *written_reports(pattern), *written_reports(DEFAULT_OUTPUT)])
+
+
+def is_own(directory):
+    """As the library checks it, before it puts a page there."""
+    status = os.lstat(directory)
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o077
+
+
+def missing_report(environment, problems):
+    """Why there is no report, where that is not said already."""
+    pages = os.fsdecode(environment.get(b"CACHALOT_PAGE_DIR", b"")) or page_directory()
+    if problems:
+        return []
+    if environment.get(b"CACHALOT_OUTPUT") == os.fsencode(os.devnull):
+        return ["no report: CACHALOT_OUTPUT is /dev/null"]
+    said = "no report: no process of this run initialised CUDA through the cache (`cachalot doctor PROGRAM` says whether one can)"
+    if os.path.isdir(pages) and not is_own(pages):
+        said += f", or it could write none where it ran, and keep no page: {pages} is open to others, or not this user's"
+    return [said]
+
+
+def collect(child, environment):
+    """The reports of an ended run, those of killed processes too, what is missing, and what else is to be known."""
+    session = os.fsdecode(environment[b"CACHALOT_SESSION"])
+    try:
+        pages, problems = [page for page in list_pages() if is_of_run(page.session, session)], []
+    except Failure as failure:
+        pages, problems = [], [str(failure)]
+    harvested, unharvested = harvest(child, pages)
+    reports = reports_of_run(environment, harvested)
+    problems += unharvested
+    if not reports:
+        problems += missing_report(environment, problems)
+    known = {page.pid for page in pages} | {report.number("process", "pid") for report in reports}
+    return reports, problems, without_cuda(session, known)

@@ -1,0 +1,60 @@
+"""The live pages of this user's processes: their list, and the report of one whose process is dead."""
+
+import os
+from dataclasses import dataclass
+
+from cachalot_command.common.tools import Failure, page_directory, printable, say, tool
+
+
+
+@dataclass
+class Page:
+    """One line of `cachalot-page list`."""
+
+    path: str
+    pid: int
+    life: str  # alive, dead, elsewhere, bad
+    state: str
+    session: str
+    program: str  # or what is bad about the page
+
+
+def named_directory(words):
+    """The directory of pages that the command line or CACHALOT_PAGE_DIR names; None: the usual one, which need not exist."""
+    named = words[0] if words else os.environ.get("CACHALOT_PAGE_DIR")
+    if named and not os.path.isdir(named):
+        raise Failure(3, f"{'' if words else 'CACHALOT_PAGE_DIR='}{named} is not a directory")
+    return named or None
+
+
+def list_pages(directory=None):
+    """The pages in `directory`, or in the usual one."""
+    directory = os.path.abspath(directory or page_directory())  # its name may begin with a dash
+    listing = tool("list", directory)
+    if listing.returncode != 0:
+        raise Failure(3, listing.stderr.strip().replace("cachalot-page: ", ""))
+    pages = []
+    for line in listing.stdout.split("\n"):
+        columns = line.split("\t")
+        if len(columns) == 6:
+            path, pid, life, state, session, program = columns
+            path = os.path.join(directory, os.path.basename(path))  # a name of any characters, of which the listing shows no control
+            pages.append(Page(path, int(pid), life, state, session, program))
+    return pages
+
+
+def harvest_page(page, *options):
+    """Makes the report of a dead page, and removes it, unless it has what could not be written yet. Returns the report's
+    path (None if there was one), and whether something is missing, which is said."""
+    path, said = None, ""
+    if page.state not in ("reported", "making"):  # making: killed before it counted anything
+        written = tool("report", page.path, *options)
+        path, said = written.stdout[:-1], written.stderr.strip().replace("cachalot-page: ", "")
+        if written.returncode != 0 and not path:
+            raise Failure(1, said)
+        for line in said.splitlines():
+            say(f"cachalot: {printable(line)}")
+        if written.returncode != 0:
+            return path, True
+    tool("remove", page.path)
+    return path, bool(said)

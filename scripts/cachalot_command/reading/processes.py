@@ -1,0 +1,208 @@
+"""The processes of one run, each with the report that counts."""
+
+import glob
+import itertools
+import os
+
+from cachalot_command.common.limits import LEVELS
+from cachalot_command.common.tools import Failure, printable
+from cachalot_command.common.units import counted
+from cachalot_command.reading.report import COUNT_MOST, Report, Stranger, begins_as_report, get, number, signal_text
+
+FILES_MOST = 100000
+LOOKED_AT_MOST = 1000  # files of a folder that was not given
+RANKS_SHOWN = 8
+COUNTS = ("requests", "hits", "peak_allocated_bytes", "peak_reserved_bytes", "ooms",
+          "alloc_retries", "double_frees", "warnings")
+# What may be unknown: of a process that still ran, or that reserved nothing.
+UNKNOWNS = {"leaked_bytes": COUNT_MOST, "leaked_blocks": COUNT_MOST,
+            "hit_ratio": 1, "peak_utilization_ratio": 1}
+
+
+class Process:
+    """A report whose figures have been checked, so that gates can rely on them."""
+
+    def __init__(self, report):
+        self.report = report
+        self.path = report.path
+        self.kind = report.get("kind")
+        if self.kind == "replay":
+            raise Stranger(3, f"{self.path} is what `cachalot replay` found, not a report")
+        self.totals = {key: self.figure(key, COUNT_MOST) for key in COUNTS}
+        for key, most in UNKNOWNS.items():
+            self.totals[key] = self.figure(key, most, may_be_null=True)
+        self.coverage = report.get("coverage", "status")
+        if self.kind not in ("exit", "signal", "request", "harvest"):
+            raise Failure(3, f"{self.path} is damaged: `kind` is {self.kind!r:.40}")
+        if self.coverage not in LEVELS:
+            raise Failure(3, f"{self.path} is damaged: `coverage.status` is {self.coverage!r:.40}")
+        for part in ("leaks", "oom_events"):
+            for i, site in enumerate(get(entry, "site") for entry in report.list(part)):
+                if site is not None and type(site) is not int:
+                    raise Failure(3, f"{self.path} is damaged: `{part}[{i}].site` is {site!r:.40}")
+        rank = report.get("process", "rank")
+        self.rank = rank if isinstance(rank, (int, str)) else None
+        self.program = os.path.basename(report.text("process", "exe")) or "-"
+
+    def figure(self, key, most, may_be_null=False):
+        totals = self.report.get("totals")
+        if isinstance(totals, dict) and key not in totals:
+            raise Failure(3, f"{self.path} is of an older version, or damaged: it has no `totals.{key}`")
+        value = number(totals, key)
+        if may_be_null and isinstance(totals, dict) and totals[key] is None:
+            return None
+        is_whole = most == 1 or isinstance(value, int)
+        if value is None or not is_whole or not 0 <= value <= most:
+            found = get(totals, key)
+            raise Failure(3, f"{self.path} is damaged: `totals.{key}` is {found!r:.40}")
+        return value
+
+    def identity(self):
+        """What two reports of one process have in common; None if that cannot be told."""
+        keys = ("hostname", "pid_namespace", "pid", "start_ticks", "generation")
+        parts = [self.report.get("process", key) for key in keys]
+        start = self.report.get("time", "start")
+        return None if None in parts or start is None else repr((*parts, start))
+
+    def is_final(self):
+        return self.kind in ("exit", "harvest")
+
+    def name(self):
+        rank = "" if self.rank is None else f"rank {printable(self.rank)[:20]}, "
+        return (f"{rank}{self.program[:40]} pid {self.report.text('process', 'pid')[:20]} on "
+                f"{self.report.text('process', 'hostname')[:40]}")
+
+    def is_idle(self):
+        """Nothing of it came through the cache."""
+        return self.totals["requests"] == 0
+
+
+def looks_like_report(path):
+    try:
+        return os.path.isfile(path) and begins_as_report(path)
+    except OSError:
+        return False
+
+
+def is_own_output(path):
+    """`cachalot check reports/ >reports/gate.json`: the shell has made the file."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(1))
+    except OSError:
+        return False
+
+
+def holds_report(path):
+    """Is it a folder with a report anywhere below it, as far as one looks?"""
+    files = (os.path.join(place, name) for place, _, names in os.walk(path) for name in names)
+    return any(map(looks_like_report, itertools.islice(files, LOOKED_AT_MOST)))
+
+
+class Reports:
+    """The processes that files tell of, and what was wrong with files."""
+
+    def __init__(self):
+        self.processes, self.problems, self.notes = [], [], []
+        self.strangers = self.unasked = 0
+        self.folders = set()  # with reports, below those that were given
+
+    def read(self, path, may_be_strange):
+        try:
+            self.processes.append(Process(Report(path)))
+        except Stranger as failure:
+            if may_be_strange:
+                self.strangers += 1
+            else:
+                self.problems.append(str(failure))
+        except Failure as failure:
+            self.problems.append(str(failure))
+
+    def read_folder(self, path):
+        if not os.access(path, os.R_OK | os.X_OK):
+            self.problems.append(f"{path} may not be read")
+            return
+        names = sorted(glob.glob(os.path.join(glob.escape(path), "*.json")))
+        for name in names[:FILES_MOST]:
+            if os.path.isfile(name) and not is_own_output(name):
+                self.read(name, may_be_strange=True)
+        if len(names) > FILES_MOST:
+            self.problems.append(f"{path} has more than {FILES_MOST} files")
+        others = glob.glob(os.path.join(glob.escape(path), "*"))
+        folders = list(filter(holds_report, others))
+        self.unasked += sum(looks_like_report(name) for name in others if not name.endswith(".json"))
+        self.folders.update(map(os.path.realpath, folders))
+        if not self.processes and not self.problems:
+            only = f" itself, only {counted(len(folders), 'folder')} with reports: name them" * bool(folders)
+            self.problems.append(f"{path} has no report in it{only}")
+
+    def keep_last(self):
+        """Of each process the report of its end, else the last."""
+        last = {}
+        for process in self.processes:
+            key = process.identity() or f"file {process.path}"
+            rank = (process.is_final(), process.kind == "exit",
+                    number_or(process.report.number("sequence"), 0))
+            if key not in last or rank > last[key][0]:
+                last[key] = (rank, process)
+        dropped = len(self.processes) - len(last)
+        if dropped:
+            self.notes.append(f"left out: {counted(dropped, 'earlier report')} of the same processes")
+        self.processes = [process for _, process in last.values()]
+
+    def note_gaps(self):
+        """Ranks count from 0: of one that is missing somebody may want to know."""
+        ranks = {p.rank for p in self.processes if isinstance(p.rank, int) and 0 <= p.rank < FILES_MOST}
+        missing = sorted(set(range(max(ranks) + 1)) - ranks) if len(ranks) > 1 else []
+        if missing:
+            shown = ", ".join(map(str, missing[:RANKS_SHOWN])) + (", …" if len(missing) > RANKS_SHOWN else "")
+            self.notes.append(f"there is no report of rank {shown}: did it use the cache?")
+
+    def look_around(self):
+        """Notes on what a reader of the result should know."""
+        if self.strangers:
+            self.notes.append(f"left out: {counted(self.strangers, 'file')}, being no report of cachalot")
+        if self.folders:
+            self.notes.append(f"left out: {counted(len(self.folders), 'folder')} with reports; name them")
+        if self.unasked:
+            self.notes.append(f"left out: {counted(self.unasked, 'file')} with the look of a report, not being named *.json")
+        sessions = {p.report.text("process", "session").partition("/")[0] for p in self.processes}  # runs within it
+        if len(sessions - {"-"}) > 1:
+            self.notes.append(f"the reports are of {len(sessions)} different runs")
+        self.note_gaps()
+        for process in self.processes:
+            ended = signal_text(process.report)
+            if ended:
+                self.notes.append(f"{process.name()} was ended by {ended}")
+            elif process.kind == "harvest" and process.report.text("exit", "reason") == "unknown":
+                self.notes.append(f"{process.name()} wrote no report itself: it was killed, or left by _exit")
+            elif not process.is_final():
+                self.notes.append(f"{process.name()} still ran: its figures are not final")
+            if process.coverage == "partial":
+                self.notes.append(f"coverage of {process.name()} is partial")
+
+
+def number_or(value, other):
+    return other if value is None else value
+
+
+def read_reports(paths):
+    reports = Reports()
+    for path in dict.fromkeys(paths):
+        if os.path.isdir(path):
+            reports.read_folder(path)
+        else:
+            reports.read(path, may_be_strange=False)
+    reports.folders -= set(map(os.path.realpath, paths))
+    reports.keep_last()
+    reports.look_around()
+    return reports
+
+
+def read_baseline(paths, reports):
+    """Its processes. What is wrong with it is a problem of the whole check."""
+    baseline = read_reports(paths)
+    reports.problems += [f"baseline: {problem}" for problem in baseline.problems]
+    ours = {p.identity() for p in reports.processes} - {None}
+    if any(p.identity() in ours for p in baseline.processes):
+        reports.problems.append("the baseline has a report of the same process as the reports have")
+    return baseline.processes

@@ -1,0 +1,51 @@
+"""A history as RMM's log (Thread,Time,Action,Pointer,Size,Stream), of one device."""
+
+from datetime import timedelta
+
+from cachalot_command.common.tools import Failure
+
+
+
+class Csv:
+    """RMM's log of one device."""
+
+    def __init__(self, begin, file):
+        self.begin, self.file, self.second, self.clock = begin, file, None, ""
+
+    def time(self, ns):
+        second, rest = divmod(ns, 1000000000)
+        if second != self.second:
+            self.second = second
+            try:
+                self.clock = (self.begin + timedelta(seconds=second)).strftime("%H:%M:%S")
+            except OverflowError:
+                self.clock = "23:59:59"
+        return f"{self.clock}:{rest // 1000:06}"
+
+    def line(self, thread, time, action, address, size):
+        self.file.write(f"{thread},{self.time(time)},{action},{address:#x},{size},0x0\n".encode())
+
+    def write(self, history):
+        self.file.write(b"Thread,Time,Action,Pointer,Size,Stream\n")
+        first = history.events[0].time
+        for block in history.before:
+            self.line(0, first, "allocate", block.address, block.requested)
+        held = {block.address for block in history.before}
+        for event in history.events:
+            if event.action == "alloc":
+                held.add(event.address)
+                self.line(event.thread, event.time, "allocate", event.address, event.requested)
+            elif event.action == "free_requested" and event.address in held:
+                held.discard(event.address)
+                self.line(event.thread, event.time, "free", event.address, event.requested)
+            elif event.action == "oom":
+                self.line(event.thread, event.time, "allocate failure", 0, event.requested)
+
+
+def write_csv(source, file):
+    """One device only: in RMM's log nothing tells devices apart."""
+    used = [h for h in source.histories if h.events]
+    if len(used) > 1:
+        raise Failure(2, f"{source.path} has events of devices {', '.join(str(h.device) for h in used)}; "
+                         "choose one with --device")
+    Csv(source.start, file).write(used[0])

@@ -1,0 +1,197 @@
+"""A report as a table laid out like torch.cuda.memory_summary()."""
+
+import textwrap
+
+from cachalot_command.common.tools import printable
+from cachalot_command.common.units import blocks_text, bytes_text, count_text, ratio_text, times_text
+from cachalot_command.reading.report import end_text, get, number
+from cachalot_command.writing.words import (coverage_advice, frames_of, leak_text, native_words, oom_lines as event_lines,
+                                            past_the_cache, sites_of)
+
+WIDTH = 77
+SHOWN_OOMS, SHOWN_SITES = 3, 5
+METRICS = (
+    ("Allocated memory", "allocated_bytes", True),
+    ("Active memory", "active_bytes", True),
+    ("Requested memory", "requested_bytes", True),
+    ("GPU reserved memory", "reserved_bytes", True),
+    ("Non-releasable memory", "inactive_split_bytes", True),
+    ("Allocations", "allocation", False),
+    ("Active allocs", "active", False),
+    ("GPU reserved segments", "segment", False),
+    ("Non-releasable allocs", "inactive_split", False),
+)
+POOLS = (("all", None), ("large_pool", "from large pool"), ("small_pool", "from small pool"))
+
+
+def wrapped(text, first, rest):
+    """The text in lines that fit; names and options are not broken."""
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False,
+                         break_on_hyphens=False)
+
+
+def rule(character="-"):
+    return "|" + character * (WIDTH - 2) + "|"
+
+
+def centred(text):
+    return "|" + printable(text)[:WIDTH - 4].center(WIDTH - 2) + "|"
+
+
+def pairs(*entries):
+    """Lines of two `name: value` each."""
+    lines = []
+    half = (WIDTH - 3) // 2
+    for i in range(0, len(entries), 2):
+        cells = [printable(f"{name}: {value}")[:half - 1] for name, value in entries[i:i + 2]]
+        cells += [""] * (2 - len(cells))
+        lines.append(f"| {cells[0]:<{half - 1}}| {cells[1]:<{half - 1}}|")
+    return lines
+
+
+def metric_lines(device, title, key, is_bytes):
+    text = bytes_text if is_bytes else count_text
+    lines = []
+    for pool, label in POOLS:
+        values = [text(number(device, "statistics", key, pool, part))
+                  for part in ("current", "peak", "allocated", "freed")]
+        name = f"{title:<21}" if label is None else f"{label:>21}"
+        lines.append(f"| {name} |" + "|".join(f" {v:>10} " for v in values) + "|")
+    return lines + [rule()]
+
+
+def native_lines(device):
+    """Whose large blocks are, where that is not mapped memory."""
+    return [f"| {line:<{WIDTH - 4}} |" for words in native_words(device) for line in textwrap.wrap(words, WIDTH - 4)]
+
+
+def counters(device):
+    def count(name):
+        return count_text(number(device, "counters", name)).strip()
+
+    requests = number(device, "statistics", "allocation", "all", "allocated") or 0
+    hits = number(device, "counters", "num_hits")
+    ratio = f" ({ratio_text(hits / requests)})" if requests and hits is not None else ""
+    wait = number(device, "counters", "fence_wait_ns")
+    return pairs(("Requests", count_text(requests).strip()),
+                 ("Hits", count("num_hits") + ratio),
+                 ("Driver allocations", count("num_device_alloc")),
+                 ("Driver frees", count("num_device_free")),
+                 ("Reusable at once", count("num_lane_frees")),
+                 ("Behind fences", f"{count('num_fence_frees')}, after waits: {count('num_wait_frees')}"),
+                 ("Lane marks", f"{count('num_lane_marks')}, joins: {count('num_lane_joins')}"),
+                 ("Lane left", times_text(number(device, "counters", "num_lane_leaves"))),
+                 ("Fences", count("num_fences")),
+                 ("Waits for fences", f"{count('num_fence_waits')}, "
+                                      f"{'-' if wait is None else format(wait / 1e6, '.1f')} ms"))
+
+
+def fragmentation(device):
+    """Three columns: now, at peak reserved, at peak allocated."""
+    moments = ("fragmentation", "at_peak_reserved", "at_peak_allocated")
+    rows = (("Utilization", "utilization_ratio", ratio_text),
+            ("External", "external_ratio", ratio_text),
+            ("Internal", "internal_ratio", ratio_text),
+            ("Inactive split", "inactive_split_bytes", bytes_text),
+            ("Largest allocatable", "largest_allocatable_bytes", bytes_text))
+    lines = [f"| {'Fragmentation':<21} | {'now':>14} | {'peak reserved':>15} | "
+             f"{'peak allocated':>14} |"]
+    for title, key, text in rows:
+        now, reserved, allocated = (text(number(device, m, key)).strip() for m in moments)
+        lines.append(f"| {title:<21} | {now:>14} | {reserved:>15} | {allocated:>14} |")
+    return lines
+
+
+def device_table(device):
+    name = printable(get(device, "name") or "unknown device")
+    title = f"Cachalot memory summary, device ID {get(device, 'index')}"
+    titles = [f"{title}: {name}"]
+    if len(titles[0]) > WIDTH - 4:
+        titles = [title, *textwrap.wrap(name, WIDTH - 4)]
+    lines = [rule("="), *map(centred, titles), rule()]
+    lines += pairs(("CUDA OOMs", count_text(number(device, "counters", "num_ooms")).strip()),
+                   ("cudaMalloc retries",
+                    count_text(number(device, "counters", "num_alloc_retries")).strip()))
+    lines += [rule("="),
+              "|        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  |",
+              rule()]
+    for title, key, is_bytes in METRICS:
+        lines += metric_lines(device, title, key, is_bytes)
+    return lines + counters(device) + native_lines(device) + [rule()] + fragmentation(device) + [rule("=")]
+
+
+def site_lines(report, index, indent):
+    """The frames of a call site that say most."""
+    return [f"{indent}{'at' if i == 0 else 'by'} {frame}" for i, frame in enumerate(frames_of(report, index))]
+
+
+def holder_lines(report):
+    """The call sites that hold most."""
+    sites = sites_of(report)
+    order = sorted((i for i, site in enumerate(sites) if number(site, "live_bytes")),
+                   key=lambda i: -number(sites[i], "live_bytes"))
+    every = report.number("sites_every") or 1
+    lines = ["Held by call sites" + (f" (one request of {every} was looked at):" if every > 1 else ":")] * bool(order)
+    for i in order[:SHOWN_SITES]:
+        lines.append(f"  {bytes_text(number(sites[i], 'live_bytes')).strip()} in {blocks_text(number(sites[i], 'live_blocks'))}")
+        lines += site_lines(report, i, "    ")
+    return lines
+
+
+def leak_lines(report):
+    total = report.number("totals", "leaked_bytes")
+    if total is None:
+        return []
+    lines = [f"Leaked: {bytes_text(total).strip()} in "
+             f"{blocks_text(report.number('totals', 'leaked_blocks'))}"]
+    for leak in report.list("leaks")[:10]:
+        lines.append(f"  {leak_text(leak)}")
+        lines += site_lines(report, get(leak, "site"), "    ")
+    more = len(report.list("leaks")) - 10
+    return lines + ([f"  and {more} more sizes"] if more > 0 else [])
+
+
+def oom_lines(report):
+    """Each out of memory as its sentence, and what would have helped."""
+    events = report.list("oom_events")
+    if not events:
+        return []
+    total = report.number("totals", "ooms") or len(events)
+    shown = events[-SHOWN_OOMS:]
+    lines = [f"Out of memory: {times_text(total)}"
+             + (f", the last {len(shown)}:" if total > len(shown) else ":")]
+    for event in shown:
+        for i, text in enumerate(event_lines(event)):
+            lines += wrapped(text, "    " if i else "  ", "    ")
+        lines += site_lines(report, get(event, "site"), "    ")
+    return lines
+
+
+def head_lines(report):
+    rank = "" if report.get("process", "rank") is None else f"rank {report.text('process', 'rank')}, "
+    lines = [f"{report.text('process', 'exe')}, {rank}pid {report.text('process', 'pid')} on "
+             f"{report.text('process', 'hostname')}, started {report.text('time', 'start')}",
+             f"Report: {report.text('kind')}; end: {end_text(report)}; "
+             f"coverage: {report.text('coverage', 'status')}"]
+    reasons = report.get("coverage", "reasons")
+    for reason in reasons if isinstance(reasons, list) else []:
+        lines.append(f"  {printable(reason)}")
+    for advice in coverage_advice(report):
+        lines += wrapped(advice, "  ", "  ")
+    return lines + [line[0].upper() + line[1:] for line in past_the_cache([report])]
+
+
+def warning_lines(report):
+    warnings = report.list("warnings")
+    return ["Warnings:"] * bool(warnings) + [
+        f"  {printable(get(w, 'text'))} ({times_text(number(w, 'count'))})" for w in warnings]
+
+
+def lines_of(report):
+    """The whole table of one report."""
+    lines = head_lines(report)
+    for device in report.list("devices"):
+        lines += device_table(device)
+    if not report.list("devices"):
+        lines.append("No device was used through the cache.")
+    return lines + oom_lines(report) + holder_lines(report) + leak_lines(report) + warning_lines(report)
