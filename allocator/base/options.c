@@ -212,20 +212,42 @@ static const struct key {
     int (*set)(struct options *options, const char *text); /* negative: not understood */
     const char *wants;
     int pytorch; /* also taken from PyTorch's variable */
+    const char *meaning;
 } keys[] = {
-    {"max_split_size_mb", set_max_split, "a whole number of MiB, at least 20", 1},
-    {"max_non_split_rounding_mb", set_rounding, "a whole number of MiB, at least 20", 1},
+    {"max_split_size_mb", set_max_split, "a whole number of MiB, at least 20", 1,
+     "Blocks of at least this size are not split, so that large requests find whole blocks."},
+    {"max_non_split_rounding_mb", set_rounding, "a whole number of MiB, at least 20", 1,
+     "A block that is not split may be larger than the request by at most this."},
     {"roundup_power2_divisions", set_divisions,
-     "a power of two, or a list such as [256:1,512:2,>:8]", 1},
-    {"garbage_collection_threshold", set_threshold, "a number above 0, at most 1", 1},
-    {"large_segment_size_mb", set_segment, "an even number of MiB", 0},
-    {"expandable_segments", set_expandable, "auto, True or False", 0},
-    {"per_process_memory_fraction", set_memory_fraction, "a number above 0, at most 1", 0},
-    {"memory_limit_mb", set_limit, "a whole number of MiB, at least 2", 0},
-    {"free_mode", set_free_mode, "async, fence or strict", 0},
-    {"thread_cache", set_thread_cache, "on or off", 0},
-    {"cache", set_cache, "on or off", 0},
-    {"ipc", set_ipc, "auto, dedicated or error", 0},
+     "a power of two, or a list such as [256:1,512:2,>:8]", 1,
+     "Rounds sizes up to one of so many equal steps between two powers of two. A list gives the "
+     "number for each size in MiB. 0 or 1: no rounding but to 512 bytes."},
+    {"garbage_collection_threshold", set_threshold, "a number above 0, at most 1", 1,
+     "Where more than this share of the limit is reserved, idle segments go back to the driver "
+     "before new ones are taken."},
+    {"large_segment_size_mb", set_segment, "an even number of MiB", 0,
+     "Size of a segment for requests from 1 to 10 MiB. If given, also the size of a handle of "
+     "mapped memory, which by default is 2 to 16 MiB, as the sizes of blocks suggest."},
+    {"expandable_segments", set_expandable, "auto, True or False", 0,
+     "True: blocks lie in mapped memory, where holes between them can be used. False: they lie in "
+     "ordinary segments. auto: as True, unless MPI or UCX is loaded, devices cannot reach each "
+     "other, the device's memory cannot be exported, or with ipc:dedicated."},
+    {"per_process_memory_fraction", set_memory_fraction, "a number above 0, at most 1", 0,
+     "No more than this share of the device's memory is reserved."},
+    {"memory_limit_mb", set_limit, "a whole number of MiB, at least 2", 0,
+     "No more than this is reserved per device."},
+    {"free_mode", set_free_mode, "async, fence or strict", 0,
+     "async: a freed block can be used again at once on the stream that did all outstanding work. "
+     "fence: only when the device has done all work submitted before the free. strict: every free "
+     "waits for the device, as cudaFree does without the cache."},
+    {"thread_cache", set_thread_cache, "on or off", 0,
+     "off: every request takes the allocator's lock, and none is served by a thread cache."},
+    {"cache", set_cache, "on or off", 0,
+     "off: every call goes to the driver, and is only counted."},
+    {"ipc", set_ipc, "auto, dedicated or error", 0,
+     "auto: a block is exported where it lies. dedicated: memory that may be exported gets "
+     "segments of its own and the driver's own IPC handles. error: a block that does not begin "
+     "its segment is not exported, as a peer could read the wrong place."},
 };
 #define KEYS (sizeof keys / sizeof *keys)
 
@@ -240,6 +262,16 @@ uint32_t options_pytorch_keys(void)
 const char *options_name(unsigned i)
 {
     return i < KEYS ? keys[i].name : NULL;
+}
+
+const char *options_wants(unsigned i)
+{
+    return i < KEYS ? keys[i].wants : NULL;
+}
+
+const char *options_meaning(unsigned i)
+{
+    return i < KEYS ? keys[i].meaning : NULL;
 }
 
 /* Takes one `key:value`; returns NULL or what is wrong with it. */

@@ -49,6 +49,10 @@ uint32_t options_pytorch_keys(void);
 const char *options_name(unsigned i);
 void options_value(const struct options *options, unsigned i, char *text, size_t size);
 
+/* For the reference pages: the values that key i takes, and what it does. */
+const char *options_wants(unsigned i);
+const char *options_meaning(unsigned i);
+
 /* A request of `bytes` as a block: a multiple of 512, or the next division of a power of two. Never
  * overflows: requests above 2^62 come back as UINT64_MAX. */
 uint64_t options_round(const struct options *options, uint64_t bytes);

@@ -1,4 +1,5 @@
-"""make_docs.py man|bash COMMAND VERSION: man page or bash completion of the command, both from its own --help."""
+"""make_docs.py man|bash COMMAND VERSION [OPTIONS]: man page or bash completion of the command, from its own --help and its
+reference pages. OPTIONS: a file with what `cachalot-page options` prints, else that is called."""
 
 import re
 import pathlib
@@ -7,7 +8,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from cachalot_command.command.doctor import VARIABLES  # noqa: E402
+from cachalot_command.command import reference  # noqa: E402
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 OTHERS = re.compile(r"`[^`]*`|^example: .*", re.M)  # what else is spoken of
@@ -33,9 +34,11 @@ against limits, look at running programs, and replay recorded runs.
 """
 
 MAN_TAIL = """\
-.SH ENVIRONMENT
-{variables}
-.SH FILES
+.SH OPTIONS OF THE CACHE
+{conf}.SH ENVIRONMENT
+{environment}.SH FIELDS OF A REPORT
+{report}.SH EXIT STATUS
+{exit}.SH FILES
 .TP
 .I cachalot.PROGRAM.PID.json
 a report, in the directory in which the program was started
@@ -78,6 +81,7 @@ _cachalot()
         fi
     fi
     case $command:$before in
+    help:help) words="{topics}" ;;
 {choices}
     esac
     case $command:$current in
@@ -109,12 +113,13 @@ def verbatim(text):
     return f".in 0\n.nf\n{roff(text)}\n.fi\n.in\n"
 
 
-def man(helps, usage, version):
+def man(helps, usage, version, options):
     parts = [MAN_HEAD.format(version=version, usage=verbatim(usage.partition("\n\n")[2]))]
     for name, text in helps.items():
         parts.append(f".SS {roff(name)}\n{verbatim(text)}")
-    variables = "\n".join(f".TP\n.B {name}\n{roff(text)}" for name, text in VARIABLES.items() if text)
-    return "".join(parts) + MAN_TAIL.format(variables=variables)
+    pages = {"conf": reference.conf(options), "environment": reference.environment(), "report": reference.report(),
+             "exit": reference.exit_codes()}
+    return "".join(parts) + MAN_TAIL.format(**{name: verbatim(text) for name, text in pages.items()})
 
 
 def bash(helps):
@@ -122,17 +127,18 @@ def bash(helps):
     choices = [f"    {name}:{option}) words=\"{values.replace('|', ' ')}\" ;;"
                for name, text in helps.items() for option, values in CHOICE.findall(text)]
     valued = sorted(set(re.findall(r"^  (--[a-z-]+) [A-Z]", helps["run"], re.M)))
-    return BASH.format(commands=" ".join([*helps, "--help", "--version"]), choices="\n".join(choices),
+    return BASH.format(commands=" ".join([*helps, "help", "--help", "--version"]), topics=" ".join([*reference.PAGES, *helps]), choices="\n".join(choices),
                        valued=" | ".join(valued),
                        options="\n".join(f"    {name}:-*) words=\"{' '.join(words)}\" ;;" for name, words in options.items()))
 
 
-def main(what, command, version):
+def main(what, command, version, *options):
     usage = help_of(command)
     names = re.findall(r"^  ([a-z][a-z-]*)\b", usage, re.M)
     helps = {name: help_of(command, name) for name in names}
     sys.stdout.reconfigure(encoding="utf-8")
-    print(man(helps, usage, version) if what == "man" else bash(helps), end="")
+    listed = pathlib.Path(options[0]).read_text(encoding="utf-8") if options else None
+    print(man(helps, usage, version, listed) if what == "man" else bash(helps), end="")
 
 
 if __name__ == "__main__":

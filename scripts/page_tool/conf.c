@@ -21,3 +21,17 @@ int tool_conf(const struct tool_options *conf)
     fprintf(stderr, "\n");
     return TOOL_FAILED;
 }
+
+int tool_list_options(const struct tool_options *unused)
+{
+    (void)unused;
+    struct options options;
+    options_default(&options);
+    for (unsigned i = 0; options_name(i); i++) {
+        char value[320];
+        options_value(&options, i, value, sizeof value);
+        printf("%s\t%s\t%s\t%s\t%s\n", options_name(i), value, options_wants(i),
+               options_pytorch_keys() >> i & 1 ? "pytorch" : "", options_meaning(i));
+    }
+    return fflush(stdout) ? TOOL_FAILED : TOOL_DONE;
+}

@@ -26,6 +26,7 @@ static const char usage[] =
     "       cachalot-page list [DIRECTORY]\n"
     "       cachalot-page remove PAGE\n"
     "       cachalot-page conf OPTIONS\n"
+    "       cachalot-page options\n"
     "       cachalot-page --version\n";
 
 struct page *tool_open(const char *path, int writable)
@@ -306,9 +307,10 @@ int main(int argc, char **argv)
         const char *name;
         int (*run)(const struct tool_options *options);
         int words; /* arguments that must, and may, follow */
-    } commands[] = {{"report", tool_report, 1},   {"json", tool_json, 1},
-                    {"request", tool_request, 2}, {"list", tool_list, 0},
-                    {"remove", tool_remove, 1},   {"conf", tool_conf, 1}};
+    } commands[] = {{"report", tool_report, 1},       {"json", tool_json, 1},
+                    {"request", tool_request, 2},     {"list", tool_list, 0},
+                    {"remove", tool_remove, 1},       {"conf", tool_conf, 1},
+                    {"options", tool_list_options, 0}};
     struct tool_options options = {.code = -1, .signal = -1, .timeout = 10};
     if (argc > 1 && strcmp(argv[1], "--version") == 0)
         return printf("cachalot %s\n", CACHALOT_VERSION) > 0 ? TOOL_DONE : TOOL_FAILED;

@@ -23,4 +23,8 @@ int tool_request(const struct tool_options *options);
  */
 int tool_conf(const struct tool_options *options);
 
+/* Prints the options, a line each: name, default, values, `pytorch` if PyTorch's variable sets it
+ * too, meaning; tabs between them. */
+int tool_list_options(const struct tool_options *options);
+
 #endif

@@ -82,6 +82,8 @@ def test_it_runs_from_there(place):
     assert place(place.cachalot, "doctor").stdout.endswith("it will work\n")
     assert place(place.cachalot, "replay", "--costs", "default").returncode == 0
     assert place(place.cachalot, "--version").stdout == f"cachalot {version()}\n"
+    for topic, said in (("conf", "max_split_size_mb"), ("report", "leaked_bytes")):
+        assert said in place(place.cachalot, "help", topic).stdout
 
 
 def version():
@@ -111,12 +113,14 @@ def test_man_page(place, staged):
     assert done.stderr == ""
     for name in commands(place):
         assert f"\n   {name}\n" in done.stdout and f"usage: cachalot {name}" in done.stdout, name
-    assert "CACHALOT_PAGE_DIR" in done.stdout and "key:value,…" in done.stdout
+    for said in ("CACHALOT_PAGE_DIR", "key:value,…", "max_split_size_mb*", "largest_allocatable_bytes", "130"):
+        assert said in done.stdout, said
 
 
 @pytest.mark.parametrize("words, includes, excludes", [
     ("", {"run", "check", "ls", "--help"}, {"--conf"}),
     ("ch", {"check"}, {"run"}),
+    ("help re", {"report", "replay"}, {"conf"}),
     ("check --max-o", {"--max-oom"}, {"--max-leaked"}),
     ("check --format ", {"github", "junit"}, {"--format"}),
     ("env --for ku", {"kubernetes"}, {"slurm"}),

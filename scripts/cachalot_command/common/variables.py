@@ -5,21 +5,24 @@ import signal
 
 from cachalot_command.common.tools import Failure, tool
 
-VARIABLES = {  # what the man page says of each; nothing of those that only tests set
-    "CACHALOT_CONF": "options, key:value,... as PYTORCH_ALLOC_CONF has them",
-    "CACHALOT_OUTPUT": "the report's name; default cachalot.%e.%p.json",
-    "CACHALOT_SIGNAL": "the signal that asks for a report: USR1 (default), another, or none",
-    "CACHALOT_PAGE_DIR": "where live pages lie; default /dev/shm/cachalot-UID",
-    "CACHALOT_LOG": "stderr or a file: warnings as they happen",
-    "CACHALOT_REDACT": "argv: leave the program's arguments out of its report",
-    "CACHALOT_ONLY": "a pattern: act only in programs of such a name",
-    "CACHALOT_DISABLE": "1: do nothing at all",
-    "CACHALOT_TRACE": "a file for a recording of all allocations",
-    "CACHALOT_EVENTS": "how many of the last events to keep",
-    "CACHALOT_SITES": "1: remember where live memory was taken",
-    "CACHALOT_CHART_JS": "Chart.js 3 or 4 for pages, where it is no package of the distribution",
-    "CACHALOT_SESSION": "set by `cachalot run` for all processes of one run",
-    "CACHALOT_LIBRARY": "the library that `cachalot run` preloads",
+VARIABLES = {  # what the reference page says of each; nothing of those of the simulated device
+    "CACHALOT_CONF": "Options, KEY:VALUE,KEY:VALUE as PYTORCH_ALLOC_CONF has them (`cachalot help conf`).",
+    "CACHALOT_OUTPUT": "The report's name (default cachalot.%e.%p.json): %e program, %p pid, %h host, %r rank, %t start, %n number, "
+                       "%q{VAR} a variable, %% a percent sign. /dev/null: no report.",
+    "CACHALOT_SIGNAL": "The signal that asks for a report: USR1 (default), USR2, HUP, PROF, WINCH, URG, IO, the number of a real-time "
+                       "signal, or none.",
+    "CACHALOT_PAGE_DIR": "The directory of live pages, best on tmpfs (default /dev/shm/cachalot-UID).",
+    "CACHALOT_LOG": "stderr or a file: warnings are written there as they happen.",
+    "CACHALOT_REDACT": "argv: the report leaves out the program's arguments.",
+    "CACHALOT_ONLY": "A pattern as of a shell (* ? []): the library acts only in programs whose name matches.",
+    "CACHALOT_DISABLE": "Any value but 0: the library does nothing at all.",
+    "CACHALOT_TRACE": "A file for a recording of all allocations, with patterns as in CACHALOT_OUTPUT. `cachalot replay` and `tune` "
+                      "read it. 48 bytes an event.",
+    "CACHALOT_EVENTS": "N: reports list the last N events (up to 524288), and segments with their blocks. 48 bytes an event.",
+    "CACHALOT_SITES": "1: reports say where in the program live memory was asked for. N: only one request of N is looked at.",
+    "CACHALOT_SESSION": "Set by `cachalot run`: the same for all processes of one run.",
+    "CACHALOT_CHART_JS": "The file of Chart.js 3 or 4, for pages, where no package of the distribution has it.",
+    "CACHALOT_LIBRARY": "The library that `cachalot run` preloads (default: the one beside the command).",
     **dict.fromkeys((f"CACHALOT_SIM_{name}" for name in ("DEVICES", "CAPACITY", "LATENCY_NS", "DRIVER", "FAIL", "CLOCK",
                                                          "DELAY", "EXPORTS", "PEERS", "SHARED")), ""),
 }

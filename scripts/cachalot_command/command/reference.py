@@ -1,0 +1,143 @@
+"""cachalot help TOPIC: reference pages, made from the tables that the code itself uses."""
+
+import json
+import os
+import textwrap
+
+from cachalot_command.common.exit_codes import EXIT_CODES
+from cachalot_command.common.tools import HERE, ROOT, Failure, first_file, tool
+from cachalot_command.common.variables import VARIABLES
+
+WIDTH, INDENT = 79, 6
+
+CONF = """\
+Options of the cache: `cachalot run --conf KEY:VALUE,KEY:VALUE`, or the same in
+CACHALOT_CONF. Where that is unset, keys with a * are taken from
+PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF.
+"""
+REPORT = """\
+Fields of a report. [bytes], [ns] and the like are units; `[]` is a list, of
+which the fields of one element follow. null: unknown.
+"""
+ENVIRONMENT = """\
+Environment variables. Except for the last two, the library reads them in the
+program; `cachalot run` has options for some.
+"""
+EXIT = """\
+Exit codes of all commands; `cachalot COMMAND --help` says which one has. That
+of `cachalot run` is the program's own.
+"""
+
+
+def entry(name, text, column=INDENT, depth=0):
+    """Lines of a name, and beside or below it what it means."""
+    head, indent = "  " * (depth + 1) + name, " " * column
+    if len(head) + 2 > column:
+        return [head, *textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)]
+    return textwrap.wrap(text, WIDTH, initial_indent=head.ljust(column), subsequent_indent=indent, break_on_hyphens=False)
+
+
+def option_rows(text):
+    """(name, default, values, is PyTorch's, meaning) of each option, from what `cachalot-page options` prints."""
+    rows = [line.split("\t") for line in text.splitlines()]
+    return [(name, default, values, bool(pytorch), meaning) for name, default, values, pytorch, meaning in rows]
+
+
+def options_text():
+    listed = tool("options")
+    if listed.returncode:
+        raise Failure(125, f"cachalot-page cannot list the options: {listed.stderr.strip()}")
+    return listed.stdout
+
+
+def conf(listed=None):
+    """The options; `listed`: what `cachalot-page options` printed, where that was called already."""
+    lines = [CONF]
+    for name, default, values, is_pytorch, meaning in option_rows(options_text() if listed is None else listed):
+        text = f"{values[0].upper()}{values[1:]}. {meaning}"
+        lines += [*entry(f"{name}{'*' * is_pytorch} (default: {default})", text), ""]
+    return "\n".join(lines[:-1])
+
+
+def schema():
+    """The schema of reports: beside the command, or in the source tree."""
+    path = first_file([os.path.join(HERE, "report.schema.json"), os.path.join(ROOT, "stats/report/report.schema.json")])
+    if path is None:
+        raise Failure(125, f"report.schema.json was not found beside {HERE}")
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+class Fields:
+    """The properties of the schema, in order: (path, depth, name, description)."""
+
+    def __init__(self, root):
+        self.root, self.rows, self.seen = root, [], {}
+        self.add_all(root, "", 0)
+
+    def resolved(self, value):
+        """The definition that a `$ref` leads to, with what stands beside it."""
+        while "$ref" in value:
+            found = self.root
+            for key in value["$ref"].removeprefix("#/").split("/"):
+                found = found[key]
+            value = {**found, **{key: more for key, more in value.items() if key != "$ref"}}
+        return value
+
+    def add_all(self, value, path, depth):
+        for name, field in value.get("properties", {}).items():
+            if "/properties/" not in field.get("$ref", ""):  # listed already, where it leads
+                self.add(name, field, f"{path}.{name}".lstrip("."), depth)
+
+    def add(self, name, field, path, depth):
+        whole = self.resolved(field)
+        inner, mark, kind = whole, "", field.get("$ref")
+        if "items" in whole:
+            inner, mark, kind = self.resolved(whole["items"]), "[]", whole["items"].get("$ref")
+        elif isinstance(whole.get("additionalProperties"), dict):
+            inner, name = whole["additionalProperties"], f"{name}.KEY"
+        text, before = whole.get("description", ""), self.seen.get(kind)
+        if before and "properties" in inner:
+            text += f"; fields as of {before}"
+        self.rows.append((path, depth, name + mark, text))
+        if "properties" in inner and not before:
+            self.seen[kind] = name
+            self.seen.pop(None, None)
+            self.add_all(inner, path, depth + 1)
+
+
+def report(words=()):
+    """All fields, or those whose path begins with one of the words."""
+    rows = [row for row in Fields(schema()).rows if not words or row[0].startswith(tuple(words))]
+    if not rows:
+        raise Failure(2, f"no field of a report begins with {' or '.join(words)}")
+    lines = [REPORT]
+    for _, depth, name, text in rows:
+        lines += entry(name, text, 30 + 2 * max(depth - 1, 0), depth)
+    return "\n".join(lines)
+
+
+def environment():
+    lines = [ENVIRONMENT]
+    for name, text in VARIABLES.items():
+        lines += entry(name, text, 24) if text else []
+    return "\n".join(lines)
+
+
+def exit_codes():
+    lines = [EXIT]
+    for code, text in EXIT_CODES.items():
+        lines += entry(f"{code:>3}", text, 8)
+    return "\n".join(lines)
+
+
+PAGES = {"conf": conf, "report": report, "environment": environment, "exit": exit_codes}
+
+
+def main(arguments):
+    """cachalot help TOPIC; of `report` only what begins with one of the words behind it, where there are any."""
+    topic, *words = arguments
+    if words and topic != "report":
+        raise Failure(2, f"`{words[0]}` is not expected: `cachalot help {topic}` prints all there is")
+    print(report(words) if words else PAGES[topic]())
+    return 0
