@@ -34,7 +34,7 @@ example: cachalot check reports/ --require-reports 8 --baseline last/
 def main(arguments):
     """cachalot check."""
     paths, gates, options = parse(arguments)
-    if options.get("--output") == "-":  # where the text would go
+    if options.get("--output") == "-":  # where the text goes, too
         del options["--output"]
     problems = [] if paths else ["no report given; a check without reports is never a pass"]
     return check(paths, gates, options, sys.stdout, problems)

@@ -1,4 +1,4 @@
-"""cachalot diff: two runs side by side."""
+"""cachalot diff: compares two runs."""
 
 import json
 import math
@@ -44,7 +44,7 @@ LEAKS_SHOWN = 10
 
 
 class Figure:
-    """One number in both runs; None where a run does not say."""
+    """One number in both runs; None if a report does not say."""
 
     def __init__(self, title, name, unit, old, new):
         self.title, self.name, self.unit, self.old, self.new = title, name, unit, old, new
@@ -62,12 +62,12 @@ class Figure:
         return f"{value / 1e6:.1f} ms" if self.unit == "ns" else f"{value:,.0f}".replace(",", " ")
 
     def share(self):
-        """The change, as a share of the old value; None where that is no number."""
+        """The change as a share of the old value; None if that is no number."""
         share = (self.new - self.old) / self.old if self.old else float("inf")
         return share if math.isfinite(share) else None
 
     def change(self):
-        """What has changed, in the figure's unit, and by what share."""
+        """The change in the figure's unit, and as a share."""
         if self.old is None or self.new is None or self.is_same():
             return ""
         delta = self.new - self.old
@@ -89,7 +89,7 @@ class Figure:
 
 
 def devices_of(report):
-    """{index: device}; of several with one index the first."""
+    """{index: device}; the first, if several have one index."""
     devices = {}
     for device in report.list("devices"):
         index = number(device, "index")
@@ -99,7 +99,7 @@ def devices_of(report):
 
 
 def device_figures(old, new):
-    """Peaks of each device where there are several, and how its memory lay at the peak."""
+    """Peaks of each device if there are several, and fragmentation at the peak."""
     old_devices, new_devices = devices_of(old), devices_of(new)
     indices = sorted({*old_devices, *new_devices})[:64]
     figures = []
@@ -134,7 +134,7 @@ def config_changes(old, new):
 
 
 def leak_groups(report):
-    """{(device, size, is it a bin): (blocks, bytes)}; other sizes together have no size."""
+    """{(device, size, is it a bin): (blocks, bytes)}. The group of all other sizes has no size."""
     groups = {}
     for leak in report.list("leaks"):
         each, most = number(leak, "requested_bytes"), number(leak, "up_to_bytes")
@@ -164,7 +164,7 @@ def name_of(report):
 
 
 def notes_of(old, new):
-    """What makes the two hard to compare."""
+    """Notes on what makes the two hard to compare."""
     notes = []
     if old.text("process", "exe") != new.text("process", "exe"):
         notes.append("these are different programs")
@@ -184,7 +184,7 @@ def oom_summary(figures):
 
 
 def summary(figures):
-    """One line: what happened to the memory."""
+    """One line on what happened to the memory."""
     peak = next(f for f in figures if f.name == "totals.peak_reserved_bytes")
     if peak.old is None or peak.new is None:
         return "Peak reserved memory is not known of both."

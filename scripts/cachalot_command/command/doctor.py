@@ -34,12 +34,12 @@ example: cachalot doctor python3
 example: cachalot doctor ./train && cachalot run ./train
 """
 
-# What would leave it out, write to the user's files, make it part of a run, or have it load modules that are not Python's.
+# Variables that would exclude the trial, make it write the user's files or join a run, or load foreign modules.
 NOT_FOR_TRIAL = ("CACHALOT_ONLY", "CACHALOT_LOG", "CACHALOT_TRACE", "CACHALOT_SESSION", "PYTHONPATH")
 PAGE_ROOM = 4 << 20
 CONTEXT_EVENTS_SINCE = 12050
 
-# In a process of its own, which takes no module from the user's folder: the driver's version, and what came of a few allocations.
+# Runs in a process of its own without modules of the user's folder. Prints the driver's version and the results of a few allocations.
 TRIAL = """
 import sys
 sys.path[:] = filter(None, sys.path)
@@ -67,7 +67,7 @@ print(json.dumps(found))
 
 
 class Findings:
-    """Prints each; knows whether one was bad."""
+    """Prints findings, and remembers whether one was bad."""
 
     def __init__(self):
         self.failed = False
@@ -78,7 +78,7 @@ class Findings:
 
 
 def check_own(findings):
-    """The library and its tool. Returns (the library as LD_PRELOAD can name it, its header), or None."""
+    """Checks the library and its tool. Returns (the library's path for LD_PRELOAD, its ELF header), or None."""
     try:
         library = find_library()
         header = check_library(library)
@@ -99,7 +99,7 @@ def check_own(findings):
 
 
 def file_system(path):
-    """The kind that the path is on, as the kernel names it; empty: not found."""
+    """The kind of file system that the path is on, by the kernel's name; empty if not found."""
     device = os.stat(path).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
@@ -108,7 +108,7 @@ def file_system(path):
 
 
 def check_pages(findings):
-    """The place for pages."""
+    """Checks the directory of pages."""
     path = page_directory()
     if not safe_directory(path) or not os.access(path, os.W_OK):
         findings.say("FAIL", "pages", f"{path} is missing, or open to others: what is killed leaves no report; "
@@ -135,7 +135,7 @@ def check_pages(findings):
 
 
 def check_files(program):
-    """What `run` refuses, or says, of where files go."""
+    """Checks what `run` would refuse or say about report and trace."""
     check_patterns(os.environb)
     places = Places(os.environb, program)
     places.check_report()
@@ -145,7 +145,7 @@ def check_files(program):
 
 
 def check_environment(findings, program=""):
-    """Variables that are misspelt, switch us off, or have `run` refuse the program."""
+    """Checks variables that are misspelt, switch the library off, or make `run` refuse the program."""
     for name in sorted(os.environ):
         if name.startswith("CACHALOT_") and name not in VARIABLES:
             near = difflib.get_close_matches(name, list(VARIABLES), 1)
@@ -170,9 +170,10 @@ def check_environment(findings, program=""):
 
 
 def trial(path):
-    """What the trial said, and its report or None. It stands where a program will, and leaves nothing there."""
+    """(what the trial printed, its report or None). The trial runs in the working directory of the program, and leaves
+    nothing there."""
     with tempfile.TemporaryDirectory(prefix="cachalot-doctor-") as folder:
-        python = sys.executable or os.path.realpath("/proc/self/exe")  # without PATH Python does not know
+        python = sys.executable or os.path.realpath("/proc/self/exe")  # Python does not know its path without PATH
         environment = {k: v for k, v in os.environ.items() if k not in NOT_FOR_TRIAL}
         environment.update(LD_PRELOAD=preload(path, os.environ.get("LD_PRELOAD", ""), python),
                            CACHALOT_OUTPUT=os.path.join(folder, "trial.json").replace("%", "%%"))
@@ -189,7 +190,7 @@ def trial(path):
 
 
 def check_driver(findings, path):
-    """Is there a driver, a GPU, and do allocations come through the cache?"""
+    """Checks that there is a driver and a GPU, and that allocations come through the cache."""
     try:
         found, report = trial(path)
     except (Failure, OSError, subprocess.TimeoutExpired) as failure:
@@ -215,7 +216,7 @@ def check_driver(findings, path):
 
 
 def mentions(path, *words):
-    """Does the file hold one of these words?"""
+    """True if the file contains one of these words."""
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return any(data.find(word) >= 0 for word in words)
@@ -224,7 +225,7 @@ def mentions(path, *words):
 
 
 def check_named(findings, name, header):
-    """The program."""
+    """Checks the program."""
     try:
         path = find_program(name)
         check_program(path, header)
@@ -249,7 +250,7 @@ def main(arguments):
     if len(words) > 1:
         raise Failure(2, "give one program; see `cachalot doctor --help`")
     findings, program = Findings(), ""
-    with contextlib.suppress(Failure, IndexError):  # what is wrong with it, check_named says
+    with contextlib.suppress(Failure, IndexError):  # check_named reports problems of the program
         program, _ = by_shell(find_program(words[0]), words)
     own = check_own(findings)
     if own:

@@ -1,4 +1,4 @@
-"""cachalot env: the lines to paste where a program is started by something else than `cachalot run`."""
+"""cachalot env: the lines to paste where something other than `cachalot run` starts the program."""
 
 import json
 import os
@@ -33,9 +33,9 @@ Exit code: 0, 2 usage, 125 the library was not found.
 example: cachalot env --for slurm --conf max_split_size_mb:128 >>job.sh
 """
 
-INSIDE, REPORTS = "/opt/cachalot", "/reports"  # where a container has the library's folder, and reports
+INSIDE, REPORTS = "/opt/cachalot", "/reports"  # in a container: the library's folder, and that of reports
 SEQUENCE = re.compile(r"(%q\{[^}]*\}|%.)")
-JOB_WIDE = re.compile(r"%q\{(SLURM_(?:JOB|ARRAY)\w*ID)\}")  # the same in the batch script and in its tasks
+JOB_WIDE = re.compile(r"%q\{(SLURM_(?:JOB|ARRAY)\w*ID)\}")  # variables with the same value in the batch script and its tasks
 
 SHELL = """\
 export LD_PRELOAD={library}${{LD_PRELOAD:+:$LD_PRELOAD}}
@@ -90,7 +90,7 @@ spec:
 
 
 def undivided(path, separators, what):
-    """The path, quoted; refused where it would be taken for more than one word."""
+    """The quoted path. A path that another tool would split is refused."""
     for separator in separators:
         if separator in path:
             raise Failure(2, f"{path} has a `{separator}`, at which {what} splits: install the library, and write reports, where there is none")
@@ -103,11 +103,11 @@ def in_shell(library, output, conf):
 
 
 def in_json(value, indent=None):
-    return json.dumps(value, indent=indent, ensure_ascii=False)  # escapes would be of what the locale makes of a letter
+    return json.dumps(value, indent=indent, ensure_ascii=False)  # escapes would depend on the locale
 
 
 def in_glob(part):
-    """A piece of an output pattern, as the batch script's shell finds what it became."""
+    """A part of an output pattern as a glob for the shell of the batch script."""
     if job_wide := JOB_WIDE.fullmatch(part):
         return f'"${{{job_wide[1]}:-none}}"'
     if part != "%%" and SEQUENCE.fullmatch(part):
@@ -116,7 +116,7 @@ def in_glob(part):
 
 
 def glob_of(output):
-    """What finds all reports: a name that is taken gets more, before `.json` if that is its end."""
+    """A glob that finds all reports. If a name is taken the library adds to it, before `.json` if the name ends so."""
     name, end = (output[:-len(".json")], ".json") if output.endswith(".json") else (output, "")
     found = ("./" if name.startswith("-") else "") + "".join(map(in_glob, SEQUENCE.split(name)))
     return found + (end if found.endswith("*") else f".*{end[1:]}" if end else "*")
@@ -138,7 +138,7 @@ def in_mpirun(library, output, conf):
 
 
 def folder_of(output):
-    """The folder to mount for an absolute pattern: what comes before the first part that is not the same for all."""
+    """The folder to mount for an absolute pattern: the part before the first `%`."""
     folder = REPORTS if output == os.devnull else os.path.normpath(os.path.dirname(output.partition("%")[0]))
     if folder in ("/", "//"):
         raise Failure(2, f"--output {output}: no folder can be mounted there; name one, as {REPORTS}/%h.%p.json")
@@ -153,9 +153,9 @@ def in_docker(library, output, conf):
 
 
 def in_apptainer(library, output, conf):
-    """Options and patterns may have commas, at which --env is split."""
+    """Lines for apptainer. Options and patterns may have commas, at which its --env splits; so variables carry them."""
     output = output or "cachalot.%e.%p.json"
-    is_elsewhere = os.path.isabs(output) and output != os.devnull  # the current folder is there by itself
+    is_elsewhere = os.path.isabs(output) and output != os.devnull  # apptainer mounts the current folder by itself
     folder, reports = (undivided(path, ",:", "apptainer's --bind")
                        for path in (os.path.dirname(library), folder_of(output) if is_elsewhere else ""))
     return APPTAINER.format(folder=folder, name=os.path.basename(library), inside=INSIDE, output=shlex.quote(output),
@@ -197,7 +197,7 @@ def main(arguments):
     library, conf = find_library(), options.get("--conf")
     if conf is not None:
         check_conf(conf, "--conf", code=2)
-    # In a container the folder is mounted elsewhere, where its name has no blank.
+    # A container mounts the folder under a name without a blank.
     mounted = form in (in_docker, in_apptainer, in_kubernetes)
     if "--output" in options:
         check_pattern(options["--output"], "--output", here=not mounted, code=2)
@@ -205,6 +205,6 @@ def main(arguments):
     if where != library:
         print(f"cachalot: LD_PRELOAD takes no path with a blank or a colon, so the lines name {where}, a link beside the pages: "
               "print them anew after each start of the machine and on each node, or install to a path without", file=sys.stderr)
-    # The bytes that were given, also in a locale that has not their letters.
+    # Writes the bytes that were given, whatever the locale can encode.
     sys.stdout.buffer.write(os.fsencode(form(where, options.get("--output"), conf)))
     return 0

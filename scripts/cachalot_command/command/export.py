@@ -1,4 +1,4 @@
-"""cachalot export: a report or a recorded trace in the forms that other tools read, and as a page."""
+"""cachalot export: a report or a recorded trace in the forms that other tools read, or as a page."""
 
 import sys
 

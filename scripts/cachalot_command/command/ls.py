@@ -1,4 +1,4 @@
-"""cachalot ls: the pages that programs of this user have, or have left."""
+"""cachalot ls: the pages of this user's programs, running or ended."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def state_of(page):
 
 
 def entry_of(page):
-    """What is known of a page, for both forms."""
+    """What is known of a page, for both forms of output."""
     entry = {"pid": page.pid or None, "state": state_of(page), "program": None, "rank": None, "hostname": None,
              "session": None, "allocated_bytes": None, "reserved_bytes": None, "path": printable(page.path),
              "problem": None}
@@ -46,7 +46,7 @@ def entry_of(page):
     entry.update(program=printable(page.program), session=None if page.session == "-" else printable(page.session))
     try:
         live = Page(page.path)
-    except BadPage as problem:  # it has ended and was harvested meanwhile, or is damaged
+    except BadPage as problem:  # the page was harvested meanwhile, or is damaged
         return {**entry, "problem": str(problem)}
     try:
         entry.update(rank=printable(live.rank) or None, hostname=printable(live.hostname))

@@ -1,4 +1,4 @@
-"""dump, empty-cache, harvest: what is done with the live pages of processes."""
+"""cachalot dump, empty-cache and harvest: requests to live pages, and reports of dead ones."""
 
 import os
 import sys
@@ -64,17 +64,17 @@ def pages_of(command, words, options):
 
 
 def say_what_is_left_out(path):
-    """Of a report of which not everything came through the cache."""
+    """Says what to do if not everything came through the cache."""
     try:
         advice = coverage_advice(Report(path))
     except Failure:
-        return  # another container's: not to be read from here
+        return  # a file of another container cannot be read here
     for line in advice:
         print(f"cachalot: {printable(path)}: {line}", file=sys.stderr)
 
 
 def ask(command, action, arguments, flags):
-    """Puts a request to each page; prints the answers."""
+    """Sends a request to each page and prints the answers."""
     words, options = split(command, arguments, ("--all", *flags), ("--timeout",))
     pages = pages_of(command, words, options)
     if not pages:
@@ -112,7 +112,7 @@ def with_pid(path, pid):
 
 
 def harvest_all(pages, output):
-    """Paths of the reports made, and the worst exit code."""
+    """(paths of the reports made, worst exit code)."""
     dead = [page for page in pages if page.life == "dead"]
     unreported = [page for page in dead if page.state not in ("reported", "making")]
     paths, code = [], 0

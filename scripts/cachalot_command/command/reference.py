@@ -1,4 +1,4 @@
-"""cachalot help TOPIC: reference pages, made from the tables that the code itself uses."""
+"""cachalot help TOPIC: reference pages, made from the tables that the code uses itself."""
 
 import json
 import os
@@ -30,7 +30,7 @@ of `cachalot run` is the program's own.
 
 
 def entry(name, text, column=INDENT, depth=0):
-    """Lines of a name, and beside or below it what it means."""
+    """Lines of a name and its text, beside each other or one below the other."""
     head, indent = "  " * (depth + 1) + name, " " * column
     if len(head) + 2 > column:
         return [head, *textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)]
@@ -38,7 +38,7 @@ def entry(name, text, column=INDENT, depth=0):
 
 
 def option_rows(text):
-    """(name, default, values, is PyTorch's, meaning) of each option, from what `cachalot-page options` prints."""
+    """(name, default, values, also PyTorch's, meaning) of each option, from the output of `cachalot-page options`."""
     rows = [line.split("\t") for line in text.splitlines()]
     return [(name, default, values, bool(pytorch), meaning) for name, default, values, pytorch, meaning in rows]
 
@@ -51,7 +51,7 @@ def options_text():
 
 
 def conf(listed=None):
-    """The options; `listed`: what `cachalot-page options` printed, where that was called already."""
+    """The page of options. `listed`: the output of `cachalot-page options`, if the caller has it."""
     lines = [CONF]
     for name, default, values, is_pytorch, meaning in option_rows(options_text() if listed is None else listed):
         text = f"{values[0].upper()}{values[1:]}. {meaning}"
@@ -69,14 +69,14 @@ def schema():
 
 
 class Fields:
-    """The properties of the schema, in order: (path, depth, name, description)."""
+    """The properties of the schema in order: (path, depth, name, description)."""
 
     def __init__(self, root):
         self.root, self.rows, self.seen = root, [], {}
         self.add_all(root, "", 0)
 
     def resolved(self, value):
-        """The definition that a `$ref` leads to, with what stands beside it."""
+        """The definition that a `$ref` leads to, together with what stands beside the `$ref`."""
         while "$ref" in value:
             found = self.root
             for key in value["$ref"].removeprefix("#/").split("/"):
@@ -86,7 +86,7 @@ class Fields:
 
     def add_all(self, value, path, depth):
         for name, field in value.get("properties", {}).items():
-            if "/properties/" not in field.get("$ref", ""):  # listed already, where it leads
+            if "/properties/" not in field.get("$ref", ""):  # listed where the `$ref` leads
                 self.add(name, field, f"{path}.{name}".lstrip("."), depth)
 
     def add(self, name, field, path, depth):
@@ -107,7 +107,7 @@ class Fields:
 
 
 def report(words=()):
-    """All fields, or those whose path begins with one of the words."""
+    """The page of fields: all, or those whose path begins with one of the words."""
     rows = [row for row in Fields(schema()).rows if not words or row[0].startswith(tuple(words))]
     if not rows:
         raise Failure(2, f"no field of a report begins with {' or '.join(words)}")

@@ -1,4 +1,4 @@
-"""cachalot replay: a recorded trace once more, through the allocator of the library."""
+"""cachalot replay: replays a recorded trace through the library's allocator."""
 
 import json
 import sys
@@ -39,7 +39,7 @@ example: cachalot replay snapshot.pickle --capacity 24GiB --format json
 
 
 def cost_lines(driver):
-    """The driver's calls that were made."""
+    """The calls of the driver and their prices."""
     lines = [f"| {'Driver calls':<21} | {'count':>10} | {'failed':>6} | {'bytes':>10} | {'cost':>14} |", rule()]
     for name, call in driver["calls"].items():
         if call["count"] or call["failed"]:
@@ -51,7 +51,7 @@ def cost_lines(driver):
 
 
 def unpriced_lines(driver):
-    """What the sums leave out."""
+    """A line on calls that the sums leave out."""
     names = [name for name, call in driver["calls"].items() if call["count"] and call["cost_ns"] is None]
     return [f"Not counted, for want of a price (--costs): {', '.join(names)}"] if names else []
 

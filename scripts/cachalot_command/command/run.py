@@ -42,18 +42,19 @@ example: cachalot run --conf max_split_size_mb:128 --summary python3 train.py
 example: cachalot run --check max-leaked=0,max-oom=0 python3 test.py
 """
 
-NOT_FORWARDED = {getattr(signal, "SIG" + name) for name in (  # of the process itself, or of its terminal
+NOT_FORWARDED = {getattr(signal, "SIG" + name) for name in (  # signals of this process itself, or of its terminal
     "KILL", "STOP", "TSTP", "TTIN", "TTOU", "SEGV", "BUS", "FPE", "ILL", "TRAP", "SYS", "PIPE", "XCPU", "XFSZ", "CHLD")}
 VALUES = ("--output", "--conf", "--check", "--trace", "--html")
-TIMERS = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF}  # kept by exec, and not by a child
-CLOSED = {signal.SIGHUP, signal.SIGCONT}  # of a terminal that is gone: to its session's leader only
+TIMERS = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF}  # exec keeps timers, a child does not inherit them
+CLOSED = {signal.SIGHUP, signal.SIGCONT}  # a closed terminal sends these to the session leader only
 EVENTS_FOR_PAGE = "100000"
-SESSION_MOST = 63  # bytes, in a page
+SESSION_MOST = 63  # bytes that a page holds
 
 
 def keep(options, name, value):
-    """Gates add up, and of outputs the last counts, so that wrappers can have one; of what else is given twice one would be lost."""
-    if not value and name != "--conf":  # none is the defaults
+    """Keeps an option. Gates add up; of several outputs the last counts, so that a wrapper can give one. Any other option
+    given twice is refused, since one value would be lost."""
+    if not value and name != "--conf":  # no options are the defaults
         raise Failure(125, f"{name} needs a value, and what it was given is empty")
     if name in options and name not in ("--check", "--output"):
         raise Failure(125, f"{name} is given twice")
@@ -61,7 +62,7 @@ def keep(options, name, value):
 
 
 def parse(arguments):
-    """(options, program and its arguments); options end at the first word that is none."""
+    """(options, program and its arguments). Options end at the first word that is none."""
     options = {}
     while arguments and arguments[0].startswith("-"):
         name, equals, value = arguments[0].partition("=")
@@ -83,7 +84,7 @@ def parse(arguments):
 
 
 def original_environment():
-    """As we were started: Python itself may have added LC_CTYPE."""
+    """The environment that this process was started with. Python itself may have added LC_CTYPE."""
     environment = dict(os.environb)
     try:
         with open("/proc/self/environ", "rb") as file:
@@ -96,38 +97,38 @@ def original_environment():
 
 
 def session_within(existing):
-    """A session of this run, part of the one that it runs in: gates judge what this run started."""
+    """A session for this run, which extends that of an outer run: gates judge what this run started."""
     if not existing:
         return f"{os.getpid()}-{int(time.time())}-{os.urandom(8).hex()}"
     own = "/" + os.urandom(4).hex()
-    if not re.search("/[0-9a-f]{8}$", existing):  # not itself part of a run's
+    if not re.search("/[0-9a-f]{8}$", existing):  # a session that no `run` has extended
         existing = existing[:SESSION_MOST - len(own)]
     return existing + own if len(existing + own) <= SESSION_MOST else existing
 
 
 def waits(options):
-    """Is there something to be done when the program has ended?"""
+    """True if there is something to do when the program has ended."""
     return bool({"--summary", "--check", "--html"} & options.keys())
 
 
 def end_modules():
-    """What a run needs when its program has ended. Without such a task nothing is loaded: programs should start at once."""
+    """The modules for the end of a run. Other runs do not load them, so that programs start at once."""
     from cachalot_command.reading import ended_run
     from cachalot_command.writing import summary, verdict
     return ended_run, summary, verdict
 
 
 def page_module():
-    """What makes a page."""
+    """The module that makes pages."""
     from cachalot_command.writing import html
     return html
 
 
-LONG = 3800  # bytes of a path, of 4095: the rest is for what patterns become
+LONG = 3800  # bytes of a path (limit 4095); expanding a pattern needs the rest
 
 
 def from_here(pattern):
-    """The pattern of a path, so that it means the same wherever a child of the run stands; as it is where that cannot be said."""
+    """The pattern as an absolute path, which means the same in each working directory; unchanged if that is not possible."""
     try:
         here = os.getcwd()
     except OSError:  # the folder was removed
@@ -137,12 +138,12 @@ def from_here(pattern):
 
 
 def places(environment):
-    """Paths that mean the same wherever in the tree a child of the run stands."""
+    """Paths of report and pages that mean the same in each working directory of the run's processes."""
     output, pages = (os.fsdecode(environment.get(name, b"")) for name in (b"CACHALOT_OUTPUT", b"CACHALOT_PAGE_DIR"))
     found = {}
     with contextlib.suppress(OSError):  # the folder was removed
         here = os.getcwd()
-        if not CONTROL.search(here):  # the library keeps these in its directory, not in a pattern
+        if not CONTROL.search(here):  # the library accepts control characters in its directory, but not in a pattern
             found["CACHALOT_OUTPUT"] = os.path.join(here.replace("%", "%%"), output or DEFAULT_OUTPUT)
         elif not os.path.isabs(output):
             print("cachalot: this directory's name has a control character: reports of children that stand in another are not found; "
@@ -153,7 +154,7 @@ def places(environment):
 
 
 def environment_for(options, library, program):
-    """The program's environment."""
+    """The environment of the program."""
     environment = original_environment()
     existing = environment.get(b"LD_PRELOAD", b"").decode("utf-8", "surrogateescape")
     ours = {"LD_PRELOAD": preload(library, existing, program)}
@@ -168,7 +169,7 @@ def environment_for(options, library, program):
         check_conf(os.fsdecode(conf), "CACHALOT_CONF")
     if "--html" in options and not environment.get(b"CACHALOT_EVENTS"):
         ours["CACHALOT_EVENTS"] = EVENTS_FOR_PAGE
-    # Such characters that an environment, a page, a report and we have it alike.
+    # Characters that are the same in the environment, a page, a report and here.
     given = environment.get(b"CACHALOT_SESSION", b"")[:SESSION_MOST]
     session = re.sub(rb"[^A-Za-z0-9_.:/@+-]", b"_", given).decode()
     ours["CACHALOT_SESSION"] = session_within(session) if not session or waits(options) else os.fsdecode(given)
@@ -182,7 +183,8 @@ def environment_for(options, library, program):
 
 
 def set_signals():
-    """As a program expects them, but the report's: an early one must not kill it."""
+    """Restores signals for the program. The report's signal is ignored, since one that comes early must not kill the
+    program."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
         signal.signal(number, signal.SIG_DFL)
     asked = report_signal()
@@ -202,8 +204,8 @@ def execute(path, words, environment):
 
 
 def wait_forwarding(child, waited):
-    """Waits for the child; what others send us goes to it, and what the kernel sends to us alone. The terminal's keys reach it
-    by themselves. Returns what it was sent."""
+    """Waits for the child and returns the signals that were forwarded to it: those from other processes, and those that the
+    kernel sends to this process alone. Keys of the terminal reach the child by themselves."""
     alone, sent = TIMERS | (CLOSED if os.getsid(0) == os.getpid() else set()), set()
     while True:
         info = signal.sigwaitinfo(waited)
@@ -216,8 +218,8 @@ def wait_forwarding(child, waited):
 
 
 def run_and_wait(path, words, environment):
-    """Runs the program as a child; returns it, ended, and the signal mask from then on: as we were started, but what it was sent
-    may come once more (`timeout` sends it to us, and then to the whole group)."""
+    """Runs the program as a child. Returns it, ended, and the signal mask for what follows: the original mask and the
+    forwarded signals, which may come once more (`timeout` signals this process, and then its group)."""
     waited = (signal.valid_signals() - NOT_FORWARDED) | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
 
@@ -250,7 +252,7 @@ def end_like(code):
 
 
 def gates_of(options, places):
-    """The gates and the options of --check, or None. Wrong ones are refused before the start."""
+    """The gates and options of --check, or None. Wrong ones are refused before the start."""
     if "--check" not in options:
         return None
     from cachalot_command.common.limits import parse_words
@@ -268,7 +270,7 @@ def gates_of(options, places):
 
 
 def after(child, environment, options, gates):
-    """What is asked for when the run has ended. Returns the exit code of its gates."""
+    """Does what was asked for the end of the run. Returns the exit code of the gates."""
     ended_run, summary, verdict = end_modules()
     reports, problems, notes = ended_run.collect(child, environment)
     for note in notes:
@@ -288,7 +290,7 @@ def after(child, environment, options, gates):
 
 
 def prepare(options, words):
-    """(what is executed, its words and environment, the gates); what cannot be is refused."""
+    """(path, words, environment, gates) to execute. What cannot work is refused."""
     library = find_library()
     header = check_library(library)
     path = find_program(words[0])
@@ -320,18 +322,18 @@ def main(arguments):
         raise Failure(125, "no program given; see `cachalot run --help`")
     try:
         path, words, environment, gates = prepare(options, words)
-    except OSError as error:  # without a file name it is the folder that we are in
+    except OSError as error:  # no file name: the current directory is meant
         raise Failure(125, f"{error.filename or 'the current directory'}: {error.strerror}") from error
     if not waits(options):
         set_signals()
         execute(path, words, environment)
     child, mask = run_and_wait(path, words, environment)
     try:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # what comes from here on is for us
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # signals are for this process from here on
         code = after(child, environment, options, gates)
     except KeyboardInterrupt:
         code = 130
     except (Failure, OSError) as failure:
         code = 3 if gates else 0
         say(f"cachalot: {printable(failure)}")
-    return end_like(child.returncode) if child.returncode else code  # the program's own counts
+    return end_like(child.returncode) if child.returncode else code  # the program's own code comes first

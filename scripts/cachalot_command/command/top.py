@@ -95,7 +95,7 @@ LEFT = ("PROGRAM", "DEVICE", "HOST")
 
 
 def cells(text, width, left=False):
-    """`text` in exactly so many columns of a terminal."""
+    """`text` in exactly that many columns of a terminal."""
     out, used = [], 0
     for c in printable(text):
         wide = 0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
@@ -108,9 +108,9 @@ def cells(text, width, left=False):
 
 
 def chosen_columns(rows, width):
-    """Titles and widths of what fits, in order."""
+    """Titles and widths of the columns that fit, in order."""
     needed = {name: least for name, (least, _) in COLUMNS.items()}
-    needed["RANK"] = max([needed["RANK"], *(len(r["rank"]) for r in rows)])  # cut, it would be another's
+    needed["RANK"] = max([needed["RANK"], *(len(r["rank"]) for r in rows)])  # a shortened rank would be another one
     left = [name for name in PRIORITY if name != "RANK" or any(r["rank"] != "" for r in rows)]
     chosen, used = set(), -1
     for name in left:
@@ -179,7 +179,7 @@ def problem_lines(problems):
 
 
 def screen(watch, objects, rows, size, options):
-    """A screen full, as lines; the title of the table is the fourth."""
+    """The lines of a screen; the title of the table is the fourth."""
     width, height = max(size.columns, 1), max(size.lines, 1)
     foot = problem_lines(watch.problems) if height > 8 else []
     room = max(height - 4 - len(foot) - 1, 1)
@@ -202,7 +202,7 @@ def json_line(watch, objects, interval):
 
 
 def plain(watch, options, last):
-    """A table or a line of JSON where escape sequences mean nothing, or for --once."""
+    """A table or a line of JSON, for --once and where escape sequences mean nothing."""
     objects = [process_object(process) for process in watch.look()]
     if options["json"]:
         print(json_line(watch, objects, options["interval"]), flush=True)
@@ -218,7 +218,7 @@ def plain(watch, options, last):
 
 
 class Terminal:
-    """The other screen of the terminal, keys without Return; all put back at the end."""
+    """The alternate screen of the terminal, and keys without Return. All is restored at the end."""
 
     def __enter__(self):
         self.wake, self.woken = os.pipe()
@@ -252,16 +252,16 @@ class Terminal:
         try:
             self.leave()
         except OSError:
-            pass  # the terminal has gone
+            pass  # the terminal is closed
 
     def stop(self, *_):
-        """Ctrl-Z: the shell gets its screen; `fg` brings ours back."""
+        """Ctrl-Z: restores the shell's screen; `fg` brings this one back."""
         self.leave()
         os.kill(os.getpid(), signal.SIGSTOP)
         self.enter()
 
     def wait(self, until):
-        """Keys typed before `until`; empty at once when the window changed."""
+        """Keys typed before `until`; returns at once when the window changes."""
         watched = [self.wake] + ([self.keys] if self.keys is not None else [])
         ready = select.select(watched, [], [], max(until - time.monotonic(), 0))[0]
         if self.wake in ready:
@@ -285,7 +285,7 @@ class Terminal:
 
 
 def live(watch, options):
-    """Until q."""
+    """Shows the table until q is typed."""
     with Terminal() as terminal:
         while True:
             objects = [process_object(process) for process in watch.look()]

@@ -38,7 +38,7 @@ what was to be printed is lost.
 example: cachalot tune run.csv.gz --capacity 24GiB
 """
 
-# What is tried for each option; what the library does not know is left out.
+# Values to try for each option. Those that the library does not know are left out.
 TRIED = (
     ("expandable_segments", ("True", "False")),
     ("max_split_size_mb", ("20", "32", "64", "128", "256", "512", "1024")),
@@ -47,20 +47,20 @@ TRIED = (
 )
 WITHIN = 0.01
 SHOWN = 3
-BEST = 2  # values of an option that are tried together with others
+BEST = 2  # values of each option that are combined with others
 
 
 @dataclass
 class Result:
-    """What a setting came to."""
+    """The outcome of a setting."""
 
     conf: tuple  # of (key, value)
     ooms: int
     reserved: int
     cost: int
     steady: int
-    ratio: float  # peak reserved for each byte requested of what was served; None: nothing was
-    refused: int  # bytes, the largest
+    ratio: float  # peak reserved per byte requested and served; None: nothing was served
+    refused: int  # bytes of the largest refused request
 
     def outcome(self):
         return self.ooms, self.reserved, self.cost, self.steady
@@ -70,7 +70,7 @@ class Result:
 
 
 class Tuner:
-    """One trace at `path`, and the results so far."""
+    """The trace at `path`, and the results so far."""
 
     def __init__(self, path, source, fixed, arguments, file):
         self.path, self.source, self.fixed, self.file = path, source, fixed, file
@@ -79,7 +79,7 @@ class Tuner:
         self.results, self.requested, self.trace, self.most, self.said = {}, 0, {}, 0, None
 
     def one_replay(self, arguments):
-        """What a replay with these arguments came to."""
+        """The result of a replay with these arguments."""
         arguments = [*arguments, *self.source.arguments, "--name", self.source.name, self.path]
         code, output = output_of(arguments, stderr=self.said, pass_fds=[self.file.fileno()] if self.file else [])
         if code:
@@ -87,13 +87,13 @@ class Tuner:
                 raise Failure(1, ended_by(code))
             if self.said:
                 raise Failure(code, "no room or no memory for one of the replays")
-            raise SystemExit(code)  # it has said why
+            raise SystemExit(code)  # cachalot-replay has reported the error
         return json.loads(output)
 
     def measure(self):
-        """How much is held at once, where there is no end to memory."""
+        """Measures how much is held at once on a device without a limit."""
         shown = ["--progress"] if sys.stderr.isatty() else []
-        got, self.said = self.one_replay([*self.arguments, *shown]), subprocess.DEVNULL  # what is to be said of the trace is said once
+        got, self.said = self.one_replay([*self.arguments, *shown]), subprocess.DEVNULL  # notes on the trace appear once
         self.requested, device = got["totals"]["peak_requested_bytes"], got["trace"]["device"]
         if device is not None:
             self.arguments = [*self.arguments, "--device", str(device)]
@@ -121,7 +121,7 @@ class Tuner:
         return ordered
 
     def shown(self):
-        """Best first: of those with one outcome the plainest, and others where there are no more outcomes."""
+        """The results to show, best first: the plainest setting of each outcome, then others if there are too few outcomes."""
         best, outcomes = self.best(), {}
         for result in best:
             outcomes.setdefault(result.outcome(), result)
@@ -129,7 +129,7 @@ class Tuner:
         return sorted((first + [result for result in best if result not in first])[:SHOWN], key=best.index)
 
     def try_all(self, options):
-        """Each option alone, then the best values together."""
+        """Tries each option alone, then the best values together."""
         self.most = sum(len(values) for _, values in options) + math.prod(1 + min(BEST, len(values)) for _, values in options)
         self.measure()
         self.replay(())
@@ -153,14 +153,14 @@ def knows(text):
 
 
 def tried_options(fixed):
-    """What is tried beside the options that stay."""
+    """The options and values to try beside the given ones."""
     given = {item.partition(":")[0].strip() for text in fixed for item in text.split(",")}
     options = [(key, tuple(v for v in values if knows(f"{key}:{v}"))) for key, values in TRIED if key not in given]
     return [(key, values) for key, values in options if values]
 
 
 def tune(source, fixed, arguments):
-    """The tuner after all settings were tried."""
+    """Tries all settings."""
     if not source.chunks:
         tuner = Tuner(os.path.abspath(source.path), source, fixed, arguments, None)
         tuner.try_all(tried_options(fixed))
@@ -177,12 +177,12 @@ def conf_of(result, fixed):
 
 
 def line(result, fixed):
-    """For a shell."""
+    """The setting as a line for a shell."""
     return "CACHALOT_CONF=" + shlex.quote(conf_of(result, fixed)) if conf_of(result, fixed) else "CACHALOT_CONF="
 
 
 def table(tuner, best, fixed):
-    """The lines of the table: the best, and the defaults to compare with."""
+    """The lines of the table: the best settings, and the present one."""
     lines = [f"{tuner.source.name}: {len(tuner.results)} settings tried; peak requested "
              f"{bytes_text(tuner.requested).strip()}", "",
              f"{'':<4}{'peak reserved':>14} {'per requested':>14} {'driver calls':>14} {'last 4/5':>12} {'OOMs':>6}"]
@@ -214,7 +214,7 @@ def main(arguments):
     source, form, known = one_trace("tune", words, options)
     fixed = list(filter(None, [re.sub(r"\s*,[\s,]*", ",", options.get("--conf", "")).strip(", ")]))
     if fixed:
-        known = known[2:]  # it goes with each setting
+        known = known[2:]  # each setting contains it
         checked = tool("conf", "--", fixed[0])
         if checked.returncode:
             raise Failure(2, checked.stderr.splitlines()[0].replace("cachalot-page: ", ""))

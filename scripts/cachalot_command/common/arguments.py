@@ -1,4 +1,4 @@
-"""Command lines of the commands that have no grammar of their own."""
+"""The parser of command lines for all commands but `run` and `check`, which have grammars of their own."""
 
 from cachalot_command.common.tools import Failure
 

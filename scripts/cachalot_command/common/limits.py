@@ -1,4 +1,4 @@
-"""Limits of gates: how they are written, and how they and what is held against them are shown."""
+"""The limits of gates: how the command line gives them, and how a limit and a figure are shown."""
 
 import re
 import shlex
@@ -7,7 +7,7 @@ from cachalot_command.common.tools import Failure, printable
 from cachalot_command.common.units import bytes_text, parse_size, scaled
 
 LEVELS = ("none", "partial", "full")
-FORMS = ("text", "github", "junit", "json", "openmetrics")  # of the verdict
+FORMS = ("text", "github", "junit", "json", "openmetrics")  # in which the verdict is written
 DIGITS_MOST = 16
 
 
@@ -18,7 +18,7 @@ def parse_count(text):
 
 
 def parse_increase(text):
-    """5%, 200% or 0.05. A bare 5 could be meant as either: refused."""
+    """A share: 5%, 200% or 0.05. A bare 5 could mean 5 % or 500 %, and is refused."""
     found = re.fullmatch(r"(?a)(\d{1,9}(?:\.\d{1,9})?) ?(%?)", text)
     value = float(found[1]) / (100 if found[2] else 1) if found else 2
     if value > 1 and not (found and found[2]):
@@ -27,7 +27,7 @@ def parse_increase(text):
 
 
 def parse_ratio(text):
-    """90% or 0.9."""
+    """A share of at most 1: 90% or 0.9."""
     value = parse_increase(text)
     if value > 1:
         raise Failure(2, f"`{text}` is more than all; write 90% or 0.9")
@@ -53,14 +53,14 @@ OTHERS = {"--max-spread": parse_ratio, "--baseline": str, "--max-increase": pars
 
 
 def share_text(value, limit, digits=2, sign=""):
-    """A share for people, with as many digits as tell it from its limit."""
+    """A share in percent, with as many digits as are needed to tell it from its limit."""
     text, other = (f"{100 * share:{sign}.{digits}f} %" for share in (value, limit))
     is_told = text != other or value == limit or digits == DIGITS_MOST
     return text if is_told else share_text(value, limit, digits + 1, sign)
 
 
 def value_text(value, unit, limit=None):
-    """A value with its unit, for people."""
+    """A value with its unit."""
     if value is None:
         return "unknown"
     if unit == "bytes":
@@ -69,17 +69,17 @@ def value_text(value, unit, limit=None):
 
 
 class Limit:
-    """What a figure is held against."""
+    """What a figure is compared with."""
 
     def __init__(self, value, unit, scope="each"):
         self.value, self.unit, self.scope = value, unit, scope
 
     def exact(self):
-        """For programs."""
+        """The limit for programs, not rounded."""
         return "sum:" * (self.scope == "sum") + str(self.value)
 
     def __str__(self):
-        """For people, and never rounded."""
+        """The limit for people, not rounded either."""
         shown = value_text(self.value, self.unit)
         if self.unit == "bytes" and scaled(self.value, 10240)[0] % 1:
             shown = f"{self.value} bytes"
@@ -88,7 +88,7 @@ class Limit:
         return shown + " in sum" * (self.scope == "sum")
 
 
-# option: (what of the report's totals, its unit)
+# option: (key in the report's totals, unit)
 LIMITS = {
     "--max-peak-reserved": ("peak_reserved_bytes", "bytes"),
     "--max-peak-allocated": ("peak_allocated_bytes", "bytes"),
@@ -103,7 +103,7 @@ LIMITS = {
 
 
 def parse_value(option, parser, value):
-    """The value; what is wrong with it names its option."""
+    """Parses a value; an error names the option."""
     try:
         return parser(value)
     except Failure as failure:
@@ -111,7 +111,7 @@ def parse_value(option, parser, value):
 
 
 def parse_limit(option, value):
-    """[sum:]VALUE as (scope, limit)."""
+    """Parses [sum:]VALUE into (scope, limit)."""
     unit = LIMITS[option][1]
     scope, colon, rest = value.partition(":")
     if not colon:
@@ -122,14 +122,14 @@ def parse_limit(option, value):
 
 
 def add_gate(gates, option, value):
-    """All that are given apply; what is given twice counts once."""
+    """Adds a gate. All gates given apply; a gate given twice counts once."""
     limits = gates.setdefault(option, [])
     limit = parse_limit(option, value) if option in LIMITS else parse_value(option, OTHERS[option], value)
     limits += [limit] * (limit not in limits)
 
 
 def parse(arguments):
-    """(files, gates, options)."""
+    """Parses the command line of `check` into (files, gates, options)."""
     words, gates, options = [], {}, {"--format": "text"}
     rest = iter(arguments)
     for argument in rest:
@@ -159,7 +159,7 @@ def check_options(gates, options):
         raise Failure(2, "--output needs a file name")
     if options["--format"] not in FORMS:
         raise Failure(2, f"--format is one of {', '.join(FORMS)}")
-    if not gates and options["--format"] != "openmetrics":  # figures are of use without one
+    if not gates and options["--format"] != "openmetrics":  # it writes figures, which need no gate
         raise Failure(2, "no gate given, so nothing could fail; see `cachalot check --help`")
     if "--max-increase" in gates and "--baseline" not in gates:
         raise Failure(2, "--max-increase needs a --baseline")
@@ -178,7 +178,7 @@ def split_words(text):
 
 
 def parse_words(*texts):
-    """Gates in one word, as each `cachalot run --check` takes them: max-leaked=0,max-oom=0."""
+    """Parses the gates that `cachalot run --check` takes as one word: max-leaked=0,max-oom=0."""
     words = [word for text in texts for word in split_words(text)]
     named = [w if w.startswith("--") or "=" not in w else f"--{w}" for w in words]
     files, gates, options = named, {}, {}

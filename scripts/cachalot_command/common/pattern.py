@@ -1,4 +1,4 @@
-"""Where the files of a run go: their patterns, looked at before the start."""
+"""The patterns of file names of a run, checked before the program starts."""
 
 import contextlib
 import os
@@ -10,14 +10,15 @@ from cachalot_command.common.tools import Failure, open_at_once
 
 DEFAULT_OUTPUT = "cachalot.%e.%p.json"
 NAME_MOST, PATH_MOST = 200, 1023  # bytes of a report's name (stats/output/path_pattern.c), and of its path (stats/page/page_layout.h)
-FOLDER_MOST = 255  # bytes of the name of a folder in it
+FOLDER_MOST = 255  # bytes of a folder's name
 VALUE_MOST = 64  # bytes that one sequence adds
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 SEQUENCE = re.compile(r"%q\{([^}]*)\}|%.")
 
 
 def check_pattern(pattern, where, here=True, code=125):
-    """Refuses a pattern of which the library would only warn, and write elsewhere; `here`: on this machine's disks."""
+    """Refuses a pattern of which the library would only warn, and then write elsewhere. `here`: the files lie on this
+    machine."""
     literal = SEQUENCE.sub("", pattern)
     if CONTROL.search(pattern) or any(len(os.fsencode(part)) > NAME_MOST for part in literal.split("/")):
         raise Failure(code, f"{where}={pattern}: a name in it is too long, or has a control character")
@@ -28,19 +29,21 @@ def check_pattern(pattern, where, here=True, code=125):
 
 
 def harmless(value):
-    """As the library has it in a name."""
+    """The value as the library puts it into a name."""
     return re.sub(r"/|^\.", "_", CONTROL.sub("_", os.fsdecode(value[:VALUE_MOST] or b"none")))
 
 
 def check_patterns(environment, options=()):
-    """The same of the files that the environment names; `options`: what was named by such."""
+    """Checks the patterns in the environment. `options`: the options of the command line, which errors name instead of
+    variables."""
     for name in ("--output", "--trace"):
         variable = f"CACHALOT_{name[2:].upper()}"
         check_pattern(os.fsdecode(environment.get(os.fsencode(variable), b"")), name if name in options else variable)
 
 
 def expanded(pattern, environment, program):
-    """What the pattern becomes for the program that is started. What nobody knows yet stays: %p %t %n, %r, and a script's %e."""
+    """The pattern as the library expands it for the program. What is known only later stays: %p, %t, %n, %r, and %e of a
+    script."""
     values = {"%%": "%", "%h": harmless(os.fsencode(os.uname().nodename))}
     with contextlib.suppress(OSError), open_at_once(program) as file:
         if file.read(2) != b"#!":
@@ -55,13 +58,13 @@ def expanded(pattern, environment, program):
 
 
 def is_too_long(path):
-    """For the library, which would write elsewhere, or record nothing."""
+    """True if the library would refuse the path for its length, and write elsewhere or record nothing."""
     *folders, name = map(len, os.fsencode(path).split(b"/"))
     return len(os.fsencode(path)) > PATH_MOST or name > NAME_MOST or max(folders, default=0) > FOLDER_MOST
 
 
 def problem_of_place(path):
-    """Why no file can be made there, or None."""
+    """The reason why no file can be made at the path, or None."""
     folder = os.path.dirname(path)
     while not os.path.exists(folder):  # the library makes it
         folder = os.path.dirname(folder)
@@ -73,7 +76,7 @@ def problem_of_place(path):
 
 
 class Places:
-    """Where the report of the program that is started goes, and its trace (None: there is none)."""
+    """Where the report and the trace of the program go. `trace` is None without one."""
 
     def __init__(self, environment, program):
         output, trace = (os.fsdecode(environment.get(name, b"")) for name in (b"CACHALOT_OUTPUT", b"CACHALOT_TRACE"))
@@ -84,7 +87,7 @@ class Places:
         return [path for path in (self.report, self.trace) if path and path != os.devnull]
 
     def report_path(self):
-        """None: in a directory that is gone."""
+        """The report's real path, or None if the working directory was removed."""
         with contextlib.suppress(FileNotFoundError):
             return os.path.realpath(self.report)
         return None
@@ -94,13 +97,14 @@ class Places:
             raise Failure(125, f"the report's path is too long, or a name in it; give a shorter one with --output: {self.report}")
 
     def report_problem(self):
-        """What is to be said of a report that could not be written, or None. Its page keeps it: nothing is refused for it."""
+        """The reason why the report could not be written, or None. The page keeps the report's content, so the run is not
+        refused."""
         path = self.report_path()
         problem = problem_of_place(path) if path and not os.path.exists(path) else None
         return problem and f"the report {self.report} {problem}; `cachalot harvest --output FILE` writes it elsewhere when the program has ended"
 
     def check_trace(self):
-        """Refuses a trace that would be lost, of which the library would only warn."""
+        """Refuses a trace that would be lost. The library would only warn."""
         if not self.trace:
             return
         path = os.path.realpath(self.trace)
@@ -114,14 +118,14 @@ class Places:
             raise Failure(125, f"the trace {self.trace} {problem}")
 
     def trace_problem(self):
-        """What is to be said of a trace that cannot become long, or None."""
+        """The reason why the trace cannot become long, or None."""
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         if not self.trace or limit == resource.RLIM_INFINITY:
             return None
         return f"no file here may have more than {limit} bytes (ulimit -f): the trace ends there, or is not begun"
 
     def check_baselines(self, paths):
-        """Refuses a baseline that a report of this run would replace, or be read with."""
+        """Refuses a baseline that the report of this run would replace, or that would be read as a report of this run."""
         for path in paths:
             if not os.path.exists(path):
                 raise Failure(125, f"--check: {path}: no such baseline")

@@ -1,4 +1,4 @@
-"""Can the library be preloaded into this program? Reads ELF headers and `#!` lines."""
+"""The program to be started: where it is, and whether the library can be preloaded into it (ELF headers, `#!` lines)."""
 
 import contextlib
 import os
@@ -10,13 +10,13 @@ from cachalot_command.common.tools import Failure, page_directory
 
 PT_LOAD, PT_DYNAMIC, PT_INTERP = 1, 2, 3
 DT_NEEDED, DT_STRTAB = 1, 5
-SCRIPTS_DEEP = 5  # as the kernel
-BEGIN = 256  # bytes of a file that say what it is
+SCRIPTS_DEEP = 5  # the kernel's limit
+BEGIN = 256  # bytes of a file that are looked at to know its kind
 SHELL = "/bin/sh"
 
 
 def find_program(name):
-    """The file that `name` means, as execvp would look for it: an empty PATH, or part of it, is the current directory."""
+    """The file that execvp would execute for `name`. An empty PATH, or an empty part of it, means the current directory."""
     folders = [] if "/" in name else os.environ.get("PATH", os.defpath).split(":")
     candidates = [os.path.join(folder or ".", name) for folder in folders] or [name]
     there = [path for path in candidates if os.path.isfile(path) or (path == name and os.path.exists(path))]
@@ -29,7 +29,7 @@ def find_program(name):
 
 
 class Elf:
-    """The header of an ELF file: class and machine, and its interpreter (None: static)."""
+    """The header of an ELF file: class, machine, and interpreter (None: statically linked)."""
 
     def __init__(self, data, file):
         if len(data) < 64:
@@ -55,7 +55,7 @@ class Elf:
 
 
 def needed(path):
-    """The libraries that a 64-bit program of this machine's byte order names; none where it cannot be read."""
+    """The libraries that a 64-bit program of this machine's byte order names; an empty list if the file cannot be read."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -77,7 +77,7 @@ def needed(path):
 
 
 def is_shells(begin):
-    """A text that names no interpreter; what is not text is the kernel's to know."""
+    """True for a text without an interpreter line, which execvp gives to the shell. Anything else is left to the kernel."""
     return not begin.startswith(b"\x7fELF") and b"\0" not in begin and not re.match(rb"#![ \t]*[^ \t\n]", begin)
 
 
@@ -95,7 +95,7 @@ def read_elf(path):
 
 
 def by_shell(path, words):
-    """(path, words) that are executed for these: a text that names no interpreter is the shell's, as execvp has it."""
+    """(path, words) that execvp would execute: a text without an interpreter line is executed by the shell."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         if is_shells(file.read(BEGIN)):
             return SHELL, [SHELL, path, *words[1:]]
@@ -107,7 +107,7 @@ def cannot_be_preloaded(path):
 
 
 def safe_directory(path):
-    """Makes `path` if need be; can nobody else put another thing in place of what is in it?"""
+    """Makes `path` if needed. True if no other user can replace what lies in it."""
     try:
         os.makedirs(path, 0o700, exist_ok=True)
         status = os.lstat(path)
@@ -118,7 +118,8 @@ def safe_directory(path):
 
 
 def preloadable(library):
-    """A path of the library that LD_PRELOAD can hold: its own, or without a blank that of a link beside the pages."""
+    """A path of the library that LD_PRELOAD can hold: the library's own, or that of a link beside the pages if its own has
+    a blank."""
     if not cannot_be_preloaded(library):
         return library
     import hashlib  # rarely needed, and slow to load
@@ -140,7 +141,7 @@ def preloadable(library):
 
 
 def check_library(library):
-    """The library's ELF header."""
+    """The ELF header of the library."""
     try:
         elf, _ = read_elf(library)
     except (OSError, ValueError, struct.error) as error:
@@ -153,12 +154,12 @@ def check_library(library):
 def has_capabilities(path):
     try:
         return bool(os.getxattr(path, "security.capability"))
-    except OSError:  # none, or not for us to know
+    except OSError:  # there are none, or this user may not ask
         return False
 
 
 def check_privileges(path):
-    """Programs that gain rights ignore LD_PRELOAD."""
+    """Refuses a program that gains rights at its start, because the loader ignores LD_PRELOAD for it."""
     status = os.stat(path)
     gained = None
     if status.st_mode & stat.S_ISUID and status.st_uid != os.getuid():
@@ -198,13 +199,13 @@ def named_by_env(words):
 
 
 def check_program(path, library, depth=0):
-    """Raises Failure if the preload cannot work in `path`, or in what runs it if it is a script."""
-    if not os.path.isfile(path):  # to open a pipe would be to wait
+    """Raises Failure if the preload cannot work in `path`, or in its interpreter if it is a script."""
+    if not os.path.isfile(path):  # opening a pipe would block
         raise Failure(126, f"{path} is not a regular file, and cannot be executed")
     try:
         elf, script = read_elf(path)
     except PermissionError:
-        return  # executable, not readable: nothing to be said
+        return  # executable but not readable: it cannot be judged
     except (OSError, ValueError, struct.error) as error:
         raise Failure(126, f"{path} cannot be executed: {error}") from error
     if script:
@@ -225,7 +226,8 @@ SANITIZER = re.compile(r"lib(clang_rt\.)?(a|t|m|hwa|l)san")
 
 
 def preload(library, existing, program):
-    """LD_PRELOAD with our library before all but sanitizers, which must come first: also the program's own."""
+    """The value of LD_PRELOAD: sanitizers first, because they must be (also those that the program is linked to), then the
+    library, then others."""
     own = [name for name in needed(program) if SANITIZER.match(name)]
     existing = " ".join([existing, *own])
     others = [name for name in re.split("[ :]+", existing) if name and os.path.basename(name) != os.path.basename(library)]

@@ -1,4 +1,4 @@
-"""What the commands share: errors, library and tool, texts that are safe to print."""
+"""What all commands share: errors, safe output, opening of files, and where the library and its tools are."""
 
 import contextlib
 import glob
@@ -8,14 +8,14 @@ import stat
 import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))  # where the command itself is
+HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))  # the folder of `cachalot`
 ROOT = os.path.dirname(HERE)
 
-INHERITED_SIGCHLD = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, nobody would be told how a command ended
+INHERITED_SIGCHLD = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # while it is ignored, waiting for a child gives no exit code
 
 
 class Failure(Exception):
-    """An error to be shown to the user, with the exit code."""
+    """An error for the user, with its exit code."""
 
     def __init__(self, code, text):
         super().__init__(printable(text))
@@ -23,30 +23,30 @@ class Failure(Exception):
 
 
 def printable(text):
-    """`text` without what could move a terminal's cursor or reorder a line."""
+    """`text` without characters that move a terminal's cursor or reorder a line."""
     return "".join(c if c.isprintable() else "?" for c in str(text))
 
 
 def say(text):
-    """A line on stderr, where that can still be written to: of a terminal that was closed more is left to be done."""
+    """Prints a line on stderr. A terminal that was closed is no error: the command has more to do."""
     with contextlib.suppress(OSError):
         print(text, file=sys.stderr)
 
 
 def show_progress(text=""):
-    """On a terminal, in place of what was shown before; nothing: that goes."""
+    """Replaces the line of progress on a terminal; an empty text removes it."""
     if sys.stderr.isatty():
         with contextlib.suppress(OSError):
             print(f"\r\033[K{text and 'cachalot: '}{text}", end="", file=sys.stderr, flush=True)
 
 
 def open_at_once(path):
-    """The file, open to be read: a pipe's other end is not waited for."""
+    """Opens a file for reading without waiting for the other end of a pipe."""
     return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY))
 
 
 def open_regular(path):
-    """The same of what is read more than once, which a pipe cannot be."""
+    """Opens a file that is read more than once, and refuses a pipe, which cannot be."""
     file = open_at_once(path)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -63,7 +63,7 @@ def installed(*patterns):
 
 
 def find_library():
-    """The library to preload: CACHALOT_LIBRARY, the installed one, the build tree's."""
+    """The library to preload: CACHALOT_LIBRARY, the installed one, or that of the build tree."""
     named = os.environ.get("CACHALOT_LIBRARY")
     if named:
         if not os.path.isfile(named):
@@ -79,7 +79,7 @@ def find_library():
 
 
 def find_tool(name="cachalot-page"):
-    """A program of ours: beside the library or the script."""
+    """The path of one of our programs, beside the library or beside the command."""
     candidates = [os.path.join(HERE, name)]
     named = os.environ.get("CACHALOT_LIBRARY")
     if named:
@@ -92,8 +92,9 @@ def find_tool(name="cachalot-page"):
 
 
 def tool(*arguments):
-    """Runs cachalot-page; returns the finished process with its texts, of which names can be used again."""
-    # Not under the cache, whatever started us.
+    """Runs cachalot-page and returns the finished process. Its texts keep bytes that are no UTF-8, so that names can be
+    used again."""
+    # The tool must not run under the cache, even if this command does.
     environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
     try:
         return subprocess.run([find_tool(), *arguments], stdin=subprocess.DEVNULL, env=environment,

@@ -1,4 +1,4 @@
-"""Numbers for people: bytes, counts, shares and times as text, and sizes as people write them."""
+"""Numbers as text: bytes, counts, times and shares; and sizes as people write them."""
 
 import re
 
@@ -6,7 +6,7 @@ from cachalot_command.common.tools import Failure
 
 
 def scaled(value, most):
-    """(number below `most`, unit) of a number of bytes."""
+    """(a number below `most`, its unit) for a number of bytes."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(value) < most:
             return value, unit
@@ -23,7 +23,7 @@ def bytes_text(value):
 
 
 def size_text(value):
-    """Bytes for a sentence, to three digits: 10.4 GiB."""
+    """Bytes for a sentence, with three digits: 10.4 GiB."""
     if value is None:
         return "-"
     value, unit = scaled(value, 1024)
@@ -31,7 +31,7 @@ def size_text(value):
 
 
 def count_text(value):
-    """A count in at most seven characters and a blank for the unit."""
+    """A count in at most seven characters, with a blank where a unit would be."""
     if value is None:
         return "-"
     for unit in ("  ", "K ", "M ", "G "):
@@ -66,7 +66,7 @@ def processes_text(count):
 
 
 def parse_size(text):
-    """8GiB, 8G (the same), 8GB (decimal), 512MiB, 1000."""
+    """Parses a size: 8GiB, 8G (the same), 8GB (decimal), 512MiB, 1000."""
     found = re.fullmatch(r"(?ai)(\d{1,16}(?:\.\d{1,9})?) ?(?:([kmgt])(iB|i|B)?|B)?", text)
     if found is None:
         raise Failure(2, f"`{text}` is not a size; write 8GiB, 512MiB or a number of bytes")

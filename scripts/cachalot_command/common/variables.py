@@ -1,11 +1,11 @@
-"""The environment variables of the library: what each is for, and values that it would not take."""
+"""The environment variables: what each is for, and checks of values that the library would not take."""
 
 import os
 import signal
 
 from cachalot_command.common.tools import Failure, tool
 
-VARIABLES = {  # what the reference page says of each; nothing of those of the simulated device
+VARIABLES = {  # texts of the reference page; those of the simulated device have none
     "CACHALOT_CONF": "Options, KEY:VALUE,KEY:VALUE as PYTORCH_ALLOC_CONF has them (`cachalot help conf`).",
     "CACHALOT_OUTPUT": "The report's name (default cachalot.%e.%p.json): %e program, %p pid, %h host, %r rank, %t start, %n number, "
                        "%q{VAR} a variable, %% a percent sign. /dev/null: no report.",
@@ -26,7 +26,7 @@ VARIABLES = {  # what the reference page says of each; nothing of those of the s
     **dict.fromkeys((f"CACHALOT_SIM_{name}" for name in ("DEVICES", "CAPACITY", "LATENCY_NS", "DRIVER", "FAIL", "CLOCK",
                                                          "DELAY", "EXPORTS", "PEERS", "SHARED")), ""),
 }
-COUNTS = {  # in the environment: the most that the library takes, and what they are
+COUNTS = {  # name: (largest value that the library takes, what to give)
     "CACHALOT_EVENTS": (1 << 19, f"a number of events up to {1 << 19}"),
     "CACHALOT_SITES": (10**9 - 1, "1, or N for one request of N"),
 }
@@ -34,7 +34,7 @@ SIGNALS = ("USR1", "USR2", "HUP", "PROF", "WINCH", "URG", "IO")
 
 
 def check_counts():
-    """Refuses in the environment what the library would only warn of, and then not record."""
+    """Refuses numbers of which the library would only warn, and then record nothing."""
     wrong = []
     for name, (most, what) in COUNTS.items():
         text = os.environ.get(name) or "0"
@@ -45,7 +45,7 @@ def check_counts():
 
 
 def report_signal():
-    """The signal that asks for a report, or None: those that the library takes."""
+    """The number of the signal that asks for a report, or None. Only signals that the library takes are allowed."""
     text = os.environ.get("CACHALOT_SIGNAL") or "USR1"
     name = text.upper().removeprefix("SIG")
     if name in ("NONE", "0"):
@@ -59,7 +59,7 @@ def report_signal():
 
 
 def check_conf(conf, where, code=125):
-    """Refuses options that the library would only warn of."""
+    """Refuses options of which the library would only warn."""
     checked = tool("conf", "--", conf)
     if checked.returncode:
         lines = checked.stderr.replace("cachalot-page: ", "").splitlines()

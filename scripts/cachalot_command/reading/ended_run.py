@@ -1,4 +1,4 @@
-"""What a run that has ended leaves: reports, and pages of processes that were killed."""
+"""What a run leaves when it has ended: reports, and pages of processes that were killed."""
 
 import contextlib
 import glob
@@ -9,23 +9,24 @@ from cachalot_command.common.tools import Failure, open_at_once, page_directory
 from cachalot_command.reading.pages import harvest_page, list_pages
 from cachalot_command.reading.report import Report
 
-BEGIN_MOST = 1 << 16  # bytes of a report in which its session is
+BEGIN_MOST = 1 << 16  # first bytes of a report, which contain its session
 NAMES_MOST = 8
 
 
 def is_of_run(session, run):
-    """A run within a run has its session, and more behind a slash."""
+    """True for the session of the run itself, and for that of a run within it, which adds a slash and more."""
     return session == run or session.startswith(run + "/")
 
 
 def generation(page):
-    """How often its process had called exec: PID.START.GENERATION.page."""
+    """How often the page's process had called exec. Pages are named PID.START.GENERATION.page."""
     digits = os.path.basename(page.path).split(".")[2:3]
     return int(digits[0]) if digits and digits[0].isdecimal() else 0
 
 
 def end_of(page, child, pages):
-    """Options that tell `cachalot-page report` what we saw of a process's end: not of one that went on by exec."""
+    """Options that tell `cachalot-page report` how the child ended. Empty for other processes, and for pages from before an
+    exec."""
     if page.pid != child.pid or any(other.pid == page.pid and generation(other) > generation(page) for other in pages):
         return []
     if child.returncode >= 0:
@@ -35,8 +36,7 @@ def end_of(page, child, pages):
 
 
 def harvest(child, pages):
-    """Reports of the run's processes that could not write one, and what was in the way of others.
-    Live processes are left alone."""
+    """(reports of the run's dead processes that wrote none, problems). Live processes are left alone."""
     paths, problems = [], []
     for page in pages:
         if page.life == "elsewhere":
@@ -53,10 +53,10 @@ def harvest(child, pages):
 
 
 def name_if_of_run(pid, session):
-    """The name of a process of the run; None of another, or of one that is not for us to look into."""
+    """The name of a process of the run; None for another process, or one that this user may not inspect."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as environ:
         if os.readlink(f"/proc/{pid}/ns/pid") != os.readlink("/proc/self/ns/pid"):
-            return None  # in its page it has another number
+            return None  # its page has another pid
         sessions = [os.fsdecode(entry[17:]) for entry in environ.read().split(b"\0") if entry.startswith(b"CACHALOT_SESSION=")]
         if any(is_of_run(given, session) for given in sessions):
             with open(f"/proc/{pid}/comm", "rb") as comm:
@@ -65,8 +65,8 @@ def name_if_of_run(pid, session):
 
 
 def without_cuda(session, known):
-    """A note on processes that still run, and have no page and no report: they have not used CUDA here."""
-    if os.environ.get("CACHALOT_SESSION") == session:  # not a session of our own: who started us has it, too
+    """A note on processes of the run that still run and have neither page nor report: they have not used CUDA so far."""
+    if os.environ.get("CACHALOT_SESSION") == session:  # the session is not of this run alone: the parent has it, too
         return []
     with contextlib.suppress(OSError):
         own = [entry.name for entry in os.scandir("/proc") if entry.name.isdecimal() and int(entry.name) not in known]
@@ -79,23 +79,24 @@ def without_cuda(session, known):
 
 
 def written_reports(pattern):
-    """Files that the processes of the run may have written."""
+    """Files that processes of the run may have written."""
     wanted = SEQUENCE.sub("*", glob.escape(pattern))
     stem = wanted[:-5] if wanted.endswith(".json") else wanted
     return glob.glob(stem + "*")
 
 
 def names(path, session):
-    """Does the report's begin hold the session? A folder may have thousands of others, which need not be read."""
+    """True if the first bytes of the report hold the session. A folder may have thousands of other reports, which need not
+    be read."""
     with open_at_once(path) as file:
         return session.encode() in file.read(BEGIN_MOST)
 
 
 def reports_of(session, paths):
-    """The session's reports, each once."""
+    """The reports of the session among the files, each once."""
     reports = []
     for path in sorted(set(map(os.path.abspath, paths))):
-        with contextlib.suppress(OSError, Failure):  # someone else's file
+        with contextlib.suppress(OSError, Failure):  # a file of another run
             if os.path.isfile(path) and names(path, session):
                 report = Report(path)
                 if is_of_run(report.text("process", "session"), session):
@@ -104,20 +105,20 @@ def reports_of(session, paths):
 
 
 def reports_of_run(environment=os.environb, paths=()):
-    """The reports of the run that `environment` names, and what of `paths` belongs to it; also by the name that the library
+    """The reports of the run that `environment` names: among `paths`, by its pattern, and by the name that the library
     falls back to."""
     pattern = os.fsdecode(environment.get(b"CACHALOT_OUTPUT", b"")) or DEFAULT_OUTPUT
     return reports_of(os.fsdecode(environment[b"CACHALOT_SESSION"]), [*paths, *written_reports(pattern), *written_reports(DEFAULT_OUTPUT)])
 
 
 def is_own(directory):
-    """As the library checks it, before it puts a page there."""
+    """True if the library would put a page there: the same check."""
     status = os.lstat(directory)
     return status.st_uid == os.geteuid() and not status.st_mode & 0o077
 
 
 def missing_report(environment, problems):
-    """Why there is no report, where that is not said already."""
+    """The reason why there is no report, unless it was given already."""
     pages = os.fsdecode(environment.get(b"CACHALOT_PAGE_DIR", b"")) or page_directory()
     if problems:
         return []
@@ -130,7 +131,7 @@ def missing_report(environment, problems):
 
 
 def collect(child, environment):
-    """The reports of an ended run, those of killed processes too, what is missing, and what else is to be known."""
+    """(reports of an ended run with those of killed processes, problems, notes)."""
     session = os.fsdecode(environment[b"CACHALOT_SESSION"])
     try:
         pages, problems = [page for page in list_pages() if is_of_run(page.session, session)], []

@@ -1,7 +1,7 @@
-"""What happened to memory, event by event, out of a report: checked, and alike for every export.
+"""The history of memory, event by event, from a report. It is checked, and has one form for all exports.
 
-A free is always two events, as PyTorch has them: `free_requested` by the program, and `free_completed` when the block is
-really reusable (in the same instant, unless a fence stood between the two).
+A free is always two events, as in PyTorch: `free_requested` by the program, and `free_completed` when the block can be used
+again. Both have the same time unless the block waited for a fence.
 """
 
 import os
@@ -17,19 +17,19 @@ from cachalot_command.reading.symbols import is_ours, resolve
 
 STATES = {"active": "active", "allocated": "active", "pending": "pending", "inactive": "inactive",
           "reusable": "inactive"}
-# What an event adds to (allocated, active, reserved) bytes, in units of its size.
+# The change of (allocated, active, reserved) bytes by an event, in units of its size.
 CHANGES = {"alloc": (1, 1, 0), "free": (-1, -1, 0), "free_requested": (-1, 0, 0), "free_completed": (0, -1, 0),
            "segment_alloc": (0, 0, 1), "segment_free": (0, 0, -1), "segment_map": (0, 0, 1), "segment_unmap": (0, 0, -1),
            "fence_wait": (0, 0, 0), "oom": (0, 0, 0)}
 LEVELS = ("allocated_bytes", "active_bytes", "reserved_bytes")
-NUMBER_MOST = (1 << 53) - 1  # the schema's
+NUMBER_MOST = (1 << 53) - 1  # as in the schema
 DEVICES_MOST = 1024
 EPOCH = datetime.fromtimestamp(0, timezone.utc)
 ADDRESS = re.compile("0x[0-9a-fA-F]{1,16}")
 
 
 class Event(NamedTuple):
-    """`time` in ns since the program began, or the operation's number in a trace that has no times."""
+    """`time`: ns since the program began, or the number of the operation in a trace without times."""
 
     time: int
     action: str
@@ -55,26 +55,26 @@ class Segment:
     size: int
     pool: str
     blocks: list
-    mapped: bool = None  # None: not told
+    mapped: bool = None  # None: unknown
 
 
 @dataclass
 class History:
-    """One device: `events`; `segments` at their end (None: unknown); what was there when they begin."""
+    """One device: `events`, `segments` at their end (None: unknown), and what was there before the first event."""
 
     device: int = 0
     name: str = ""
     events: list = field(default_factory=list)
     segments: list = None
     before: list = field(default_factory=list)
-    levels: tuple = (0, 0, 0)  # allocated, active, reserved at the beginning
+    levels: tuple = (0, 0, 0)  # allocated, active, reserved bytes before the first event
     tells_ooms: bool = True
-    told: dict = None  # what the report says of the device
+    told: dict = None  # the report's object of the device
 
 
 @dataclass
 class Source:
-    """All that exports need: `report` is None for a trace."""
+    """What exports need. `report` is None for a trace."""
 
     path: str
     program: str
@@ -84,11 +84,11 @@ class Source:
     lost: int = 0
     has_time: bool = True
     pid: int = 0
-    start: datetime = EPOCH  # from where times are counted
+    start: datetime = EPOCH  # time 0 of the events
 
 
 def whole(value, place, most=NUMBER_MOST):
-    """A number of a report, which may hold anything."""
+    """A whole number of a report; anything else is refused."""
     if type(value) is not int or not 0 <= value <= most:
         raise Failure(3, f"{place} is {'missing' if value is None else 'no number, or out of range'}")
     return value
@@ -111,7 +111,7 @@ def site_of(value, sites):
 
 
 def read_sites(report):
-    """Frames of each call site by their names, innermost first, without those that are CUDA's own."""
+    """The frames of each call site by name, innermost first, without those of CUDA itself."""
     sites = get(resolve(report.root), "sites")
     frames = [get(site, "frames") for site in sites] if isinstance(sites, list) else []
     return [[printable(f)[:500] for f in own[:100] if not is_ours(f)] if isinstance(own, list) else [] for own in frames]
@@ -133,7 +133,7 @@ def read_block(block, place, sites):
 
 
 def read_segments(device, place, sites):
-    """The device's segments, or None."""
+    """The segments of the device, or None if the report lists none."""
     if device.get("segments") is None:
         return None
     segments = []
@@ -150,7 +150,7 @@ def read_segments(device, place, sites):
 
 
 def read_event(row, place, sites):
-    """(device, Event) of one row; a free is still one."""
+    """(device, Event) of one row. A free is still one event here."""
     action = row.get("action")
     if action not in ACTIONS:
         raise Failure(3, f"{place}.action is none of {', '.join(ACTIONS)}")
@@ -167,7 +167,7 @@ def read_event(row, place, sites):
 
 
 def two_frees(events, pending):
-    """The events with each free made two; `pending` are the blocks whose fence has not passed at the end."""
+    """The events with each free made two. `pending`: blocks that still wait for a fence at the end."""
     completed, waiting, out = set(), set(pending), []
     for event in reversed(events):
         action, address = event.action, event.address
@@ -188,7 +188,7 @@ def two_frees(events, pending):
 
 
 def live_before(events, segments):
-    """Blocks that the program holds at the beginning: first seen when freed, or never seen at all."""
+    """Blocks that the program holds before the first event: those whose first event is a free, and those without an event."""
     seen, before = set(), []
     for event in events:
         if event.action in ("alloc", "free_requested", "free_completed") and event.address not in seen:
@@ -201,7 +201,8 @@ def live_before(events, segments):
 
 
 def levels_before(events, end):
-    """Allocated, active and reserved bytes at the beginning, from those at the `end`; never one below zero later."""
+    """Allocated, active and reserved bytes before the first event, counted backwards from the `end`. No level falls below
+    zero later."""
     now, least = [0, 0, 0], [0, 0, 0]
     for event in events:
         for i, sign in enumerate(CHANGES[event.action]):
@@ -211,7 +212,7 @@ def levels_before(events, end):
 
 
 def in_order(events):
-    """Times that never fall: two threads may have noted theirs in another order than their events."""
+    """Makes times that never fall: two threads may have noted their times in another order than their events."""
     last = 0
     for i, event in enumerate(events):
         if event.time < last:
@@ -221,7 +222,7 @@ def in_order(events):
 
 
 def program_of(report):
-    """Its command line as somebody would type it."""
+    """The command line of the program as a person would type it."""
     argv = report.get("process", "argv")
     if not isinstance(argv, list) or not argv:
         return report.text("process", "exe")
@@ -250,7 +251,7 @@ def read_history(report, index, device, rows, sites):
 
 
 def from_report(path):
-    """The history in a report; without `CACHALOT_EVENTS` it has no events."""
+    """The history in a report. Without CACHALOT_EVENTS it has no events."""
     report = Report(path)
     source = Source(path, program_of(report), report, sites=read_sites(report), start=start_of(report),
                     pid=int(report.number("process", "pid") or 0))

@@ -1,7 +1,7 @@
-"""Live pages, read by what they say of themselves: no signal, no ptrace, no help of the process.
+"""Live pages, read by the table of fields that each page holds, without a signal, ptrace, or help of the process.
 
-A page is a file that its process writes in memory; reading it costs the process nothing. What is in
-it is believed only after it was checked: it may be damaged, or made by anyone who is this user.
+A page is a file in memory that its process writes; reading it costs the process nothing. Its content is checked before use:
+it may be damaged, or made by any process of this user.
 """
 
 import collections
@@ -15,7 +15,7 @@ from cachalot_command.common.tools import page_directory
 MAGIC, FORMAT = b"CACHALOT", 1
 HEADER = struct.Struct("=8s8I")
 FIELD = struct.Struct("=56s4I8s")
-NUMBER = struct.Struct("@Q")  # native: read as one, never byte by byte
+NUMBER = struct.Struct("@Q")  # native, so that it is read in one access
 PAGE_BYTES_MOST, FIELDS_MOST, DEVICES_MOST, PAGES_MOST = 64 << 20, 10000, 1024, 10000
 DEVICE_FIELDS = ("used", "ordinal", "total_bytes", "sequence", "num_hits", "num_fence_waits",
                  "fence_wait_ns", "num_ooms")
@@ -25,7 +25,7 @@ HISTORY_S, HISTORY_LEAST_S, HISTORY_LEAST, QUARTERS = 60, 8, 8, 4
 
 
 class BadPage(Exception):
-    """What is wrong with a page."""
+    """A page that cannot be used; the text says why."""
 
 
 def text_of(data):
@@ -33,7 +33,7 @@ def text_of(data):
 
 
 class Page:
-    """One page file, open."""
+    """One page, open."""
 
     def __init__(self, path):
         self.path = path
@@ -70,7 +70,7 @@ class Page:
         return data
 
     def read_fields(self):
-        """{name: (offset, stride, parts, part stride)} from the page itself."""
+        """{name: (offset, stride, parts, part stride)}, read from the page."""
         data = self.read()
         magic, version, _, size, count, offset, _, _, _ = HEADER.unpack_from(data)
         if magic != MAGIC:
@@ -83,13 +83,13 @@ class Page:
         for i in range(count):
             name, *place, _ = FIELD.unpack_from(data, offset + i * FIELD.size)
             fields[text_of(name)] = tuple(place)
-        self.size = offset + count * FIELD.size  # events lie behind: they are not read each time
+        self.size = offset + count * FIELD.size  # events lie behind this, and are not read
         self.cache_bins = {part: [name for name in fields if name.rpartition(".")[0] == f"cache.{part}"]
                            for part in ("allocated", "freed")}
         return fields
 
     def number(self, data, name, row=0):
-        """A number, a sum of parts, or one of a device's row."""
+        """One number: of the page, the sum of parts, or of the row of a device."""
         if name not in self.fields:
             raise BadPage("is a page of another version of cachalot")
         offset, stride, parts, part_stride = self.fields[name]
@@ -99,7 +99,7 @@ class Page:
         return sum(NUMBER.unpack_from(data, at + i * part_stride)[0] for i in range(parts or 1))
 
     def cached(self, data, name, row):
-        """What threads counted alone for a device: the sum over their rows; 0 where a page has none."""
+        """What threads have counted for a device in their thread caches: the sum over their rows. 0 if the page has none."""
         if "cache.device" not in self.fields or name not in self.fields:
             return 0
         offset, _, parts, stride = self.fields["cache.device"]
@@ -128,7 +128,7 @@ class Page:
         self.is_here = self.number(data, "pid_namespace") == os.stat("/proc/self/ns/pid").st_ino
 
     def row(self, data, row):
-        """The figures of one device, as they are now."""
+        """The present figures of one device."""
         values = {name: self.number(data, f"device.{name}", row) for name in DEVICE_FIELDS}
         for name in SUMS:
             taken, freed = (sum(self.number(data, f"device.{name}.{part}.{pool}_pool", row)
@@ -147,7 +147,7 @@ class Page:
         return values
 
     def is_torn(self, data, count):
-        """Was a row being changed, or changed, while `data` was read?"""
+        """True if the process changed a row while `data` was read."""
         offset, stride = self.fields.get("device.sequence", (0, 0))[:2]
         for row in range(count):
             before = self.number(data, "device.sequence", row)
@@ -171,7 +171,7 @@ class Page:
 
 
 def stat_fields(pid):
-    """/proc/PID/stat after the name, or None."""
+    """The fields of /proc/PID/stat behind the name, or None."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()
@@ -180,7 +180,7 @@ def stat_fields(pid):
 
 
 def maps_have(pid, name):
-    """Has the process that file mapped? Where nobody may look: yes."""
+    """True if the process has mapped the file, or if nobody may look."""
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:
             return any(name in line for line in file)
@@ -189,10 +189,11 @@ def maps_have(pid, name):
 
 
 def growth_of(history):
-    """Bytes per second by which what stays allocated grows; 0: it does not; None: not known yet.
+    """Bytes per second by which allocated memory grows; 0: it does not grow; None: not known yet.
 
-    The least of each quarter of the last minute (of less, at first), since programs give back at
-    each step: it must have risen each time."""
+    The minimum of each quarter of the last minute is compared, because programs give memory back at each step. Each minimum
+    must be higher than the one before it.
+    """
     if len(history) < HISTORY_LEAST or history[-1][0] - history[0][0] < HISTORY_LEAST_S:
         return None
     length = len(history) / QUARTERS
@@ -204,7 +205,7 @@ def growth_of(history):
 
 
 class Process:
-    """A page with a living process behind it, and what it did since it was last looked at."""
+    """A page of a living process, and the changes since the last look."""
 
     def __init__(self, page):
         self.page, self.place = page, None
@@ -212,17 +213,18 @@ class Process:
         self.history = {}
 
     def is_alive(self):
-        """Not ended, not replaced by exec. The maps are read once, and again when exec may have been."""
+        """True unless the process has ended or was replaced by exec. Its maps are read once, and again when exec may have
+        happened."""
         page = self.page
         if not page.is_here:
-            return True  # nobody here can tell
+            return True  # it is in another PID namespace
         fields = stat_fields(page.pid)
         if fields is None or len(fields) < 26:
             return False
         ended = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
         if ended or int(fields[19]) != page.start_ticks:
             return False
-        place = (fields[23], fields[25])  # where code and stack begin: another after exec
+        place = (fields[23], fields[25])  # addresses of code and stack, which change at exec
         if place != self.place:
             name = os.fsencode(os.path.basename(page.path))
             if fields[0] != b"Z" and not maps_have(page.pid, name):
@@ -268,14 +270,14 @@ class Watch:
         self.directory = directory or page_directory()
         self.is_named = bool(directory or os.environ.get("CACHALOT_PAGE_DIR"))
         self.processes = {}  # by path
-        self.problems = {}  # path: what is wrong with it
+        self.problems = {}  # path: problem
 
     def paths(self):
         try:
             with os.scandir(self.directory) as entries:
                 names = [e.path for e in entries if e.name.endswith(".page")]
         except OSError as error:
-            if self.is_named or not isinstance(error, FileNotFoundError):  # the usual one is made by the first program
+            if self.is_named or not isinstance(error, FileNotFoundError):  # the first program makes the usual one
                 self.problems[self.directory] = error.strerror
             return set()
         return set(sorted(names)[:PAGES_MOST])
@@ -286,7 +288,7 @@ class Watch:
             self.problems[path] = problem
 
     def look(self):
-        """Reads all pages anew; returns the living, by pid."""
+        """Reads all pages again; returns the living processes in order of pid."""
         self.problems = {}
         paths = self.paths()
         for path in paths - self.processes.keys():

@@ -1,8 +1,9 @@
 """Where mapped memory lay at each moment, as far as events tell.
 
-It moves without an event, and what goes back to the driver mostly is mapped nowhere by then (address 0). What is certain:
-as much is there as is reserved, and each block lies in memory. So idle memory is moved below a block that would lie in none,
-the lowest first, and goes back from the highest on, as in the library; at the end all lies where the report says.
+Mapped memory moves without an event, and memory that goes back to the driver mostly has no address by then (address 0). Two
+things are certain: the amount is what is reserved, and each block lies in memory. So idle memory is moved below a block
+that has none, the lowest first, and goes back from the highest address on, as in the library. At the end all lies where the
+report says.
 """
 
 import bisect
@@ -11,13 +12,13 @@ import math
 from cachalot_command.reading.history import Block, Segment
 from cachalot_command.reading.sources import SMALL_SEGMENT, blocks_after, fill
 
-GRAIN = 2 << 20  # the driver's
+GRAIN = 2 << 20  # granularity of the driver
 MOVES = ("segment_map", "segment_unmap")
 BLOCKS = ("alloc", "free", "free_requested", "free_completed")
 
 
 class Runs:
-    """Ranges of addresses that neither overlap nor touch, in order."""
+    """Ranges of addresses in order, which neither overlap nor touch."""
 
     def __init__(self, ranges=()):
         self.begins, self.ends = [], []
@@ -31,12 +32,12 @@ class Runs:
         return sum(self.ends) - sum(self.begins)
 
     def parts(self, begin, end):
-        """What of [begin, end) is in them."""
+        """The parts of [begin, end) that are in the ranges."""
         i, j = bisect.bisect_right(self.ends, begin), bisect.bisect_left(self.begins, end)
         return [(max(b, begin), min(e, end)) for b, e in zip(self.begins[i:j], self.ends[i:j]) if begin < end]
 
     def gaps(self, begin, end):
-        """What of [begin, end) is not."""
+        """The parts of [begin, end) that are not."""
         edges = [begin, *(edge for part in self.parts(begin, end) for edge in part), end]
         return [(b, e) for b, e in zip(edges[::2], edges[1::2]) if b < e]
 
@@ -57,7 +58,7 @@ def range_of(thing):
 
 
 def blocks_before(events, listed):
-    """Blocks that are there before the first event: first seen when freed, or in the list of the end and never seen."""
+    """Blocks from before the first event: those whose first event is a free, and those that only the list of the end has."""
     first = {}
     for event in events:
         if event.action in BLOCKS:
@@ -68,16 +69,16 @@ def blocks_before(events, listed):
 
 
 class Mapped:
-    """`steps`: (number of the event before which it happens, address, bytes mapped there: below 0 for gone).
-    `segments`: at the end; those of mapped memory have an address in `mapped`."""
+    """`steps`: (number of the event before which memory moves, address, bytes mapped there; negative: unmapped).
+    `segments`: those of the end; `mapped` has the addresses of those in mapped memory."""
 
     def __init__(self, history, events):
         listed, sizes = history.segments or [], [e.size for e in events if e.action in MOVES]
         self.grain = math.gcd(*sizes) or GRAIN
         self.phase = next((e.address % self.grain for e in events if e.action in MOVES and e.address), 0)
-        self.memory, self.idle, self.others = Runs(), Runs(), Runs()  # idle: whole grains without a block
-        self.live, self.ends, self.steps, self.untold = [], {}, [], 0  # untold: bytes reserved that lie nobody knows where
-        self.guessed = []  # where memory was taken from
+        self.memory, self.idle, self.others = Runs(), Runs(), Runs()  # idle: whole grains that hold no block
+        self.live, self.ends, self.steps, self.untold = [], {}, [], 0  # untold: reserved bytes at unknown addresses
+        self.guessed = []  # ranges from which memory was taken by a guess
         self.before, self.driver = blocks_before(events, listed), self.ordinary(events, listed)
         own = [s for s in listed if s.address not in self.at_end]
         self.begin(history, events, own)
@@ -89,8 +90,8 @@ class Mapped:
         self.segments = listed if history.segments is not None else self.made(events)
 
     def ordinary(self, events, listed):
-        """{address: size} of segments at the beginning that are not mapped memory. Where the list of the end does not say and
-        there is any, a large one of which no event tells is taken for it."""
+        """{address: size} of segments at the beginning that are not mapped memory. If the final list does not say and
+        mapped memory exists, a large segment without events counts as mapped."""
         told = {}
         for event in events:
             if event.action in ("segment_alloc", "segment_free"):
@@ -103,7 +104,8 @@ class Mapped:
         return {s.address: s.size for s in before}
 
     def begin(self, history, events, own):
-        """What is there at the beginning: below its blocks, and where more was later that no event put there."""
+        """Puts memory at the beginning: below the blocks that are there, and where later memory was that no event put
+        there."""
         for address, size in self.driver.items():
             self.others.add(address, address + size)
         for block in self.before:
@@ -135,7 +137,7 @@ class Mapped:
         elif event.action == "segment_unmap":
             self.give_back(index, begin, event.size)
         elif event.action == "segment_alloc":
-            for part in self.memory.parts(begin, end):  # it was more than lay below blocks there
+            for part in self.memory.parts(begin, end):  # mapped memory cannot lie there: a guess was wrong
                 self.drop(index, *part)
                 self.untold += part[1] - part[0]
             self.others.add(begin, end)
@@ -151,7 +153,7 @@ class Mapped:
         return address + (self.phase - address) % self.grain
 
     def absent(self, begin, end, *more):
-        """The parts that have no memory."""
+        """The parts without memory."""
         parts = [(begin, end)]
         for runs in (self.memory, self.others, *more):
             parts = [gap for part in parts for gap in runs.gaps(*part)]
@@ -167,7 +169,7 @@ class Mapped:
         self.steps.append((index, begin, begin - end))
 
     def take(self, index, size, last):
-        """Idle memory away: what lies nobody knows where, then the lowest (0) or highest (-1)."""
+        """Removes idle memory: first that at unknown addresses, then the lowest (last = 0) or the highest (last = -1)."""
         known = max(0, size - self.untold)
         self.untold -= size - known
         while known and self.idle.begins:
@@ -179,7 +181,7 @@ class Mapped:
             known -= end - begin
 
     def guess_again(self, index, size):
-        """Memory came where some should lie: another part than that had been taken, and what seemed to be taken stayed."""
+        """Memory came where some should lie already: an earlier guess took the wrong part. Restores what the guesses took."""
         while size and self.guessed:
             begin, end = self.guessed.pop()
             for part in self.absent(begin, min(end, begin + size)):
@@ -195,7 +197,7 @@ class Mapped:
         self.take(index, size, -1)
 
     def hold(self, index, begin, end):
-        """A block there, with memory below it."""
+        """Adds a block, with memory below it."""
         if begin >= end or self.others.parts(begin, end):
             return
         self.release(begin)
@@ -221,7 +223,8 @@ class Mapped:
             self.idle.add(*part)
 
     def end(self, index, listed):
-        """All is where the list says. What can only go back (SYNC_MEMOPS was set for it) is not in it: nobody has its addresses."""
+        """Moves memory to where the final list says. Memory that can only go back (SYNC_MEMOPS was set) is not in the list,
+        as it has no addresses."""
         for run in self.memory:
             for part in listed.gaps(*run):
                 self.drop(index, *part)
@@ -230,7 +233,7 @@ class Mapped:
                 self.put(index, *part)
 
     def made(self, events):
-        """Segments of the end where there is no list of them."""
+        """The segments at the end, if there is no list of them."""
         left = sorted(blocks_after(events, self.before), reverse=True)
         runs = [(begin, end - begin) for begin, end in self.memory]
         return [fill(Segment(address, size, "small" if size <= SMALL_SEGMENT and address in self.driver else "large", []), left)

@@ -1,4 +1,4 @@
-"""The live pages of this user's processes: their list, and the report of one whose process is dead."""
+"""The live pages of this user: their list, and the report of a page whose process is dead."""
 
 import os
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Page:
     life: str  # alive, dead, elsewhere, bad
     state: str
     session: str
-    program: str  # or what is bad about the page
+    program: str  # or the problem of a bad page
 
 
 def named_directory(words):
@@ -28,8 +28,8 @@ def named_directory(words):
 
 
 def list_pages(directory=None):
-    """The pages in `directory`, or in the usual one."""
-    directory = os.path.abspath(directory or page_directory())  # its name may begin with a dash
+    """The pages in `directory`, by default in the usual one."""
+    directory = os.path.abspath(directory or page_directory())  # a name may begin with a dash
     listing = tool("list", directory)
     if listing.returncode != 0:
         raise Failure(3, listing.stderr.strip().replace("cachalot-page: ", ""))
@@ -38,16 +38,16 @@ def list_pages(directory=None):
         columns = line.split("\t")
         if len(columns) == 6:
             path, pid, life, state, session, program = columns
-            path = os.path.join(directory, os.path.basename(path))  # a name of any characters, of which the listing shows no control
+            path = os.path.join(directory, os.path.basename(path))  # the listing shows no control characters of the directory
             pages.append(Page(path, int(pid), life, state, session, program))
     return pages
 
 
 def harvest_page(page, *options):
-    """Makes the report of a dead page, and removes it, unless it has what could not be written yet. Returns the report's
-    path (None if there was one), and whether something is missing, which is said."""
+    """Makes the report of a dead page, then removes the page unless something of it could not be written. Returns (the
+    report's path or None if it existed, whether something is missing, which was said)."""
     path, said = None, ""
-    if page.state not in ("reported", "making"):  # making: killed before it counted anything
+    if page.state not in ("reported", "making"):  # `making`: the process was killed before it counted anything
         written = tool("report", page.path, *options)
         path, said = written.stdout[:-1], written.stderr.strip().replace("cachalot-page: ", "")
         if written.returncode != 0 and not path:

@@ -1,4 +1,4 @@
-"""The processes of one run, each with the report that counts."""
+"""The processes of one run, each with its last report, and what is odd about the files."""
 
 import glob
 import itertools
@@ -10,17 +10,17 @@ from cachalot_command.common.units import counted
 from cachalot_command.reading.report import COUNT_MOST, Report, Stranger, begins_as_report, get, number, signal_text
 
 FILES_MOST = 100000
-LOOKED_AT_MOST = 1000  # files of a folder that was not given
+LOOKED_AT_MOST = 1000  # files, in a folder that was not named
 RANKS_SHOWN = 8
 COUNTS = ("requests", "hits", "peak_allocated_bytes", "peak_reserved_bytes", "ooms",
           "alloc_retries", "double_frees", "warnings")
-# What may be unknown: of a process that still ran, or that reserved nothing.
+# Figures that may be null: the process still ran, or reserved nothing.
 UNKNOWNS = {"leaked_bytes": COUNT_MOST, "leaked_blocks": COUNT_MOST,
             "hit_ratio": 1, "peak_utilization_ratio": 1}
 
 
 class Process:
-    """A report whose figures have been checked, so that gates can rely on them."""
+    """A report with checked figures, so that gates can rely on them."""
 
     def __init__(self, report):
         self.report = report
@@ -58,7 +58,7 @@ class Process:
         return value
 
     def identity(self):
-        """What two reports of one process have in common; None if that cannot be told."""
+        """What two reports of one process have in common; None if the report does not say."""
         keys = ("hostname", "pid_namespace", "pid", "start_ticks", "generation")
         parts = [self.report.get("process", key) for key in keys]
         start = self.report.get("time", "start")
@@ -73,7 +73,7 @@ class Process:
                 f"{self.report.text('process', 'hostname')[:40]}")
 
     def is_idle(self):
-        """Nothing of it came through the cache."""
+        """True if the process made no request through the cache."""
         return self.totals["requests"] == 0
 
 
@@ -85,7 +85,7 @@ def looks_like_report(path):
 
 
 def is_own_output(path):
-    """`cachalot check reports/ >reports/gate.json`: the shell has made the file."""
+    """True for the output of this command: in `cachalot check reports/ >reports/gate.json` the shell has made the file."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(1))
     except OSError:
@@ -93,18 +93,18 @@ def is_own_output(path):
 
 
 def holds_report(path):
-    """Is it a folder with a report anywhere below it, as far as one looks?"""
+    """True for a folder with a report somewhere below it. Only so many files are looked at."""
     files = (os.path.join(place, name) for place, _, names in os.walk(path) for name in names)
     return any(map(looks_like_report, itertools.islice(files, LOOKED_AT_MOST)))
 
 
 class Reports:
-    """The processes that files tell of, and what was wrong with files."""
+    """The processes that the files tell of, problems and notes."""
 
     def __init__(self):
         self.processes, self.problems, self.notes = [], [], []
         self.strangers = self.unasked = 0
-        self.folders = set()  # with reports, below those that were given
+        self.folders = set()  # folders with reports below the given ones
 
     def read(self, path, may_be_strange):
         try:
@@ -136,7 +136,7 @@ class Reports:
             self.problems.append(f"{path} has no report in it{only}")
 
     def keep_last(self):
-        """Of each process the report of its end, else the last."""
+        """Keeps one report of each process: that of its end, else the last."""
         last = {}
         for process in self.processes:
             key = process.identity() or f"file {process.path}"
@@ -150,7 +150,7 @@ class Reports:
         self.processes = [process for _, process in last.values()]
 
     def note_gaps(self):
-        """Ranks count from 0: of one that is missing somebody may want to know."""
+        """Notes ranks without a report: ranks count from 0."""
         ranks = {p.rank for p in self.processes if isinstance(p.rank, int) and 0 <= p.rank < FILES_MOST}
         missing = sorted(set(range(max(ranks) + 1)) - ranks) if len(ranks) > 1 else []
         if missing:
@@ -158,14 +158,14 @@ class Reports:
             self.notes.append(f"there is no report of rank {shown}: did it use the cache?")
 
     def look_around(self):
-        """Notes on what a reader of the result should know."""
+        """Adds notes that a reader of the verdict should know."""
         if self.strangers:
             self.notes.append(f"left out: {counted(self.strangers, 'file')}, being no report of cachalot")
         if self.folders:
             self.notes.append(f"left out: {counted(len(self.folders), 'folder')} with reports; name them")
         if self.unasked:
             self.notes.append(f"left out: {counted(self.unasked, 'file')} with the look of a report, not being named *.json")
-        sessions = {p.report.text("process", "session").partition("/")[0] for p in self.processes}  # runs within it
+        sessions = {p.report.text("process", "session").partition("/")[0] for p in self.processes}  # a run within a run adds to its session
         if len(sessions - {"-"}) > 1:
             self.notes.append(f"the reports are of {len(sessions)} different runs")
         self.note_gaps()
@@ -199,7 +199,7 @@ def read_reports(paths):
 
 
 def read_baseline(paths, reports):
-    """Its processes. What is wrong with it is a problem of the whole check."""
+    """The processes of the baseline. A problem with it is a problem of the whole check."""
     baseline = read_reports(paths)
     reports.problems += [f"baseline: {problem}" for problem in baseline.problems]
     ours = {p.identity() for p in reports.processes} - {None}

@@ -1,4 +1,4 @@
-"""Traces that CACHALOT_TRACE recorded (stats/output/trace.h): what their header says, and their events one by one."""
+"""Traces that CACHALOT_TRACE recorded (stats/output/trace.h): the header, and the events one by one."""
 
 import os
 import struct
@@ -19,12 +19,13 @@ def text_of(data):
 
 
 def event_at(offset):
-    """The number of the event that has the byte there; of the header's, 1."""
+    """The number of the event at an offset of the file; 1 within the header."""
     return max(offset - HEADER_BYTES, 0) // EVENT.size + 1
 
 
 class Header:
-    """The header of a recorded trace, and how many events there are behind it in a file of `size` bytes. One that ended has all that it says."""
+    """The header of a recorded trace. `there`: the number of events in a file of `size` bytes. A trace that ended has all
+    events it names."""
 
     def __init__(self, data, size, name):
         if len(data) < HEADER_BYTES:
@@ -43,11 +44,11 @@ class Header:
         self.ns_per_tick = (last_ns - self.first_ns) / ticks if ticks > 0 else 0.0
 
     def time_ns(self, ticks):
-        """Since service began."""
+        """Time since service began."""
         return max(int((ticks - self.first_ticks) * self.ns_per_tick) + self.first_ns - self.begin_ns, 0)
 
     def note(self):
-        """What is to be said of a trace that is not whole, or None."""
+        """A note on a trace that is not whole, or None."""
         if self.there < self.events:
             return f"the trace is cut short: it has {self.there} of its {self.events} events"
         if self.state == STOPPED:
@@ -59,7 +60,7 @@ class Header:
 
 
 def rows(header, chunks):
-    """The events, each as a report's `events.rows` has it, from the chunks of bytes behind the header."""
+    """The events in the form of a report's `events.rows`, from the bytes behind the header."""
     rest, last, number = b"", 0, 0
     for chunk in chunks:
         data = rest + chunk
@@ -67,7 +68,7 @@ def rows(header, chunks):
         rest = data[whole:]
         for counted, ticks, address, size, requested, who in EVENT.iter_unpack(data[:whole]):
             number += 1
-            if counted == 0:  # the thread was killed before it was written
+            if counted == 0:  # its thread was killed while it wrote
                 continue
             if counted != number or who >> 60 >= len(ACTIONS):
                 raise Failure(3, f"event {number} of the trace is damaged")

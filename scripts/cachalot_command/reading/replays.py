@@ -1,4 +1,4 @@
-"""What cachalot-replay makes of a trace: how it is asked, fed, and ended."""
+"""Running cachalot-replay: its arguments, its input, and how it ends."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ VALUES = ("--conf", "--capacity", "--behind", "--format", "--costs", "--device")
 
 
 def bytes_of(text):
-    """8GiB, 8GB (decimal), 1000: in bytes."""
+    """The memory of a device in bytes: 8GiB, 8GB (decimal), 1000."""
     value = parse_size(text)
     if not 0 < value <= 1 << 41:
         raise Failure(2, f"`{text}` is not the memory of a device: give more than 0, and at most 2TiB")
@@ -23,7 +23,7 @@ def bytes_of(text):
 
 
 def tool_arguments(options):
-    """What cachalot-replay is to be told."""
+    """The arguments of cachalot-replay for these options."""
     arguments = []
     if options.get("--conf"):
         arguments += ["--conf", options["--conf"]]
@@ -44,14 +44,14 @@ def tool_arguments(options):
 
 
 def environment():
-    """Not under the cache, whatever started us."""
+    """The environment without LD_PRELOAD: the tool does not run under the cache."""
     return {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
 
 
 def feed(process, chunks):
-    """Gives the text to the process, as long as it wants any."""
+    """Writes the text to the process until it wants no more."""
     pipe = process.stdin.fileno()
-    with contextlib.suppress(BrokenPipeError):  # it has found something wrong, and says so
+    with contextlib.suppress(BrokenPipeError):  # the process has found an error, and reports it
         for chunk in chunks:
             rest = memoryview(chunk)
             while rest:
@@ -60,7 +60,7 @@ def feed(process, chunks):
 
 
 def feed_file(file, chunks):
-    """Keeps the text in a file, for those who read it again and again."""
+    """Keeps the text in a file, so that it can be read several times."""
     try:
         for chunk in chunks:
             file.write(chunk)
@@ -70,7 +70,7 @@ def feed_file(file, chunks):
 
 
 def output_of(arguments, chunks=None, **options):
-    """(exit code, output) of cachalot-replay, which ends with us; errors and progress are on stderr."""
+    """(exit code, output) of cachalot-replay, which is killed if this process dies. Errors and progress go to stderr."""
     try:
         process = subprocess.Popen([find_tool("cachalot-replay"), "--parent", str(os.getpid()), *arguments], env=environment(), bufsize=0,
                                    stdin=subprocess.PIPE if chunks else subprocess.DEVNULL, stdout=subprocess.PIPE, **options)
@@ -82,7 +82,7 @@ def output_of(arguments, chunks=None, **options):
                 feed(process, chunks)
             output = process.stdout.read()
         except BaseException:
-            process.kill()  # before its input ends, of which it would say something
+            process.kill()  # first, or it would complain about its input
             show_progress()
             raise
     return process.returncode, output
@@ -104,7 +104,7 @@ def run(source, arguments):
 
 
 def one_trace(command, words, options):
-    """(source, format, arguments of cachalot-replay) that the command line means."""
+    """(source, format, arguments of cachalot-replay) for a command line."""
     if len(words) != 1:
         raise Failure(2, f"give one trace; see `cachalot {command} --help`")
     form = options.get("--format", "table")

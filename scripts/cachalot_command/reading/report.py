@@ -1,4 +1,4 @@
-"""Reports as they are read: from files that may be cut off, foreign or hostile."""
+"""Reports from files that may be cut off, foreign or hostile."""
 
 import json
 import os
@@ -10,35 +10,35 @@ import stat
 from cachalot_command.common.tools import Failure, open_at_once, printable
 
 TRACES = (b"CACHALOT-TRACE", b"op,id,", b"Thread,Time,")
-BEGIN = b'{"schema_version"'  # of a report, blanks left out
-OUTPUTS = ("check", "diff", "top", "tune")  # kinds of what commands print for programs, and `replay`, which has a report's tables
+BEGIN = b'{"schema_version"'  # of a report without its blanks
+OUTPUTS = ("check", "diff", "top", "tune")  # kinds of JSON that commands print, beside `replay`, which has tables of a report
 OUTPUT = re.compile(rb'\{"schema_version":"[^"]*","kind":"(%s|replay)"' % "|".join(OUTPUTS).encode())
-BYTES_MOST = 256 << 20  # a report that lists a million blocks has half of that
-COUNT_MOST = 2**53 - 1  # what is more is written as this
+BYTES_MOST = 256 << 20  # twice the size of a report with a million blocks
+COUNT_MOST = 2**53 - 1  # larger values are written as this
 PIECE = 1 << 20
 WRITER_TRIES, WRITER_TRY_S = 50, 0.1
 
 
 class Stranger(Failure):
-    """JSON, or any other file, that does not look like a report at all."""
+    """A file that does not look like a report at all."""
 
 
 def begin_of_pipe(path, file):
-    """The first bytes of a pipe. One that nobody has open to write is not waited for without an end."""
+    """The first bytes of a pipe. The wait for a writer is bounded."""
     for _ in range(WRITER_TRIES):
         try:
             piece = os.read(file, PIECE)
-        except BlockingIOError:  # somebody has
+        except BlockingIOError:  # there is a writer
             os.set_blocking(file, True)
             return os.read(file, PIECE)
-        if piece or select.select([file], [], [], WRITER_TRY_S)[0]:  # there is something by now, or whoever wrote has closed it
+        if piece or select.select([file], [], [], WRITER_TRY_S)[0]:  # data has come, or the writer has closed it
             os.set_blocking(file, True)
             return piece or os.read(file, PIECE)
     raise Failure(3, f"{path} is a pipe that nobody writes to")
 
 
 def read_pipe(path, file):
-    """All that comes out of a pipe or a device, or rather more than any report has."""
+    """The content of a pipe or a device, up to a little more than any report has."""
     piece = begin_of_pipe(path, file)
     data = bytearray(piece)
     while piece and len(data) <= BYTES_MOST:
@@ -48,7 +48,7 @@ def read_pipe(path, file):
 
 
 def read_all(path):
-    """The file's bytes; what is larger than any report is not read to its end."""
+    """The content of a file. A file larger than any report is not read to its end."""
     try:
         with open_at_once(path) as file:
             status = os.fstat(file.fileno())
@@ -68,12 +68,12 @@ def whole_number(text):
 
 
 def parse(path):
-    """What the file holds, as Python's objects."""
+    """The content of a file as Python objects."""
     data = read_all(path)
     try:
         return json.loads(data.decode("utf-8"), parse_int=whole_number)
     except (ValueError, RecursionError) as error:
-        # A report that was cut off is not a stranger's file, even if only what each begins with is left of it, or nothing.
+        # A file that begins as a report does, or is empty, is a report that was cut off.
         begin = b"".join(data[:4096].split())
         is_torn = (BEGIN[1:] in begin or BEGIN.startswith(begin)) and not OUTPUT.match(begin)
         kind = Failure if is_torn else Stranger
@@ -90,7 +90,7 @@ def begins_as_report(path):
 
 
 class Report:
-    """A report that was read from a file, and careful ways to look into it."""
+    """A report from a file, and careful ways to look into it."""
 
     def __init__(self, path):
         self.path = path
@@ -137,7 +137,7 @@ def number(value, *keys):
 
 
 def signal_text(report):
-    """`signal 11 (SIGSEGV)` where one ended the process; None otherwise."""
+    """`signal 11 (SIGSEGV)` if a signal ended the process, else None."""
     number_of = report.number("exit", "signal")
     if report.text("exit", "reason") not in ("killed", "signal") or not number_of:
         return None

@@ -1,7 +1,7 @@
 """Memory snapshots of PyTorch: pickles, which may come from anywhere.
 
-Each is read by a process of its own, without ever making an object or calling a function, with no more memory and time than its
-size should take, and told as our CSV.
+A process of its own reads each, without making an object or calling a function, with no more memory and time than the size
+of the pickle justifies. It writes the events as our CSV.
 """
 
 import contextlib
@@ -17,34 +17,34 @@ import zlib
 
 from cachalot_command.common.tools import Failure, say
 
-MEMORY_LEAST, MEMORY_PER_BYTE = 1 << 28, 24  # of a pickle; PyTorch's snapshots take up to 12
-SECONDS_LEAST, BYTES_A_SECOND = 5, 1 << 22  # of a processor; they take one for 64 MiB
+MEMORY_LEAST, MEMORY_PER_BYTE = 1 << 28, 24  # bytes of memory per byte of a pickle; snapshots take up to 12
+SECONDS_LEAST, BYTES_A_SECOND = 5, 1 << 22  # processor time; snapshots take 1 s for 64 MiB
 ADDRESS_MOST, SIZE_MOST = 1 << 64, 1 << 63
 DAMAGED = (OSError, EOFError, zlib.error)
-# What an unpickler may run into when its text is not what it should be.
+# What the unpickler raises for a malformed pickle.
 UNREADABLE = (pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError, TypeError, AttributeError,
               OverflowError, RecursionError, SystemError)
 FREES = ("free_requested", "free_completed")
 GROWTH = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 SILENT = ("snapshot", "user_defined")
-SLOW_BYTES = 1 << 24  # a snapshot that takes a second to read
-LIVE = ("active_allocated", "active_pending_free", "active_awaiting_free")  # the last: as PyTorch's documentation has it
+SLOW_BYTES = 1 << 24  # takes about a second
+LIVE = ("active_allocated", "active_pending_free", "active_awaiting_free")  # the last name is that of PyTorch's documentation
 
 
 def is_below(most, value):
-    """Snapshots have numbers of any length."""
+    """True for a number from 0 to below `most`. Snapshots may have numbers of any length."""
     return type(value) is int and 0 <= value < most
 
 
 class PlainUnpickler(pickle.Unpickler):
-    """Numbers, texts, lists and dictionaries, nothing else."""
+    """Loads numbers, texts, lists and dictionaries, and nothing else."""
 
     def find_class(self, module, name):
         raise pickle.UnpicklingError(f"it asks for {module}.{name}; only plain data is read")
 
 
 class Snapshot:
-    """The events of one device, checked, and what was live before they begin."""
+    """The checked events of one device, and the blocks that were live before them."""
 
     def __init__(self, root, device, name):
         self.name = name
@@ -89,7 +89,7 @@ class Snapshot:
         return action, address, size
 
     def last_of_a_free(self):
-        """With which action a block is free: with the later of the two, unless the history was recorded without it (skip_actions)."""
+        """The action that makes a block free: `free_completed`, unless the history was recorded without it (skip_actions)."""
         asked, again, completed = set(), False, False
         for action, address, _ in self.steps:
             completed = completed or action == FREES[1]
@@ -100,7 +100,7 @@ class Snapshot:
         return FREES[1] if completed or (asked <= pending and not again) else FREES[0]
 
     def live_before(self):
-        """{address: size} of blocks that the history does not see allocated: it keeps only so many events."""
+        """{address: size} of blocks from before the history, which keeps a limited number of events."""
         live, seen, before = set(), set(), {}
         for number, (action, address, size) in enumerate(self.steps):
             if action == "alloc":
@@ -124,14 +124,14 @@ class Snapshot:
 
     @staticmethod
     def requested(block, size):
-        """What was asked for; PyTorch 2.0 says it in the block's history."""
+        """The bytes that were asked for. PyTorch 2.0 has them in the block's history."""
         history = block.get("history")
         last = history[0] if isinstance(history, list) and history and isinstance(history[0], dict) else {}
         requested = block.get("requested_size", last.get("real_size", size))
         return requested if type(requested) is int and 0 < requested <= size else size
 
     def blocks(self, states):
-        """(address, requested) of each block that is in one of these states at the end."""
+        """(address, requested bytes) of each block that has one of these states at the end."""
         for segment in self.segments:
             place = segment.get("address")
             blocks = segment.get("blocks")
@@ -145,7 +145,8 @@ class Snapshot:
                     yield address, self.requested(block, size)
 
     def recorded_reserved(self):
-        """The most that PyTorch itself had reserved; 0 if the snapshot does not say, or its events and segments do not agree."""
+        """The most that PyTorch itself had reserved; 0 if the snapshot does not say, or if events and segments contradict
+        each other."""
         sizes = [s.get("total_size") for s in self.segments]
         if None in sizes:
             return 0
@@ -190,7 +191,7 @@ def seconds_for(size):
 
 
 def memory_for(size):
-    """Bytes; not all that the machine has left."""
+    """Bytes that reading may take: never all that the machine has left."""
     most = MEMORY_LEAST + MEMORY_PER_BYTE * size
     with contextlib.suppress(OSError, ValueError, KeyError), open("/proc/meminfo", encoding="ascii") as file:
         available = dict(line.split(":") for line in file)["MemAvailable"]
@@ -199,8 +200,9 @@ def memory_for(size):
 
 
 def load(file, name, size):
-    """No more memory than a pickle of `size` bytes needs: one number in it can have Python make room for 2^32 objects. And no more time:
-    a tuple of one tuple twice, and so on, has a key's hash take for ever, which nothing interrupts."""
+    """Loads the pickle with bounded memory and processor time. One number in a pickle can make Python allocate 2^32
+    objects. A tuple that holds one tuple twice, and so on, makes the hash of a key take forever, and nothing interrupts
+    that."""
     with open("/proc/self/statm", "rb") as statm:
         used = int(statm.read().split()[0]) * resource.getpagesize()
     limit(resource.RLIMIT_CORE, 0)
@@ -219,7 +221,7 @@ def load(file, name, size):
 
 
 def tell(pipe, file, name, size, device):
-    """What there is to know of the snapshot, as a line of JSON, and then its events."""
+    """Writes a line of JSON about the snapshot, and then its events."""
     try:
         snapshot = Snapshot(load(file, name, size), device, name)
         told = {"unknown": snapshot.unknown, "before": len(snapshot.before), "device": snapshot.device, "reserved": snapshot.recorded_reserved()}
@@ -232,7 +234,7 @@ def tell(pipe, file, name, size, device):
 
 
 class Reader:
-    """The process that reads a snapshot, and the pipe through which it tells."""
+    """The process that reads a snapshot, and the pipe from it."""
 
     def __init__(self, file, name, size, device):
         self.name, self.size = name, size
@@ -241,8 +243,8 @@ class Reader:
         if not self.process:
             code = 1
             try:
-                os.close(end)  # so that it ends when nobody reads what it tells
-                gc.disable()  # it would look at millions of dictionaries again and again
+                os.close(end)  # so that this process ends when the reader closes its end
+                gc.disable()  # it would scan millions of dictionaries again and again
                 with os.fdopen(begin, "wb") as pipe:
                     tell(pipe, file, name, size, device)
                 code = 0
@@ -252,7 +254,7 @@ class Reader:
         self.pipe = os.fdopen(end, "rb")
 
     def end(self):
-        """Raises Failure if not all was told."""
+        """Raises Failure if the reader did not finish."""
         self.pipe.close()
         code = os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
         if code == -signal.SIGXCPU:
@@ -268,10 +270,10 @@ class Reader:
     def told(self):
         try:
             line = self.pipe.readline()
-        except BaseException:  # an interrupt: the process may not even see it
+        except BaseException:  # an interrupt, which the process may not have received
             self.stop()
             raise
-        if not line.endswith(b"\n"):  # it ended before, or in it
+        if not line.endswith(b"\n"):  # the process ended early
             self.end()
         told = json.loads(line)
         if "failure" in told:
@@ -290,7 +292,7 @@ class Reader:
 
 
 def read(file, name, device):
-    """What there is to know of the snapshot, and its events as our CSV in chunks."""
+    """(action, address, size) of an event; raises Failure if it is not well-formed."""
     try:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)

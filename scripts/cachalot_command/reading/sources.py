@@ -1,4 +1,4 @@
-"""Histories of reports and of recorded traces, whichever the file is."""
+"""The history in a file, whether that is a report or a recorded trace."""
 
 import bisect
 import re
@@ -12,7 +12,7 @@ from cachalot_command.reading.snapshot import DAMAGED
 from cachalot_command.reading.traces import CHUNK, PICKLES, odd_header, open_source, recorded_events
 
 OPERATIONS_MOST = 5000000
-OFTEN = 100000  # operations from one sign of progress to the next
+OFTEN = 100000  # operations between two updates of the progress
 LINE_MOST = 4096
 DIGITS_MOST = 19
 STEPS = {"a": ("alloc",), "f": ("free_requested", "free_completed"), "oom": ("oom",)}
@@ -22,7 +22,7 @@ TRACES = (b"op,", b"Thread,", b"a,", b"f,", b"o,", b"\x1f\x8b", b"CACHALOT-TRACE
 
 
 def blocks_after(events, before=()):
-    """The blocks that are left after events."""
+    """The blocks that exist after the events."""
     blocks = {block.address: block for block in before}
     for event in events:
         if event.action == "alloc":
@@ -35,7 +35,7 @@ def blocks_after(events, before=()):
 
 
 def segments_after(events):
-    """What is left of segments, with their blocks."""
+    """The segments that exist after the events, with their blocks."""
     segments = {}
     for event in events:
         if event.action == "segment_alloc":
@@ -48,7 +48,7 @@ def segments_after(events):
 
 
 def fill(segment, left):
-    """The segment with its blocks, taken from the end of `left`, and what is reusable between them."""
+    """Puts blocks from the end of `left` into the segment, and reusable blocks between them."""
     at, end = segment.address, segment.address + segment.size
     while left and left[-1].address < at:
         left.pop()
@@ -64,7 +64,7 @@ def fill(segment, left):
 
 
 def with_segments(source):
-    """A killed program could not list its segments: where all events were kept they tell of them."""
+    """Adds segments to the report of a killed program, which could not list them. This needs all events."""
     for history in source.histories:
         if history.segments is None and history.events and not source.lost and lie_in_segments(history.events):
             history.segments = segments_after(history.events)
@@ -72,7 +72,7 @@ def with_segments(source):
 
 
 def lie_in_segments(events):
-    """Do all blocks? Those in mapped memory do not: where that lies is not told."""
+    """True if all blocks lie in segments. Blocks in mapped memory do not: events do not tell where that lies."""
     ends = {}
     for event in events:
         if event.action == "segment_alloc":
@@ -83,7 +83,7 @@ def lie_in_segments(events):
 
 
 class Sizes:
-    """How often each size was asked for, and how much of it is held."""
+    """How often each size was requested, and how much of it is held."""
 
     def __init__(self):
         self.bins, self.live = {}, {}
@@ -108,12 +108,12 @@ class Sizes:
 
 
 def device_of(history):
-    """Of a trace what a report says of a device, as far as it can be counted."""
+    """What a report would say of the device, as far as a trace tells."""
     now, peak, at_peak, sizes = list(history.levels), [0, 0, 0], [0, 0, 0], Sizes()
     for event in history.events:
         sizes.add(event)
         now = [level + sign * event.size for level, sign in zip(now, CHANGES[event.action])]
-        if event.action == "alloc" and now[2] > at_peak[2]:  # as the library notes it
+        if event.action == "alloc" and now[2] > at_peak[2]:  # the same condition as in the library
             at_peak = now
         peak = list(map(max, peak, now))
     known = LEVELS if peak[2] else LEVELS[:1]
@@ -125,9 +125,9 @@ def device_of(history):
 
 
 def trace_history(device, events):
-    """The history of a device of a recorded trace."""
+    """The history of one device of a recorded trace."""
     segments = segments_after(events) if lie_in_segments(events) else None
-    if segments is None and not any(event.action == "segment_map" for event in events):  # as traces once were: who knows what was reserved
+    if segments is None and not any(event.action == "segment_map" for event in events):  # an old trace: reserved memory is unknown
         events = [event for event in events if event.action not in ("segment_alloc", "segment_free")]
     return History(device, "recorded trace", events, segments)
 
@@ -157,7 +157,7 @@ def read_chunks(path):
 
 
 def trace_lines(source):
-    """The text of a trace, line by line; a line without an end is not waited for."""
+    """The text of a trace, line by line. The length of a line is bounded."""
     rest, count = b"", 1
     for chunk in source.chunks or read_chunks(source.path):
         lines = (rest + chunk).removeprefix(BOM_UTF8 if count == 1 else b"").split(b"\n")
@@ -170,7 +170,7 @@ def trace_lines(source):
 
 
 def whole(field):
-    """As cachalot-replay reads a number."""
+    """A number as cachalot-replay reads it."""
     if not field.isdigit() or len(field) > DIGITS_MOST:
         raise ValueError
     return int(field)
@@ -195,12 +195,12 @@ def operation(fields, is_rmm):
 
 
 def is_line_of_rmm(fields):
-    """Is this an operation of a log that has no header (any more)?"""
+    """True for an operation of RMM's log, so that a log without its header is recognised."""
     return len(fields) == 6 and fields[2] in RMM_ACTIONS
 
 
 class TraceReader:
-    """Makes events of a trace's operations. It knows no addresses: each block gets one of its own."""
+    """Makes events of the operations of a trace. A trace has no addresses, so each block gets one of its own."""
 
     def __init__(self, name):
         self.name, self.events, self.live, self.next, self.count = name, [], {}, 1 << 40, 0
@@ -217,13 +217,13 @@ class TraceReader:
         if kind == "a":
             self.live[key] = block
             self.next += (size + 511) // 512 * 512
-        if block[1] or kind == "oom":  # of no bytes there is no block
+        if block[1] or kind == "oom":  # a request of 0 bytes gets no block
             self.events += [Event(self.count, action, *block, block[1]) for action in STEPS.get(kind, ())]
         self.count += kind is not None
 
 
 def from_text(path, device):
-    """(the history in a trace of text or a snapshot, note): allocations and frees, in order, without times."""
+    """(history, note) of a text trace or a snapshot: allocations and frees in order, without times."""
     source = open_source(path, device)
     reader, is_rmm = TraceReader(source.name), False
     for i, line in enumerate(trace_lines(source), 1):
@@ -246,14 +246,14 @@ def from_text(path, device):
 
 
 def missing_map(source):
-    """Why what is made of a trace has no map."""
+    """The reason why a page made of a trace has no map."""
     why = "a recorded trace does not say where mapped memory (`expandable_segments`) lies" if source.pid else \
         "this trace says what was asked for, not where that lay"
     return f"No map of segments and blocks: {why}. `cachalot run --html FILE PROGRAM` makes a page with one."
 
 
 def read_source(path, device=None):
-    """(history, note on what is missing or None) of the file, a report or a trace; of one device of a snapshot."""
+    """(history, note or None) of a report or a trace. `device`: of a snapshot."""
     try:
         with open_regular(path) as file:
             begin = file.read(CHUNK).removeprefix(BOM_UTF8).lstrip()

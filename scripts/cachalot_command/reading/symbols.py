@@ -1,7 +1,8 @@
-"""Names for the frames of a report's call sites: what `libfoo.so+0x1234` is called, and its line where the file says.
+"""Names for the frames of a report's call sites: the function at `libfoo.so+0x1234`, and its source line if the file has
+it.
 
-The report has offsets only: nothing is looked up in the program itself. Functions come from the files' own symbol tables;
-lines from `addr2line`, where that is installed and the file has debug information.
+A report has only offsets, since nothing is looked up in the program itself. Function names come from the symbol tables of
+the files, lines from `addr2line` if it is installed and the file has debug information.
 """
 
 import bisect
@@ -31,7 +32,7 @@ class Symbols:
                     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                         self.read(data)
         except (Failure, OSError, ValueError, struct.error, IndexError):
-            pass  # not there, or no ELF file: then there are no names
+            pass  # no such file, or no ELF file: there are no names
 
     def read(self, data):
         if data[:6] != b"\x7fELF\x02\x01":
@@ -63,12 +64,12 @@ class Symbols:
 
 
 def lines_of(path, offsets):
-    """{offset: 'file.c:31'} by addr2line."""
+    """{offset: 'file.c:31'}, found by addr2line."""
     tool = shutil.which("addr2line")
     if not tool or not os.path.isfile(path):
         return {}
     try:
-        # The address that a call returns to is behind it.
+        # A return address lies behind its call.
         done = subprocess.run([tool, "-e", path, *(f"{offset - 1:#x}" for offset in offsets)], capture_output=True,
                               text=True, errors="replace", timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -82,7 +83,7 @@ def lines_of(path, offsets):
 
 
 def wanted(root):
-    """{path: {offset}} of all frames."""
+    """{path: {offsets}} of all frames."""
     modules, found = get(root, "modules"), {}
     for site in get(root, "sites") or ():
         for place in get(site, "native") or ():
@@ -94,7 +95,7 @@ def wanted(root):
 
 
 def resolve(root):
-    """Replaces the frames of a report's sites by names, as far as they are known: `libfoo.so!bar+0x12 (foo.c:31)`."""
+    """Replaces frames of a report by names as far as they are known: `libfoo.so!bar+0x12 (foo.c:31)`."""
     try:
         names = {}
         for path, offsets in wanted(root).items():
@@ -111,10 +112,10 @@ def resolve(root):
             site["frames"] = [*own, *(printable(names[root["modules"][p["module"]], int(p["offset"], 16)])
                                       if p["module"] is not None else "?" for p in native)]
     except (TypeError, ValueError, KeyError, IndexError, AttributeError):
-        pass  # a report that is not what it should be: its frames stay as they are
+        pass  # a malformed report keeps its frames
     return root
 
 
 def is_ours(frame):
-    """The run-time's own functions say nothing of the program."""
+    """True for a frame of the CUDA run-time or driver, which says nothing about the program."""
     return str(frame).startswith(("libcudart.", "libcuda."))

@@ -1,7 +1,7 @@
-"""Recorded traces in any of the forms that are read: what they are, and as text for cachalot-replay.
+"""Recorded traces in all forms, opened as input of cachalot-replay.
 
-CSV (ours and RMM's) and what CACHALOT_TRACE recorded go to it as they are, unpacked if need be. A memory snapshot of PyTorch
-is a pickle (snapshot.py), told as our CSV.
+cachalot-replay reads CSV (ours and RMM's) and what CACHALOT_TRACE recorded by itself, or unpacked from gzip. A memory
+snapshot of PyTorch is a pickle (snapshot.py), which becomes our CSV.
 """
 
 import contextlib
@@ -17,31 +17,31 @@ from cachalot_command.reading import snapshot
 from cachalot_command.reading.snapshot import DAMAGED
 
 CHUNK = 1 << 20
-PICKLES = (b"\x80", b"(", b"}")  # how one begins: of protocol 2 and later, 0, and 1
+PICKLES = (b"\x80", b"(", b"}")  # first byte of protocol 2 and later, 0, and 1
 PACKED = {b"(\xb5": "zstd", b"\xfd7": "xz", b"BZ": "bzip2", b"PK": "zip"}
 
 
 @dataclass
 class Source:
-    """A trace: `path` for cachalot-replay to read by itself, or else `chunks` of text to be given to it."""
+    """A trace: `path` if cachalot-replay reads the file itself, else `chunks` of text to feed to it."""
 
     name: str
     path: str = None
     chunks: object = None
     arguments: tuple = ()
     note: str = None
-    device: int = None  # of a snapshot
-    packed: object = None  # the gzip file that the chunks are read from
+    device: int = None  # only of a snapshot
+    packed: object = None  # the gzip file behind the chunks
 
 
-# Columns of text as others write them: in another order, quoted, with more beside them or behind a byte order mark.
+# Columns of text traces. Other tools write them in another order, quoted, with more columns, or behind a byte order mark.
 OWN, RMM = ("op", "id", "bytes", "stream"), ("Thread", "Time", "Action", "Pointer", "Size", "Stream")
-FORMS = ((OWN, OWN[:3]), (RMM, RMM[2:5]))  # all columns, and those that must be there
+FORMS = ((OWN, OWN[:3]), (RMM, RMM[2:5]))  # (all columns, required columns)
 FREES = (["f"], ["free"])
 
 
 def first_line(chunks):
-    """(the text's first line, or what there is of one that is too long, the chunks as they were)."""
+    """(the first line of the text, cut at a bound; the chunks unchanged)."""
     begin, chunks = b"", iter(chunks)
     for chunk in chunks:
         begin += chunk
@@ -51,7 +51,7 @@ def first_line(chunks):
 
 
 def odd_header(line):
-    """(the columns of a header line that cachalot-replay does not know as it is, all that it wants), or None."""
+    """(the columns of a header line, the columns that cachalot-replay wants) if it would not know that header, else None."""
     try:
         known = line.decode("utf-8-sig").rstrip("\r\n")
         columns = [name.strip() for name in next(csv.reader([known.strip()], skipinitialspace=True), ())]
@@ -61,7 +61,7 @@ def odd_header(line):
 
 
 def fields_of(line):
-    """Of a line of text that others wrote; as it is, if that is no such line."""
+    """The fields of a line, without quotes and blanks; the raw fields if the quoting is broken."""
     if '"' in line:
         with contextlib.suppress(csv.Error):
             return [field.strip() for field in next(csv.reader([line], skipinitialspace=True), ())]
@@ -69,7 +69,8 @@ def fields_of(line):
 
 
 def in_order(chunks, columns, every, name):
-    """The text with the columns as cachalot-replay wants them, line by line, so that it names the right one."""
+    """The text with its columns in the order that cachalot-replay wants. Lines keep their numbers, so that errors name the
+    right one."""
     places = [columns.index(name) if name in columns else None for name in every]
     action, ids, size = (columns.index(name) for form, least in FORMS if form == every for name in least)
     rest, number, added = b"", 0, False
@@ -85,9 +86,9 @@ def in_order(chunks, columns, every, name):
                 raise Failure(3, f"{name}: line {number}: {len(row)} columns, where the header has {len(columns)}")
             if number == 1:
                 line = ",".join(every)
-            elif added and len(row) - 1 in ({action, ids} if row[action:action + 1] in FREES else {action, ids, size}):  # f,12 of f,123
+            elif added and len(row) - 1 in ({action, ids} if row[action:action + 1] in FREES else {action, ids, size}):  # as f,12 of f,123
                 raise Failure(3, f"{name}: line {number}: cut off in the column `{columns[len(row) - 1]}`, or its newline is missing")
-            elif row:  # the end may be missing, as of a free
+            elif row:  # trailing columns may be missing, as in a free
                 line = ",".join("0" if i is None else "".join(row[i:i + 1]) for i in places).rstrip(",")
             lines.append(line)
         if len(rest) > CHUNK:
@@ -96,7 +97,7 @@ def in_order(chunks, columns, every, name):
 
 
 def unpack(file, name):
-    """The text of a gzip file in chunks, or what was recorded; damage is named by the line or event it is in."""
+    """The content of a gzip file in chunks. Damage is reported with the line or event it lies in."""
     lines, size, is_recorded = 1, 0, False
     try:
         while chunk := file.read1(CHUNK):
@@ -124,7 +125,7 @@ def open_snapshot(file, name, device):
 
 
 def read_header(begin, file, name):
-    """(bytes read, the header of a recorded trace or None if it is none); `begin` was read already."""
+    """(bytes read, header or None if the file is no recorded trace). `begin` was read before."""
     begin += file.read(recorded.HEADER_BYTES - len(begin))
     if not begin.startswith(recorded.MAGIC):
         return begin, None
@@ -132,7 +133,7 @@ def read_header(begin, file, name):
         size = file.seek(0, os.SEEK_END)
     except DAMAGED:
         file.fileobj.seek(0)
-        size = sum(map(len, unpack(gzip.GzipFile(fileobj=file.fileobj), name)))  # says where
+        size = sum(map(len, unpack(gzip.GzipFile(fileobj=file.fileobj), name)))  # raises Failure with the place
     file.seek(len(begin))
     return begin, recorded.Header(begin, size, name)
 
@@ -142,14 +143,14 @@ def unreadable(error, name):
 
 
 def open_recorded(begin, header, file, path, name, device):
-    """`path`: where cachalot-replay reads it by itself; None if it is to be unpacked."""
+    """A recorded trace. `path`: None if it must be unpacked, else cachalot-replay reads it there."""
     device = () if device is None else ("--device", str(device))
     chunks = None if path else itertools.chain([begin], unpack(file, name))
     return Source(name, path=path, chunks=chunks, arguments=device, note=header.note())
 
 
 def recorded_events(path):
-    """(header, iterator of rows) of a trace that CACHALOT_TRACE recorded, gzipped or not; None if it is another file."""
+    """(header, rows) of a trace that CACHALOT_TRACE recorded, gzipped or not; None for another file."""
     name = printable(path)
     try:
         file = open_regular(path)
@@ -172,7 +173,7 @@ def device_number(text):
 
 
 def open_text(chunks, path, name, device, packed=None):
-    """`path`: where cachalot-replay reads it by itself; None if it is to be unpacked."""
+    """A text trace. `path`: None if it must be unpacked, else cachalot-replay reads it there."""
     if device is not None:
         raise Failure(2, f"{name}: a trace of text has no devices: leave out --device")
     header, chunks = first_line(chunks)
@@ -186,7 +187,7 @@ def open_text(chunks, path, name, device, packed=None):
 
 
 def check_rest(file, name):
-    """Of a gzip file whose text was refused: is it damaged? Its sum is known at its end alone."""
+    """Raises Failure if a gzip file whose text was refused is damaged: its checksum stands at its end."""
     try:
         while file.read1(CHUNK):
             pass
@@ -197,7 +198,7 @@ def check_rest(file, name):
 
 
 def place_of(path, file):
-    """Where cachalot-replay finds the open file, too; None: /dev/stdin is another file to it, or none."""
+    """The path by which cachalot-replay finds the same file; None if there is none, as for /dev/stdin."""
     place = os.path.realpath(path)
     with contextlib.suppress(OSError):
         if os.path.samestat(os.stat(place), os.fstat(file.fileno())) and not place.startswith("/proc/"):
@@ -206,7 +207,7 @@ def place_of(path, file):
 
 
 def open_source(path, device=None):
-    """The trace at `path`, whatever it is."""
+    """The trace at `path`, in any form."""
     name = printable(path)
     try:
         file = open_regular(path)
@@ -237,7 +238,7 @@ def open_source(path, device=None):
     try:
         read, header = read_header(b"", file, name)
     except DAMAGED:
-        read, header = b"", None  # whoever reads it as text says where
+        read, header = b"", None  # reading it as text reports the place
     if header:
         return open_recorded(read, header, file, None, name, device)
     file.seek(0)

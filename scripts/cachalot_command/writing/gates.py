@@ -1,4 +1,4 @@
-"""Gates: limits that reports of one run are held against, all processes of it together."""
+"""Gates: each compares figures of all processes of a run with a limit."""
 
 import statistics
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ COMPARED = ("peak_reserved_bytes", "peak_allocated_bytes", "leaked_bytes", "ooms
 
 @dataclass
 class Result:
-    """What became of one gate."""
+    """The result of one gate."""
 
     name: str
     limit: Limit
@@ -33,7 +33,7 @@ class Result:
 
 
 def where_hints(process, indexes):
-    """The line to look at; or how to learn it."""
+    """The source lines that a failed gate points to, or how to learn them."""
     if not process.report.list("sites"):
         return ["Next: run it with CACHALOT_SITES=1, then the lines that asked for it are named"]
     found = (frames_of(process.report, index) for index in dict.fromkeys(indexes))
@@ -81,7 +81,7 @@ def judge_sum(name, key, unit, limit, processes):
 
 def judge_each(name, key, unit, limit, processes):
     shown = Limit(limit, unit)
-    if unit == "ratio":  # a process that only looked at the GPU has no share of anything
+    if unit == "ratio":  # a process without requests has no ratio
         processes = [p for p in processes if p.totals[key] is not None] or processes
     unknown = next((p for p in processes if p.totals[key] is None), None)
     if unknown is not None:
@@ -113,7 +113,7 @@ def reasons_of(process):
 
 
 def judge_coverage(required, processes):
-    """Nothing is well where nothing was seen."""
+    """Fails where allocations were not seen: figures of an unseen program prove nothing."""
     least = LEVELS.index(required)
 
     def fails(process):
@@ -135,7 +135,7 @@ def judge_coverage(required, processes):
 
 
 def summary_of(processes, key="peak_reserved_bytes"):
-    """Max, sum and spread over the processes that used the cache, and the odd one."""
+    """Maximum, sum and spread over the processes that used the cache, and the process farthest from the median."""
     used = [p for p in processes if not p.is_idle()] or processes
     values = [p.totals[key] for p in used]
     middle = statistics.median(values)
@@ -173,7 +173,7 @@ def judge_spread(limit, processes):
 
 
 def pairs_of(processes, baseline):
-    """(name, new, old) lists: rank by rank where both have the same ranks, else the most of each."""
+    """Lists of (new, old): rank by rank if both sides have the same ranks, else all with all."""
     new, old = ({p.rank: p for p in side} for side in (processes, baseline))
     if None not in new and set(new) == set(old) and len(new) == len(processes) and \
             len(old) == len(baseline):
@@ -187,7 +187,7 @@ def most_of(processes, key):
 
 
 def judge_increase(key, limit, processes, baseline):
-    """The worst growth of one figure over the baseline's."""
+    """The largest growth of one figure over the baseline."""
     unit = "bytes" if key.endswith("_bytes") else "count"
     name, shown = f"increase of {key}", Limit(limit, "ratio")
     results = []
@@ -220,7 +220,7 @@ def judge_baseline(limit, processes, baseline):
 
 
 def judge_reports(least, processes):
-    """Of who asked for memory: what only starts others does so in any number."""
+    """Counts processes that made requests: launchers that only start others come in any number."""
     count = summary_of(processes)["processes"]
     idle = len(processes) - count
     text = f"reports of {processes_text(count)}" + f", and of {idle} that asked for no memory" * bool(idle)
@@ -228,7 +228,7 @@ def judge_reports(least, processes):
 
 
 def judge(processes, gates, baseline):
-    """Results of all gates. `gates`: option to parsed values; `processes` is not empty."""
+    """The results of all gates. `gates`: option to parsed values; `processes` is not empty."""
     results = [judge_coverage(level, processes) for level in gates.get("--require-coverage", ["partial"])]
     results += [judge_reports(least, processes) for least in gates.get("--require-reports", ())]
     for option, (key, unit) in LIMITS.items():

@@ -1,4 +1,4 @@
-"""A history and its report as one page that needs nothing else: no network, no server."""
+"""A history and its report as one page that needs no network and no server."""
 
 import json
 import os
@@ -27,7 +27,7 @@ CODES = {name: code for code, name in enumerate(CHANGES)}
 
 
 def find_chart():
-    """The chart library's text: CACHALOT_CHART_JS, beside the command, or the distribution's."""
+    """The text of Chart.js: CACHALOT_CHART_JS, beside the command, or the distribution's."""
     named = os.environ.get("CACHALOT_CHART_JS")
     places = [named] if named else [os.path.join(HERE, "chart.min.js"), *installed("share/javascript/chart.js/chart.min.js"),
                                     *CHART_PLACES]
@@ -47,7 +47,7 @@ def find_chart():
 
 
 def merged(events):
-    """Frees that were complete at once, as one event: what most of them are."""
+    """Events in which a free that was completed at once is one event again, as most are."""
     out = []
     for event in events:
         last = out[-1] if out else None
@@ -60,7 +60,7 @@ def merged(events):
 
 
 def latest(history):
-    """The history with no more events than a page can show."""
+    """The history, cut at its old end to as many events as a page can show."""
     drop, levels = len(history.events) - EVENTS_MOST, list(history.levels)
     if drop <= 0:
         return history
@@ -70,7 +70,7 @@ def latest(history):
 
 
 def columns(events):
-    """The events by column, with differences where they are shorter."""
+    """The events by column, as differences where those are shorter."""
     begin = events[0].time if events else 0
     base = min((e.address for e in events if e.address), default=0)
     times = [e.time for e in events]
@@ -82,7 +82,7 @@ def columns(events):
 
 
 def map_of(history, events):
-    """Segments of the end, and how mapped memory came to lie there."""
+    """Segments at the end, and the moves of mapped memory that led there."""
     if history.segments is None:
         return {"segments": None}
     mapped = Mapped(history, events)
@@ -96,7 +96,7 @@ def percent(part, whole):
 
 
 def tiles(device, report):
-    """(name, value, what it means, is it bad) of the figures that matter most."""
+    """(name, value, meaning, is it bad) of the most important figures."""
     def stat(key, part):
         return number(device, "statistics", key, "all", part)
 
@@ -114,7 +114,7 @@ def tiles(device, report):
 
 
 def largest_blocks(blocks, sites):
-    """The largest of the blocks that the program holds."""
+    """The largest blocks that the program holds."""
     blocks.sort(key=lambda b: (-b.size, b.address))
     rows = [[size_text(b.size), f"{b.requested}", f"{b.address:#x}", site_text(b.site, sites)][:3 + bool(sites)]
             for b in blocks[:LARGEST]]
@@ -124,13 +124,13 @@ def largest_blocks(blocks, sites):
 
 
 def held_blocks(history):
-    """What the program holds at the end."""
+    """The blocks that the program holds at the end."""
     blocks = blocks_after(history.events) if history.segments is None else [b for s in history.segments for b in s.blocks]
     return [block for block in blocks if block.state == "active"]
 
 
 def leaked_sizes(report, index, sites):
-    """Without segments: what was never freed, by size."""
+    """What was never freed, by size, for a report without segments."""
     rows = []
     for leak in report.list("leaks"):
         if number(leak, "device") in (index, None):
@@ -209,7 +209,7 @@ def trace_facts(source):
 
 
 def page_object(source):
-    """All that the page shows."""
+    """The data of the page."""
     report = source.report
     return {"title": f"GPU memory of {source.program[:300]}", "facts": facts(report) if report else trace_facts(source),
             "hasTime": source.has_time, "actions": list(CHANGES.items()), "sites": source.sites,
@@ -220,7 +220,7 @@ def page_object(source):
 
 
 def write(source, file):
-    """Writes the page. What comes from the report is data, in which nothing ends a script."""
+    """Writes the page. Text of a report goes in as data, and cannot end a script."""
     data = json.dumps(page_object(source), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     parts = {"data": data, "chart": find_chart()}
 
@@ -237,19 +237,19 @@ def write(source, file):
 
 
 def check_page(path, others):
-    """Refuses before a program is started what could not be written after it, or would be written over."""
+    """Refuses, before the program starts, a page that could not be written or would replace another file."""
     find_chart()
     if os.path.realpath(path) in map(os.path.realpath, others):
         raise Failure(125, f"--html: {path} is where the report or the trace goes")
     refuse("--html", path)
 
 
-ENDS = ("exit", "harvest")  # kinds of reports that are a process's last
+ENDS = ("exit", "harvest")  # kinds of a process's last report
 
 
 def pages_of_run(reports, path, pid):
-    """A page for each report: `path` for what the program that was started became in the end, with .PID for others, and the
-    generation for those that went on by exec. Returns problems."""
+    """Writes a page for each report and returns problems. `path` is for the started program at its end; other processes add
+    .PID, and earlier programs of one process (exec) add their generation."""
     problems, stem, end = [], *os.path.splitext(path)
 
     def process(report):

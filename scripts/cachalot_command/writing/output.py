@@ -1,4 +1,4 @@
-"""Where commands write what they make: files, which get it whole, and what can only be written to."""
+"""How commands write files: as a whole where a file can be replaced, else into what is there."""
 
 import errno
 import os
@@ -11,13 +11,13 @@ import time
 from cachalot_command.common.tools import Failure
 
 DESCRIPTOR = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd/(\d{1,9})")  # what /dev/stdout and /dev/fd/3 lead to
-NOT_REPLACED = (errno.EACCES, errno.EBUSY, errno.EPERM, errno.EROFS, errno.EXDEV)  # is mounted itself, or its folder is not ours
+NOT_REPLACED = (errno.EACCES, errno.EBUSY, errno.EPERM, errno.EROFS, errno.EXDEV)  # the file is mounted itself, or its folder is not writable
 LINKS_MOST = 40
 READER_TRIES, READER_TRY_S = 50, 0.1
 
 
 def place_of(path):
-    """Where links lead. An open descriptor is such a place: what it stands for may have no name, or one that others write to."""
+    """The path behind links. An open descriptor is kept as such: its file may have no name, or other writers."""
     if path == "-":
         return f"/proc/{os.getpid()}/fd/1"
     for _ in range(LINKS_MOST):
@@ -30,7 +30,7 @@ def place_of(path):
 
 
 def open_once_read(place, flags):
-    """A pipe that nobody reads is not waited for without an end."""
+    """Opens a pipe for writing; the wait for a reader is bounded."""
     for left in reversed(range(READER_TRIES)):
         try:
             return os.open(place, flags | os.O_NONBLOCK)
@@ -52,7 +52,7 @@ def open_as_it_is(place):
 
 
 def replace(place, fill):
-    """In one step: collectors read the file at any time."""
+    """Replaces the file in one step, because collectors read it at any time."""
     with tempfile.NamedTemporaryFile(prefix=".cachalot-", dir=os.path.dirname(place), delete=False) as file:
         try:
             fill(file)
@@ -67,7 +67,7 @@ def replace(place, fill):
 
 
 def probe(place):
-    """Raises now the OSError that `write` would, as far as it comes of where that is."""
+    """Raises the OSError that `write` would raise because of the place."""
     exists = os.path.exists(place)
     if os.path.isdir(place):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -82,7 +82,7 @@ def probe(place):
 
 
 def refuse(where, path):
-    """Refuses before a program is started what could not be written after it."""
+    """Refuses, before a program starts, a file that could not be written after it."""
     place = place_of(path)
     try:
         probe(place)
@@ -91,7 +91,7 @@ def refuse(where, path):
 
 
 def write(path, fill):
-    """Has `fill` write what goes to `path`; - is standard output. Raises OSError."""
+    """Has `fill` write the content of `path`; - is standard output. Raises OSError."""
     place = place_of(path)
     if not DESCRIPTOR.fullmatch(place) and (os.path.isfile(place) or not os.path.lexists(place)):
         try:
@@ -99,7 +99,7 @@ def write(path, fill):
         except OSError as error:
             if error.errno not in NOT_REPLACED or not os.path.exists(place):
                 raise
-    with tempfile.TemporaryFile() as made:  # nothing is opened, and cut, for what cannot be made
+    with tempfile.TemporaryFile() as made:  # the target is not truncated before the content exists
         fill(made)
         made.seek(0)
         with open_as_it_is(place) as file:
@@ -107,17 +107,17 @@ def write(path, fill):
 
 
 def make(path, fill):
-    """The same for a command whose only task that is: what went wrong names the file."""
+    """Like `write`, with an error that names the file. For commands that have no other task."""
     try:
         write(path, fill)
     except OSError as error:
         if path == "-":
-            raise  # as of all that is printed
+            raise  # main reports errors of standard output
         raise Failure(1, f"{path}: {error.strerror}") from error
 
 
 def refuse_overwriting(source, paths):
-    """Before anything is written: what would be lost."""
+    """Refuses to write over the source, or two outputs into one file."""
     written = [os.path.realpath(path) for path in paths if path not in ("-", os.devnull)]
     if os.path.realpath(source) in written:
         raise Failure(2, f"{source} would be overwritten by what is made of it")

@@ -62,7 +62,7 @@ class Writer:
 
     def process(self):
         described = message(3, integer(1, self.source.pid & 0x7fffffff) + message(6, self.source.program))
-        # Begins the sequence, which trackless readers would drop otherwise.
+        # Without the flag some readers drop the sequence.
         self.file.write(packet(message(60, integer(1, PROCESS_TRACK) + described), INCREMENTAL_STATE_CLEARED))
 
     def thread_track(self, thread, base):

@@ -43,7 +43,7 @@ class Csv:
 
 
 def write_csv(source, file):
-    """One device only: in RMM's log nothing tells devices apart."""
+    """Writes the log of one device, since RMM's log has no column for devices."""
     used = [h for h in source.histories if h.events]
     if len(used) > 1:
         raise Failure(2, f"{source.path} has events of devices {', '.join(str(h.device) for h in used)}; "

@@ -12,13 +12,13 @@ ROW = "{}{:>9}  {:<20}  {:>11}  {:>11}  {:>6}  {:>10}  {}"
 
 
 def doubts_of(reports):
-    """The doubts of each process, each once: of those that wrote snapshots there are more reports."""
+    """The doubts about each process, without repeats: a process that wrote snapshots has several reports."""
     return dict.fromkeys(f"{os.path.basename(report.text('process', 'exe'))}, pid {report.text('process', 'pid')}: {doubt}"
                          for report in reports for doubt in doubts(report))
 
 
 def remarks(report):
-    """What is to be said of a process beside its figures."""
+    """Remarks on a process beside its figures."""
     yield from doubts(report)
     if signal_text(report):
         yield f"{end_text(report)}; what it held then counts as leaked"
@@ -31,7 +31,7 @@ def remarks(report):
 
 
 def rank_width(reports):
-    """Of the longest: cut, it would be another's. 0: there are none."""
+    """The width of the longest rank, since a shortened rank would be another one. 0: no ranks."""
     ranks = [report.text("process", "rank") for report in reports if report.get("process", "rank") is not None]
     return min(max([6, *map(len, ranks)]), RANK_MOST) if ranks else 0
 
@@ -54,7 +54,7 @@ def row(report, width):
 
 
 def print_summary(reports):
-    """A line for every report of the run."""
+    """Prints a line for each report of the run."""
     if not reports:
         return
     width = rank_width(reports)

@@ -25,7 +25,7 @@ POOLS = (("all", None), ("large_pool", "from large pool"), ("small_pool", "from 
 
 
 def wrapped(text, first, rest):
-    """The text in lines that fit; names and options are not broken."""
+    """The text in lines that fit, without breaking names and options."""
     return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False,
                          break_on_hyphens=False)
 
@@ -39,7 +39,7 @@ def centred(text):
 
 
 def pairs(*entries):
-    """Lines of two `name: value` each."""
+    """Lines with two `name: value` each."""
     lines = []
     half = (WIDTH - 3) // 2
     for i in range(0, len(entries), 2):
@@ -61,7 +61,7 @@ def metric_lines(device, title, key, is_bytes):
 
 
 def native_lines(device):
-    """Whose large blocks are, where that is not mapped memory."""
+    """The note that large blocks are ordinary segments, where mapped memory was given up."""
     return [f"| {line:<{WIDTH - 4}} |" for words in native_words(device) for line in textwrap.wrap(words, WIDTH - 4)]
 
 
@@ -121,12 +121,12 @@ def device_table(device):
 
 
 def site_lines(report, index, indent):
-    """The frames of a call site that say most."""
+    """The most telling frames of a call site."""
     return [f"{indent}{'at' if i == 0 else 'by'} {frame}" for i, frame in enumerate(frames_of(report, index))]
 
 
 def holder_lines(report):
-    """The call sites that hold most."""
+    """The call sites that hold most memory."""
     sites = sites_of(report)
     order = sorted((i for i, site in enumerate(sites) if number(site, "live_bytes")),
                    key=lambda i: -number(sites[i], "live_bytes"))
@@ -152,7 +152,7 @@ def leak_lines(report):
 
 
 def oom_lines(report):
-    """Each out of memory as its sentence, and what would have helped."""
+    """Each out-of-memory event as a sentence, with the options that would have helped."""
     events = report.list("oom_events")
     if not events:
         return []

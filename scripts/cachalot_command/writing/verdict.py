@@ -12,7 +12,7 @@ from cachalot_command.reading.report import number
 from cachalot_command.writing.gates import judge, odd_text, summary_of
 from cachalot_command.writing.output import write
 
-METRICS = {  # of a process: (metric, unit, what it is)
+METRICS = {  # key of the totals: (metric, unit, meaning)
     "requests": ("requests", "", "Allocations that the program asked for."),
     "hits": ("hits", "", "Requests served without a driver allocation."),
     "peak_allocated_bytes": ("peak_allocated_bytes", "bytes",
@@ -32,7 +32,7 @@ METRICS = {  # of a process: (metric, unit, what it is)
 
 
 class Verdict:
-    """All that there is to say."""
+    """The results and all that the forms show."""
 
     def __init__(self, reports, results, code):
         self.processes, self.problems, self.notes = (reports.processes, reports.problems,
@@ -53,12 +53,12 @@ class Verdict:
 
 
 def safe(value):
-    """One line, in which GitHub's runner finds no command; "::" is one at a line's begin only."""
+    """One line in which GitHub's runner finds no command. (`::` is one only at the begin of a line.)"""
     return printable(value).replace("##[", "#?[")
 
 
 def together(verdict):
-    """What is to say of many processes as one."""
+    """Lines on all processes together."""
     if len(verdict.processes) < 2:
         return []
     summary = summary_of(verdict.processes)
@@ -69,7 +69,7 @@ def together(verdict):
 
 
 def text(verdict):
-    """For people."""
+    """The form for people."""
     lines = [f"error: {problem}" for problem in verdict.problems]
     for result in verdict.results:
         mark = "ok  " if result.passed else "FAIL"
@@ -92,7 +92,7 @@ def github_line(level, title, message, path=None):
 
 
 def github(verdict):
-    """The text, and annotations that GitHub shows at the run and at its pull request."""
+    """The text, and annotations that GitHub shows at the run and its pull request."""
     lines = [github_line("error", "cachalot: no verdict", p) for p in verdict.problems]
     for result in verdict.failed():
         path = result.process.path if result.process else None
@@ -103,9 +103,9 @@ def github(verdict):
 
 
 def junit(verdict):
-    """One case per gate, and one for the reports themselves."""
+    """One test case per gate, and one for the reports themselves."""
     problems = "; ".join(map(printable, verdict.problems))
-    error = f'\n      <error message="{escape(problems)}"/>' * bool(problems)  # a case has one at most
+    error = f'\n      <error message="{escape(problems)}"/>' * bool(problems)  # a case has at most one
     cases = [f'    <testcase classname="cachalot" name="reports">{error}</testcase>']
     for result in verdict.results:
         name = escape(printable(result.title()))
@@ -148,7 +148,7 @@ def summary_object(processes):
 
 
 def as_json(verdict):
-    """For programs; ASCII only."""
+    """The form for programs, in ASCII."""
     return json.dumps({
         "schema_version": "1.0.0", "kind": "check", "passed": verdict.code == 0, "exit_code": verdict.code,
         "problems": list(map(printable, verdict.problems)),
@@ -165,7 +165,7 @@ def label(name, value):
 
 
 def labels_of(process, index):
-    """What tells processes apart; `index` only where nothing else would."""
+    """The labels that tell processes apart. `index` is added only if nothing else does."""
     labels = [label("hostname", process.report.text("process", "hostname")),
               label("pid", process.report.text("process", "pid")),
               label("program", process.program)]
@@ -175,7 +175,7 @@ def labels_of(process, index):
 
 
 def family(name, unit, meaning, samples):
-    """One metric. All are gauges: figures of what has ended, which no rate can be taken of."""
+    """One metric. All are gauges, because figures of an ended process have no rate."""
     if not samples:
         return []
     unit_line = [f"# UNIT {name} {unit}"] if unit else []
@@ -212,7 +212,7 @@ def unique_labels(processes):
 
 
 def openmetrics(verdict):
-    """OpenMetrics text, which node_exporter's textfile collector takes as well."""
+    """OpenMetrics text, which node_exporter's textfile collector reads as well."""
     labels = unique_labels(verdict.processes)
     lines = family("cachalot_check_exit_code", "",
                    "Verdict: 0 passed, 1 a gate failed, 3 a report is missing or damaged.",
@@ -246,7 +246,7 @@ def refuse_overwriting(path, reports):
 
 
 def check(paths, gates, options, stream, problems=()):
-    """Judges, writes, and returns the exit code. With `problems` there is no verdict."""
+    """Judges the reports, writes the verdict, and returns the exit code. With `problems` there is no verdict."""
     reports = read_reports(paths)
     reports.problems += problems
     baseline = read_baseline(gates["--baseline"], reports) if "--baseline" in gates else []
@@ -261,9 +261,9 @@ def check(paths, gates, options, stream, problems=()):
         stream.write(made)
         return code
     try:
-        stream.write(text(verdict))  # first: it is not lost with the file
+        stream.write(text(verdict))  # first, so that a problem with the file does not lose it
         stream.flush()
-    finally:  # nor is the file with a terminal that was closed
+    finally:  # nor does a closed terminal lose the file
         refuse_overwriting(options["--output"], [*paths, *(process.path for process in [*reports.processes, *baseline])])
         write_file(options["--output"], made)
     return code

@@ -23,7 +23,7 @@ def frame(text):
 
 
 def block_object(block, frames):
-    # PyTorch's own has the size of what was there before in an inactive block.
+    # In PyTorch's own snapshots an inactive block keeps the requested size of its last use.
     return {"address": block.address, "size": block.size, "requested_size": block.requested,
             "state": STATES[block.state], "frames": frames[block.site]}
 
@@ -39,7 +39,7 @@ def segment_object(segment, device, frames, is_mapped):
 
 
 def device_free(source):
-    """{(device, bytes asked): what the device still had} of the out-of-memory events."""
+    """{(device, requested bytes): free bytes of the device} of the out-of-memory events."""
     if source.report is None:
         return {}
     return {(number(e, "device"), number(e, "requested_bytes")): int(number(e, "device_free_bytes") or 0)
@@ -47,7 +47,7 @@ def device_free(source):
 
 
 def step_entries(steps, begin_us, events):
-    """Where mapped memory went, before the event of that number: a viewer that goes back finds each block in a segment."""
+    """{event number: moves of mapped memory before it}. A viewer that goes back then finds each block in a segment."""
     entries = {}
     for index, address, size in steps:
         time = events[min(index, len(events) - 1)].time
@@ -58,15 +58,15 @@ def step_entries(steps, begin_us, events):
 
 
 def names_of(history, steps):
-    """Where mapped memory touches an ordinary segment, the viewer joins the two, and then does not find what was allocated: it
-    finds what was mapped."""
+    """Other names for segment events, if mapped memory touches an ordinary segment: the viewer joins the two, and then
+    finds what was mapped but not what was allocated."""
     edges = {edge for _, address, size in steps for edge in (address, address + abs(size))}
     touched = any(e.action in DRIVER and not edges.isdisjoint((e.address, e.address + e.size)) for e in history.events)
     return DRIVER if touched else {}
 
 
 def trace_entries(history, mapped, frames, begin_us, free):
-    """PyTorch notes in an event what was asked for, not the block it got."""
+    """The events in PyTorch's form. An event has the requested size, not that of the block."""
     steps, names, entries = step_entries(mapped.steps, begin_us, history.events), names_of(history, mapped.steps), []
     for index, event in enumerate(history.events):
         entries += steps.get(index, ())
@@ -105,5 +105,5 @@ def snapshot(source, begin_us):
 
 
 def write(source, file, begin_us):
-    """Protocol 4: the newest that the viewer in the browser reads; no classes, so that anything may read it."""
+    """Writes protocol 4, the newest that the viewer in the browser reads, without classes."""
     pickle.dump(snapshot(source, begin_us), file, protocol=4)

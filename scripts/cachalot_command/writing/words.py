@@ -1,4 +1,4 @@
-"""What a report's figures mean, in sentences for somebody who sees them for the first time."""
+"""The meaning of a report's figures, in sentences for a reader who sees them for the first time."""
 
 import functools
 import shlex
@@ -12,20 +12,20 @@ FRAMES_SHOWN = 4
 
 
 def site_text(site, sites):
-    """The frames that say most, innermost first."""
+    """The most telling frames, innermost first."""
     frames = sites[site] if type(site) is int and 0 <= site < len(sites) else []
     return " < ".join(frames[:FRAMES_SHOWN]) + (" < …" if len(frames) > FRAMES_SHOWN else "") or "-"
 
 
 @functools.lru_cache(maxsize=None)
 def sites_of(report):
-    """The report's call sites, with the names that can be found."""
+    """The report's call sites, with names as far as they can be found."""
     resolve(report.root)
     return report.list("sites")
 
 
 def frames_of(report, index):
-    """The frames of a call site that say most, innermost first; none where it is not known."""
+    """The most telling frames of a call site, innermost first; empty if it is not known."""
     sites = sites_of(report)
     if not isinstance(index, int) or not 0 <= index < len(sites):
         return []
@@ -35,7 +35,7 @@ def frames_of(report, index):
 
 
 def past_the_cache(reports):
-    """The memory that programs took by other ways, where there was any."""
+    """A line on memory that programs took past the cache, if there was any."""
     kinds = {}
     for report in reports:
         others = report.get("others")
@@ -47,7 +47,7 @@ def past_the_cache(reports):
 
 
 def coverage_advice(report):
-    """Lines on what to do next where the figures leave something out."""
+    """Lines on what to do if the figures leave something out."""
     name = report.get("process", "exe")
     doctor = f"`cachalot doctor {shlex.quote(printable(name)[:200]) if isinstance(name, str) and name else 'PROGRAM'}`"
     return {
@@ -59,7 +59,7 @@ def coverage_advice(report):
 
 
 def doubts(report):
-    """Why the figures of a report may not be the whole story."""
+    """Reasons why the figures may not be the whole story."""
     status = report.text("coverage", "status")
     if status != "full":
         reasons = report.get("coverage", "reasons")
@@ -87,7 +87,7 @@ def usage_words(used, reserved):
 
 
 def hole_words(device):
-    """Idle memory that no larger request can use."""
+    """Idle memory in pieces that are too small for larger requests."""
     reusable, largest = whole_of(device, "reusable_bytes"), whole_of(device, "largest_allocatable_bytes")
     if not reusable or largest >= reusable:
         return []
@@ -117,14 +117,14 @@ def rounding_words(device):
 
 
 def native_words(device):
-    """Since when large blocks are no mapped memory, where they were."""
+    """The request from which on large blocks are ordinary segments, if there was one."""
     since = number(device, "counters", "native_since_request")
     return [f"Since request {since} large blocks are not mapped memory but the driver's own: a request had failed for which "
             "natively there was room."] if since else []
 
 
 def fragmentation_words(device, trace=None):
-    """Sentences on where the device's memory went. `trace`: the file's name, if they are of a recorded one."""
+    """Sentences on where the device's memory went. `trace`: the name of the recorded trace, if the figures come from one."""
     reserved, used = whole_of(device, "reserved_bytes"), whole_of(device, "allocated_bytes")
     if number(device, "statistics", "reserved_bytes", "all", "peak") is None and not reserved:
         return ["This trace has what the program asked for and gave back. `cachalot replay` says what memory that needs."]
@@ -140,7 +140,7 @@ def fragmentation_words(device, trace=None):
 
 
 def size_of_leak(leak):
-    """Which blocks they are: `of 64 MiB (67108864 bytes)`."""
+    """The size of leaked blocks: `of 64 MiB (67108864 bytes)`."""
     each, most = number(leak, "requested_bytes"), number(leak, "up_to_bytes")
     if get(leak, "rest"):
         return "of other sizes"
@@ -156,7 +156,7 @@ def leak_text(leak):
 
 
 def figures_of(event):
-    """What stood in the way, where the event does not explain itself."""
+    """A sentence with the figures of an event that has no explanation."""
     lines = [f"The program asked for {size_text(number(event, 'requested_bytes'))} while "
              f"{size_text(number(event, 'allocated_bytes'))} were allocated and "
              f"{size_text(number(event, 'reserved_bytes'))} reserved; "
@@ -169,7 +169,7 @@ def figures_of(event):
 
 
 def oom_lines(event):
-    """What there is to say of an out-of-memory event."""
+    """What to say about an out-of-memory event."""
     explanation = get(event, "explanation")
     lines = [printable(explanation)] if isinstance(explanation, str) and explanation else figures_of(event)
     serve = get(event, "would_serve")
@@ -184,7 +184,7 @@ def oom_title(asked, time, has_time=True):
 
 
 def oom_words(report, device, sites):
-    """The device's out-of-memory events, for the page."""
+    """The out-of-memory events of the device, for the page."""
     events = [e for e in report.list("oom_events") if number(e, "device") == device]
     out = []
     for event in events[:1000]:
@@ -197,7 +197,7 @@ def oom_words(report, device, sites):
 
 
 def failure_lines(trace):
-    """What is to be said of what was out of memory in the run itself."""
+    """A line on requests that were out of memory when the trace was recorded."""
     count = trace["recorded_failures"]
     if not count:
         return []
