@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """lengths.py ROOT: files of at most 600 lines, functions of at most 60, headers of at most 150 lines of code (no
-blanks, comments, or entries of an X-macro list). Columns are clang-format's."""
+blanks, comments, or entries of an X-macro list), and a room's README.md of at most 600 words.
 
+One noun is one file, and one header: the limits leave room for that. clang-format checks the columns."""
+
+import os
 import pathlib
 import re
 import sys
 
 FOLDERS = ("stats", "allocator", "interpose", "scripts", "test")
-FILE, FUNCTION, HEADER = 600, 60, 150
+FILE, FUNCTION, HEADER, README = 600, 60, 150, 600
 NO_SOURCES = re.compile(r"__pycache__|corpus|\.(hypothesis|pytest_cache)")
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 ENTRY = re.compile(r"^\s*X\(.*$", re.MULTILINE)
@@ -33,6 +36,10 @@ def functions(lines):
 
 def problems(path):
     text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        if path.name == "README.md" and "test" not in path.parts and len(text.split()) > README:
+            yield f"{path}: {len(text.split())} words, at most {README}"
+        return
     lines = text.split("\n")
     if len(lines) - 1 > FILE:
         yield f"{path}: {len(lines) - 1} lines, at most {FILE}"
@@ -45,8 +52,9 @@ def problems(path):
 
 
 def main(root):
-    paths = (p for f in FOLDERS for p in sorted(pathlib.Path(root, f).rglob("*")))
-    kinds = {".c", ".h", ".py", ".sh", ".S", ""}
+    os.chdir(root)
+    paths = (p for f in FOLDERS for p in sorted(pathlib.Path(f).rglob("*")))
+    kinds = {".c", ".h", ".py", ".sh", ".S", ".md", ""}
     found = [line for p in paths if p.is_file() and p.suffix in kinds and not any(NO_SOURCES.match(part) for part in p.parts)
              for line in problems(p)]
     print("\n".join(found))
