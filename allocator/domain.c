@@ -9,7 +9,7 @@
 #include "allocator/reuse/fence.h"
 #include "allocator/release.h"
 #include "allocator/thread_cache/locked.h"
-#include "stats/events/events_alone.h"
+#include "stats/events/events.h"
 #include "allocator/state/enter.h"
 
 static struct slab slab_of(struct domain *domain, size_t item_bytes)

@@ -1,7 +1,7 @@
 /* Listing all blocks, for reports. */
 #include "allocator/allocator.h"
 #include "allocator/thread_cache/locked.h"
-#include "stats/events/events_alone.h"
+#include "stats/events/events.h"
 
 static const uint8_t shown_as[] = {
     [BLOCK_ALLOCATED] = SNAPSHOT_ALLOCATED,

@@ -1,5 +1,5 @@
 /* Noting what a thread does in its own cache, without the lock: as events, in a row of its own
- * (stats/events/events_alone.h), and at call sites (stats/events/sites.h). What is to be noted is known when this
+ * (stats/events/events.h), and at call sites (stats/events/sites.h). What is to be noted is known when this
  * is compiled, so that it costs nothing where nobody wants to know. */
 #ifndef CACHALOT_ALLOCATOR_THREAD_CACHE_RECORD_ALONE_H
 #define CACHALOT_ALLOCATOR_THREAD_CACHE_RECORD_ALONE_H

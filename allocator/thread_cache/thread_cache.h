@@ -11,7 +11,7 @@
 #include "allocator/state/enter.h"
 #include "allocator/thread_cache/transfer.h"
 #include "stats/counters/cache_row.h"
-#include "stats/events/events_alone.h"
+#include "stats/events/events.h"
 
 #define CACHE_LIMIT (10 * MIB)
 #define CACHE_LEAST (2 * MIB)

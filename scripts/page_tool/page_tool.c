@@ -4,7 +4,7 @@
  */
 #include "scripts/page_tool/page_tool.h"
 
-#include "stats/events/events_alone.h"
+#include "stats/events/events.h"
 #include "stats/os/proc.h"
 #include "stats/output/report.h"
 #include "stats/output/trace.h"

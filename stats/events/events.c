@@ -7,14 +7,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "stats/events/events_alone.h"
 #include "stats/os/pause.h"
 #include "stats/os/ticks.h"
 
 #define CHECK_EVERY 4096
 #define MOST_NAPS 10000 /* of 100 us */
 
-/* This thread's number, above that of the process for which it was asked. */
+/* The number of this thread, above that of the process in which it was read: a forked child reads
+ * its own. */
 static _Thread_local __attribute__((tls_model("initial-exec"))) uint64_t thread;
 static uint32_t process;
 
@@ -43,15 +43,15 @@ void events_start(struct events *events, uint64_t capacity, uint32_t shown, uint
     process = (uint32_t)getpid();
 }
 
-/* Wakes who writes the trace. */
+/* Wakes the thread that writes the trace. */
 static void wake(struct events *events)
 {
     atomic_fetch_add(&events->wake, 1);
     syscall(SYS_futex, &events->wake, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-/* Until the place of event `n` was written to the trace. Only so long: a disk that hangs shall not
- * hang the program. */
+/* Waits until the trace has the event that event `n` overwrites. The wait is bounded: a disk that
+ * hangs stops the trace, not the program. */
 static void wait_for_trace(struct events *events, uint64_t n)
 {
     for (int i = 0; stat_get(&events->trace) == TRACE_ON; i++) {
@@ -65,8 +65,8 @@ static void wait_for_trace(struct events *events, uint64_t n)
     }
 }
 
-/* Now and then what a tick is: whoever harvests the page cannot ask any more. Early ones come more
- * often, so that a short run has a second reading too. */
+/* Reads both clocks every CHECK_EVERY events: the reader of a dead process's page cannot read that
+ * process's clock. The first readings come sooner, so that a short run has two as well. */
 void events_check(struct events *events, uint64_t n)
 {
     uint64_t due = stat_get(&events->check), next = n < CHECK_EVERY ? 2 * n + 1 : n + CHECK_EVERY;
@@ -86,6 +86,101 @@ void events_check(struct events *events, uint64_t n)
     uint64_t other = !stat_get(&events->latest);
     events->last[other] = events_clock();
     atomic_store_explicit(&events->latest, other, memory_order_release);
+}
+
+static struct events_row *row_of(struct events *events, uint64_t i)
+{
+    return (struct events_row *)&events->event[events->capacity] + i;
+}
+
+struct events_row *events_row_begin(struct events *events)
+{
+    for (uint64_t i = 0; i < EVENT_ROWS; i++) {
+        struct events_row *row = row_of(events, i);
+        if (row->held)
+            continue;
+        row->held = i + 1;
+        events->rows = events->rows > i ? events->rows : i + 1;
+        return row;
+    }
+    return NULL;
+}
+
+void events_row_end(struct events *events, struct events_row *row)
+{
+    events_take(events, 1);
+    row->held = 0;
+}
+
+/* The end of the events that the row holds; a damaged row holds none. */
+static uint64_t until_of(const struct events_row *row)
+{
+    uint64_t noted = atomic_load_explicit(&row->noted, memory_order_acquire);
+    uint64_t taken = stat_get(&row->taken);
+    return noted - taken <= EVENTS_ALONE ? noted : taken;
+}
+
+static uint64_t next_ticks(const struct events_row *row)
+{
+    return stat_get(&row->event[stat_get(&row->taken) % EVENTS_ALONE].ticks);
+}
+
+/* The row whose next event is the oldest; NULL: all are empty. *before: the time of the oldest event
+ * in the other rows. */
+static struct events_row *oldest(struct events *events, uint64_t rows, const uint64_t *until,
+                                 uint64_t *before)
+{
+    struct events_row *found = NULL;
+    uint64_t ticks = *before = UINT64_MAX;
+    for (uint64_t i = 0; i < rows; i++) {
+        struct events_row *row = row_of(events, i);
+        uint64_t at = stat_get(&row->taken) == until[i] ? UINT64_MAX : next_ticks(row);
+        if (at < ticks) {
+            *before = ticks;
+            ticks = at;
+            found = row;
+        } else if (at < *before) {
+            *before = at;
+        }
+    }
+    return found;
+}
+
+static int has_room(const struct events *events)
+{
+    return stat_get(&events->trace) != TRACE_ON ||
+           stat_get(&events->count) - stat_get(&events->written) < events->capacity;
+}
+
+uint64_t events_take(struct events *events, int wait)
+{
+    uint64_t until[EVENT_ROWS], before, taken, count = 0, rows = events->rows;
+    /* The ends first: threads may add events as fast as this takes them. */
+    for (uint64_t i = 0; i < rows; i++)
+        until[i] = until_of(row_of(events, i));
+    for (struct events_row *row; (row = oldest(events, rows, until, &before));) {
+        uint64_t end = until[row - row_of(events, 0)];
+        for (taken = stat_get(&row->taken); taken != end && next_ticks(row) <= before; count++) {
+            if (!wait && !has_room(events))
+                return count;
+            events_put(events, &row->event[taken % EVENTS_ALONE]);
+            atomic_store_explicit(&row->taken, ++taken, memory_order_release);
+        }
+    }
+    return count;
+}
+
+void events_take_over(struct events *events)
+{
+    uint64_t count = stat_get(&events->count);
+    const struct event *last = &events->event[(count - 1) & (events->capacity - 1)];
+    for (uint64_t i = 0; i < events->rows && last->number == count; i++) {
+        struct events_row *row = row_of(events, i);
+        const struct event *next = &row->event[row->taken % EVENTS_ALONE];
+        if (until_of(row) != row->taken && next->ticks == last->ticks && next->who == last->who &&
+            next->address == last->address)
+            stat_increase(&row->taken, 1);
+    }
 }
 
 static __attribute__((noinline)) void name_thread(void)

@@ -1,20 +1,28 @@
-/* What happened last: a ring of events beside the page's numbers, in the same file, so that it
+/* The last events of a process: a ring beside the page's numbers, in the same file, so that it
  * outlives the process too.
  *
- * Written under the lock; what threads note alone is taken to it from rows behind it
- * (events_alone.h). A place is whole when its number says so; one that a killed thread left half
- * written has none. Readers in other processes check the number before and after. All values are
- * relaxed atomics.
+ * The holder of the allocator's lock writes the ring. A thread that allocates without the lock
+ * notes its events in a row of its own, behind the ring. The lock's holder takes the rows to the
+ * ring, by time, before it adds an event of its own. Each address's events therefore keep their
+ * order, as long as no thread notes in its row what happens to a block whose last event may lie in
+ * another row.
+ *
+ * A place of the ring is whole when its `number` says so; a place that a killed thread left half
+ * written has none. Readers in other processes check the number before and after they copy a place.
+ * All values are relaxed atomics.
  */
 #ifndef CACHALOT_STATS_EVENTS_EVENTS_H
 #define CACHALOT_STATS_EVENTS_EVENTS_H
 
 #include "stats/counters/stat_value.h"
+#include "stats/os/ticks.h"
 
 #define EVENTS_MOST (1u << 19)
 #define EVENTS_LEAST 16u
+#define EVENT_ROWS 128   /* threads that have a row */
+#define EVENTS_ALONE 64u /* events of a row */
 
-/* X(name): what `action` of an event is */
+/* X(name): the `action` of an event */
 #define EVENT_LIST(X)                                                                              \
     X(alloc)                                                                                       \
     X(free)                                                                                        \
@@ -22,7 +30,7 @@
     X(segment_alloc)                                                                               \
     X(segment_free)                                                                                \
     X(fence_wait)  /* requested: ns */                                                             \
-    X(oom)         /* size: asked for */                                                           \
+    X(oom)         /* size: requested bytes */                                                     \
     X(segment_map) /* mapped memory grows, first at this address; it may move */                   \
     X(segment_unmap)
 enum event_action {
@@ -42,33 +50,55 @@ struct event_clock {
     uint64_t ticks, ns; /* CLOCK_MONOTONIC */
 };
 
-/* A trace holds all events (trace.h): ON means that none is overwritten before it was written. */
+/* A trace (output/trace.h) holds all events. ON: no event is overwritten before the trace has it. */
 enum events_trace { TRACE_NONE, TRACE_ON, TRACE_ENDED, TRACE_STOPPED };
 
-/* Before the events; 0 at the begin of service but for what events_start sets. */
+/* The head of the ring; all 0 at the start of service, except what events_start sets. */
 struct events {
     _Alignas(64) stat_value count; /* places given out ever */
-    _Alignas(64) stat_value check; /* when the count gets here there is more to do */
-    stat_value trace, written;     /* enum events_trace; how many the trace has */
-    _Atomic uint32_t wake;         /* futex: changes when there is much to write */
+    _Alignas(64) stat_value check; /* events_check has work when the count reaches this */
+    stat_value trace, written;     /* enum events_trace; events that the trace has */
+    _Atomic uint32_t wake;         /* futex: changes when the trace's writer has much to write */
     uint32_t shown;                /* in reports; 0: none */
     uint64_t capacity;             /* a power of two */
-    uint64_t begin_ns;             /* what times are counted from */
+    uint64_t begin_ns;             /* the zero of the events' times */
     struct event_clock first, last[2];
     stat_value latest; /* which of `last` */
     uint64_t rows;     /* that ever had a thread */
     _Alignas(64) struct event event[];
 };
 
-uint64_t events_bytes(uint64_t capacity); /* 0 for none */
+/* A thread's row. `noted` and `taken` count events ever. */
+struct events_row {
+    _Alignas(64) stat_value noted;                 /* written by the row's thread */
+    _Alignas(64) stat_value taken;                 /* written under the lock, as is `held` */
+    uint64_t held;                                 /* the row's number, plus one; 0: free */
+    _Alignas(64) struct event event[EVENTS_ALONE]; /* their `number` is 0 */
+};
+
+uint64_t events_bytes(uint64_t capacity); /* of ring and rows; 0 for none */
 void events_start(struct events *events, uint64_t capacity, uint32_t shown, uint64_t begin_ns);
 
-/* The lock is held. What threads noted alone goes first. */
+/* Takes all rows, then adds an event. The lock is held. May wait for the trace. */
 void events_add(struct events *events, enum event_action action, unsigned device, uint64_t address,
                 uint64_t size, uint64_t requested, uint32_t site);
 
-/* Before event `n`, when that is where `check` says. */
+/* Clock readings and the wait for the trace, before event `n`. For events_put. */
 void events_check(struct events *events, uint64_t n);
+
+/* Takes all rows to the ring. The lock is held, or the process is dead. With `wait` it waits for
+ * the trace as events_add does, else it leaves what has no room yet. Returns how many it took. */
+uint64_t events_take(struct events *events, int wait);
+
+/* Repairs a dead process's page before its first events_take: the process may have died in one. */
+void events_take_over(struct events *events);
+
+/* A row for the calling thread; NULL: there is none left. The end empties it. The lock is held. */
+struct events_row *events_row_begin(struct events *events);
+void events_row_end(struct events *events, struct events_row *row);
+
+/* The bits of `who` that name the calling thread. */
+uint64_t events_thread(void);
 
 static inline uint64_t event_who(uint64_t thread, enum event_action action, unsigned device,
                                  uint32_t site)
@@ -80,5 +110,44 @@ static inline uint64_t event_who(uint64_t thread, enum event_action action, unsi
 /* Times of events, in ns since `begin_ns`, as of `now`. */
 struct event_clock events_clock(void);
 uint64_t events_ns(const struct events *events, const struct event_clock *now, uint64_t ticks);
+
+/* Whether the row's thread may note one more event. */
+static inline int events_row_has_room(const struct events_row *row)
+{
+    return stat_get(&row->noted) - atomic_load_explicit(&row->taken, memory_order_acquire) <
+           EVENTS_ALONE;
+}
+
+/* Notes an event in the calling thread's row, which has room. */
+static inline void events_note(struct events_row *row, uint64_t who, uint64_t address,
+                               uint64_t size, uint64_t requested)
+{
+    uint64_t n = stat_get(&row->noted);
+    struct event *event = &row->event[n % EVENTS_ALONE];
+    stat_set(&event->ticks, ticks_now());
+    stat_set(&event->address, address);
+    stat_set(&event->size, size);
+    stat_set(&event->requested, requested);
+    stat_set(&event->who, who);
+    atomic_store_explicit(&row->noted, n + 1, memory_order_release);
+}
+
+/* A copy of `from` at the ring's next place. The lock is held. */
+static inline void events_put(struct events *events, const struct event *from)
+{
+    uint64_t n = stat_get(&events->count);
+    struct event *event = &events->event[n & (events->capacity - 1)];
+    if (__builtin_expect(n >= stat_get(&events->check), 0))
+        events_check(events, n);
+    stat_set(&event->number, 0);
+    stat_set(&events->count, n + 1);
+    atomic_thread_fence(memory_order_release);
+    stat_set(&event->ticks, stat_get(&from->ticks));
+    stat_set(&event->address, stat_get(&from->address));
+    stat_set(&event->size, stat_get(&from->size));
+    stat_set(&event->requested, stat_get(&from->requested));
+    stat_set(&event->who, stat_get(&from->who));
+    atomic_store_explicit(&event->number, n + 1, memory_order_release);
+}
 
 #endif

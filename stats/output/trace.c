@@ -1,6 +1,6 @@
 #include "stats/output/trace.h"
 
-#include "stats/events/events_alone.h"
+#include "stats/events/events.h"
 #include "stats/os/proc.h"
 #include "stats/output/output_file.h"
 

@@ -2,7 +2,7 @@
  * checked. */
 #include "stats/page/page.h"
 
-#include "stats/events/events_alone.h"
+#include "stats/events/events.h"
 #include "stats/os/proc.h"
 
 #include <dirent.h>

@@ -6,7 +6,7 @@
 #include "allocator/state/record.h"
 #include "allocator/thread_cache/thread_cache.h"
 #include "lane_world.h"
-#include "stats/events/events_alone.h"
+#include "stats/events/events.h"
 
 #define CAPACITY 256u
 #define THREADS 3
