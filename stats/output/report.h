@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-#include "stats/page/page_layout.h"
+#include "stats/page/layout.h"
 
 #define REPORT_VERSION "1.0.0"
 

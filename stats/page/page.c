@@ -1,18 +1,22 @@
-/* Making the live page: a preallocated file on tmpfs, else a memfd, else plain memory. */
+/* Making the live page: a preallocated file on tmpfs, else a memfd, else plain memory; and what its
+ * own process writes into it. */
 #include "stats/page/page.h"
 
-#include "stats/page/page_fields.h"
-#include "stats/page/page_identity.h"
+#include "stats/os/file_limit.h"
+#include "stats/os/proc.h"
+#include "stats/page/fields.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 #define GENERATIONS 1000
@@ -20,13 +24,6 @@
 static size_t aligned(size_t size, size_t to)
 {
     return (size + to - 1) / to * to;
-}
-
-/* A size past the limit is not an error but a SIGXFSZ, which would kill the program. */
-static int is_within_file_limit(size_t bytes)
-{
-    struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes <= limit.rlim_cur;
 }
 
 static int is_memory(int fd)
@@ -145,7 +142,7 @@ static struct page *map_file(int directory, size_t bytes, struct page *identity,
 static struct page *map_in_directory(const char *path, size_t bytes, struct page *identity,
                                      const char **problem)
 {
-    if (!is_within_file_limit(bytes)) {
+    if (!file_limit_allows(bytes)) {
         *problem = "RLIMIT_FSIZE is smaller than the page: it has no file";
         return NULL;
     }
@@ -161,7 +158,7 @@ static struct page *map_in_directory(const char *path, size_t bytes, struct page
 static struct page *map_nameless(size_t bytes)
 {
     struct page *page = MAP_FAILED;
-    int fd = is_within_file_limit(bytes) ? memfd_create("cachalot.page", MFD_CLOEXEC) : -1;
+    int fd = file_limit_allows(bytes) ? memfd_create("cachalot.page", MFD_CLOEXEC) : -1;
     if (fd >= 0) {
         if (allocate(fd, bytes) == 0)
             page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -170,6 +167,60 @@ static struct page *map_nameless(size_t bytes)
     if (page == MAP_FAILED)
         page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return page == MAP_FAILED ? NULL : page;
+}
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec now;
+    if (clock_gettime(clock, &now) != 0)
+        return 0;
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+/* /proc/thread-self and not /proc/self: the latter is the main thread's, and says nothing once that
+ * thread has ended. */
+static void copy_link(const char *link, char *to, size_t size)
+{
+    ssize_t n = readlink(link, to, size - 1);
+    to[n > 0 ? n : 0] = '\0';
+}
+
+static void copy_arguments(struct page *page)
+{
+    ssize_t n = proc_read("/proc/thread-self/cmdline", page->argv, sizeof page->argv);
+    page->argv_bytes = n > 0 ? (uint64_t)n : 0;
+    if (n > 0 && page->argv[n - 1] != '\0') /* cut off: the NUL that proc_read set ends it */
+        page->argv_bytes++;
+}
+
+static void copy_hostname(struct page *page)
+{
+    struct utsname name;
+    if (uname(&name) == 0)
+        snprintf(page->hostname, sizeof page->hostname, "%s", name.nodename);
+}
+
+/* What the page's name is made of, pid and start_ticks, and with them pid_namespace and uid. */
+static void identify(struct page *page)
+{
+    struct proc_status status;
+    page->pid = (uint64_t)getpid();
+    page->start_ticks = proc_status(page->pid, &status) == 0 ? status.start_ticks : 0;
+    page->pid_namespace = proc_namespace();
+    page->uid = geteuid();
+}
+
+/* tool, start times, exe, argv, cwd and hostname. */
+static void write_identity(struct page *page)
+{
+    snprintf(page->tool, sizeof page->tool, "cachalot %s", CACHALOT_VERSION);
+    page->start_realtime_ns = clock_ns(CLOCK_REALTIME);
+    page->start_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
+    copy_link("/proc/thread-self/exe", page->exe, sizeof page->exe);
+    copy_arguments(page);
+    if (getcwd(page->cwd, sizeof page->cwd) == NULL)
+        page->cwd[0] = '\0';
+    copy_hostname(page);
 }
 
 static size_t fields_end(unsigned devices)
@@ -197,7 +248,7 @@ static void fill(struct page *page, const struct page *identity, struct page_sha
     page->exit_code = -1;
     page->device_count = shape.devices;
     page_fields_write(page);
-    page_identity_write(page);
+    write_identity(page);
     if (shape.sites) {
         page->sites_offset = (uint32_t)(bytes - aligned(sizeof(struct sites), 4096));
         page_sites(page)->every = shape.sites;
@@ -229,7 +280,7 @@ struct page *page_create(const char *directory, struct page_shape shape, const c
     int error = errno;
     size_t bytes = bytes_for(shape);
     memset(&identity, 0, sizeof identity);
-    page_identity_key(&identity);
+    identify(&identity);
     struct page *page = map_in_directory(directory, bytes, &identity, problem);
     if (page == NULL)
         page = map_nameless(bytes);
@@ -239,6 +290,53 @@ struct page *page_create(const char *directory, struct page_shape shape, const c
     fill(page, &identity, shape, bytes);
     errno = error;
     return page;
+}
+
+int page_is_of_run(const struct page *page, const char *session)
+{
+    size_t length = strcspn(session, "/");
+    return length != 0 && length == strcspn(page->session, "/") &&
+           memcmp(session, page->session, length) == 0;
+}
+
+/* A warning claims a slot with its count, then writes its text. */
+static int claim(struct page_warning *slot)
+{
+    uint64_t expected = 0;
+    return atomic_compare_exchange_strong(&slot->count, &expected, WARNING_BEGUN);
+}
+
+/* Two threads that meet the same new text at once may both add it: the report adds those up. */
+static void warn(struct page *page, const char *text)
+{
+    for (unsigned i = 0; i < PAGE_WARNINGS; i++) {
+        struct page_warning *slot = &page->warning[i];
+        if (claim(slot)) {
+            snprintf(slot->text, sizeof slot->text, "%s", text);
+            atomic_store_explicit(&slot->count, 1, memory_order_release);
+            return;
+        }
+        uint64_t count = atomic_load_explicit(&slot->count, memory_order_acquire);
+        if (count != WARNING_BEGUN && strcmp(slot->text, text) == 0) {
+            atomic_fetch_add(&slot->count, 1);
+            return;
+        }
+    }
+    atomic_fetch_add(&page->warnings_lost, 1);
+}
+
+void page_warn(struct page *page, const char *format, ...)
+{
+    if (page == NULL)
+        return;
+    char text[sizeof page->warning->text];
+    int error = errno;
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    warn(page, text);
+    errno = error;
 }
 
 void page_config_in_force(struct page *page, const char *option, const char *value, const char *why)

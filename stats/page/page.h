@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "stats/page/page_layout.h"
+#include "stats/page/layout.h"
 
 /* What there is to be room for: rows of devices, and events (events.h), a power of two or 0, of
  * which reports show so many. */

@@ -9,7 +9,7 @@ import tempfile
 from cachalot_command.common.tools import Failure, open_at_once
 
 DEFAULT_OUTPUT = "cachalot.%e.%p.json"
-NAME_MOST, PATH_MOST = 200, 1023  # bytes of a report's name (stats/output/path_pattern.c), and of its path (stats/page/page_layout.h)
+NAME_MOST, PATH_MOST = 200, 1023  # bytes of a report's name (stats/output/path_pattern.c), and of its path (stats/page/layout.h)
 FOLDER_MOST = 255  # bytes of a folder's name
 VALUE_MOST = 64  # bytes that one sequence adds
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")

@@ -1,5 +1,5 @@
 /* The page's description of itself, made from the same lists as the structs. */
-#include "stats/page/page_fields.h"
+#include "stats/page/fields.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* The page's description of itself: a table with the name, place and unit of every number. */
-#ifndef CACHALOT_STATS_PAGE_PAGE_FIELDS_H
-#define CACHALOT_STATS_PAGE_PAGE_FIELDS_H
+#ifndef CACHALOT_STATS_PAGE_FIELDS_H
+#define CACHALOT_STATS_PAGE_FIELDS_H
 
-#include "stats/page/page_layout.h"
+#include "stats/page/layout.h"
 
 /* Entries in the table. */
 unsigned page_fields_count(void);

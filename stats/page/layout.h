@@ -1,0 +1,183 @@
+/* The layout of the live page, format 1 (see page.h). Readers in other languages use the table of
+ * fields. What the page counts beside the devices' statistics stands in lists here, as in
+ * counters/lists.h: adding a number is adding a line. */
+#ifndef CACHALOT_STATS_PAGE_LAYOUT_H
+#define CACHALOT_STATS_PAGE_LAYOUT_H
+
+#include <stddef.h>
+
+#include "stats/counters/stats.h"
+#include "stats/events/events.h"
+#include "stats/events/sites.h"
+
+#define PAGE_MAGIC "CACHALOT"
+#define PAGE_FORMAT 1
+#ifndef CACHALOT_VERSION
+#define CACHALOT_VERSION "0.1.0"
+#endif
+
+enum page_request {
+    REQUEST_NONE = 0,
+    REQUEST_REPORT = 1,
+    REQUEST_EMPTY_CACHE = 2,
+    REQUEST_BLOCKS = 4
+};
+/* 0: being made. The process that makes the page sets it to running. */
+enum page_state { PAGE_RUNNING = 1, PAGE_EXITING = 2, PAGE_REPORTED = 3 };
+
+/* Memory that the program took past the cache: uncached allocations.  X(name) */
+#define OTHERS_LIST(X)                                                                             \
+    X(managed)                                                                                     \
+    X(host)                                                                                        \
+    X(pool)                                                                                        \
+    X(array)                                                                                       \
+    X(vmm)                                                                                         \
+    X(imported)                                                                                    \
+    X(device)                                                                                      \
+    X(graph) /* allocated by a launched graph, freed by the program: counted at the free */
+enum other_kind {
+#define X(name) OTHER_##name,
+    OTHERS_LIST(X)
+#undef X
+        OTHER_KINDS
+};
+
+/* How the program reached CUDA.  X(name, meaning) */
+#define COVERAGE_LIST(X)                                                                           \
+    X(dlsym_lookups, "driver functions handed out by dlsym")                                       \
+    X(proc_address_lookups, "driver functions handed out by cuGetProcAddress")                     \
+    X(linked_calls, "calls of driver functions that the program is linked to")                     \
+    X(init_calls, "cuInit calls that succeeded")                                                   \
+    X(unseen_frees, "driver allocations freed through us that we had not seen made")               \
+    X(forwarded_allocations, "cuMemAlloc calls answered by the driver for the program")            \
+    X(context_losses, "contexts destroyed or reset while they had blocks")
+enum coverage_kind {
+#define X(name, meaning) COVERAGE_##name,
+    COVERAGE_LIST(X)
+#undef X
+        COVERAGE_KINDS
+};
+
+/* Calls that submit work to a stream, by the kinds that CUPTI records.  X(name, meaning) */
+#define SUBMISSION_LIST(X)                                                                         \
+    X(kernels, "launches of kernels")                                                              \
+    X(copies, "copies; a batch is one")                                                            \
+    X(sets, "sets")                                                                                \
+    X(graphs, "launches of graphs, whatever is in them")                                           \
+    X(host_functions, "functions of the host and callbacks")                                       \
+    X(memory_operations, "waits for values, writes of values, and batches of them")                \
+    X(pool_operations, "allocations and frees in a stream")                                        \
+    X(others, "prefetches, uploads of graphs, mapped arrays and graphics, semaphores")
+enum submission_kind {
+#define X(name, meaning) SUBMISSION_##name,
+    SUBMISSION_LIST(X)
+#undef X
+        SUBMISSION_KINDS
+};
+
+struct page_other {
+    stat_value bytes, peak_bytes, allocated, freed; /* the last two count calls */
+};
+
+struct page_warning {
+    stat_value count; /* 0: slot free; WARNING_BEGUN: its text is being written */
+    char text[248];
+};
+
+struct page_oom {
+    stat_value time_ns; /* since the process's start of service */
+    uint64_t device, requested_bytes, allocated_bytes, active_bytes, reserved_bytes, reusable_bytes;
+    uint64_t largest_allocatable_bytes, device_free_bytes, memory_limit_bytes, native_would_fit;
+    uint64_t site; /* of the request, + 1; 0: not known */
+};
+
+struct page_config {
+    char name[32], value[64];
+    char source[32]; /* default, CACHALOT_CONF, PYTORCH_ALLOC_CONF … */
+};
+
+/* One number, at `offset` from the start of the page. With a stride each device's row has one, that
+ * far apart. With parts it is the sum of that many numbers, part_stride apart. A number "cache.…"
+ * is added to a device's own number when "cache.device" of the same part is the device's row plus
+ * one (cache_row.h). */
+struct page_field {
+    char name[56]; /* dotted, e.g. "device.allocated_bytes.allocated.small_pool" */
+    uint32_t offset, stride, parts, part_stride;
+    char unit[8]; /* count, bytes, ns, text, bool */
+};
+
+/* What a thread counts without an atomic operation. All threads without a row of their own share row
+ * 0, and count there with atomic operations. */
+struct page_thread {
+    _Alignas(64) stat_value submissions[SUBMISSION_KINDS];
+};
+
+#define PAGE_THREADS 64
+#define PAGE_CACHES 128 /* threads that allocate without the lock; all others take it */
+#define PAGE_WARNINGS 32
+#define WARNING_BEGUN (UINT64_C(1) << 63)
+#define PAGE_OOMS 16
+#define PAGE_CONFIGS 24
+#define PAGE_DEVICES 1024 /* most rows */
+
+struct page_device {
+    char name[96], uuid[48]; /* uuid "GPU-xxxxxxxx-…" */
+    uint64_t ordinal, total_bytes;
+    stat_value used; /* 1 once a context of it was served */
+    struct device_stats stats;
+};
+
+struct page {
+    char magic[8];
+    uint32_t format, header_bytes, page_bytes;
+    uint32_t field_count, field_offset, device_offset, device_stride;
+    _Atomic uint32_t device_count;
+    uint32_t events_offset, sites_offset; /* 0: there are none */
+    char tool[32];                        /* "cachalot 0.1.0" */
+
+    uint64_t pid, start_ticks; /* start_ticks: field 22 of /proc/PID/stat */
+    uint64_t generation, pid_namespace, uid;
+    uint64_t start_realtime_ns, start_monotonic_ns;
+    char exe[512], argv[2048], cwd[512], hostname[72], session[64], rank[16], rank_source[32];
+    uint64_t argv_bytes; /* argv holds the arguments, each ended by NUL; 0: redacted */
+    char path[512];      /* of the page itself; empty: no file has it */
+    char output[1024];   /* the report's absolute path, expanded except %n and %% */
+
+    _Atomic uint32_t request;  /* futex: bits of page_request; the asker sets, the process clears */
+    _Atomic uint32_t answered; /* futex: counts requests carried out */
+    char trace[1024];          /* the trace's absolute path, once it is open */
+    uint64_t trace_file[2];    /* its device and inode */
+    char answer[1024];         /* path of the report last written, or "error: …" */
+    _Atomic uint32_t state, sequence;  /* enum page_state; number of the last report */
+    _Atomic int32_t exit_code;         /* status given to exit; -1 unknown */
+    _Atomic uint32_t signal_installed; /* the signal that asks for a report; 0: none */
+
+    stat_value coverage[COVERAGE_KINDS];
+    stat_value oom_count, warnings_lost;
+    uint32_t config_count;
+    struct page_thread thread[PAGE_THREADS];
+    struct page_other others[OTHER_KINDS];
+    struct page_oom oom[PAGE_OOMS]; /* the last ones; event n is at n % PAGE_OOMS */
+    struct page_warning warning[PAGE_WARNINGS];
+    struct page_config config[PAGE_CONFIGS];
+    char coverage_note[256]; /* why coverage is partial, or empty */
+    struct cache_row cache[PAGE_CACHES];
+};
+
+static inline struct page_device *page_device(const struct page *page, unsigned i)
+{
+    uint64_t offset = page->device_offset + (uint64_t)i * page->device_stride;
+    return (struct page_device *)((char *)page + offset);
+}
+
+static inline struct events *page_events(const struct page *page)
+{
+    return page->events_offset ? (struct events *)((char *)page + page->events_offset) : NULL;
+}
+
+static inline struct sites *page_sites(const struct page *page)
+{
+    return page->sites_offset ? (struct sites *)((char *)page + page->sites_offset) : NULL;
+}
+
+#endif
