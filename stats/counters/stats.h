@@ -1,16 +1,141 @@
-/* The statistics of one device, and how they are changed and read.
+/* The statistics of one device: their layout in the live page, and how they are changed and read.
  *
- * Every number is a relaxed atomic with one writer at a time (the holder of the allocator's lock),
- * so a reader in another thread or process never sees half a value; a row's `sequence` (odd while
- * it is being changed) tells it that the values belong together. Changes are ordered so that
- * allocated <= active <= reserved holds after each store: a row left odd by a process that was
- * killed is still sound.
+ * Every number is a relaxed atomic with one writer at a time, the holder of the allocator's lock. A
+ * reader in another thread or process therefore never sees half a value. A row's `sequence` is odd
+ * while it changes; it tells a reader whether the values belong together. Changes are ordered so
+ * that allocated <= active <= reserved holds after each store: a row that a killed process left odd
+ * is still sound. The changes are inline, since each request changes a dozen numbers.
  */
 #ifndef CACHALOT_STATS_COUNTERS_STATS_H
 #define CACHALOT_STATS_COUNTERS_STATS_H
 
 #include "stats/counters/cache_row.h"
-#include "stats/counters/stats_change.h"
+#include "stats/counters/lists.h"
+
+enum stat_pool { SMALL_POOL, LARGE_POOL, STAT_POOLS };
+
+/* One line of STAT_LIST: monotonic sums per pool; current is their difference. */
+struct pool_stat {
+    stat_value allocated[STAT_POOLS];
+    stat_value freed[STAT_POOLS];
+    stat_value peak[STAT_POOLS + 1]; /* the last is of `all` */
+};
+
+enum stat_kind {
+#define X(name, unit) STAT_##name,
+    STAT_LIST(X)
+#undef X
+        STAT_KINDS
+};
+
+enum counter_kind {
+#define X(name, unit, meaning) COUNTER_##name,
+    COUNTER_LIST(X)
+#undef X
+        COUNTER_KINDS
+};
+
+enum moment_kind {
+#define X(name) MOMENT_##name,
+    MOMENT_LIST(X)
+#undef X
+        MOMENT_KINDS
+};
+
+#define HISTOGRAM_BINS 48 /* bin b: requests of up to 2^b bytes and more than half of that */
+
+static inline unsigned stat_bin_of(uint64_t bytes)
+{
+    unsigned bin = bytes <= 1 ? 0 : 64 - (unsigned)__builtin_clzll(bytes - 1);
+    return bin < HISTOGRAM_BINS ? bin : HISTOGRAM_BINS - 1;
+}
+
+/* A fold (stats_rows.c) changes two sums of seven kinds, four counters and three numbers a bin. */
+#define STAT_UNDOS (2 * 7 + 4 + 3 * CACHE_BINS)
+
+/* Number `at` of the device's was `value`. */
+struct stat_undo {
+    stat_value at, value;
+};
+
+struct device_stats {
+    stat_value sequence;
+    struct pool_stat stat[STAT_KINDS];
+    stat_value counter[COUNTER_KINDS];
+    stat_value at_peak_reserved[MOMENT_KINDS];
+    stat_value at_peak_allocated[MOMENT_KINDS];
+    stat_value histogram_total[HISTOGRAM_BINS]; /* requests ever */
+    stat_value histogram_live[HISTOGRAM_BINS];  /* blocks live */
+    stat_value histogram_live_bytes[HISTOGRAM_BINS];
+    stat_value undo_count;
+    struct stat_undo undo[STAT_UNDOS];
+};
+
+static inline void stats_begin(struct device_stats *stats)
+{
+    stat_increase(&stats->sequence, 1);
+    atomic_thread_fence(memory_order_release);
+}
+
+static inline void stats_end(struct device_stats *stats)
+{
+    atomic_store_explicit(&stats->sequence, stat_get(&stats->sequence) + 1, memory_order_release);
+}
+
+static inline uint64_t stats_current(const struct device_stats *stats, enum stat_kind kind,
+                                     enum stat_pool pool)
+{
+    const struct pool_stat *stat = &stats->stat[kind];
+    return stat_get(&stat->allocated[pool]) - stat_get(&stat->freed[pool]);
+}
+
+static inline uint64_t stats_current_all(const struct device_stats *stats, enum stat_kind kind)
+{
+    return stats_current(stats, kind, SMALL_POOL) + stats_current(stats, kind, LARGE_POOL);
+}
+
+static inline void stats_add(struct device_stats *stats, enum stat_kind kind, enum stat_pool pool,
+                             uint64_t n)
+{
+    struct pool_stat *stat = &stats->stat[kind];
+    uint64_t allocated = stat_get(&stat->allocated[pool]) + n;
+    uint64_t current = allocated - stat_get(&stat->freed[pool]);
+    enum stat_pool other = pool == SMALL_POOL ? LARGE_POOL : SMALL_POOL;
+    stat_set(&stat->allocated[pool], allocated);
+    stat_raise_to(&stat->peak[pool], current);
+    stat_raise_to(&stat->peak[STAT_POOLS], current + stats_current(stats, kind, other));
+}
+
+static inline void stats_subtract(struct device_stats *stats, enum stat_kind kind,
+                                  enum stat_pool pool, uint64_t n)
+{
+    stat_increase(&stats->stat[kind].freed[pool], n);
+}
+
+static inline void stats_count(struct device_stats *stats, enum counter_kind kind, uint64_t n)
+{
+    stat_increase(&stats->counter[kind], n);
+}
+
+static inline void stats_set(struct device_stats *stats, enum counter_kind kind, uint64_t value)
+{
+    stat_set(&stats->counter[kind], value);
+}
+
+static inline uint64_t stats_get(const struct device_stats *stats, enum counter_kind kind)
+{
+    return stat_get(&stats->counter[kind]);
+}
+
+/* Books a request of `bytes` in the histogram; `live` is +1 when handed out, -1 when freed. */
+static inline void stats_histogram(struct device_stats *stats, uint64_t bytes, int live)
+{
+    unsigned bin = stat_bin_of(bytes);
+    if (live > 0)
+        stat_increase(&stats->histogram_total[bin], 1);
+    stat_increase(&stats->histogram_live[bin], (uint64_t)(int64_t)live);
+    stat_increase(&stats->histogram_live_bytes[bin], live > 0 ? bytes : -bytes);
+}
 
 /* A block of `size` bytes for a request of `requested`. */
 static inline void stats_hand_out(struct device_stats *stats, enum stat_pool pool, uint64_t size,
