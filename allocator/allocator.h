@@ -14,7 +14,7 @@
 #include "allocator/base/device.h"
 #include "allocator/base/options.h"
 #include "allocator/thread_cache/own.h"
-#include "stats/output/report.h"
+#include "stats/report/snapshot.h"
 
 struct domain;
 struct allocator;

@@ -17,7 +17,6 @@
 #include "interpose/lifecycle/trace_writer.h"
 #include "interpose/lifecycle/service.h"
 #include "interpose/lifecycle/service_internal.h"
-#include "stats/output/report.h"
 
 #define MOST_SECONDS 30 /* for a report that the exit waits for */
 

@@ -21,7 +21,7 @@
 #include "interpose/resolve/real_driver.h"
 #include "interpose/lifecycle/service_internal.h"
 #include "stats/os/proc.h"
-#include "stats/output/report.h"
+#include "stats/output/report_file.h"
 
 #define STACK_BYTES (512 * 1024)
 #define SELDOM 8           /* seconds; two looks in a row */

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "stats/output/report.h"
+#include "stats/report/options.h"
 
 #define REQUEST_LOOK 512 /* in the page's `request`: the exit report is asked for */
 

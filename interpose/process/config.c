@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "interpose/process/process.h"
-#include "stats/output/report.h"
+#include "stats/output/path_pattern.h"
 
 static char directory[sizeof((struct page *)NULL)->cwd];
 static char began_with[8192]; /* our variables, each with its end; then an empty one */

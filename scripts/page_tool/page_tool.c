@@ -6,8 +6,9 @@
 
 #include "stats/events/events.h"
 #include "stats/os/proc.h"
-#include "stats/output/report.h"
+#include "stats/output/report_file.h"
 #include "stats/output/trace.h"
+#include "stats/report/document.h"
 
 #include <dirent.h>
 #include <errno.h>

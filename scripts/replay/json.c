@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "stats/report/document.h"
 #include "stats/report/parts.h"
 #include "stats/report/value.h"
 

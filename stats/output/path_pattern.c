@@ -1,6 +1,7 @@
 /* From an output pattern to a path. Values from outside are made harmless before they become
  * part of it. */
-#include "stats/output/report.h"
+#include "stats/output/path_pattern.h"
+
 #include "stats/report/value.h"
 
 #include <stdio.h>

@@ -1,31 +1,24 @@
 #include "stats/output/trace.h"
 
 #include "stats/events/events.h"
+#include "stats/os/file_limit.h"
 #include "stats/os/proc.h"
-#include "stats/output/output_file.h"
+#include "stats/output/directory.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define WRITE_MOST 1024
 
-/* Beyond it there is no error but a SIGXFSZ, which would kill the program. */
-static int is_within_file_limit(uint64_t bytes)
-{
-    struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes <= limit.rlim_cur;
-}
-
 static int write_at(int fd, const void *from, size_t size, uint64_t offset)
 {
     const char *at = from;
-    if (!is_within_file_limit(offset + size))
+    if (!file_limit_allows(offset + size))
         return -EFBIG;
     while (size > 0) {
         ssize_t n = pwrite(fd, at, size, (off_t)offset);
@@ -134,12 +127,12 @@ int trace_open(struct page *page, const char *path)
 {
     const char *name;
     struct events *events = page_events(page);
-    int directory = events ? report_file_directory(page, path, &name) : -EINVAL, error = -EEXIST;
+    int directory = events ? output_directory_open(page, path, &name) : -EINVAL, error = -EEXIST;
     if (directory < 0)
         return directory;
-    report_file_lock(directory);
+    output_directory_lock(directory);
     size_t before = (size_t)(name - path);
-    for (unsigned i = 0; error == -EEXIST && i < REPORT_CANDIDATES; i++) {
+    for (unsigned i = 0; error == -EEXIST && i < OUTPUT_NAMES; i++) {
         char pid[32] = "", again[16] = "";
         if (i > 0)
             snprintf(pid, sizeof pid, ".%llu", (unsigned long long)page->pid);
@@ -283,7 +276,7 @@ static int write_header(int fd, const struct page *page, int error, int dead)
     int emptied = owner == EMPTIED;
     uint64_t bytes = emptied ? 0 : TRACE_HEADER_BYTES + events->written * sizeof(struct event);
     int late = emptied ? 0 : write_at(fd, &header, sizeof header, 0);
-    int ends = error != 0 || (header.state == TRACE_ENDED && is_within_file_limit(bytes));
+    int ends = error != 0 || (header.state == TRACE_ENDED && file_limit_allows(bytes));
     return ends && ftruncate(fd, (off_t)bytes) != 0 ? -errno : late;
 }
 

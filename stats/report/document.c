@@ -1,6 +1,6 @@
-/* The report as a document: copies of the devices' rows first, then one top-level key after the
- * other. */
-#include "stats/output/report.h"
+/* The document, one top-level key after the other. */
+#include "stats/report/document.h"
+
 #include "stats/report/parts.h"
 #include "stats/report/value.h"
 
@@ -13,22 +13,6 @@ static const char *const kind_names[] = {
     [REPORT_REQUEST] = "request",
     [REPORT_HARVEST] = "harvest",
 };
-
-int report_is_final(const struct report_source *source)
-{
-    return source->options->kind == REPORT_EXIT || source->options->kind == REPORT_HARVEST;
-}
-
-uint64_t report_current(const struct device_stats *stats, enum stat_kind kind, enum stat_pool pool)
-{
-    uint64_t allocated = stats->stat[kind].allocated[pool], freed = stats->stat[kind].freed[pool];
-    return allocated > freed ? allocated - freed : 0;
-}
-
-uint64_t report_current_all(const struct device_stats *stats, enum stat_kind kind)
-{
-    return report_current(stats, kind, SMALL_POOL) + report_current(stats, kind, LARGE_POOL);
-}
 
 static json_t *devices(const struct report_source *source)
 {
@@ -60,23 +44,10 @@ static json_t *document(const struct report_source *source)
     return root;
 }
 
-static void copy_rows(struct report_source *source)
-{
-    for (unsigned i = 0; i < source->page->device_count; i++) {
-        const struct page_device *device = page_device(source->page, i);
-        if (device->used == 0)
-            continue;
-        struct report_row *row = &source->rows[source->row_count++];
-        row->device = device;
-        row->torn =
-            stats_gather(&row->stats, &device->stats, source->page->cache, PAGE_CACHES, i) != 0;
-    }
-}
-
 struct text {
     char *begin;
     size_t length, room;
-    int failed; /* for good: jansson goes on after some errors, and a hole would be no JSON */
+    int failed; /* for good: jansson goes on after some errors, and the text would not be JSON */
 };
 
 static int append(const char *piece, size_t size, void *data)
@@ -116,15 +87,13 @@ char *report_text(const struct snapshot *snapshot, const struct report_options *
     unsigned failures = report_failures();
     struct report_source source = {
         .snapshot = snapshot, .options = options, .page = snapshot->page};
-    source.rows = calloc((size_t)source.page->device_count + 1, sizeof *source.rows);
-    if (source.rows == NULL)
+    if (report_source_begin(&source) != 0)
         return NULL;
-    copy_rows(&source);
     report_number_sites(&source);
     json_t *root = document(&source);
     char *text = dump(root);
     json_decref(root);
-    free(source.rows);
+    report_source_end(&source);
     if (report_failures() == failures)
         return report_add_events(text, &source);
     free(text);

@@ -1,35 +1,11 @@
-/* The parts of the report's document; each function makes the value of one top-level key. */
+/* The parts of the document: each function makes the value of one key. document.c puts the parts
+ * together; the replay makes a document of its own from some of them. */
 #ifndef CACHALOT_STATS_REPORT_PARTS_H
 #define CACHALOT_STATS_REPORT_PARTS_H
 
 #include <jansson.h>
 
-#include "stats/output/report.h"
-
-/* One used device and a copy of its numbers that belong together; torn: its writer died, or did
- * not pause. */
-struct report_row {
-    const struct page_device *device;
-    struct device_stats stats;
-    int torn;
-};
-
-/* All that a report is made of. */
-struct report_source {
-    const struct snapshot *snapshot;
-    const struct report_options *options;
-    const struct page *page;
-    struct report_row *rows;
-    unsigned row_count;
-    uint32_t site_index[SITES], site_count; /* by place: its number in the report, + 1 */
-};
-
-/* Is what still lives now a leak? Only once the process has ended. */
-int report_is_final(const struct report_source *source);
-
-/* Allocated less freed; 0 where a damaged page would make it negative. */
-uint64_t report_current(const struct device_stats *stats, enum stat_kind kind, enum stat_pool pool);
-uint64_t report_current_all(const struct device_stats *stats, enum stat_kind kind);
+#include "stats/report/source.h"
 
 json_t *report_config(const struct report_source *source);
 json_t *report_times(const struct report_source *source);
@@ -44,14 +20,15 @@ json_t *report_leaks(const struct report_source *source);
 json_t *report_oom_events(const struct report_source *source);
 json_t *report_warnings(const struct report_source *source);
 
-/* Sites: numbered first, then put into the document; what a place of the table is there. */
+/* Call sites are numbered first, then put into the document. report_site: the number, plus one, of a
+ * place of the table; 0 for none. */
 void report_number_sites(struct report_source *source);
 void report_put_sites(json_t *root, const struct report_source *source);
 uint32_t report_site(const struct report_source *source, uint64_t place);
 json_t *report_site_or_null(const struct report_source *source, uint64_t place);
 
-/* Adds the key `events`, if the page has any, to a document's text, which it may move; NULL when
- * there was no memory for it. */
+/* Adds the key `events`, if the page has events, to a document's text. It may move the text; NULL:
+ * there was no memory for it, and the text is freed. */
 char *report_add_events(char *text, const struct report_source *source);
 
 #endif

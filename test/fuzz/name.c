@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "stats/page/page.h"
-#include "stats/output/report.h"
-#include "stats/output/output_file.h"
+#include "stats/output/path_pattern.h"
+#include "stats/output/report_file.h"
 
 static const char *value;
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "stats/page/page.h"
-#include "stats/output/report.h"
+#include "stats/report/document.h"
 
 static char path[64];
 static int file;

@@ -9,8 +9,7 @@
 #include <unistd.h>
 
 #include "stats/page/page.h"
-#include "stats/output/report.h"
-#include "stats/output/output_file.h"
+#include "stats/output/report_file.h"
 
 static char folder[] = "/dev/shm/cachalot-fuzz-XXXXXX";
 static int directory = -1;

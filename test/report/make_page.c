@@ -6,7 +6,8 @@
  * and leaks a MiB now and then).
  */
 #include "stats/page/page.h"
-#include "stats/output/report.h"
+#include "stats/output/path_pattern.h"
+#include "stats/output/report_file.h"
 
 #include <linux/futex.h>
 #include <stdio.h>

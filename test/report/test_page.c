@@ -8,7 +8,8 @@
 
 #include "stats/page/page.h"
 #include "stats/os/proc.h"
-#include "stats/output/report.h"
+#include "stats/output/path_pattern.h"
+#include "stats/report/document.h"
 #include "stats/report/value.h"
 
 #include <dirent.h>

@@ -1,0 +1,28 @@
+/* What the allocator hands to a report: all blocks at one moment. The allocator fills it in and
+ * knows nothing else of reports. */
+#ifndef CACHALOT_STATS_REPORT_SNAPSHOT_H
+#define CACHALOT_STATS_REPORT_SNAPSHOT_H
+
+#include <stddef.h>
+
+#include "stats/page/layout.h"
+
+/* One block: plain values, no pointers into the allocator. */
+struct snapshot_block {
+    uint64_t address, size_bytes, requested_bytes, segment_address, segment_bytes;
+    uint32_t device;
+    uint8_t state;  /* enum snapshot_state */
+    uint8_t pool;   /* enum stat_pool */
+    uint8_t mapped; /* its segment is a run of mapped memory, not one driver allocation */
+    uint32_t site;  /* of its request (events/sites.h); 0: not known */
+};
+enum snapshot_state { SNAPSHOT_ALLOCATED, SNAPSHOT_PENDING, SNAPSHOT_REUSABLE };
+
+struct snapshot {
+    const struct page *page;
+    const struct snapshot_block *blocks; /* by segment, then address; NULL: not known (harvest) */
+    size_t block_count;
+    int with_segments; /* list segments and blocks in the document */
+};
+
+#endif
