@@ -1,11 +1,11 @@
-/* What is counted, once. These lists feed the structs in the live page, the page's description of
- * itself, the JSON report, PyTorch's flat `memory_stats` names and the docs: adding a number is
- * adding a line. The meaning of each statistic is PyTorch's (torch.cuda.memory_stats).
+/* The numbers of a device. These lists feed the structs in the live page, the page's table of fields,
+ * the JSON report, PyTorch's flat `memory_stats` names and the documents: adding a number is adding a
+ * line. The meaning of each statistic is PyTorch's (torch.cuda.memory_stats).
  */
 #ifndef CACHALOT_STATS_COUNTERS_LISTS_H
 #define CACHALOT_STATS_COUNTERS_LISTS_H
 
-/* Each is current / peak / allocated / freed, for small_pool, large_pool and all.  X(name, unit) */
+/* Each has current, peak, allocated and freed, for small_pool, large_pool and all.  X(name, unit) */
 #define STAT_LIST(X)                                                                               \
     X(allocation, "count")                                                                         \
     X(allocated_bytes, "bytes")                                                                    \
@@ -50,7 +50,7 @@
     X(max_split_size_bytes, "bytes", "option max_split_size_mb; 0: unlimited")                     \
     X(memory_limit_bytes, "bytes", "most that may be reserved; 0: the device's memory")
 
-/* Raw ingredients of the fragmentation figures, copied at the moment of a peak.  X(name) */
+/* The numbers behind the fragmentation ratios, copied at the moment of a peak.  X(name) */
 #define MOMENT_LIST(X)                                                                             \
     X(requested_bytes)                                                                             \
     X(allocated_bytes)                                                                             \

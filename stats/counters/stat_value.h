@@ -1,4 +1,4 @@
-/* A number that one thread at a time changes and any may read: a relaxed atomic. */
+/* A number that one thread at a time changes and any thread reads: a relaxed atomic. */
 #ifndef CACHALOT_STATS_COUNTERS_STAT_VALUE_H
 #define CACHALOT_STATS_COUNTERS_STAT_VALUE_H
 
@@ -17,8 +17,8 @@ static inline void stat_set(stat_value *value, uint64_t to)
     atomic_store_explicit(value, to, memory_order_relaxed);
 }
 
-/* One writer at a time: no locked instruction is needed. On x86-64 it is a single one, which gcc
- * does not make of a load and a store that are atomic. */
+/* One writer at a time, so it needs no locked instruction. On x86-64 it is one instruction; gcc makes
+ * three of an atomic load and store. */
 static inline __attribute__((always_inline)) void stat_increase(stat_value *value, uint64_t n)
 {
 #if defined(__x86_64__)
@@ -28,7 +28,7 @@ static inline __attribute__((always_inline)) void stat_increase(stat_value *valu
 #endif
 }
 
-/* n may be below 0: what one thread freed may be counted before what another allocated. */
+/* n may be negative: a free in one thread may be counted before the allocation in another. */
 static inline void stat_raise_to(stat_value *peak, uint64_t n)
 {
     if ((int64_t)(n - stat_get(peak)) > 0)

@@ -1,5 +1,3 @@
-/* Changing and reading a device's statistics: relaxed stores by one writer, a sequence count around
- * them. */
 #include "stats/counters/stats.h"
 
 #include <stddef.h>
@@ -7,7 +5,7 @@
 
 #include "stats/os/pause.h"
 
-/* While threads count alone, what one freed may be here before what another allocated. */
+/* A sum may be negative: a free in one thread may be counted before the allocation in another. */
 static void note(stat_value *moment, uint64_t n)
 {
     stat_set(moment, (int64_t)n < 0 ? 0 : n);

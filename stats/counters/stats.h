@@ -50,7 +50,7 @@ static inline unsigned stat_bin_of(uint64_t bytes)
     return bin < HISTOGRAM_BINS ? bin : HISTOGRAM_BINS - 1;
 }
 
-/* A fold (stats_rows.c) changes two sums of seven kinds, four counters and three numbers a bin. */
+/* A fold (stats_rows.c) changes two sums of seven kinds, four counters, and three numbers per bin. */
 #define STAT_UNDOS (2 * 7 + 4 + 3 * CACHE_BINS)
 
 /* Number `at` of the device's was `value`. */
@@ -148,8 +148,8 @@ static inline void stats_hand_out(struct device_stats *stats, enum stat_pool poo
     stats_add(stats, STAT_allocation, pool, 1);
 }
 
-/* The same when such a block was taken back just now, and nothing has been counted since: no peak
- * is passed. */
+/* The same for the block that was taken back last, with nothing counted since: no peak can be
+ * passed. */
 static inline void stats_hand_out_again(struct device_stats *stats, enum stat_pool pool,
                                         uint64_t size, uint64_t requested)
 {
@@ -160,7 +160,7 @@ static inline void stats_hand_out_again(struct device_stats *stats, enum stat_po
     stat_increase(&stats->stat[STAT_allocation].allocated[pool], 1);
 }
 
-/* It is freed, and reusable at once. */
+/* Such a block is freed, and reusable at once. */
 static inline void stats_take_back(struct device_stats *stats, enum stat_pool pool, uint64_t size,
                                    uint64_t requested)
 {
@@ -171,7 +171,7 @@ static inline void stats_take_back(struct device_stats *stats, enum stat_pool po
     stats_subtract(stats, STAT_active_bytes, pool, size);
 }
 
-/* Copies the moment's ingredients if `all` stands at its peak of reserved or allocated bytes. */
+/* Copies the MOMENT_LIST if reserved or allocated bytes of `all` stand at their peak. */
 void stats_note_moment(const struct device_stats *stats, stat_value *moment);
 static inline void stats_note_peaks(struct device_stats *stats)
 {
@@ -183,16 +183,15 @@ static inline void stats_note_peaks(struct device_stats *stats)
         stats_note_moment(stats, stats->at_peak_allocated);
 }
 
-/* A copy whose values belong together, as a reader takes it from a live page; returns 0, or -1 when
- * the row stayed odd (its writer died in the middle of one change): the copy is then sound, but the
- * change half booked. */
+/* A reader's copy whose values belong together. Returns 0, or -1 when the row stayed odd, because its
+ * writer died in a change: the copy is then sound, with half of that change. */
 int stats_copy(struct device_stats *to, const struct device_stats *from);
 
-/* The same with what threads counted alone for this device, the `device`-th, in `count` rows. */
+/* The same plus what thread caches counted for device `device`, in `count` rows. */
 int stats_gather(struct device_stats *to, const struct device_stats *from,
                  const struct cache_row *rows, unsigned count, unsigned device);
 
-/* Adds a thread's row, which is then 0, under the lock; `bins` (bit i: bin i) are not 0. */
+/* Adds a thread's row and empties it. The lock is held. `bins` (bit i: bin i) are not 0. */
 void stats_fold(struct device_stats *stats, struct cache_row *row, uint32_t bins);
 
 #endif

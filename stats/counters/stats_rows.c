@@ -1,10 +1,10 @@
-/* What threads count alone, and the numbers of their device.
+/* Adding the rows of thread caches to the numbers of their device.
  *
- * A row is folded in many stores, and the process may be killed between any two of them: nothing
- * may be lost or counted twice then. So each number is noted before it changes, and who reads a row
- * that is `folding` puts the device's numbers back. The fold is done by one store: the row belongs
- * to no device any more, is not added, and can be emptied. Peaks need no way back: what they are
- * raised to is true already.
+ * A fold is many stores, and the process may be killed between any two of them. Nothing may be lost
+ * or counted twice then. Therefore the fold notes each number before it changes it, and a reader of
+ * a row that is `folding` puts the device's numbers back. One store ends the fold: the row belongs
+ * to no device, readers do not add it, and the fold can empty it. Peaks need no undo: the value that
+ * they rise to was reached.
  */
 #include "stats/counters/stats.h"
 
@@ -15,7 +15,7 @@
 #define NUMBERS (sizeof(struct cache_row) / sizeof(stat_value))
 #define ALL_BINS ((UINT32_C(1) << CACHE_BINS) - 1)
 
-/* A fold under way: `undos` is stats->undo_count, which is not read back for each number. */
+/* A fold under way. `undos` mirrors stats->undo_count, which saves reading it for each number. */
 struct fold {
     struct device_stats *stats;
     uint64_t undos;
@@ -42,7 +42,7 @@ static void undo(struct device_stats *stats)
     }
 }
 
-/* allocated, freed: of the requests that threads served from what was reusable. */
+/* allocated, freed: counts of a thread cache, which takes its blocks from reusable memory. */
 static inline __attribute__((always_inline)) void add(struct fold *fold, enum stat_kind kind,
                                                       uint64_t allocated, uint64_t freed)
 {
@@ -105,7 +105,7 @@ void stats_fold(struct device_stats *stats, struct cache_row *row, uint32_t bins
     atomic_store_explicit(&row->device, device, memory_order_release);
 }
 
-/* Returns -1 if its thread did not come out of a change. */
+/* Returns -1 when the row stayed odd. */
 static int copy_row(struct cache_row *to, const struct cache_row *from)
 {
     const stat_value *source = (const stat_value *)from;

@@ -4,9 +4,9 @@
 #include <linux/futex.h>
 #include <stddef.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "stats/os/clock.h"
 #include "stats/os/pause.h"
 #include "stats/os/ticks.h"
 
@@ -27,10 +27,8 @@ uint64_t events_bytes(uint64_t capacity)
 
 struct event_clock events_clock(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (struct event_clock){ticks_now(),
-                                (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec};
+    uint64_t ns = clock_ns(CLOCK_MONOTONIC);
+    return (struct event_clock){ticks_now(), ns};
 }
 
 void events_start(struct events *events, uint64_t capacity, uint32_t shown, uint64_t begin_ns)

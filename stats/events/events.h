@@ -26,7 +26,7 @@
 #define EVENT_LIST(X)                                                                              \
     X(alloc)                                                                                       \
     X(free)                                                                                        \
-    X(free_completed) /* reusable only now, not already when it was freed */                       \
+    X(free_completed) /* freed before, and reusable since a fence has passed */                    \
     X(segment_alloc)                                                                               \
     X(segment_free)                                                                                \
     X(fence_wait)  /* requested: ns */                                                             \

@@ -1,7 +1,8 @@
-/* Call sites: where memory was asked for. A table beside the page's numbers, in the same file.
+/* Call sites: the stacks that request memory. A table beside the page's numbers, in the same file.
  *
- * A site is found by its hash and keeps its place; it is shown once it is `ready`. Frames are
- * offsets into files: names are found by whoever reads the report.
+ * A site is found by its hash and keeps its place; reports show it once it is `ready`. Frames are
+ * offsets into files: the reader of a report finds the names. All functions are safe in any thread
+ * without a lock.
  */
 #ifndef CACHALOT_STATS_EVENTS_SITES_H
 #define CACHALOT_STATS_EVENTS_SITES_H
@@ -30,20 +31,20 @@ struct site {
 };
 
 struct sites {
-    uint64_t every;  /* one request of so many is looked at */
+    uint64_t every;  /* one in so many requests is sampled */
     stat_value lost; /* requests from sites for which there was no place */
     struct site_module module[SITE_MODULES];
     struct site site[SITES];
 };
 
-/* The place of the site with that hash (not 0), + 1; 0 if there is none left. *is_new: the caller
- * is to fill it and then to set `ready`. */
+/* The place of the site with that hash (not 0), + 1; 0 if the table is full. *is_new: the caller
+ * fills the site and then sets `ready`. */
 uint32_t sites_find(struct sites *sites, uint64_t hash, int *is_new);
 
-/* The module with that path and bias, + 1, made if need be; 0 if there is no place left. */
+/* The module with that path and bias, + 1, added if it is new; 0 if the table is full. */
 uint32_t sites_module(struct sites *sites, const char *path, uint64_t bias);
 
-/* A block of `bytes` from that place was handed out, or freed. 0: not known where. */
+/* A block of `bytes` from that place was handed out (live: 1) or freed (-1). Place 0: not known. */
 void sites_count(struct sites *sites, uint32_t place, uint64_t bytes, int live);
 
 #endif

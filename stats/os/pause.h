@@ -1,5 +1,5 @@
-/* A wait that is no cancellation point: a thread of the program may be cancelled in any other, and
- * would keep what it holds of ours. */
+/* Waits that are no cancellation points. The program may cancel its thread in any other wait, and the
+ * thread would keep the locks of ours that it holds. */
 #ifndef CACHALOT_STATS_OS_PAUSE_H
 #define CACHALOT_STATS_OS_PAUSE_H
 
@@ -9,14 +9,15 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Less than a second; sooner when a signal comes. */
+/* Waits less than a second; a signal ends the wait early. */
 static inline void pause_ns(long ns)
 {
     syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = ns}, NULL);
 }
 
-/* Between two looks whether another thread is done with what takes it no time, once it runs. It may have a
- * lower priority on this processor, and a yield lets nobody run then. `looks`: from 0. */
+/* The wait between two looks at what another thread is about to finish. That thread may have a lower
+ * priority on this processor, where a yield does not let it run: after 100 looks this sleeps.
+ * `looks` counts from 0. */
 static inline void pause_look(int looks)
 {
     int error = errno; /* the program's */
@@ -27,8 +28,8 @@ static inline void pause_look(int looks)
     errno = error;
 }
 
-/* Between two tries to read what is being changed: its writer may have lost its processor in the
- * middle. Returns 0 when it is time to give up (some 15 ms): it has died, or hangs. */
+/* The wait between two tries to read what a writer is changing: the writer may have lost its
+ * processor in a change. Returns 0 after about 15 ms: the writer has died or hangs. */
 static inline int pause_between(int try)
 {
     if (try >= 1000)

@@ -1,4 +1,3 @@
-/* What /proc says of a process. */
 #include "stats/os/proc.h"
 
 #include <errno.h>
@@ -69,7 +68,7 @@ uint64_t proc_namespace(void)
     return stat("/proc/thread-self/ns/pid", &status) == 0 ? (uint64_t)status.st_ino : 0;
 }
 
-/* Is `line` of /proc/PID/maps of a file called `name`, deleted or not? */
+/* Whether `line` of /proc/PID/maps is of a file called `name`, deleted or not. */
 static int line_names(char *line, const char *name)
 {
     static const char deleted[] = " (deleted)";
@@ -80,8 +79,8 @@ static int line_names(char *line, const char *name)
     return slash != NULL && strcmp(slash + 1, name) == 0;
 }
 
-/* Looks at the whole lines in `buffer`, and moves the begun one to its front; returns its
- * length. */
+/* Searches the whole lines in `buffer` and moves the incomplete one to its front. Returns the length
+ * of that one. */
 static size_t search_lines(char *buffer, const char *name, int *found)
 {
     char *line = buffer;
@@ -111,7 +110,7 @@ int proc_maps_file(uint64_t pid, const char *name)
         }
         buffer[have + (size_t)n] = '\0';
         have = search_lines(buffer, name, &found);
-        if (have > sizeof buffer / 2) /* a line longer than any path of ours */
+        if (have > sizeof buffer / 2) /* no path of a page is so long */
             have = 0;
     }
     close(fd);
@@ -128,7 +127,7 @@ int proc_is_alive(uint64_t pid, uint64_t start_ticks)
         return 0;
     if (error != 0)
         return 1;
-    /* A leader that ended before its threads is a zombie, its process is not. */
+    /* A main thread that ended before the others is a zombie; its process still runs. */
     int ended = (status.state == 'Z' || status.state == 'X') && status.threads <= 1;
     return status.start_ticks == start_ticks && !ended;
 }

@@ -1,5 +1,5 @@
-/* What /proc says of a process: only open, read, readlink and stat, so that it may be asked
- * anywhere. */
+/* What /proc says about a process. Takes no lock and no memory, so that any thread may ask at any
+ * time. */
 #ifndef CACHALOT_STATS_OS_PROC_H
 #define CACHALOT_STATS_OS_PROC_H
 
@@ -16,18 +16,19 @@ struct proc_status {
  * -errno. */
 ssize_t proc_read(const char *path, char *buffer, size_t size);
 
-/* Field 3, 20 and 22 of /proc/PID/stat. Returns 0 or -errno: -ENOENT, -ESRCH when there is no
+/* Fields 3, 20 and 22 of /proc/PID/stat. Returns 0 or -errno: -ENOENT, -ESRCH when there is no
  * such process. */
 int proc_status(uint64_t pid, struct proc_status *status);
 
 /* Inode of this process's pid namespace; 0 where /proc does not say. */
 uint64_t proc_namespace(void);
 
-/* Does process `pid` map a file whose path ends with /`name`? 1, 0, or -errno where its maps
+/* Whether process `pid` maps a file whose path ends with /`name`: 1, 0, or -errno where its maps
  * cannot be read. */
 int proc_maps_file(uint64_t pid, const char *name);
 
-/* Does that process (its pid and start) still run, as far as /proc or kill(pid, 0) can tell? */
+/* Whether the process with that pid and start still runs, as far as /proc or kill(pid, 0) can
+ * tell. */
 int proc_is_alive(uint64_t pid, uint64_t start_ticks);
 
 #endif

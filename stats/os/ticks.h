@@ -1,5 +1,5 @@
-/* A clock that costs next to nothing: the processor's own counter, the same on all of them. What a
- * tick is in ns follows from two readings beside CLOCK_MONOTONIC. One file per processor. */
+/* The processor's cycle counter as a clock: a few instructions, in step on all cores. Two readings
+ * beside CLOCK_MONOTONIC give the length of a tick in ns. One source file per architecture. */
 #ifndef CACHALOT_STATS_OS_TICKS_H
 #define CACHALOT_STATS_OS_TICKS_H
 
@@ -7,7 +7,7 @@
 
 uint64_t ticks_now(void);
 
-/* Does reading it not kill the process? */
+/* Whether the counter may be read. A process can forbid itself that: a reading would kill it. */
 int ticks_are_readable(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* From an output pattern to a path. Values from outside are made harmless before they become
- * part of it. */
+/* Expanding an output pattern into a path. Values from outside lose what could leave the directory
+ * before they become part of the path. */
 #include "stats/output/path_pattern.h"
 
 #include "stats/report/value.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define VALUE_BYTES 64      /* most that one value may add */
+#define VALUE_BYTES 64      /* the most that one value adds */
 #define NAME_BYTES 255      /* what file systems allow */
 #define FILE_NAME_BYTES 200 /* of those: room for .PID.N and the like */
 
@@ -30,8 +30,7 @@ static void add(struct expansion *to, const char *text, size_t length)
     to->path[to->length] = '\0';
 }
 
-/* One character as it is to be in the path; a percent sign is doubled until the report is
- * written. */
+/* Adds a character of the path. A percent sign is doubled: the writing of the report halves it. */
 static void add_character(struct expansion *to, char c)
 {
     if ((unsigned char)c < 0x20 || c == 0x7f)
@@ -117,7 +116,7 @@ static const char *add_sequence(struct expansion *to, const char *text)
     }
 }
 
-/* The directory of the start; its name stays as it is, only a percent sign is doubled. */
+/* Adds the directory in which the process began, unchanged except for doubled percent signs. */
 static void add_directory(struct expansion *to)
 {
     const char *cwd = to->page->cwd;

@@ -42,7 +42,7 @@ static int expand_number(const struct page *page, char *path, size_t size)
     return numbered;
 }
 
-/* The wanted path: given literally, or the page's. Returns as expand_number. */
+/* The wanted path: the one of the options, literally, or the page's. Returns as expand_number. */
 static int wanted_path(const struct page *page, const struct report_options *options, char *path,
                        size_t size)
 {
@@ -126,8 +126,8 @@ static int is_replaceable(const char *text, const struct page *page)
     const json_t *writer = json_object_get(report, "process");
     int replaceable = 1;
     if (is_same_process(writer, page)) {
-        /* Of two reports the later one counts; but an exec keeps pid and start, and what went
-         * before it counts too. */
+        /* A later report of the same process replaces an earlier one. An exec keeps pid and start,
+         * but the report from before it stays. */
         replaceable = number_of(writer, "generation") == page->generation;
     } else if (number_of(writer, "pid") != 0) {
         replaceable = !page_is_of_run(page, text_of(writer, "session")) &&
@@ -143,7 +143,7 @@ static int check_existing(int fd, const struct page *page)
     if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
         return -EINVAL;
     if (status.st_size > EXISTING_BYTES_MOST)
-        return 0; /* cannot be a report that we would read: somebody's data */
+        return 0; /* too large for a report: the user's data */
     char *text = read_whole(fd, (size_t)status.st_size);
     int replaceable = text != NULL ? is_replaceable(text, page) : -ENOMEM;
     free(text);
@@ -205,14 +205,14 @@ static int write_file(int directory, const char *text, char *temporary, size_t s
     if (fd < 0)
         return fd;
     int error = write_all(fd, text, length);
-    if (close(fd) != 0 && error == 0) /* where a network file system says that it is full */
+    if (close(fd) != 0 && error == 0) /* a full network file system says so here */
         error = -errno;
     if (error != 0)
         unlinkat(directory, temporary, 0);
     return error;
 }
 
-/* Gives the temporary file the first name that it may have. */
+/* Renames the temporary file to the first name that it may have. */
 static int put_in_place(int directory, const char *temporary, const struct page *page,
                         const struct report_options *options, char *path, size_t size)
 {
@@ -228,7 +228,7 @@ static int put_in_place(int directory, const char *temporary, const struct page 
             return answer;
         if (answer > 0 && renameat(directory, temporary, directory, name) == 0)
             return 0;
-        if (answer > 0 && errno != EPERM && errno != EACCES) /* another's, in a sticky folder */
+        if (answer > 0 && errno != EPERM && errno != EACCES) /* a sticky directory */
             return -errno;
         if (answer > 0)
             error = -errno;
@@ -256,7 +256,7 @@ static int write_text(const char *text, const struct page *page,
     return error;
 }
 
-/* CACHALOT_OUTPUT=/dev/null: as if it had been written. */
+/* CACHALOT_OUTPUT=/dev/null counts as written. */
 static int is_unwanted(const struct page *page, const struct report_options *options)
 {
     return options->output == NULL && strcmp(page->output, "/dev/null") == 0;

@@ -36,7 +36,7 @@ static int write_at(int fd, const void *from, size_t size, uint64_t offset)
 static void fill_header(struct trace_header *header, const struct page *page,
                         const struct events *events, const char *reason, int dead)
 {
-    /* Of a process that lives the clock is asked anew: its own readings change under us. */
+    /* The readings in a live page change meanwhile, so this reads the clock itself. */
     struct event_clock last = dead ? events->last[events->latest & 1] : events_clock();
     *header = (struct trace_header){
         .magic = TRACE_MAGIC,
@@ -61,16 +61,16 @@ static void fill_header(struct trace_header *header, const struct page *page,
     snprintf(header->reason, sizeof header->reason, "%s", reason);
 }
 
-/* What a trace begins with, not on the program's stack: that of a thread may have 16 KiB in all. One
- * trace is opened at a time. */
+/* The first bytes of a trace. They do not lie on the stack: a thread's stack may have only 16 KiB. One
+ * thread opens a trace at a time. */
 static union {
     struct trace_header header;
     char bytes[TRACE_HEADER_BYTES];
 } begin;
 
-/* May a new trace take the place of what has that name? 1, 0, or -errno. A file that is empty, or
- * a trace of a process that has ended and was not of this run, goes; nothing else does. Beside a
- * directory or a device (/dev/null) nobody wants one. */
+/* Whether a new trace may replace the file of that name: 1, 0, or -errno. It may replace an empty
+ * file, and the trace of a process that has ended and is not of this run. A directory or a device
+ * (/dev/null) is an error: a trace beside it would surprise. */
 static int may_replace(int directory, const char *name, const struct page *page)
 {
     const struct trace_header *old = &begin.header;
@@ -85,7 +85,7 @@ static int may_replace(int directory, const char *name, const struct page *page)
         may = pread(fd, &begin.header, sizeof begin.header, 0) == sizeof begin.header;
         begin.header.session[sizeof begin.header.session - 1] = '\0';
         begin.header.hostname[sizeof begin.header.hostname - 1] = '\0';
-        /* Its pid says nothing here. */
+        /* The pid means nothing here. */
         int elsewhere =
             old->pid_namespace != page->pid_namespace || strcmp(old->hostname, page->hostname) != 0;
         may = may && memcmp(old->magic, TRACE_MAGIC, sizeof TRACE_MAGIC) == 0 &&
@@ -159,8 +159,8 @@ const char *trace_problem(int error)
 
 enum owner { OURS, EMPTIED, FOREIGN };
 
-/* Whose is the file? A name and even an inode come again, and whoever copies onto a file keeps both:
- * ours begins with the header that was made for this page. EMPTIED: with a hole instead. */
+/* Whose file it is. Names and inodes are reused, and a copy onto a file keeps both. Therefore OURS
+ * begins with the header that trace_open made for this page; EMPTIED begins with a hole. */
 static enum owner owner_of(int fd, const struct page *page)
 {
     static const struct trace_header hole;
@@ -177,7 +177,7 @@ static enum owner owner_of(int fd, const struct page *page)
                : FOREIGN;
 }
 
-/* The file that was made, with all that was written, or -errno. */
+/* Opens the file that trace_open made, with all that was written; -errno if it is another. */
 static int open_again(const struct page *page)
 {
     struct stat status;
@@ -194,8 +194,8 @@ static int open_again(const struct page *page)
     return -ESTALE;
 }
 
-/* How many events from `n` on are whole; at most up to the ring's end, and as many as are written
- * at once: of what no longer fits on a disk that much is lost. */
+/* The whole events from `n` on, at most up to the ring's end and WRITE_MOST. A write that fails for
+ * want of room loses all its events, so writes are small. */
 static uint64_t count_whole(const struct events *events, uint64_t n)
 {
     uint64_t end = atomic_load_explicit(&events->count, memory_order_acquire), count = 0;
@@ -209,8 +209,8 @@ static uint64_t count_whole(const struct events *events, uint64_t n)
     return count;
 }
 
-/* Was the file cut off after the look at its size? What was written since made it as long as
- * before, but what was there is gone: event number `n`, or the header. */
+/* Whether the file was not cut off since its size was checked. A later write makes a cut file long
+ * again, but the header or event number `n` is missing in it. */
 static int is_whole(int fd, const struct page *page, uint64_t n)
 {
     struct event last = {0};
@@ -223,14 +223,14 @@ static int is_whole(int fd, const struct page *page, uint64_t n)
 static int write_events(int fd, struct page *page, int skip)
 {
     struct events *events = page_events(page);
-    uint64_t last = stat_get(&events->written); /* that is no hole */
+    uint64_t last = stat_get(&events->written); /* that is not a hole */
     if (last > 0 && stat_get(&events->event[(last - 1) & (events->capacity - 1)].number) < last)
         last = 0;
     for (;;) {
         uint64_t n = stat_get(&events->written), count = count_whole(events, n);
         uint64_t end = atomic_load_explicit(&events->count, memory_order_acquire);
         if (atomic_load(&events->trace) != TRACE_ON)
-            return -ETIME; /* whoever waited gave up: what is not written yet may be overwritten */
+            return -ETIME; /* a waiting thread gave up: events may be overwritten */
         if (end - n > events->capacity)
             return -EINVAL; /* a damaged page */
         if (count == 0 && (!skip || n >= end))
@@ -240,19 +240,19 @@ static int write_events(int fd, struct page *page, int skip)
                              count * sizeof(struct event), offset);
         if (error == 0 && count > 0 && !is_whole(fd, page, last))
             error = -ESTALE;
-        atomic_thread_fence(memory_order_acquire); /* what was read, before the look at it */
+        atomic_thread_fence(memory_order_acquire); /* the ring was read before `trace` is */
         if (error == 0 && atomic_load(&events->trace) != TRACE_ON)
-            error = -ETIME; /* as it was written */
+            error = -ETIME; /* a thread gave up during the write */
         if (error != 0)
             return error;
         last = count > 0 ? n + count : last;
-        if (count == 0) /* a hole in the file: its number is 0 there */
+        if (count == 0) /* leaves a hole in the file, whose number is 0 */
             count = 1;
         atomic_store_explicit(&events->written, n + count, memory_order_release);
     }
 }
 
-/* And what its threads noted alone, as much at a time as there is room for. */
+/* Writes the ring and then the rows of a dead process, as much at a time as the ring has room for. */
 static int write_left(int fd, struct page *page)
 {
     struct events *events = page_events(page);
@@ -263,8 +263,9 @@ static int write_left(int fd, struct page *page)
     return error;
 }
 
-/* And at the end has the file as long as its count says, though its last event be a hole. After an error that takes
- * off what is not in it; all of a file that was emptied under us, and nothing of one that is somebody else's by now. */
+/* Writes the header. At the end it makes the file as long as the count says, even if the last event is
+ * a hole. After an error it cuts off what the count does not include: all of an EMPTIED file, nothing
+ * of a FOREIGN one. */
 static int write_header(int fd, const struct page *page, int error, int dead)
 {
     const struct events *events = page_events(page);
@@ -295,7 +296,7 @@ int trace_write(struct page *page, enum events_trace end, int dead)
     if (fd < 0)
         return error;
     int late = write_header(fd, page, error, dead);
-    if (close(fd) != 0 && error == 0) /* where a network file system says that it is full */
+    if (close(fd) != 0 && error == 0) /* a full network file system says so here */
         late = -errno;
     return error ? error : late;
 }

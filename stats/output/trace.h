@@ -1,9 +1,9 @@
 /* The trace: all events of a process in a file, for `cachalot replay` and `export`.
  *
- * The file is a header and then the events as they lie in the ring, event n at place n. They are
- * written out of the ring in the page, which loses none before; whatever kills the process, the
- * page has the rest. The file is opened anew each time: nothing of ours stays open in the host. It
- * is only written to if it is still the one that was made.
+ * The file is a header and then the events as they lie in the ring, event n at place n. trace_write
+ * copies them out of the ring in the page before they are overwritten; whatever kills the process,
+ * the page has the rest. Each write opens the file anew, so that no descriptor stays open in the
+ * program. It writes only if the file is still the one that trace_open made.
  */
 #ifndef CACHALOT_STATS_OUTPUT_TRACE_H
 #define CACHALOT_STATS_OUTPUT_TRACE_H
@@ -13,7 +13,7 @@
 #define TRACE_MAGIC "CACHALOT-TRACE\n"
 #define TRACE_FORMAT 1
 #define TRACE_HEADER_BYTES 4096
-#define TRACE_EVENTS 65536 /* least room in the ring: 3 MiB */
+#define TRACE_EVENTS 65536 /* the smallest ring of a trace: 3 MiB */
 
 struct trace_header {
     char magic[16];
@@ -25,18 +25,18 @@ struct trace_header {
     char session[64], hostname[72], exe[512], page[512], reason[128];
 };
 
-/* Makes the file that `path` (absolute) names, or one of that name with .PID added where it has to
- * stay: only an empty file goes, and the trace of a process that has ended and was not of this
- * run. Fills page->trace and sets the ring's `trace` to ON. Returns 0 or -errno. */
+/* Makes the file that `path` (absolute) names. It replaces an empty file, and the trace of a process
+ * that has ended and is not of this run. Any other file stays, and the new name gets .PID added.
+ * Fills page->trace and sets the ring's `trace` to ON. Returns 0 or -errno. One thread at a time. */
 int trace_open(struct page *page, const char *path);
 
-/* Writes what is whole in the ring. `end`: the state that the trace is left in, or TRACE_ON; with
- * one, places that are not whole (their threads were killed) are left out. Returns 0 or -errno;
- * after an error the trace is STOPPED at what it has. One thread at a time. dead: the page is that
- * of a process that was killed. */
+/* Writes the whole places of the ring. `end`: the state that ends the trace, or TRACE_ON to go on. At
+ * the end it skips places that are not whole, because their threads were killed. Returns 0 or
+ * -errno; after an error the trace is STOPPED at what it has. One thread at a time. dead: the page
+ * is that of a killed process. */
 int trace_write(struct page *page, enum events_trace end, int dead);
 
-/* What such an error means. */
+/* An error of these functions as text. */
 const char *trace_problem(int error);
 
 #endif

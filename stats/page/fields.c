@@ -1,4 +1,4 @@
-/* The page's description of itself, made from the same lists as the structs. */
+/* The table of fields, made from the same lists as the structs. */
 #include "stats/page/fields.h"
 
 #include <stdarg.h>
@@ -8,14 +8,14 @@
 
 #define NAME_BYTES sizeof((struct page_field *)0)->name
 
-/* With table NULL it only counts. */
+/* With table NULL the writer only counts. */
 struct field_writer {
     struct page_field *table;
     unsigned count;
     uint32_t row_offset, row_stride;
 };
 
-/* The page's memory is zeroed: what is not written here is 0, and texts end. */
+/* The page's memory is zeroed, so texts end. */
 static void field(struct field_writer *writer, const char *name, size_t offset, const char *unit)
 {
     unsigned number = writer->count++;
@@ -27,7 +27,7 @@ static void field(struct field_writer *writer, const char *name, size_t offset, 
     to->offset = (uint32_t)offset;
 }
 
-/* A name made of parts, unless it only counts. */
+/* Formats a name; the writer that only counts needs none. */
 __attribute__((format(printf, 3, 4))) static const char *
 name_of(const struct field_writer *writer, char *text, const char *format, ...)
 {
@@ -39,7 +39,7 @@ name_of(const struct field_writer *writer, char *text, const char *format, ...)
     return text;
 }
 
-/* The sum over all threads' rows. */
+/* A number that is the sum over all threads' rows. */
 static void thread_field(struct field_writer *writer, const char *name, size_t offset,
                          const char *unit)
 {

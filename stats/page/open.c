@@ -1,8 +1,9 @@
-/* Reading someone's page. The file is treated as hostile: what is believed of it has been
- * checked. */
+/* Reading the page of another process, and removing old pages. The file is hostile input: the code
+ * checks every count and offset before it uses one. */
 #include "stats/page/page.h"
 
 #include "stats/events/events.h"
+#include "stats/os/clock.h"
 #include "stats/os/proc.h"
 
 #include <dirent.h>
@@ -14,11 +15,10 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define PAGE_BYTES_MOST (64U << 20)
-#define MOST_LOOKS 16 /* into old pages at one start: the next start looks into others */
+#define MOST_LOOKS 16 /* pages that one start opens; the next start opens others */
 
 static const char *check_file(int fd, size_t *bytes)
 {
@@ -41,7 +41,7 @@ static int is_table(uint64_t offset, uint64_t count, uint64_t stride, size_t byt
            count * stride <= bytes - offset;
 }
 
-/* None, or a ring that lies in the page as a whole. */
+/* Whether the page has no events, or a ring that lies in the page as a whole. */
 static int has_events(const struct page *page, size_t bytes)
 {
     uint64_t offset = page->events_offset;
@@ -56,7 +56,7 @@ static int has_events(const struct page *page, size_t bytes)
            events->rows <= EVENT_ROWS && events->latest < 2;
 }
 
-/* `page` is a copy: nobody changes it between the check and the use. */
+/* `page` is a private copy, so that it cannot change between the check and the use. */
 static const char *check_page(const struct page *page, size_t bytes)
 {
     if (memcmp(page->magic, PAGE_MAGIC, sizeof page->magic) != 0)
@@ -113,8 +113,8 @@ static void end_texts(struct page *page)
     }
 }
 
-/* Rows of a live page change under the reader: each is copied as one, and with it what its threads
- * counted alone. */
+/* The rows of a live page change under the reader. Each is copied as a whole, together with what the
+ * thread caches counted for its device. */
 static void copy_rows(struct page *copy, const struct page *page)
 {
     for (unsigned i = 0; i < copy->device_count; i++) {
@@ -198,7 +198,7 @@ int page_is_alive(const struct page *page, const char *path)
         return 0;
     struct proc_status status;
     if (proc_status(page->pid, &status) != 0 || status.state == 'Z')
-        return 1; /* a leader that ended before its threads has no maps to look into */
+        return 1; /* the main thread ended before the others: its maps are empty */
     const char *slash = strrchr(path, '/');
     return proc_maps_file(page->pid, slash ? slash + 1 : path) != 0;
 }
@@ -209,8 +209,8 @@ static int is_page_name(const char *name)
     return length > 5 && strcmp(name + length - 5, ".page") == 0;
 }
 
-/* Where the process cannot be asked after (another pid namespace), only what was reported may
- * go. */
+/* A page of another pid namespace may go once its report is written: whether its process lives cannot
+ * be known here. */
 static int is_removable(const struct page *page, const char *path, uint64_t before_ns)
 {
     if (page->start_realtime_ns >= before_ns)
@@ -218,13 +218,7 @@ static int is_removable(const struct page *page, const char *path, uint64_t befo
     return page_is_here(page) ? !page_is_alive(page, path) : page->state == PAGE_REPORTED;
 }
 
-static uint64_t now_seconds(void)
-{
-    struct timespec now;
-    return clock_gettime(CLOCK_REALTIME, &now) == 0 ? (uint64_t)now.tv_sec : 0;
-}
-
-/* No page is older than its file, and to look into each of many would cost every start much. */
+/* A page is as old as its file or younger. This saves opening each of many pages at every start. */
 static int may_be_old(int directory, const char *name, uint64_t before_ns)
 {
     struct stat status;
@@ -232,7 +226,7 @@ static int may_be_old(int directory, const char *name, uint64_t before_ns)
            (uint64_t)status.st_mtime < before_ns / 1000000000U + 1;
 }
 
-#define MAKING_SECONDS 2 /* making a page takes a thousandth */
+#define MAKING_SECONDS 2 /* making a page takes about a millisecond */
 
 int page_is_unmade(int directory, const char *name)
 {
@@ -245,16 +239,17 @@ int page_is_unmade(int directory, const char *name)
         proc_is_alive(pid, start))
         return 0;
     int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    int unmade = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-                 status.st_uid == geteuid() &&
-                 (uint64_t)status.st_mtime + MAKING_SECONDS <= now_seconds() &&
-                 read(fd, magic, sizeof magic) >= 0 && memcmp(magic, none, sizeof magic) == 0;
+    int unmade =
+        fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+        status.st_uid == geteuid() &&
+        (uint64_t)status.st_mtime + MAKING_SECONDS <= clock_ns(CLOCK_REALTIME) / 1000000000U &&
+        read(fd, magic, sizeof magic) >= 0 && memcmp(magic, none, sizeof magic) == 0;
     if (fd >= 0)
         close(fd);
     return unmade;
 }
 
-/* Returns whether it had to be looked into. */
+/* Returns whether it opened the page. */
 static int remove_if_old(int directory, const char *name, uint64_t before_ns)
 {
     const char *problem;
@@ -277,28 +272,27 @@ const char *page_directory(char *buffer, size_t size)
     return buffer;
 }
 
-/* By the name alone: did its process begin less than `seconds` ago, since the machine started? */
+/* Whether the process of a page began less than `seconds` ago, by the page's name alone. */
 static int is_young(const char *name, uint64_t seconds)
 {
-    struct timespec now;
     const char *dot = strchr(name, '.');
     uint64_t ticks = getauxval(AT_CLKTCK);
     uint64_t begin = dot && ticks ? strtoull(dot + 1, NULL, 10) / ticks : 0;
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return begin <= (uint64_t)now.tv_sec && (uint64_t)now.tv_sec - begin < seconds;
+    uint64_t now = clock_ns(CLOCK_BOOTTIME) / 1000000000U;
+    return begin <= now && now - begin < seconds;
 }
 
 void page_remove_old(const char *directory, uint64_t seconds)
 {
     char own[PAGE_DIRECTORY_SIZE];
-    uint64_t now = now_seconds();
+    uint64_t now = clock_ns(CLOCK_REALTIME) / 1000000000U;
     DIR *listing = opendir(directory ? directory : page_directory(own, sizeof own));
     if (listing == NULL)
         return;
     uint64_t before_ns = now > seconds ? (now - seconds) * 1000000000U : 0;
     int looks = 0;
     for (const struct dirent *entry; looks < MOST_LOOKS && (entry = readdir(listing)) != NULL;)
-        /* Nothing in the usual place is from before the machine started. */
+        /* The usual directory is empty after a boot, so the ticks in a name count from this boot. */
         if (is_page_name(entry->d_name) && (directory || !is_young(entry->d_name, seconds)))
             looks += remove_if_old(dirfd(listing), entry->d_name, before_ns);
     closedir(listing);

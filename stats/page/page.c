@@ -2,6 +2,7 @@
  * own process writes into it. */
 #include "stats/page/page.h"
 
+#include "stats/os/clock.h"
 #include "stats/os/file_limit.h"
 #include "stats/os/proc.h"
 #include "stats/page/fields.h"
@@ -16,7 +17,6 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #define GENERATIONS 1000
@@ -33,7 +33,8 @@ static int is_memory(int fd)
            (system.f_type == TMPFS_MAGIC || (unsigned)system.f_type == RAMFS_MAGIC);
 }
 
-/* /dev/shm/cachalot-UID, made if need be; nobody else may be able to put files there. */
+/* Opens /dev/shm/cachalot-UID, makes it if it is missing, and refuses one in which others can put
+ * files. */
 static int open_own_directory(const char **problem)
 {
     char name[32];
@@ -57,7 +58,8 @@ static int open_own_directory(const char **problem)
     return -1;
 }
 
-/* One that the user named: ours or root's, and others may only add to it if it is sticky. */
+/* Opens the directory that the user named. It belongs to the user or root; if others can write to it,
+ * it is sticky. */
 static int open_named_directory(const char *path, const char **problem)
 {
     mkdir(path, 0700);
@@ -78,7 +80,8 @@ static int open_named_directory(const char *path, const char **problem)
     return -1;
 }
 
-/* Room for the whole page now: a hole that cannot be filled later is a SIGBUS in the program. */
+/* Takes the room for the whole page at once: a hole that the file system cannot fill later is a SIGBUS
+ * in the program. */
 static int allocate(int fd, size_t bytes)
 {
     int error = EINTR;
@@ -154,7 +157,8 @@ static struct page *map_in_directory(const char *path, size_t bytes, struct page
     return page;
 }
 
-/* Without a name; gone with the process. A memfd can still be read through /proc/PID/map_files. */
+/* A page without a name, which ends with the process. While it lives, /proc/PID/map_files shows a
+ * memfd. */
 static struct page *map_nameless(size_t bytes)
 {
     struct page *page = MAP_FAILED;
@@ -169,14 +173,6 @@ static struct page *map_nameless(size_t bytes)
     return page == MAP_FAILED ? NULL : page;
 }
 
-static uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec now;
-    if (clock_gettime(clock, &now) != 0)
-        return 0;
-    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-}
-
 /* /proc/thread-self and not /proc/self: the latter is the main thread's, and says nothing once that
  * thread has ended. */
 static void copy_link(const char *link, char *to, size_t size)
@@ -189,7 +185,7 @@ static void copy_arguments(struct page *page)
 {
     ssize_t n = proc_read("/proc/thread-self/cmdline", page->argv, sizeof page->argv);
     page->argv_bytes = n > 0 ? (uint64_t)n : 0;
-    if (n > 0 && page->argv[n - 1] != '\0') /* cut off: the NUL that proc_read set ends it */
+    if (n > 0 && page->argv[n - 1] != '\0') /* cut off: proc_read's NUL ends the last one */
         page->argv_bytes++;
 }
 
@@ -257,7 +253,7 @@ static void fill(struct page *page, const struct page *identity, struct page_sha
         page->events_offset = (uint32_t)aligned(fields_end(shape.devices), 64);
         events_start(page_events(page), shape.events, shape.shown, page->start_monotonic_ns);
     }
-    /* Last, so that a page without it is one that is still being made. */
+    /* Last: a page without the magic is still being made. */
     atomic_thread_fence(memory_order_release);
     memcpy(page->magic, PAGE_MAGIC, sizeof page->magic);
 }
@@ -306,7 +302,7 @@ static int claim(struct page_warning *slot)
     return atomic_compare_exchange_strong(&slot->count, &expected, WARNING_BEGUN);
 }
 
-/* Two threads that meet the same new text at once may both add it: the report adds those up. */
+/* Two threads that add the same new text at once may take a slot each: the report adds those up. */
 static void warn(struct page *page, const char *text)
 {
     for (unsigned i = 0; i < PAGE_WARNINGS; i++) {
@@ -352,7 +348,7 @@ void page_config_in_force(struct page *page, const char *option, const char *val
 
 void page_close(struct page *page, int remove)
 {
-    /* A page read from a file says what it likes: only its own process believes its path. */
+    /* The path in a page file may be forged: only the page's own process trusts it. */
     if (remove && page->path[0] != '\0' && page->pid == (uint64_t)getpid())
         unlink(page->path);
     munmap(page, page->page_bytes);

@@ -1,4 +1,4 @@
-/* The report on one device: statistics, counters, fragmentation, sizes, PyTorch's flat names. */
+/* The report on one device: statistics, counters, fragmentation, histogram, PyTorch's flat names. */
 #include "stats/report/parts.h"
 #include "stats/report/value.h"
 
@@ -127,7 +127,7 @@ static json_t *size_histogram(const struct device_stats *stats)
     return array;
 }
 
-/* PyTorch's names; what it calls `all` first. */
+/* PyTorch's names, in PyTorch's order: `all` first. */
 static void put_flat(json_t *object, const char *name, const struct device_stats *stats,
                      enum stat_kind kind)
 {
@@ -148,7 +148,7 @@ static void put_flat(json_t *object, const char *name, const struct device_stats
     }
 }
 
-/* Keys that tools for torch.cuda.memory_stats() look up; nothing of ours stands behind them. */
+/* Keys that tools for torch.cuda.memory_stats() look up, and that have no counterpart here. */
 static void put_absent(json_t *object)
 {
     static const char *const keys[] = {"oversize_allocations.current",

@@ -1,5 +1,5 @@
-/* The report on events: written as text, since there may be half a million, and each is nothing
- * but numbers. */
+/* The report on events. It is written as text, without jansson: there may be EVENTS_MOST events, and
+ * each is only numbers. */
 #include "stats/report/parts.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROW_BYTES 256 /* longer than any */
+#define ROW_BYTES 256 /* more than the longest row */
 #define HEAD_BYTES 128
 #define MOST_LOOKS 100
 
@@ -17,7 +17,7 @@ static const char *const action_names[] = {
 #undef X
 };
 
-/* A copy of event `n`; 0 if its place holds another, or half of one. */
+/* Copies event `n`. Returns 0 if its place holds another event, or half of one. */
 static int read_event(const struct events *events, uint64_t n, struct event *copy)
 {
     const struct event *event = &events->event[n & (events->capacity - 1)];
@@ -59,15 +59,15 @@ static int write_row(char *to, const struct report_source *source, const struct 
                     whole(event->size), requested, (uint64_t)event->who & UINT32_MAX, index, more);
 }
 
-/* When the writer is dead only its own readings of the clock are known. */
+/* A dead process left its readings of the clock; for a live one this reads the clock. */
 static struct event_clock clock_for(const struct events *events, int harvest)
 {
     return harvest ? events->last[events->latest & 1] : events_clock();
 }
 
-/* Copies of the events shown at `to`, of which there is room for that many; returns how many, and
- * in *end how many there ever were. Where threads overwrite a small ring meanwhile, another look
- * finds more. */
+/* Copies the events that the report shows to `to`, which has room for them. Returns their number, and
+ * in *end the number of all events ever. Threads may overwrite a small ring meanwhile; another look
+ * then finds more. */
 static uint64_t copy_events(const struct events *events, struct event *to, uint64_t *end)
 {
     uint64_t copied = 0, shown, before = 0;
@@ -91,7 +91,7 @@ static char *write_rows(char *to, const struct report_source *source, const stru
     uint64_t time_ns = 0;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t ns = events_ns(events, &now, event[i].ticks);
-        time_ns = ns > time_ns ? ns : time_ns; /* processors may differ by a few ticks */
+        time_ns = ns > time_ns ? ns : time_ns; /* cores may differ by a few ticks */
         to += sprintf(to, "%s\n      ", i ? "," : "");
         to += write_row(to, source, &event[i], time_ns);
     }
@@ -112,8 +112,8 @@ char *report_add_events(char *text, const struct report_source *source)
         free(text);
         return NULL;
     }
-    /* In the place of the last newline and brace. The rows come first: how many are lost follows.
-     */
+    /* The text replaces the last newline and brace. The rows come before the count of lost events,
+     * which they tell. */
     char *to = longer + length - 2;
     to += sprintf(to, ",\n  \"events\": {\n    \"rows\": [");
     to = write_rows(to, source, event, rows);

@@ -1,6 +1,6 @@
-/* The report on out of memory: what was asked for, what there was, and what would have helped, in
- * numbers and in a sentence. What is said to help helps by the sums of that moment: natively that is
- * certain, while with other options blocks would have lain otherwise before. */
+/* The report on requests that ran out of memory: the request, the memory there was, and the options
+ * that would have served it, in numbers and in a sentence. The advice follows from the sums of that
+ * moment. For `cache:off` it is certain; with other options blocks would have lain elsewhere. */
 #include "stats/report/parts.h"
 #include "stats/report/value.h"
 
@@ -27,14 +27,14 @@ static uint64_t less(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* What the cache could still have got from the driver. */
+/* The bytes that the cache could still get from the driver. */
 static uint64_t room(const struct page_oom *oom)
 {
     uint64_t left = less(oom->memory_limit_bytes, oom->reserved_bytes);
     return oom->memory_limit_bytes && left < oom->device_free_bytes ? left : oom->device_free_bytes;
 }
 
-/* The limit stood in the way, not the device. */
+/* Whether the limit refused the request, and not the device. */
 static int is_limited(const struct page_oom *oom)
 {
     return !oom->native_would_fit && room(oom) < oom->device_free_bytes &&
@@ -77,8 +77,8 @@ static json_t *would_serve(const struct page *page, const struct page_oom *oom)
     const char *expandable = value_of(page, "expandable_segments");
     if (is_limited(oom))
         add_limit(options, page, oom);
-    /* Mapped memory takes what is reusable from wherever it lies, but for the corners of chunks;
-     * what sizes are rounded up to is not in the figures. */
+    /* Mapped memory joins reusable memory from wherever it lies, except the corners of chunks. The
+     * figures do not include the rounding of sizes. */
     if (expandable && strcmp(expandable, "False") == 0 && oom->requested_bytes > MIB &&
         oom->requested_bytes + CORNERS <= oom->reusable_bytes + room(oom) &&
         oom->native_would_fit && !is_given(page, "roundup_power2_divisions"))

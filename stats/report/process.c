@@ -1,10 +1,10 @@
 /* The report on the process: config, time, process, exit, coverage. */
+#include "stats/os/clock.h"
 #include "stats/report/parts.h"
 #include "stats/report/value.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 json_t *report_config(const struct report_source *source)
 {
@@ -21,14 +21,6 @@ json_t *report_config(const struct report_source *source)
     return config;
 }
 
-static uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec now;
-    if (clock_gettime(clock, &now) != 0)
-        return 0;
-    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-}
-
 json_t *report_times(const struct report_source *source)
 {
     const struct page *page = source->page;
@@ -36,7 +28,7 @@ json_t *report_times(const struct report_source *source)
     report_put(time, "start", report_time(page->start_realtime_ns));
     report_put(time, "written", report_time(clock_ns(CLOCK_REALTIME)));
     uint64_t now = clock_ns(CLOCK_MONOTONIC);
-    /* Nobody saw when a harvested process ended. */
+    /* The time at which a harvested process ended is not known. */
     if (source->options->kind == REPORT_HARVEST || now < page->start_monotonic_ns)
         report_put(time, "uptime_ns", json_null());
     else
@@ -55,7 +47,7 @@ static json_t *arguments(const struct page *page)
     return array;
 }
 
-/* A number where it is one, as launchers give it. */
+/* A rank as a number where the launcher gave a number, else as text. */
 static json_t *rank(const char *text)
 {
     size_t length = strlen(text);

@@ -1,11 +1,11 @@
-/* The report on call sites: frames of Python as they are, others as a file and an offset. */
+/* The report on call sites: frames of Python as text, native frames as a file and an offset. */
 #include "stats/report/parts.h"
 #include "stats/report/value.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* In the copy or the live table: texts are ended here, not there. */
+/* `python` may lie in the live table, whose text need not end. */
 static void put_python(json_t *frames, const char *python)
 {
     char text[SITE_TEXT];
@@ -64,7 +64,7 @@ static json_t *modules(const struct sites *sites)
     return array;
 }
 
-/* Places in the table are spread; in the report they follow each other. */
+/* Used places are spread over the table; the report numbers them without gaps. */
 uint32_t report_site(const struct report_source *source, uint64_t place)
 {
     return place && place <= SITES ? source->site_index[place - 1] : 0;

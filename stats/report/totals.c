@@ -1,4 +1,4 @@
-/* The report's flat totals over all devices, memory taken past the cache, warnings. */
+/* The report's totals over all devices, uncached allocations, and warnings. */
 #include "stats/report/parts.h"
 #include "stats/report/value.h"
 
@@ -77,7 +77,7 @@ static void put_bytes(json_t *totals, const struct report_source *source)
                             sum_peak(source, STAT_reserved_bytes)));
 }
 
-/* Of a running process nobody knows yet: null. */
+/* null while the process runs: its live blocks are not leaks yet. */
 static void put_leaked(json_t *totals, const struct report_source *source)
 {
     int final = report_is_final(source);
@@ -128,7 +128,7 @@ json_t *report_others(const struct report_source *source)
     return others;
 }
 
-/* Times that the text of warning `i` stands in slots from i on; 0 if an earlier one has it. */
+/* The count of warning `i`'s text in all slots; 0 if an earlier slot has that text. */
 static uint64_t warning_count(const struct page *page, unsigned i)
 {
     const struct page_warning *warning = page->warning;

@@ -1,4 +1,3 @@
-/* Values of the report. */
 #include "stats/report/value.h"
 
 #include <stdatomic.h>
@@ -8,7 +7,7 @@
 
 #define LARGEST_INTEGER ((UINT64_C(1) << 53) - 1)
 
-static atomic_uint failures; /* only ever raised: two reports at once mislead each other safely */
+static atomic_uint failures; /* only rises: of two reports at once both fail, which is safe */
 
 void report_put(json_t *object, const char *key, json_t *value)
 {
@@ -63,7 +62,7 @@ static size_t character(const unsigned char *text)
     for (size_t i = 1; i < length; i++)
         if ((text[i] & 0xc0) != 0x80)
             return 0;
-    /* Overlong forms, surrogates and what lies past U+10FFFF show in the second byte. */
+    /* The second byte tells overlong forms, surrogates and what lies past U+10FFFF. */
     if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
         (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f))
         return 0;
@@ -101,7 +100,7 @@ struct date {
 /* Days since 1970-01-01 in the Gregorian calendar. gmtime_r takes a lock and may read files. */
 static struct date date_of(uint64_t days)
 {
-    uint64_t shifted = days + 719468; /* since 0000-03-01, so that a leap day ends its year */
+    uint64_t shifted = days + 719468; /* since 0000-03-01: a leap day ends its year */
     uint64_t era = shifted / 146097, day = shifted % 146097;
     uint64_t year = (day - day / 1460 + day / 36524 - day / 146096) / 365;
     unsigned in_year = (unsigned)(day - (365 * year + year / 4 - year / 100));

@@ -1,4 +1,4 @@
-/* Values of the report: numbers below 2^53, ratios, texts made valid UTF-8, times; null for
+/* JSON values of the report: numbers below 2^53, ratios, texts made valid UTF-8, times; null for
  * unknown. */
 #ifndef CACHALOT_STATS_REPORT_VALUE_H
 #define CACHALOT_STATS_REPORT_VALUE_H
@@ -6,12 +6,12 @@
 #include <jansson.h>
 #include <stdint.h>
 
-/* Puts a new value, whose reference it takes, into an object or at an array's end. A NULL value
- * is one that found no memory: it is counted, so that no document with a hole is written. */
+/* Put a new value into an object or at an array's end, and take its reference. A NULL value found no
+ * memory: report_failures counts it, so that no incomplete document is written. */
 void report_put(json_t *object, const char *key, json_t *value);
 void report_append(json_t *array, json_t *value);
 
-/* Values that found no memory, ever, in this process. */
+/* The values that found no memory in this process. */
 unsigned report_failures(void);
 
 json_t *report_number(uint64_t value);
