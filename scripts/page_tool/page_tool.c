@@ -30,15 +30,6 @@ static const char usage[] =
     "       cachalot-page options\n"
     "       cachalot-page --version\n";
 
-struct page *tool_open(const char *path, int writable)
-{
-    const char *problem;
-    struct page *page = page_open(path, writable, &problem);
-    if (page == NULL)
-        fprintf(stderr, "cachalot-page: %s: %s\n", path, problem);
-    return page;
-}
-
 /* What can be known of an end that nobody saw. */
 static const char *guess_reason(const struct page *page)
 {
