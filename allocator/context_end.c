@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "allocator/allocator.h"
+#include "allocator/base/policy.h"
 #include "allocator/mapping/release.h"
 #include "allocator/pool/arena_blocks.h"
 #include "allocator/pool/pool.h"
@@ -18,8 +19,6 @@
 #include "stats/os/pause.h"
 #include "allocator/reuse/lane.h"
 #include "allocator/state/enter.h"
-
-#define EMPTY_WAIT_NS 100000000
 
 void domain_end_begins(struct domain *domain)
 {
@@ -53,10 +52,10 @@ void allocator_empty(struct allocator *a)
     allocator_enter(a);
     if (!a->life.error && !a->life.forgotten && !a->life.away && !is_alone(a)) {
         thread_caches_empty(a);
-        fence_wait_all(a, EMPTY_WAIT_NS);
+        fence_wait_all(a, policy.end_wait_ns);
         if (a->arena && !a->life.forgotten)
-            arena_release(a, a->arena, UINT64_MAX, EMPTY_WAIT_NS);
-        if (!a->life.forgotten && fence_is_idle(a, EMPTY_WAIT_NS) == 1)
+            arena_release(a, a->arena, UINT64_MAX, policy.end_wait_ns);
+        if (!a->life.forgotten && fence_is_idle(a, policy.end_wait_ns) == 1)
             segment_release_whole(a, UINT64_MAX, 0);
     }
     allocator_leave(a);
@@ -67,7 +66,7 @@ void allocator_put_away(struct allocator *a, int away)
     allocator_enter(a);
     int back = a->life.away && !away;
     a->life.away = away;
-    for (int i = 0; away && a->life.visits > allocator_own.visits && i < ALLOCATOR_PAUSES; i++)
+    for (int i = 0; away && a->life.visits > allocator_own.visits && i < policy.end_looks; i++)
         allocator_pause(a);
     if (back && !a->life.error && !a->life.forgotten) { /* captures may have ended meanwhile */
         a->fences.captures_ended++;
@@ -131,7 +130,7 @@ uint64_t allocator_forget(struct allocator *a)
             break;
         }
     /* Calls of other threads into the dying context: no new one begins. */
-    for (int i = 0; a->life.calls && i < ALLOCATOR_PAUSES; i++)
+    for (int i = 0; a->life.calls && i < policy.end_looks; i++)
         allocator_pause(a);
     allocator_leave(a);
     return held;

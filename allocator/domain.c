@@ -2,6 +2,7 @@
 #include <stddef.h>
 
 #include "allocator/allocator.h"
+#include "allocator/base/policy.h"
 #include "allocator/check.h"
 #include "allocator/last_freed.h"
 #include "allocator/mapping/create.h"
@@ -141,7 +142,7 @@ static uint64_t for_each(struct domain *domain, uint64_t (*act)(struct allocator
 static uint64_t empty(struct allocator *a, unsigned wait)
 {
     return release_of(a, UINT64_MAX, wait ? DEVICE_FOREVER : 0,
-                      wait ? PRESSURE_WAIT_NS : IDLE_WAIT_NS);
+                      wait ? policy.pressure_wait_ns : policy.idle_wait_ns);
 }
 
 uint64_t domain_empty_cache(struct domain *domain, int wait)

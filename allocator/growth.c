@@ -1,6 +1,7 @@
 /* Where memory comes from when the pools have none: what has been freed behind fences, what is idle in mapped memory, the
  * driver, and under pressure what is given back first. */
 #include "allocator/allocator.h"
+#include "allocator/base/policy.h"
 #include "allocator/growth.h"
 
 #include <stddef.h>
@@ -44,11 +45,10 @@ static struct block *wait_for(struct allocator *a, uint64_t size, uint64_t budge
     return block;
 }
 
-/* What making and giving back `bytes` costs, in ns, so that waiting for a fence as long costs no more:
- * cudaMalloc + cudaFree on an H200 (about 80 us, and 0.9 us for each MiB). */
-static uint64_t growth_price_ns(uint64_t bytes)
+/* What making and giving back `bytes` costs, so that waiting for a fence as long costs no more. */
+static uint64_t growth_price_ns(const struct device_costs *costs, uint64_t bytes)
 {
-    return 80000 + bytes / MIB * 900;
+    return costs->alloc + costs->free + bytes / MIB * (costs->alloc_mib + costs->free_mib);
 }
 
 /* Could idle memory do, with what the holes around it have in parts of chunks? At least one chunk
@@ -74,26 +74,23 @@ static int claim_idle(struct allocator *a, uint64_t size, struct block **taken)
 }
 
 /* The work of a device that is not far behind, on a busy host; natively the frees had waited. */
-#define MOMENT_NS 20000000
 
 /* What is in the way of a block of its own chunks, and idle in a moment. Returns bytes. */
 static uint64_t give_back(struct allocator *a, uint64_t size)
 {
     uint64_t missing = a->arena->claim.missing;
     if (a->arena->claim.room + arena_idle_bytes(a->arena) >= native_bytes_of(size))
-        return arena_release(a, a->arena, missing, MOMENT_NS);
+        return arena_release(a, a->arena, missing, policy.alone_wait_ns);
     thread_caches_empty(a);
-    return segment_release_whole(a, missing, MOMENT_NS);
+    return segment_release_whole(a, missing, policy.alone_wait_ns);
 }
-
-#define ROUNDS 4 /* others may take what was given back */
 
 /* Where blocks share no chunk idle memory in other pieces may have to go back first; but nobody waits
  * long for that: then chunks are shared after all. */
 static int grow_mapped(struct allocator *a, uint64_t size, struct block **taken)
 {
-    for (int round = 0; round < ROUNDS && !a->life.forgotten && packing_is_exact(a, size);
-         round++) {
+    for (int round = 0;
+         round < policy.alone_rounds && !a->life.forgotten && packing_is_exact(a, size); round++) {
         int code = arena_claim_in(a->arena, size, CLAIM_GROW | CLAIM_ALONE, taken);
         if (code != a->ops->out_of_memory)
             return code;
@@ -107,10 +104,6 @@ static int grow_mapped(struct allocator *a, uint64_t size, struct block **taken)
     return code;
 }
 
-#define SMALL_SEGMENT (2 * MIB) /* kSmallBuffer */
-#define LARGE_LEAST (10 * MIB)  /* kMinLargeAlloc: from here on a segment of its own */
-#define SEGMENT_GRAIN (2 * MIB) /* kRoundLarge */
-
 static uint64_t round_up(uint64_t bytes, uint64_t grain)
 {
     return (bytes + grain - 1) / grain * grain;
@@ -122,10 +115,10 @@ static uint64_t segment_bytes(const struct allocator *a, enum pool pool, uint64_
     if (pool == POOL_PINNED)
         return size;
     if (pool == POOL_SMALL)
-        return SMALL_SEGMENT;
-    if (least || a->growth.as_native || pool == POOL_DEDICATED || size >= LARGE_LEAST ||
+        return PYTORCH_SMALL_BUFFER;
+    if (least || a->growth.as_native || pool == POOL_DEDICATED || size >= PYTORCH_MIN_LARGE_ALLOC ||
         size > large)
-        return round_up(size, SEGMENT_GRAIN);
+        return round_up(size, PYTORCH_ROUND_LARGE);
     return large;
 }
 
@@ -145,8 +138,8 @@ int growth_by_driver(struct allocator *a, uint64_t size, enum growth growth, str
         pool = pool_ordinary(size), growth = GROW_LEAST;
     uint64_t bytes = segment_bytes(a, pool, size, growth == GROW_LEAST);
     uint64_t reserved = allocator_reserved(a);
-    a->growth.pressed |=
-        stats_current_all(a->stats, STAT_active_bytes) + size > a->capacity / 3 * 2;
+    a->growth.pressed |= stats_current_all(a->stats, STAT_active_bytes) + size >
+                         a->capacity - a->capacity / policy.pressed_part;
     if (a->limit < bytes || reserved > a->limit - bytes) {
         a->growth.pressed = 1;
         a->taken = NULL;
@@ -175,10 +168,10 @@ static int make_room(struct allocator *a, uint64_t size, struct block **taken)
     if (size <= MIB && !a->life.forgotten &&
         ((*taken = last_resort_corner(a, size)) || (*taken = wait_for(a, size, DEVICE_FOREVER))))
         return 0;
-    if (release_for(a, size, PRESSURE_WAIT_NS) &&
+    if (release_for(a, size, policy.pressure_wait_ns) &&
         (code = growth_by_driver(a, size, GROW_SEGMENT, taken)) != a->ops->out_of_memory)
         return code;
-    release_for(a, UINT64_MAX, PRESSURE_WAIT_NS);
+    release_for(a, UINT64_MAX, policy.pressure_wait_ns);
     stats_count(a->stats, COUNTER_num_alloc_retries, 1);
     return growth_by_driver(a, size, GROW_LEAST, taken);
 }
@@ -186,7 +179,7 @@ static int make_room(struct allocator *a, uint64_t size, struct block **taken)
 static void wait_for_ends(struct allocator *a, uint64_t since_ns)
 {
     while (a->domain->ending > allocator_own.ends && !a->life.forgotten &&
-           a->ops->now_ns() - since_ns < PRESSURE_WAIT_NS)
+           a->ops->now_ns() - since_ns < policy.pressure_wait_ns)
         allocator_pause(a);
 }
 
@@ -198,7 +191,7 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
     struct timespec limit;
     int code;
     clock_gettime(CLOCK_REALTIME, &limit);
-    limit.tv_sec += PRESSURE_WAIT_NS / 1000000000;
+    limit.tv_sec += policy.pressure_wait_ns / 1000000000;
     a->domain->pressing++;
     allocator_leave(a);
     int alone = pthread_mutex_timedlock(&a->domain->pressure, &limit) == 0;
@@ -207,8 +200,8 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
     for (int round = 0;; round++) {
         uint64_t frees = a->frees, ended = a->domain->ended;
         code = a->life.forgotten ? ALLOCATOR_PASS : make_room(a, size, taken);
-        if (code != a->ops->out_of_memory || round == 3 ||
-            a->ops->now_ns() - begin >= PRESSURE_WAIT_NS)
+        if (code != a->ops->out_of_memory || round + 1 == policy.pressure_rounds ||
+            a->ops->now_ns() - begin >= policy.pressure_wait_ns)
             break;
         wait_for_ends(a, begin);
         if (frees == a->frees && ended == a->domain->ended)
@@ -247,7 +240,7 @@ int growth_find(struct allocator *a, uint64_t size, struct block **taken)
         ((*taken = wait_for(a, size, OWN_FOREVER)) || (*taken = last_resort_corner(a, size))))
         return 0;
     release_beyond_threshold(a, size);
-    if ((*taken = wait_for(a, size, growth_price_ns(size))))
+    if ((*taken = wait_for(a, size, growth_price_ns(a->ops->costs, size))))
         return 0;
     int code = growth_by_driver(a, size, GROW_SEGMENT, taken);
     return code == a->ops->out_of_memory ? under_pressure(a, size, taken) : code;

@@ -1,6 +1,7 @@
 /* What a request gets when memory is short and the driver has none: holes among large blocks, corners of chunks; and
  * when large blocks become the driver's own (packing.h). */
 #include "allocator/allocator.h"
+#include "allocator/base/policy.h"
 #include "allocator/last_resort.h"
 
 #include "allocator/mapping/claim.h"
@@ -55,8 +56,6 @@ static void note_failure(struct allocator *a, uint64_t size)
               1 + requests->allocated[SMALL_POOL] + requests->allocated[LARGE_POOL]);
 }
 
-#define ASK 1024 /* requests: others may have given the driver something back */
-
 /* What the driver gave and took back so far. */
 static uint64_t changes(const struct allocator *a)
 {
@@ -76,7 +75,7 @@ struct block *last_resort_corner(struct allocator *a, uint64_t size)
         block = pool_take_from(a, POOL_MAPPED, size);
     if (block && !last_resort_is_cornered(a)) {
         a->growth.cornered = 1 + changes(a);
-        a->growth.cornered_until = a->mallocs + ASK;
+        a->growth.cornered_until = a->mallocs + policy.corner_requests;
     }
     return block;
 }

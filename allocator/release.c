@@ -1,6 +1,7 @@
 /* What goes back to the driver: for a request that finds none, for other processes, and beyond the threshold that the
  * user has set. */
 #include "allocator/allocator.h"
+#include "allocator/base/policy.h"
 #include "allocator/release.h"
 
 #include <stddef.h>
@@ -50,9 +51,6 @@ uint64_t release_for(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
     return released;
 }
 
-#define RELIEF_SHARE 10        /* the device is short of memory when less than a tenth is free */
-#define RELIEF_WAIT_NS 1000000 /* no longer: another time will do */
-
 /* So that other processes do not starve: what was idle ever since the last look, as much as the
  * device is short of. Returns bytes; nothing is asked of the driver if nothing was idle. */
 uint64_t release_unused(struct allocator *a)
@@ -67,12 +65,14 @@ uint64_t release_unused(struct allocator *a)
     allocator_call(a);
     int code = a->ops->memory_free(a->device, &available, &total);
     allocator_return(a);
-    if (code || a->life.forgotten || available >= total / RELIEF_SHARE)
+    if (code || a->life.forgotten || available >= total / policy.relief_part)
         return 0;
-    uint64_t wanted = total / RELIEF_SHARE - available;
+    uint64_t wanted = total / policy.relief_part - available;
     if (mapped)
-        released = arena_release(a, a->arena, wanted < mapped ? wanted : mapped, RELIEF_WAIT_NS);
-    if (released < wanted && !a->life.forgotten && is_old && fence_is_idle(a, RELIEF_WAIT_NS))
+        released =
+            arena_release(a, a->arena, wanted < mapped ? wanted : mapped, policy.relief_wait_ns);
+    if (released < wanted && !a->life.forgotten && is_old &&
+        fence_is_idle(a, policy.relief_wait_ns))
         released += segment_release_oldest(a, wanted - released, seen);
     stats_count(a->stats, COUNTER_relieved_bytes, released);
     return released;
@@ -119,8 +119,8 @@ void release_beyond_threshold(struct allocator *a, uint64_t size)
     if (reserved + size <= keep)
         return;
     if (a->arena && reserved > keep && !arena_serves(a, size))
-        arena_release(a, a->arena, reserved - keep, IDLE_WAIT_NS);
-    if (!large->oldest || !fence_is_idle(a, IDLE_WAIT_NS))
+        arena_release(a, a->arena, reserved - keep, policy.idle_wait_ns);
+    if (!large->oldest || !fence_is_idle(a, policy.idle_wait_ns))
         return;
     while (large->oldest && stats_current_all(a->stats, STAT_reserved_bytes) > keep)
         if (segment_release(large->oldest))

@@ -20,8 +20,46 @@ enum device_condition {
 
 #define DEVICE_FOREVER UINT64_MAX
 
+/* What calls of the driver take, in ns: medians on an H200, driver 580 (test/gpu/RECORD.md). A call for a handle
+ * takes as long whatever its size; `..._mib` is added for each MiB. The allocator decides by these prices, and
+ * cachalot-replay books calls at them.  X(name, ns, what it is) */
+#define DEVICE_COSTS(X)                                                                            \
+    X(create, 22500, "cuMemCreate")                                                                \
+    X(map, 900, "cuMemMap")                                                                        \
+    X(access, 33000, "cuMemSetAccess")                                                             \
+    X(unmap, 22000, "cuMemUnmap")                                                                  \
+    X(release, 24000, "cuMemRelease")                                                              \
+    X(alloc, 41000, "cuMemAlloc")                                                                  \
+    X(alloc_mib, 250, "cuMemAlloc, for each MiB")                                                  \
+    X(free, 39000, "cuMemFree")                                                                    \
+    X(free_mib, 650, "cuMemFree, for each MiB")                                                    \
+    X(event, 260, "cuCtxRecordEvent")                                                              \
+    X(question, 4900, "cuMemGetInfo")
+
+struct device_costs {
+#define X(name, ns, what) uint64_t name;
+    DEVICE_COSTS(X)
+#undef X
+};
+
+/* The default (policy.c), which `cachalot-replay --policy price_NAME=NS` changes. */
+extern struct device_costs device_costs;
+
+/* Making a handle that can be used. */
+static inline uint64_t device_handle_ns(const struct device_costs *costs)
+{
+    return costs->create + costs->map + costs->access;
+}
+
+/* In us, rounded; at least 1. */
+static inline uint64_t device_us(uint64_t ns)
+{
+    return ns < 1500 ? 1 : (ns + 500) / 1000;
+}
+
 struct device_ops {
     int out_of_memory; /* the driver's code for it */
+    const struct device_costs *costs;
 
     /* One range of `bytes` bytes of the context `device`; its address. */
     int (*segment_alloc)(void *device, uint64_t bytes, uint64_t *address);

@@ -18,14 +18,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOKS 8000
-#define MOST_MS 500
-#define TURNS 256
+#include "allocator/base/policy.h"
 
 /* Looks for a while: 0, and it is ours. */
 static int look(struct lock *lock)
 {
-    for (int i = 0; i < LOOKS; i++)
+    for (int i = 0; i < policy.lock_looks; i++)
         if (atomic_load_explicit(&lock->word, memory_order_relaxed) == LOCK_FREE && !lock_try(lock))
             return 0;
     return -1;
@@ -35,7 +33,8 @@ static void sleep_for(struct lock *lock)
 {
     int error = errno; /* the program's */
     long sleepers = (long)atomic_fetch_add(&lock->sleepers, 1) + 1;
-    struct timespec limit = {.tv_nsec = 1000000 * (sleepers < MOST_MS ? sleepers : MOST_MS)};
+    struct timespec limit = {
+        .tv_nsec = 1000000 * (sleepers < policy.lock_sleep_ms ? sleepers : policy.lock_sleep_ms)};
     do {
         syscall(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, LOCK_TAKEN, &limit, NULL, 0);
         atomic_store_explicit(&lock->waking, 0, memory_order_relaxed);
@@ -55,7 +54,8 @@ void lock_wake(struct lock *lock)
 {
     int error = errno;
     uint32_t turns = atomic_load_explicit(&lock->turns, memory_order_relaxed) + 1;
-    int skip = atomic_load_explicit(&lock->waking, memory_order_relaxed) && turns < TURNS;
+    int skip =
+        atomic_load_explicit(&lock->waking, memory_order_relaxed) && turns < policy.lock_turns;
     atomic_store_explicit(&lock->turns, skip ? turns : 0, memory_order_relaxed);
     if (skip)
         return;

@@ -1,5 +1,7 @@
 #include "allocator/base/max_tree.h"
 
+#include "allocator/base/policy.h"
+
 size_t max_tree_begin(struct max_tree *fit, void *memory, uint32_t places)
 {
     size_t numbers = places, used = 0;
@@ -89,7 +91,7 @@ static uint32_t least_over(const uint32_t *node, uint32_t least)
 uint32_t max_tree_best(const struct max_tree *fit, uint32_t first, uint32_t least)
 {
     uint32_t at = first - first % FIRST_FIT_NODE, best = at, fewest = UINT32_MAX;
-    uint32_t end = fit->places - at < FIRST_FIT_BEST ? fit->places : at + FIRST_FIT_BEST;
+    uint32_t end = fit->places - at < policy.fit_slots ? fit->places : at + policy.fit_slots;
     for (; at < end && fewest; at += FIRST_FIT_NODE) {
         uint32_t over = least_over(fit->level[0] + at, least);
         best = over < fewest ? at : best;

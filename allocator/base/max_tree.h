@@ -9,8 +9,7 @@
 #include <stdint.h>
 
 #define FIRST_FIT_NODE 16
-#define FIRST_FIT_LEVELS 8  /* 16^8 places */
-#define FIRST_FIT_BEST 1024 /* places, 0.1 to 0.3 us; test/replay/tried.md has what others keep */
+#define FIRST_FIT_LEVELS 8 /* 16^8 places */
 
 struct max_tree {
     /* [0]: what each place has; [n + 1]: the most of each node of [n] */
@@ -33,7 +32,7 @@ uint32_t max_tree_most(const struct max_tree *fit);
 
 void max_tree_set(struct max_tree *fit, uint32_t place, uint32_t has);
 
-/* UINT32_MAX: there is none. best: of the FIRST_FIT_BEST places from the node of `first` on, which is the first, the
+/* UINT32_MAX: there is none. best: of the policy.fit_slots places from the node of `first` on, which is the first, the
  * one that has least; of two as good the lower. */
 uint32_t max_tree_find(const struct max_tree *fit, uint32_t least);
 uint32_t max_tree_best(const struct max_tree *fit, uint32_t first, uint32_t least);

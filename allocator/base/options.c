@@ -6,17 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef CHUNKS_LEAST      /* tests have fewer */
-#define CHUNKS_LEAST 1024 /* that a small device is cut into at least */
-#endif
+#include "allocator/base/policy.h"
+
 #define LEAST_SPLIT_MB 20 /* PyTorch: max_split_size_mb must be larger than kLargeBuffer */
 
 void options_default(struct options *options)
 {
     *options = (struct options){
         .max_split_size = UINT64_MAX,
-        .max_non_split_rounding = 20 * MIB,
-        .large_segment_bytes = 20 * MIB,
+        .max_non_split_rounding = PYTORCH_LARGE_BUFFER,
+        .large_segment_bytes = PYTORCH_LARGE_BUFFER,
         .expandable = EXPANDABLE_AUTO,
         .cache = 1,
         .thread_cache = 1,
@@ -408,8 +407,8 @@ uint64_t options_chunk_bytes(const struct options *options, uint64_t total, uint
     for (unsigned i = 0; i < KEYS; i++)
         if (options->given >> i & 1 && keys[i].set == set_segment)
             return *largest = options->large_segment_bytes;
-    *largest = 16 * MIB;
-    while (*largest > 2 * MIB && *largest > total / CHUNKS_LEAST)
+    *largest = policy.handle_most;
+    while (*largest > 2 * MIB && *largest > total / policy.device_chunks_least)
         *largest /= 2;
     return 2 * MIB;
 }

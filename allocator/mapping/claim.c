@@ -6,7 +6,7 @@
  * was mapped here before is idle where it is now: it is called back. Otherwise some handle that is
  * idle is mapped here, the largest that fits, or a new one. What was mapped here before is taken
  * down first, if work that may use it has passed; as long as there are few mappings the windows
- * beyond the last slot used are cheaper. So addresses are spent (KEEP times the memory) until what
+ * beyond the last slot used are cheaper. So addresses are spent (policy.keep times the memory) until what
  * the program repeats has addresses of its own.
  *
  * All is decided and booked under the lock, the driver is called without it: the block is claimed
@@ -15,6 +15,7 @@
 #include <stddef.h>
 
 #include "allocator/mapping/claim.h"
+#include "allocator/base/policy.h"
 #include "allocator/mapping/divide.h"
 #include "allocator/mapping/release.h"
 #include "allocator/mapping/map_slots.h"
@@ -22,10 +23,6 @@
 #include "allocator/pool/pool.h"
 #include "allocator/pool/arena_blocks.h"
 #include "allocator/state/enter.h"
-
-#define KEEP 4
-#define KEEP_LEAST 64
-#define ASK_FROM 8 /* chunks: to make them takes longer than to ask what is free */
 
 /* Takes the blocks of the window out of pool and lists, as one. */
 static struct block *carve(struct arena *arena, const struct window *window, uint64_t size)
@@ -284,13 +281,20 @@ static void dissolve(struct arena *arena, struct block *block)
     arena_go_home(arena, begin, until);
 }
 
+/* Does the question what is free cost little beside making so many chunks? */
+static int is_worth_asking(const struct allocator *a, uint64_t chunks)
+{
+    const struct device_costs *costs = a->ops->costs;
+    return chunks * device_handle_ns(costs) >= costs->question * policy.ask_part;
+}
+
 /* What the driver has free, where much is wanted: who asks for more than there is would else fill
  * the device with chunks before that is seen, each time; where it must be known what to give back;
  * and at last, when nothing would give back what was made in vain. The lock is dropped meanwhile. */
 static uint64_t room_for(struct allocator *a, const struct arena *arena, uint64_t size, int flags)
 {
     uint64_t room = UINT64_MAX, total;
-    if (size / arena->chunk_bytes < ASK_FROM && !(flags & (CLAIM_ALONE | CLAIM_DIVIDE)))
+    if (!is_worth_asking(a, size / arena->chunk_bytes) && !(flags & (CLAIM_ALONE | CLAIM_DIVIDE)))
         return room;
     allocator_call(a);
     if (a->ops->memory_free(a->device, &room, &total))
@@ -322,8 +326,8 @@ static int choose(const struct allocator *a, struct arena *arena, uint64_t size,
 {
     const struct arena_part *part = arena_part_for(arena, size);
     int alone = (flags & CLAIM_ALONE) != 0;
-    uint64_t most = (part->chunks + size / arena->chunk_bytes) * KEEP;
-    most = part->first + (most < KEEP_LEAST ? KEEP_LEAST : most);
+    uint64_t most = (part->chunks + size / arena->chunk_bytes) * policy.keep;
+    most = part->first + (most < policy.keep_least ? policy.keep_least : most);
     most = most < part->end ? most : part->end;
     if (alone && !has_room(a, arena, window_fresh_alone(arena, size), room))
         return 0;

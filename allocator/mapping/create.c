@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "allocator/base/policy.h"
 #include "allocator/pool/arena_blocks.h"
 #include "allocator/pool/packing.h"
 #include "allocator/pool/segment_books.h"
@@ -56,14 +57,11 @@ static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_
     return arena;
 }
 
-#define SMALL_CHUNK (2 * MIB) /* as PyTorch's segments of small blocks */
-#define SMALL_SHARE 8         /* of the addresses: as many as the device has memory */
-
 /* The last slots are for small blocks; before them one is left free, so that nothing goes on there.
  */
 static void divide(struct arena *arena)
 {
-    uint32_t slots = arena->slots / SMALL_SHARE;
+    uint32_t slots = arena->slots / policy.small_addresses_part;
     arena->part[SMALL_POOL].first = arena->part[SMALL_POOL].top = arena->slots - slots;
     if (slots)
         arena->part[LARGE_POOL].end = arena->slots - slots - 1;
@@ -86,7 +84,7 @@ struct arena *arena_create(struct allocator *a)
         return NULL;
     }
     arena->allocator = a;
-    if (chunk_bytes == SMALL_CHUNK)
+    if (chunk_bytes == PYTORCH_SMALL_BUFFER)
         divide(arena);
     arena->claim.span_most = (uint32_t)(largest / chunk_bytes);
     arena->packing.noted = packing_noted(a->capacity);

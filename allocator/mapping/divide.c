@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "allocator/base/policy.h"
 #include "allocator/pool/pool.h"
 #include "allocator/pool/arena_blocks.h"
 #include "allocator/pool/arena_holes.h"
@@ -61,7 +62,8 @@ static uint64_t worth(const struct arena *arena, const struct corner *corner)
     if (!corner->bytes)
         return 0;
     int small = arena_pool_of(arena, corner->slot) == SMALL_POOL;
-    return small ? 4 * arena->chunk_bytes : arena->chunk_bytes / 4;
+    return small ? policy.corner_small * arena->chunk_bytes
+                 : arena->chunk_bytes / policy.corner_large_part;
 }
 
 /* Takes them for the window, if they are best: that needs the least memory, and of those the one that takes the

@@ -7,13 +7,15 @@
 #include <stddef.h>
 #include <string.h>
 
-/* us, as measured on an H200 (scripts/replay/costs.c); a call back costs nothing, but moves things */
-#define COST_RECALL 1
-#define COST_MAP 34
-#define COST_UNMAP 22
-/* for as many addresses as the part has memory: of two places that cost the same the lower one, so
- * that blocks lie close together, and chunks further up become idle as a whole */
-#define COST_REACH (COST_MAP + COST_UNMAP)
+/* Prices in us (device.h), rounded, so that windows of about the same price count as equal. */
+struct prices {
+    uint64_t call[4]; /* by enum: of a slot's own calls */
+    uint64_t map;
+    /* Of as many addresses as the part has memory: of two windows of one price the lower is taken, so that blocks
+     * lie close together, and chunks further up become idle as a whole. */
+    uint64_t reach;
+    uint64_t clash; /* of a handle that two slots want back */
+};
 
 int window_chunk_is_idle(const struct arena *arena, uint32_t chunk)
 {
@@ -64,6 +66,7 @@ struct sum {
 
 struct search {
     struct arena *arena;
+    struct prices prices;
     uint64_t size;
     int alone;              /* begins with a slot, and ends with a chunk */
     uint64_t tail, fresh;   /* alone: what all windows need */
@@ -78,13 +81,24 @@ struct search {
 
 /* What a slot costs in a window, in a byte. */
 enum {
-    CALLS = 31,  /* us, but for mapping */
+    RECALL = 1,  /* its handle is called back: no call of the driver, but a move (1 us) */
+    UNMAP = 2,   /* what is mapped there is taken down */
+    CALLS = 3,   /* either */
     COUNTS = 64, /* its handle would come back there, or is idle there: no other part may want it */
     MOVED = 128, /* it needs another handle */
     NEVER = 255, /* it may be in no window */
 };
 
-_Static_assert(COST_UNMAP <= CALLS && COST_RECALL <= CALLS, "a slot's cost is a byte");
+static struct prices prices_of(const struct device_costs *costs)
+{
+    uint64_t map = device_us(costs->map + costs->access), unmap = device_us(costs->unmap);
+    return (struct prices){
+        .call = {[RECALL] = 1, [UNMAP] = unmap},
+        .map = map,
+        .reach = map + unmap,
+        .clash = map + unmap - 1,
+    };
+}
 
 /* In a window that needs a chunk of `bytes` in the slot. */
 static uint8_t cost_of(const struct search *search, uint32_t slot, uint64_t bytes)
@@ -106,10 +120,10 @@ static uint8_t cost_of(const struct search *search, uint32_t slot, uint64_t byte
     if (!s->chunk)
         return MOVED;
     if (arena->chunk[s->chunk].bytes == bytes && window_chunk_is_idle(arena, s->chunk))
-        return COUNTS + (first ? COST_RECALL : 0);
+        return COUNTS + (first ? RECALL : 0);
     if (s->since > arena->left.safe)
         return NEVER;
-    return MOVED + (first ? COST_UNMAP : 0);
+    return MOVED + (first ? UNMAP : 0);
 }
 
 /* Notes what the slot costs, and the others that have what is mapped there: that is as one, and costs once.
@@ -197,16 +211,14 @@ static uint64_t cost_of_moves(struct search *search, uint64_t slots)
     if (!search->asked)
         window_supply(search->arena, &search->supply);
     search->asked = slots;
-    for (uint64_t span = SPANS_MOST; span && slots; span--) {
+    for (uint64_t span = search->arena->claim.span_most; span && slots; span--) {
         uint64_t most =
             slots / span < search->supply.of[span] ? slots / span : search->supply.of[span];
         handles += most;
         slots -= most * span;
     }
-    return search->answer = (handles + (slots != 0)) * COST_MAP;
+    return search->answer = (handles + (slots != 0)) * search->prices.map;
 }
-
-#define COST_CLASH (COST_MAP + COST_UNMAP - COST_RECALL)
 
 static int is_whole(const struct arena *arena, uint32_t slot)
 {
@@ -230,7 +242,7 @@ static uint64_t fresh_for(const struct search *search, const struct window *wind
 /* What the addresses of a window from `slot` on cost. Costs are in calls times slots of memory. */
 static uint64_t reach(const struct search *search, uint32_t slot)
 {
-    return COST_REACH * (uint64_t)(slot - search->first);
+    return search->prices.reach * (uint64_t)(slot - search->first);
 }
 
 /* Has it a part of a handle that is idle, or would be called back? */
@@ -267,6 +279,7 @@ int window_is_safe(const struct arena *arena, const struct window *window)
 static void consider(struct search *search, const struct window *window, const struct sum *sum)
 {
     struct arena *arena = search->arena;
+    const struct prices *prices = &search->prices;
     struct window *best = &search->best;
     if (arena->joined[window->first] && arena->idle[window->first])
         return; /* it would take a part of what could be moved */
@@ -275,9 +288,9 @@ static void consider(struct search *search, const struct window *window, const s
     uint8_t tail = search->tail ? cost_of(search, window->end - 1, search->tail) : 0;
     if (tail == NEVER)
         return;
-    uint64_t fresh = fresh_for(search, window), calls = sum->cost + (tail & CALLS);
-    calls +=
-        cost_of_moves(search, sum->moved) + tail / MOVED * COST_MAP + sum->clashes * COST_CLASH;
+    uint64_t fresh = fresh_for(search, window), calls = sum->cost + prices->call[tail & CALLS];
+    calls += cost_of_moves(search, sum->moved) + tail / MOVED * prices->map +
+             sum->clashes * prices->clash;
     uint64_t cost = calls * search->memory + reach(search, window->first);
     if (fresh > best->fresh || (fresh == best->fresh && cost >= best->cost))
         return;
@@ -289,7 +302,7 @@ static void consider(struct search *search, const struct window *window, const s
     best->fresh = fresh;
     best->cost = cost;
     /* From where on the address alone costs as much. */
-    uint64_t stop = search->first + (cost + COST_REACH - 1) / COST_REACH;
+    uint64_t stop = search->first + (cost + prices->reach - 1) / prices->reach;
     if (fresh <= search->fresh && stop < search->stop)
         search->stop = (uint32_t)stop;
 }
@@ -308,7 +321,7 @@ static int add(const struct search *search, struct sum *sum, uint32_t first, uin
             *end = *noted;
             return 0;
         }
-        sum->cost += cost & CALLS;
+        sum->cost += search->prices.call[cost & CALLS];
         sum->moved += cost / MOVED;
         if ((cost & COUNTS) && (slot == first || !arena->joined[slot]))
             add_handle(arena, sum, slot);
@@ -322,7 +335,7 @@ static void take_off(const struct search *search, struct sum *sum, uint32_t slot
 {
     struct arena *arena = search->arena;
     uint8_t cost = arena->cost[slot];
-    sum->cost -= cost & CALLS;
+    sum->cost -= search->prices.call[cost & CALLS];
     sum->moved -= cost / MOVED;
     if ((cost & COUNTS) && (slot + 1 == end || !arena->joined[slot + 1]))
         sum->clashes +=
@@ -332,8 +345,9 @@ static void take_off(const struct search *search, struct sum *sum, uint32_t slot
 /* Could a window from `first` on be cheaper than the best one, if it needs as few moves as can be? */
 static int may_be_best(const struct search *search, const struct sum *sum, uint32_t first)
 {
-    uint64_t moves = (sum->moved + SPANS_MOST - 1) / SPANS_MOST;
-    uint64_t calls = sum->cost + moves * COST_MAP + sum->clashes * COST_CLASH;
+    uint64_t moves =
+        (sum->moved + search->arena->claim.span_most - 1) / search->arena->claim.span_most;
+    uint64_t calls = sum->cost + moves * search->prices.map + sum->clashes * search->prices.clash;
     return search->best.fresh || calls * search->memory + reach(search, first) < search->best.cost;
 }
 
@@ -389,6 +403,7 @@ int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most, st
 {
     const struct arena_part *part = arena_part_for(arena, size);
     struct search search = {.arena = arena,
+                            .prices = prices_of(arena->allocator->ops->costs),
                             .size = size,
                             .alone = alone,
                             .first = part->first,

@@ -10,6 +10,7 @@
 #ifndef CACHALOT_ALLOCATOR_POOL_ARENA_H
 #define CACHALOT_ALLOCATOR_POOL_ARENA_H
 
+#include "allocator/base/policy.h"
 #include "allocator/pool/arena_layout.h"
 
 /* Could the block hold a whole chunk? So that most need not be looked at. */
@@ -25,13 +26,11 @@ static inline enum stat_pool arena_pool_of(const struct arena *arena, uint64_t s
                                                                                     : LARGE_POOL;
 }
 
-#define APART_MOST (MIB / 4) /* test/replay/tried.md, "Which blocks lie apart" */
-
 /* Do blocks of `size` bytes lie apart from large ones? Those of the small pool do that are up to
- * APART_MOST; and all, where large ones share no chunk, or are the driver's own. */
+ * policy.apart_most; and all, where large ones share no chunk, or are the driver's own. */
 static inline int arena_is_apart(const struct arena *arena, uint64_t size)
 {
-    return size <= APART_MOST ||
+    return size <= policy.apart_most ||
            (size <= MIB && (!arena->part[SMALL_POOL].segment || arena->packing.irregular > 0 ||
                             arena->allocator->growth.as_native));
 }

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "allocator/base/policy.h"
 #include "allocator/pool/packing.h"
 #include "allocator/state/record.h"
 
@@ -122,12 +123,10 @@ static uint64_t lost_of(const struct arena *arena, uint64_t booked, uint64_t mor
     return booked > used ? booked - used : 0;
 }
 
-#define MUCH_IS_LOST 22 /* part of all; test/replay/tried.md, "What others keep" */
-
 int arena_loses_much(const struct arena *arena)
 {
     uint64_t booked = booked_of(arena);
-    return lost_of(arena, booked, 0) > booked / MUCH_IS_LOST;
+    return lost_of(arena, booked, 0) * policy.fit_much_lost > booked;
 }
 
 /* What lives in a handle cannot be moved, so small ones pack best; but each costs the driver's calls when
@@ -137,27 +136,22 @@ int arena_loses_much(const struct arena *arena)
  * repeats himself moves little, and what a first step leaves, as an optimizer's states, lies in the handles
  * of its temporaries for good. And where the device has little left, that must not be what they cost.
  * test/replay/tried.md has what other numbers cost. */
-#ifndef PART_OF_BLOCK /* tests have others */
-#define PART_OF_BLOCK 8
-#define MAY_BE_LOST 40 /* part of all */
-#define PART_OF_REST 6 /* of what the device has left */
-#endif
-#define PART_OF_MEMORY 768
 /* At most, from so many requests for each size on, by which it is known that sizes come again. */
-#define PART_IF_REPEATED 256
-#define REPEATS 24
 
 uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missing)
 {
     uint64_t booked = booked_of(arena), capacity = arena->allocator->capacity;
     uint64_t lost = lost_of(arena, booked + missing, size);
-    uint64_t may = (booked + size) / MAY_BE_LOST, least = (booked + size) / PART_OF_MEMORY;
+    uint64_t may = (booked + size) / policy.handle_loss_part,
+             least = (booked + size) / policy.handle_part_of_memory;
     uint64_t rest = capacity > booked + missing ? capacity - booked - missing : 0;
-    uint64_t most =
-        packing_repeats(arena) < REPEATS ? UINT64_MAX : (booked + size) / PART_IF_REPEATED;
-    uint64_t bytes = size / PART_OF_BLOCK < most ? size / PART_OF_BLOCK : most;
+    uint64_t most = packing_repeats(arena) < policy.handle_repeats
+                        ? UINT64_MAX
+                        : (booked + size) / policy.handle_part_repeated;
+    uint64_t bytes =
+        size / policy.handle_part_of_block < most ? size / policy.handle_part_of_block : most;
     bytes = bytes > least ? bytes : least;
-    may = may < rest / PART_OF_REST ? may : rest / PART_OF_REST;
+    may = may < rest / policy.handle_part_of_rest ? may : rest / policy.handle_part_of_rest;
     if (size <= MIB || packing_is_varied(arena->allocator, size) || may <= lost)
         return 1;
     bytes = (bytes < may - lost ? bytes : may - lost) / arena->chunk_bytes;

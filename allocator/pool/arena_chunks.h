@@ -9,7 +9,7 @@
 
 #include "allocator/pool/arena.h"
 
-#define SPANS_MOST 8 /* chunks of a handle */
+#define SPANS_MOST (POLICY_HANDLE_MOST / (2 * MIB)) /* chunks of a handle */
 
 /* own: the slot has the chunk from now on, whose bytes are booked as the pool's that lies there. */
 void arena_own(struct arena *arena, uint32_t chunk, uint32_t slot);

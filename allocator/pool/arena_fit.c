@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "allocator/base/policy.h"
 #include "allocator/pool/arena_chunks.h"
 #include "allocator/pool/arena_holes.h"
 
@@ -64,8 +65,6 @@ void arena_fit_out(const struct block *block)
     set(arena, slot, most);
 }
 
-#define LITTLE 16 /* part of the block; test/replay/tried.md, "What others keep" */
-
 struct block *arena_fit_find(const struct arena *arena, uint64_t size)
 {
     uint32_t grains = grains_of(size);
@@ -74,7 +73,7 @@ struct block *arena_fit_find(const struct arena *arena, uint64_t size)
         return NULL;
     if (arena_loses_much(arena)) {
         uint32_t best = max_tree_best(&arena->fit, slot, grains);
-        if (max_tree_of(&arena->fit, best) - grains <= grains / LITTLE)
+        if (max_tree_of(&arena->fit, best) - grains <= grains / policy.fit_rest_part)
             slot = best;
     }
     return arena->slot[slot].largest;

@@ -3,23 +3,17 @@
 #include <string.h>
 
 #include "allocator/pool/arena_chunks.h"
+#include "allocator/base/policy.h"
 #include "allocator/pool/packing.h"
 #include "allocator/pool/arena_holes.h"
 #include "allocator/pool/arena_blocks.h"
 
-#ifndef MOVES_LEAST /* tests have others */
-#define MOVES_LEAST 1000
-#endif
-#define REQUESTS_A_MOVE 20
-#define FEW_SIZES 24 /* who asks for no more repeats himself, and settles once all is home */
-#define IDLE_PART 8
-
 /* Do handles move all the time, since large sizes hardly come again? */
 static int is_restless(const struct arena *arena)
 {
-    return arena->packing.moves > MOVES_LEAST &&
-           arena->packing.moves > arena->packing.requests / REQUESTS_A_MOVE &&
-           arena->packing.distinct > FEW_SIZES;
+    return arena->packing.moves > policy.stay_moves &&
+           arena->packing.moves > arena->packing.requests / policy.stay_requests &&
+           arena->packing.distinct > policy.stay_sizes;
 }
 
 /* Bytes of the hole that the handle, which is away, would be part of at home. */
@@ -47,7 +41,7 @@ static int is_to_stay(const struct arena *arena, uint32_t slot)
     return is_restless(arena) && !packing_is_varied(arena->allocator, 0) && !arena->tails &&
            arena_pool_of(arena, slot) == LARGE_POOL &&
            arena_pool_of(arena, chunk->home - 1) == LARGE_POOL &&
-           arena_idle_bytes(arena) > booked / IDLE_PART &&
+           arena_idle_bytes(arena) > booked / policy.stay_idle_part &&
            block_size(arena_block_at(arena, slot)) > hole_at_home(arena, chunk);
 }
 

@@ -3,6 +3,7 @@
 #define CACHALOT_ALLOCATOR_POOL_ARENA_LAYOUT_H
 
 #include "allocator/base/max_tree.h"
+#include "allocator/base/policy.h"
 #include "allocator/state/domain.h"
 
 struct slot {
@@ -42,7 +43,6 @@ struct chunk {
 };
 
 #define NATIVE_SIZES 512
-#define NATIVE_NEW 48
 #define NATIVE_SEEN 4096
 
 /* A size above a MiB that was asked for (packing.c). */
@@ -91,12 +91,12 @@ struct arena_kit {
 
 /* pool/packing.c: what requests of more than a MiB say of the program. */
 struct arena_packing {
-    uint64_t requests, moves;         /* so far; moves: of handles that there were */
-    struct asked asked[NATIVE_SIZES]; /* by hash */
-    uint64_t sizes[NATIVE_NEW], news; /* the last that were new; how many so far */
-    uint64_t seen[NATIVE_SEEN / 64];  /* bits, by hash: the sizes of `requests` */
-    uint32_t distinct;                /* how many those are */
-    uint64_t noted;                   /* from this size on a new one is a sign */
+    uint64_t requests, moves;                  /* so far; moves: of handles that there were */
+    struct asked asked[NATIVE_SIZES];          /* by hash */
+    uint64_t sizes[POLICY_VARIED_SIZES], news; /* the last that were new; how many so far */
+    uint64_t seen[NATIVE_SEEN / 64];           /* bits, by hash: the sizes of `requests` */
+    uint32_t distinct;                         /* how many those are */
+    uint64_t noted;                            /* from this size on a new one is a sign */
     int irregular, varied; /* above 0: large sizes hardly come again; blocks outlive theirs */
 };
 

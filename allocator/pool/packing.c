@@ -14,20 +14,13 @@
  * small one a part of any hole among large blocks. */
 #include "allocator/pool/packing.h"
 
-#define MOST 16 /* new sizes in a row that are remembered so, or of blocks that outlive theirs */
-#define AGAIN 2 /* new sizes that one which comes again outweighs */
-
-#define LATE 512 /* requests: what comes again sooner may belong to one thing, in its next layers */
-#define OUTLIVED 16 /* sizes that come again which one that a block outlives outweighs */
+#include "allocator/base/policy.h"
 
 uint64_t packing_noted(uint64_t most)
 {
-    return most / 512 > 32 * MIB ? most / 512 : 32 * MIB;
+    uint64_t part = most / policy.noted_part;
+    return part > policy.noted_least ? part : policy.noted_least;
 }
-
-#define FEW 16
-#define LOST_MOST 64            /* the part of what is active */
-#define VARIED_MOST (384 * MIB) /* a large chunk's end is little beside it, and small ones many */
 
 /* Are there few blocks above a MiB and up to `most` bytes, rounded up to a power of two? Half a
  * granule of each is nothing, then. */
@@ -36,8 +29,9 @@ static int are_few(const struct allocator *a, uint64_t most)
     uint64_t count = 0;
     for (unsigned bin = stat_bin_of(MIB + 1); bin <= stat_bin_of(most); bin++)
         count += stat_get(&a->stats->histogram_live[bin]);
-    return count <= FEW ||
-           count * MIB <= stats_current(a->stats, STAT_active_bytes, LARGE_POOL) / LOST_MOST;
+    return count <= policy.few_blocks ||
+           count * MIB <=
+               stats_current(a->stats, STAT_active_bytes, LARGE_POOL) / policy.few_lost_part;
 }
 
 int packing_is_exact(const struct allocator *a, uint64_t size)
@@ -48,7 +42,8 @@ int packing_is_exact(const struct allocator *a, uint64_t size)
 
 int packing_is_varied(const struct allocator *a, uint64_t size)
 {
-    return size <= VARIED_MOST && a->arena->packing.varied > 0 && !are_few(a, VARIED_MOST);
+    return size <= policy.varied_most && a->arena->packing.varied > 0 &&
+           !are_few(a, policy.varied_most);
 }
 
 static uint64_t hash_of(uint64_t size)
@@ -75,14 +70,15 @@ static void note_distinct(struct arena *arena, uint64_t size)
 static int weight_of(struct arena *arena, struct asked *asked, uint64_t size)
 {
     if (asked->size == size)
-        return (uint32_t)arena->packing.requests - asked->first > LATE ? -1 : 0;
-    uint64_t *oldest = &arena->packing.sizes[arena->packing.news++ % NATIVE_NEW], old = *oldest;
+        return (uint32_t)arena->packing.requests - asked->first > policy.varied_late ? -1 : 0;
+    uint64_t *oldest = &arena->packing.sizes[arena->packing.news++ % policy.varied_sizes],
+             old = *oldest;
     *asked = (struct asked){.size = size, .first = (uint32_t)arena->packing.requests};
     *oldest = size;
     asked = asked_for(arena, old);
     if (!old || asked->size != old)
         return 0;
-    return asked->live > 0 ? OUTLIVED : -1;
+    return asked->live > 0 ? policy.varied_outlived : -1;
 }
 
 static int within(int n, int most)
@@ -100,9 +96,10 @@ void packing_note(struct allocator *a, uint64_t size)
     struct asked *asked = asked_for(arena, size);
     int was = arena->packing.irregular > 0, counts = size >= arena->packing.noted;
     arena->packing.irregular =
-        within(arena->packing.irregular + (asked->size == size ? -AGAIN : counts), MOST);
-    arena->packing.varied =
-        within(arena->packing.varied + weight_of(arena, asked, size), MOST * OUTLIVED);
+        within(arena->packing.irregular + (asked->size == size ? -policy.irregular_again : counts),
+               policy.irregular_most);
+    arena->packing.varied = within(arena->packing.varied + weight_of(arena, asked, size),
+                                   policy.irregular_most * policy.varied_outlived);
     if (was != (arena->packing.irregular > 0))
         a->taken = NULL; /* requests are served otherwise from here on */
 }

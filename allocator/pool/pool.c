@@ -2,6 +2,7 @@
  * In ordinary segments the rules are PyTorch's (c10/cuda/CUDACachingAllocator.cpp), to the byte,
  * until memory is short (is_kept_whole); in mapped memory a low hole serves (arena_fit.c). */
 #include "allocator/pool/arena_fit.h"
+#include "allocator/base/policy.h"
 #include "allocator/pool/arena_holes.h"
 #include "allocator/pool/packing.h"
 #include "allocator/pool/pool.h"
@@ -92,7 +93,7 @@ void pool_insert(struct allocator *a, struct block *block)
 static int is_kept_whole(const struct allocator *a, enum pool pool, const struct block *block,
                          uint64_t size)
 {
-    if (pool != POOL_LARGE || is_split(block) || size <= SMALL_MOST)
+    if (pool != POOL_LARGE || is_split(block) || size <= PYTORCH_SMALL_SIZE)
         return 0;
     return a->growth.as_native ||
            (a->growth.pressed && block->segment->size > a->domain->options.large_segment_bytes);
@@ -107,10 +108,10 @@ static int may_take(const struct allocator *a, enum pool pool, const struct bloc
     if (pool == POOL_MAPPED || pool == POOL_SMALL)
         return 1;
     if (pool == POOL_DEDICATED || is_kept_whole(a, pool, block, size))
-        return have - size <
-               (pool == POOL_DEDICATED && !a->growth.as_native && size / 8 > DEDICATED_LEAST
-                    ? size / 8
-                    : DEDICATED_LEAST);
+        return have - size < (pool == POOL_DEDICATED && !a->growth.as_native &&
+                                      size / policy.dedicated_part > DEDICATED_LEAST
+                                  ? size / policy.dedicated_part
+                                  : DEDICATED_LEAST);
     if (size < o->max_split_size && have >= o->max_split_size)
         return 0;
     return size < o->max_split_size || have < size + o->max_non_split_rounding;
@@ -123,9 +124,9 @@ static int should_split(const struct allocator *a, const struct block *block, ui
     uint64_t have = block_size(block);
     if (is_kept_whole(a, pool, block, size))
         return 0;
-    if (pool == POOL_SMALL || pool == POOL_MAPPED || size <= SMALL_MOST)
+    if (pool == POOL_SMALL || pool == POOL_MAPPED || size <= PYTORCH_SMALL_SIZE)
         return have - size >= LEAST_REST;
-    return have - size > SMALL_MOST && pool == POOL_LARGE && size < o->max_split_size;
+    return have - size > PYTORCH_SMALL_SIZE && pool == POOL_LARGE && size < o->max_split_size;
 }
 
 /* Cuts `block` (in no pool) after `size` bytes if the rest, which is returned, is worth it. Without host

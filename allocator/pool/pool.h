@@ -2,6 +2,7 @@
 #ifndef CACHALOT_ALLOCATOR_POOL_POOL_H
 #define CACHALOT_ALLOCATOR_POOL_POOL_H
 
+#include "allocator/base/policy.h"
 #include "allocator/pool/arena.h"
 
 /* That a block is in while it is reusable; that a request is served from. */
@@ -16,13 +17,13 @@ static inline enum pool pool_ordinary(uint64_t size)
     return size <= MIB ? POOL_SMALL : POOL_LARGE;
 }
 
-#define SMALL_MOST MIB /* kSmallSize */
 #define DEDICATED_LEAST (2 * MIB)
 
 static inline enum pool pool_for(const struct allocator *a, uint64_t size)
 {
-    if (size <= APART_MOST ||
-        (size <= SMALL_MOST && (a->life.forgotten || !a->arena || arena_is_apart(a->arena, size))))
+    if (size <= policy.apart_most ||
+        (size <= PYTORCH_SMALL_SIZE &&
+         (a->life.forgotten || !a->arena || arena_is_apart(a->arena, size))))
         return POOL_SMALL;
     if (a->domain->dedicated && size >= DEDICATED_LEAST)
         return POOL_DEDICATED;

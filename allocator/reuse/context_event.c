@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "allocator/reuse/context_event.h"
+#include "allocator/base/policy.h"
 #include "allocator/state/enter.h"
 
 struct fence *fence_make(struct allocator *a)
@@ -89,14 +90,12 @@ int fence_has_passed(struct allocator *a, struct fence *fence, uint64_t timeout_
     return code == 0;
 }
 
-#define MOST_TRIES 1000 /* errors of the driver that pass */
-
 struct fence *fence_mark(struct allocator *a)
 {
     int code, tries = 0;
     struct fence *fence = fence_record_alone(a, &code);
     while (!fence && !a->life.forgotten && fence_synchronize(a) == DEVICE_DEFERRED &&
-           ++tries < MOST_TRIES)
+           ++tries < policy.mark_tries)
         ;
     return fence;
 }

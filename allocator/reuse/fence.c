@@ -21,12 +21,11 @@
 #include <stddef.h>
 
 #include "allocator/reuse/fence.h"
+#include "allocator/base/policy.h"
 #include "allocator/reuse/lane.h"
 #include "allocator/pool/reusable.h"
 #include "allocator/state/record.h"
 #include "allocator/state/enter.h"
-
-#define POLL_AGAIN 8 /* mallocs after a poll in vain */
 
 /* The fence stands for nothing any more: its end leads to no lane. */
 static void drop(struct allocator *a, struct fence *fence)
@@ -102,7 +101,7 @@ void fence_poll(struct allocator *a, int needed)
     if (!a->fences.pending || (!needed && a->mallocs < a->fences.poll_after))
         return;
     if (ask(a, a->fences.pending, 0)) {
-        a->fences.poll_after = a->mallocs + POLL_AGAIN;
+        a->fences.poll_after = a->mallocs + policy.poll_again;
         return;
     }
     /* Often everything has passed: then the last fence answers for all. */

@@ -3,24 +3,19 @@
 #include <stddef.h>
 
 #include "allocator/reuse/fence_wait.h"
+#include "allocator/base/policy.h"
 #include "allocator/state/record.h"
-
-#define FOREIGN_PATIENCE_NS UINT64_C(2000000)
 
 /* A device that is this far behind its host keeps busy while the host waits for the oldest of what
  * it has still to do: such a wait costs nothing, growing costs memory. Measured on an H200
  * (test/gpu/RECORD.md): below it steps get slower, above it the cache gets fat. */
-#define SLACK_NS UINT64_C(300000)
 
-/* Sooner than that when a quarter as much as is in use waits for fences: many streams that free all
- * the time would each grow the cache by what is under way. Natively each free waits. */
-#define FAT_PART 4
-#define FAT_LEAST (32 * MIB)
-
+/* Many streams that free all the time would each grow the cache by what is under way; so at some point frees wait, as
+ * each does natively. */
 static uint64_t most_pending(const struct allocator *a)
 {
-    uint64_t part = stats_current_all(a->stats, STAT_allocated_bytes) / FAT_PART;
-    return part > FAT_LEAST ? part : FAT_LEAST;
+    uint64_t part = stats_current_all(a->stats, STAT_allocated_bytes) / policy.fat_part;
+    return part > policy.fat_least ? part : policy.fat_least;
 }
 
 int fence_is_fat(const struct allocator *a)
@@ -30,19 +25,21 @@ int fence_is_fat(const struct allocator *a)
            most_pending(a);
 }
 
-/* How long to wait for `fence` when `spent` of `budget` is gone. */
+/* A device that is policy.slack_ns behind its host keeps busy while the host waits for the oldest of what it has still
+ * to do: such a wait costs nothing, growing costs memory. Below that steps get slower, above it the cache grows
+ * (test/gpu/RECORD.md). How long to wait for `fence` when `spent` of `budget` is gone. */
 uint64_t fence_patience(const struct allocator *a, const struct fence *fence, uint64_t spent,
                         uint64_t budget)
 {
     int own = fence->owner == a->ops->thread_id() && !fence->late;
-    int behind = fence_is_fat(a) || a->ops->now_ns() - fence->recorded_ns >= SLACK_NS;
+    int behind = fence_is_fat(a) || a->ops->now_ns() - fence->recorded_ns >= policy.slack_ns;
     if (own && (behind || budget >= OWN_FOREVER))
         return DEVICE_FOREVER;
     if (budget == OWN_FOREVER)
         return 0;
-    uint64_t limit = budget == DEVICE_FOREVER ? PRESSURE_WAIT_NS : budget;
-    if (!own && behind && limit < FOREIGN_PATIENCE_NS)
-        limit = FOREIGN_PATIENCE_NS;
+    uint64_t limit = budget == DEVICE_FOREVER ? policy.pressure_wait_ns : budget;
+    if (!own && behind && limit < policy.foreign_wait_ns)
+        limit = policy.foreign_wait_ns;
     return spent < limit ? limit - spent : 0;
 }
 
@@ -57,15 +54,14 @@ void fence_note_wait(struct allocator *a, uint64_t begin)
 /* Turns, of one thread alone and in all: a step of training has more of its own between two. What
  * comes again after a crowd has ended makes the cache grow, so each lasts twice as long as the one
  * before. */
-#define ALONE_LEAST 16
-#define CROWD_MOST (1u << 30)
 
 void fence_note_turn(struct allocator *a, uint64_t thread)
 {
     a->crowd.alone = thread == a->crowd.alone_of && !a->crowd.waiting ? a->crowd.alone + 1 : 0;
     a->crowd.alone_of = thread;
     a->crowd.turns++;
-    if (a->crowd.is_on && a->crowd.alone >= ALONE_LEAST && a->crowd.turns >= a->crowd.least_turns)
+    if (a->crowd.is_on && a->crowd.alone >= policy.crowd_turns &&
+        a->crowd.turns >= a->crowd.least_turns)
         a->crowd.is_on = 0;
 }
 
@@ -73,9 +69,9 @@ void fence_crowd_begins(struct allocator *a)
 {
     a->crowd.is_on = 1;
     a->crowd.turns = 0;
-    a->crowd.least_turns = !a->crowd.least_turns               ? 2 * ALONE_LEAST
-                           : a->crowd.least_turns < CROWD_MOST ? 2 * a->crowd.least_turns
-                                                               : CROWD_MOST;
+    a->crowd.least_turns = !a->crowd.least_turns                      ? 2 * policy.crowd_turns
+                           : a->crowd.least_turns < policy.crowd_most ? 2 * a->crowd.least_turns
+                                                                      : policy.crowd_most;
 }
 
 /* Of this thread: what it has freed since fence `number`, which it may not run ahead of. */

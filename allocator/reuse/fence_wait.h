@@ -6,8 +6,6 @@
 
 #define OWN_FOREVER                                                                                \
     (DEVICE_FOREVER - 1) /* budget: for what this thread has freed alone, as it had natively */
-#define IDLE_WAIT_NS UINT64_C(2000000000)      /* for what can wait until another time */
-#define PRESSURE_WAIT_NS UINT64_C(10000000000) /* where the alternative is out of memory */
 
 /* Is much of the memory neither in use nor reusable, but waiting for fences? */
 int fence_is_fat(const struct allocator *allocator);

@@ -49,12 +49,12 @@
  */
 #include "allocator/reuse/lane.h"
 
+#include "allocator/base/policy.h"
 #include "allocator/state/domain.h"
 #include "allocator/reuse/context_event.h"
 #include "stats/os/pause.h"
 #include "allocator/state/enter.h"
 
-#define MOST_PATIENCE 64  /* seals between two tries, when several streams are busy all the time */
 #define UNKNOWN_CONTEXT 1 /* no handle has this value */
 
 static uint64_t load(const struct lane *lane)
@@ -362,7 +362,8 @@ void lane_fence_ended(struct allocator *a, const struct fence *fence, int passed
     lane->unmarked = 0;
     uint64_t word = load(lane);
     if (lane->mixed || lane->used > 1) {
-        lane->patience = lane->patience < MOST_PATIENCE ? 2 * lane->patience + 1 : MOST_PATIENCE;
+        lane->patience =
+            lane->patience < policy.lane_patience ? 2 * lane->patience + 1 : policy.lane_patience;
         return;
     }
     lane->patience = 0;

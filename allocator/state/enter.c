@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "stats/os/pause.h"
+#include "allocator/base/policy.h"
 
 _Thread_local struct thread_cache *thread_cache_own;
 _Thread_local struct own_visits allocator_own;
@@ -33,12 +34,10 @@ void allocator_return(struct allocator *a)
     a->life.calls--;
 }
 
-#define LOOK_AGAIN_NS 1000000
-
 void allocator_pause(struct allocator *a)
 {
     allocator_leave(a);
-    pause_ns(LOOK_AGAIN_NS);
+    pause_ns(policy.end_look_ns);
     allocator_enter(a);
 }
 
@@ -54,7 +53,7 @@ int allocator_visit(struct allocator *a)
 int allocator_visit_soon(struct allocator *a)
 {
     for (int i = 0;
-         a->life.away && !a->life.forgotten && !allocator_own.ends && i < ALLOCATOR_PAUSES; i++)
+         a->life.away && !a->life.forgotten && !allocator_own.ends && i < policy.end_looks; i++)
         allocator_pause(a);
     return allocator_visit(a);
 }

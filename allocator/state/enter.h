@@ -42,7 +42,6 @@ static inline void allocator_before_leaving(struct allocator *a)
 }
 
 /* Drops the lock for a millisecond. A wait for other threads pauses so often at most. */
-#define ALLOCATOR_PAUSES 2000
 void allocator_pause(struct allocator *allocator);
 
 /* Bytes that the device's contexts have reserved, and are about to. */

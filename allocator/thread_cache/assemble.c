@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "allocator/pool/arena.h"
+#include "allocator/base/policy.h"
 #include "allocator/pool/pool.h"
 #include "allocator/thread_cache/locked.h"
 #include "allocator/state/enter.h"
@@ -174,7 +175,7 @@ static void merge(struct block *block, uint64_t size)
 static int is_due(struct allocator *a)
 {
     uint64_t reserved = stats_current(a->stats, STAT_reserved_bytes, SMALL_POOL);
-    uint64_t before = a->caches.looked_at, more = before / 8;
+    uint64_t before = a->caches.looked_at, more = before / policy.look_again_part;
     if (caches_are_contended(a) && more >= SEGMENT && reserved >= before &&
         reserved < before + more)
         return 0;
@@ -182,19 +183,16 @@ static int is_due(struct allocator *a)
     return 1;
 }
 
-#define LOOKS 32      /* in PACE requests by the lock; they take longer than a segment */
-#define MORE_PART 512 /* of what is reserved (test/record/hit.md, "Where the mallocs … go") */
-#define LEFT_PART 16  /* of the device */
-
 /* Where looks that stop other threads go on there is to be a little more memory; but not where little is left, or
  * was, or that much is cached already. */
 static int is_memory_cheaper(const struct allocator *a)
 {
     uint64_t reserved = allocator_reserved(a);
     uint64_t cached = stats_current(a->stats, STAT_inactive_split_bytes, SMALL_POOL);
-    int is_short = reserved > a->capacity - a->capacity / LEFT_PART ||
+    int is_short = reserved > a->capacity - a->capacity / policy.looks_left_part ||
                    stats_get(a->stats, COUNTER_num_alloc_retries);
-    return a->caches.looks >= LOOKS && !is_short && cached + SEGMENT <= reserved / MORE_PART;
+    return a->caches.looks >= policy.looks && !is_short &&
+           cached + SEGMENT <= reserved / policy.looks_cached_part;
 }
 
 /* Where threads share, what their caches hold beyond the least is what was missing. */
@@ -230,17 +228,15 @@ int thread_caches_assemble(struct allocator *a, uint64_t size)
     return search.first != NULL;
 }
 
-#define YIELD_PART 4 /* putting all that back costs some 50 us, growing by a chunk as much */
-
 /* One cached block is enough to keep a chunk from being idle, so all go, if they lie in chunks. */
 int thread_caches_yield(struct allocator *a, uint64_t size)
 {
     int64_t cached = (int64_t)stats_current(a->stats, STAT_inactive_split_bytes, SMALL_POOL);
     uint64_t chunks = stats_get(a->stats, COUNTER_num_device_alloc);
-    uint64_t grown = (chunks - a->caches.yielded_at) * a->arena->chunk_bytes;
-    if (!arena_serves(a, APART_MOST) || arena_is_apart(a->arena, size))
+    uint64_t grown_ns = (chunks - a->caches.yielded_at) * device_handle_ns(a->ops->costs);
+    if (!arena_serves(a, policy.apart_most) || arena_is_apart(a->arena, size))
         return 0;
-    if (cached <= 0 || grown < (uint64_t)cached / YIELD_PART)
+    if (cached <= 0 || grown_ns < (uint64_t)cached / MIB * policy.yield_ns)
         return 0;
     a->caches.yielded_at = chunks;
     return thread_caches_empty(a) > 0;

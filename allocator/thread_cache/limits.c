@@ -1,10 +1,7 @@
 /* Thread caches: what may be counted alone, and how much a cache may hold. */
 #include "allocator/thread_cache/limits.h"
 
-#define PACE_FAST 4000000    /* ns for PACE misses: they are what the thread does */
-#define PACE_BRISK 200000000 /* a five-hundredth of it or more, at 0.4 us each */
-#define PACE_SLOW 5          /* times as long */
-#define BRISK_PART 64        /* of the most that the program held at all */
+#include "allocator/base/policy.h"
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -41,10 +38,10 @@ static void clamp(struct thread_cache *cache)
     cache->least_bytes =
         most(most(cache->own_bytes, cache->all_bytes), cache->folded_bytes - alone_limit(cache));
     cache->least_count =
-        most(most(cache->own_count, cache->all_count), cache->folded_count - CACHE_BLOCKS);
+        most(most(cache->own_count, cache->all_count), cache->folded_count - policy.cache_blocks);
     cache->least_requested = most(cache->own_requested, cache->all_requested);
     cache->most_bytes = least(cache_limit(cache), cache->peak_bytes);
-    cache->most_count = least(CACHE_BLOCKS, cache->peak_count);
+    cache->most_count = least(policy.cache_blocks, cache->peak_count);
 }
 
 /* What is active may be nearer to its peak than what is allocated. */
@@ -64,7 +61,7 @@ void thread_cache_set_limits(struct thread_cache *cache)
     cache->all_requested = cache->folded_requested - below_all(stats, STAT_requested_bytes);
     cache->peak_bytes =
         bytes + least(alone_limit(cache), below_both(stats, STAT_inactive_split_bytes));
-    cache->peak_count = count + least(CACHE_BLOCKS, below_both(stats, STAT_inactive_split));
+    cache->peak_count = count + least(policy.cache_blocks, below_both(stats, STAT_inactive_split));
     clamp(cache);
 }
 
@@ -105,10 +102,10 @@ void thread_cache_note_uncertainty(const struct allocator *a)
 /* Never less again: a thread may have counted as much already. */
 static void note_alone(struct allocator *a, uint64_t held)
 {
-    uint64_t part = caches_are_contended(a) ? held / ALONE_PART / MIB * MIB : 0;
-    int64_t most = part < ALONE_LIMIT  ? (int64_t)ALONE_LIMIT
-                   : part > ALONE_MOST ? (int64_t)ALONE_MOST
-                                       : (int64_t)part;
+    uint64_t part = caches_are_contended(a) ? held / policy.alone_part / MIB * MIB : 0;
+    int64_t most = part < policy.alone_least  ? (int64_t)policy.alone_least
+                   : part > policy.alone_most ? (int64_t)policy.alone_most
+                                              : (int64_t)part;
     if (most <= atomic_load_explicit(&a->shared.alone_most, memory_order_relaxed))
         return;
     atomic_store_explicit(&a->shared.alone_most, most, memory_order_relaxed);
@@ -121,12 +118,13 @@ void thread_cache_note_most(struct allocator *a)
 {
     const struct pool_stat *held_by_program = &a->stats->stat[STAT_allocated_bytes];
     uint64_t held = stat_get(&held_by_program->peak[SMALL_POOL]);
-    uint64_t part = held / CACHE_PART + a->caches.more;
-    uint64_t most = part < CACHE_LEAST   ? CACHE_LEAST
-                    : part > CACHE_LIMIT ? CACHE_LIMIT
-                                         : part / MIB * MIB;
+    uint64_t part = held / policy.cache_part + a->caches.more;
+    uint64_t most = part < policy.cache_least  ? policy.cache_least
+                    : part > policy.cache_most ? policy.cache_most
+                                               : part / MIB * MIB;
     change(&a->shared.cache_most, (int64_t)most);
-    change(&a->shared.transfer_most, (int64_t)(most * a->caches.sharers * SPARE_PART));
+    change(&a->shared.transfer_most,
+           (int64_t)(most * a->caches.sharers * policy.transfer_tenths / 10));
     note_alone(a, held);
 }
 
@@ -141,13 +139,14 @@ void thread_cache_pace(struct allocator *a)
     uint64_t now = a->ops->now_ns(), took = now - a->caches.settled_since;
     a->caches.settled_since = now;
     a->caches.settled = a->caches.looks = 0;
-    uint64_t brisk = caches_are_contended(a) ? PACE_FAST : PACE_BRISK;
+    uint64_t brisk = caches_are_contended(a) ? policy.pace_fast_ns : policy.pace_brisk_ns;
     uint64_t held = stat_get(&a->stats->stat[STAT_allocated_bytes].peak[STAT_POOLS]);
-    uint64_t part = held / BRISK_PART / (a->caches.sharers ? a->caches.sharers : 1);
-    uint64_t most = took < PACE_FAST || part > CACHE_LIMIT ? CACHE_LIMIT : part / MIB * MIB;
+    uint64_t part = held / policy.pace_part / (a->caches.sharers ? a->caches.sharers : 1);
+    uint64_t most = took < policy.pace_fast_ns || part > policy.cache_most ? policy.cache_most
+                                                                           : part / MIB * MIB;
     if (took < brisk)
         a->caches.more = a->caches.more < most ? a->caches.more + MIB : most;
-    if (took > PACE_SLOW * brisk)
+    if (took > policy.pace_slow * brisk)
         thread_cache_hold_less(a);
     else
         thread_cache_note_most(a);

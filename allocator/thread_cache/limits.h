@@ -37,12 +37,10 @@ static inline int64_t alone_limit(const struct thread_cache *cache)
 
 /* What caches hold is missing where it could be split or merged, so that more is reserved, or
  * looked for (thread_caches_assemble). It is worth that only where they miss all the time: after each
- * PACE requests that fold (small ones by the lock, and large ones in ordinary segments) the clock
+ * policy.pace requests that fold (small ones by the lock, and large ones in ordinary segments) the clock
  * says whether one may hold a MiB more, or half as much more; half as much also after each look that
- * found something, where threads share. After CONTENDED of them of which none had to wait for the lock, threads are
+ * found something, where threads share. After policy.contended of them of which none had to wait for the lock, threads are
  * in each other's way no more (transfer.h). */
-#define PACE 1024
-#define CONTENDED 64
 void thread_cache_pace(struct allocator *allocator);
 void thread_cache_hold_less(struct allocator *allocator);
 void thread_cache_note_most(struct allocator *allocator);

@@ -2,15 +2,12 @@
 #include <stddef.h>
 
 #include "allocator/pool/pool.h"
+#include "allocator/base/policy.h"
 #include "allocator/pool/reusable.h"
 #include "allocator/thread_cache/own.h"
 #include "allocator/thread_cache/locked.h"
 #include "stats/os/pause.h"
 #include "allocator/thread_cache/shelves.h"
-
-#define TRIM_BLOCKS 6  /* what one free moves from the spare blocks to the pool, and of its size */
-#define STOCK_BLOCKS 8 /* what one request takes from the pool */
-#define TRIM_LOOKS 16  /* sizes that it looks for them at */
 
 void thread_cache_book_out(struct allocator *a, uint64_t size)
 {
@@ -75,7 +72,7 @@ static uint64_t empty_spare(struct allocator *a)
 static void trim(struct allocator *a, struct thread_cache *cache, struct block *first)
 {
     uint64_t left = first->requested;
-    for (int i = 0; i < TRIM_BLOCKS && first; i++, left--) {
+    for (uint64_t i = 0; i < policy.trim_blocks && first; i++, left--) {
         struct block *next = first->link;
         pool_back(first);
         first = next;
@@ -88,7 +85,7 @@ static void trim(struct allocator *a, struct thread_cache *cache, struct block *
  * The next size below the hand is looked at each time, so that all are between two looks. */
 static void trim_spare(struct allocator *a, struct thread_cache *cache)
 {
-    for (int i = 0, step; i < TRIM_LOOKS; i++) {
+    for (int i = 0, step; i < policy.trim_looks; i++) {
         if ((step = step_before(a->shared.transfer_used, a->caches.hand)) < 0 &&
             (step = step_before(a->shared.transfer_used, CACHE_STEPS)) < 0)
             return;
@@ -233,7 +230,7 @@ static int make_room(struct thread_cache *cache, uint64_t size)
     struct block *full = shelf->first;
     shelf->first = shelf->full;
     shelf->full = full;
-    for (; shelf->room < TRIM_BLOCKS && shelf->first; shelf->room++) {
+    for (; shelf->room < policy.trim_blocks && shelf->first; shelf->room++) {
         struct block *block = shelf->first;
         shelf->first = block->link;
         pool_back(block);
@@ -264,7 +261,7 @@ void thread_cache_stock(struct allocator *a, uint64_t size)
     if (!cache || cache->allocator != a || !caches_are_contended(a))
         return;
     for (uint64_t i = 1;
-         i < batch_blocks(size) && i < STOCK_BLOCKS && thread_cache_room(cache, size) &&
+         i < batch_blocks(size) && i < policy.stock_blocks && thread_cache_room(cache, size) &&
          (block = pool_take_from(a, POOL_SMALL, size));
          i++) {
         if (block_size(block) != size || block_list(block)) {

@@ -3,6 +3,7 @@
 #ifndef CACHALOT_ALLOCATOR_THREAD_CACHE_LOCKED_H
 #define CACHALOT_ALLOCATOR_THREAD_CACHE_LOCKED_H
 
+#include "allocator/base/policy.h"
 #include "allocator/thread_cache/limits.h"
 
 /* At the begin of a request: what the thread counted alone is folded, and its cache serves
@@ -15,11 +16,11 @@ static inline void thread_cache_settle_own(struct thread_cache *cache, struct al
     struct lock *lock = &allocator->domain->lock;
     int later = lock->waited && thread_cache_knows_limits(cache) && caches_are_shared(allocator);
     if (lock->waited)
-        allocator->caches.contended = CONTENDED;
+        allocator->caches.contended = policy.contended;
     else if (allocator->caches.contended)
         allocator->caches.contended--;
     lock->waited = 0;
-    if (++allocator->caches.settled == PACE)
+    if (++allocator->caches.settled == policy.pace)
         thread_cache_pace(allocator);
     if (cache->allocator != allocator || (cache->touched && !later))
         thread_cache_settle_with(cache, allocator);

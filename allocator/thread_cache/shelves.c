@@ -1,9 +1,8 @@
 /* Shelves: what a thread cache has of each size, filled from the transfer cache and spilled into it. */
 #include "allocator/thread_cache/shelves.h"
 
+#include "allocator/base/policy.h"
 #include "allocator/thread_cache/limits.h"
-
-#define SPILLS 8 /* sizes that one request takes out of a full cache */
 
 static struct shelf *use(struct thread_cache *cache, uint64_t size)
 {
@@ -46,9 +45,9 @@ static int spill(struct thread_cache *cache)
 static int has_room(struct thread_cache *cache, uint64_t size, uint64_t blocks)
 {
     for (int i = 0; cache->bytes + (int64_t)(size * blocks) > cache_limit(cache) ||
-                    cache->count + (int64_t)blocks > CACHE_BLOCKS;
+                    cache->count + (int64_t)blocks > policy.cache_blocks;
          i++)
-        if (i == SPILLS || !spill(cache))
+        if (i == policy.spills || !spill(cache))
             return 0;
     return 1;
 }

@@ -2,7 +2,7 @@
  * head of own.c.
  *
  * A cache holds small blocks that are reusable, apart from the pool, of one allocator at a time, at
- * most cache_limit and CACHE_BLOCKS. What spills over goes to the allocator's spare blocks
+ * most cache_limit and policy.cache_blocks. What spills over goes to the allocator's spare blocks
  * (transfer.h), from where any thread's cache is filled again; both go back to the pool when memory is
  * short. */
 #ifndef CACHALOT_ALLOCATOR_THREAD_CACHE_THREAD_CACHE_H
@@ -13,17 +13,8 @@
 #include "stats/counters/cache_row.h"
 #include "stats/events/events.h"
 
-#define CACHE_LIMIT (10 * MIB)
-#define CACHE_LEAST (2 * MIB)
-#define CACHE_PART 16 /* of the most that the program held in small blocks, and more (pace) */
-#define CACHE_BLOCKS 256
 #define TAKEN 512     /* more than what is mostly under way from one thread to another */
 #define TAKEN_AHEAD 4 /* so many frees take as long as a line from another processor */
-/* That a thread counts alone: taken less freed, either way. More, by a part of the most that the
- * program held in small blocks, where threads wait for each other: they do so to count. */
-#define ALONE_LIMIT (8 * MIB)
-#define ALONE_MOST (32 * MIB)
-#define ALONE_PART 16
 
 /* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): what others look at lies apart */
 struct thread_cache {

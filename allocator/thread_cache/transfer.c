@@ -2,14 +2,15 @@
 
 #include <stddef.h>
 
-#define TRIES 100
+#include "allocator/base/policy.h"
+
 #define BUSY UINT64_MAX /* in place of a list's count: a thread holds it */
 
 /* The list is this thread's until it is put back; BUSY: it is another's. Nobody waits for ever: the
  * other may be held up, and need this thread to go on. */
 static uint64_t hold(struct transfer_list *list)
 {
-    for (int i = 0; i < TRIES; i++) {
+    for (int i = 0; i < policy.transfer_tries; i++) {
         uint64_t count = atomic_load_explicit(&list->count, memory_order_relaxed);
         if (count != BUSY &&
             atomic_compare_exchange_weak_explicit(&list->count, &count, BUSY, memory_order_acquire,
@@ -26,14 +27,14 @@ static void put_back(struct transfer_list *list, uint64_t count)
 
 static int64_t weight(uint64_t size, uint64_t count)
 {
-    return (int64_t)((size < SPARE_LEAST ? SPARE_LEAST : size) * count);
+    return (int64_t)((size < policy.transfer_least ? policy.transfer_least : size) * count);
 }
 
 /* `alone`: of the cache that its thread is in; NULL: all shall know at once. */
 static void weigh(struct allocator *a, int64_t *alone, int64_t more)
 {
     int64_t sum = alone ? *alone + more : more;
-    int tell = !alone || sum >= SPARE_ALONE || sum <= -SPARE_ALONE;
+    int tell = !alone || sum >= policy.transfer_untold || sum <= -policy.transfer_untold;
     if (tell)
         atomic_fetch_add_explicit(&a->shared.transfer_weight, sum, memory_order_relaxed);
     if (alone)

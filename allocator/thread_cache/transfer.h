@@ -12,9 +12,6 @@
 
 #define BATCH_BLOCKS 16
 #define BATCH_LEAST 2
-#define SPARE_PART 6 / 10          /* of what its cache may hold, for each thread that has one */
-#define SPARE_ALONE ((int64_t)MIB) /* that a cache has given or taken and not told */
-#define SPARE_LEAST (8 * 1024)     /* what a smaller block counts for: so blocks are limited, too */
 
 /* What a cache has of one size: two chains, so that one can come or go while the other stays. */
 struct shelf {

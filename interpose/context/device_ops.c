@@ -317,6 +317,7 @@ CUresult driver_sync_memops(struct context *context)
 
 const struct device_ops driver_ops = {
     .out_of_memory = CUDA_ERROR_OUT_OF_MEMORY,
+    .costs = &device_costs,
     .segment_alloc = segment_alloc,
     .segment_free = segment_free,
     .range_reserve = driver_range_reserve,

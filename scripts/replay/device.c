@@ -237,6 +237,7 @@ static uint64_t thread_id(void)
 
 const struct device_ops replay_device_ops = {
     .out_of_memory = OUT_OF_MEMORY,
+    .costs = &device_costs,
     .segment_alloc = segment_alloc,
     .segment_free = segment_free,
     .range_reserve = range_reserve,

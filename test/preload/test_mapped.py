@@ -10,7 +10,8 @@ from conftest import BUILD, LIBRARY, MIB
 
 MAPPED = "expandable_segments:True,large_segment_size_mb:2"
 TAILS = "expandable_segments:True,large_segment_size_mb:14"
-LARGE_HANDLES = BUILD / "test/preload/libcachalot_large_handles.so"
+WITH_POLICY = BUILD / "test/preload/libcachalot_policy.so"
+LARGE_HANDLES = "handle_part_of_block=2,handle_loss_part=1,handle_part_of_rest=1,stay_moves=20,device_chunks_least=16"
 
 
 def option(report):
@@ -54,8 +55,8 @@ def test_calls_that_fail_for_chunks_of_all_sizes(place, failing):
 @pytest.mark.parametrize("held", [12, 30])
 @pytest.mark.parametrize("failing", ["", "cuMemCreate:30", "cuMemRelease:9:999", "cuMemMap:88", "cuMemMap:120:999"])
 def test_random_work_in_large_handles(place, seed, threads, operations, most, held, failing):
-    """In a library that makes handles of up to 8 chunks in little memory: they move, go home and go back as one."""
-    ours = place.run("mapped_stress", seed, threads, operations, most, held, preload=(LARGE_HANDLES,), CACHALOT_CONF="expandable_segments:True",
+    """With a policy that makes handles of up to 8 chunks in little memory: they move, go home and go back as one."""
+    ours = place.run("mapped_stress", seed, threads, operations, most, held, preload=(WITH_POLICY,), TEST_POLICY=LARGE_HANDLES, CACHALOT_CONF="expandable_segments:True",
                      CACHALOT_SIM_CAPACITY="1G", CACHALOT_SIM_FAIL=failing)
     assert (ours.code, ours.err) == (0, "")
     report = place.reports()[-1]

@@ -369,6 +369,7 @@ void fake_print(const struct fake_device *device)
 
 const struct device_ops fake_ops = {
     .out_of_memory = FAKE_OOM,
+    .costs = &device_costs,
     .segment_alloc = fake_alloc,
     .segment_free = fake_free,
     .range_reserve = fake_reserve,

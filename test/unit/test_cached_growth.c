@@ -2,6 +2,7 @@
 #include "cache_world.h"
 
 #include "allocator/thread_cache/limits.h"
+#include "allocator/base/policy.h"
 
 static void a_run_is_merged_before_memory_is_taken_from_the_driver(void **state)
 {
@@ -69,7 +70,7 @@ static void grows_by(int threads, unsigned contended, int count, const unsigned 
 static void looks_are_few_where_threads_wait(void **state)
 {
     (void)state;
-    grows_by(ROWS, CONTENDED, LARGE, (const unsigned[LARGE]){1, 1, 1, 2, 2, 3, 3});
+    grows_by(ROWS, policy.contended, LARGE, (const unsigned[LARGE]){1, 1, 1, 2, 2, 3, 3});
 }
 
 static void threads_in_turns_look_at_each_miss(void **state)
@@ -81,7 +82,7 @@ static void threads_in_turns_look_at_each_miss(void **state)
 static void one_thread_looks_at_each_miss(void **state)
 {
     (void)state;
-    grows_by(1, CONTENDED, MORE, (const unsigned[MORE]){0});
+    grows_by(1, policy.contended, MORE, (const unsigned[MORE]){0});
 }
 
 enum { GETS = 140, LOOKS = 32, MORE_PART = 512 };

@@ -1,6 +1,7 @@
 /* Peaks are exact while one thread allocates, whatever it counts alone. */
 #include "cache_world.h"
 #include "random.h"
+#include "allocator/base/policy.h"
 
 /* What the statistics must be, counted by hand. */
 struct sums {
@@ -66,7 +67,7 @@ static void peaks_of_one_thread_are_exact(void **state)
     assert_true(COUNTER(peak_uncertainty_bytes) == 0);
     as(1);
     get(4096);
-    assert_true(COUNTER(peak_uncertainty_bytes) == 2 * ALONE_LIMIT);
+    assert_true(COUNTER(peak_uncertainty_bytes) == 2 * policy.alone_least);
 }
 
 /* A large request need not fold what its thread counted alone, unless a peak is near. */

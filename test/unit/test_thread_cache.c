@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "allocator/share.h"
+#include "allocator/base/policy.h"
 #include "allocator/thread_cache/locked.h"
 #include "cache_world.h"
 #include "random.h"
@@ -262,9 +263,9 @@ static void others_may_take_what_is_in_them(void **state)
     assert_true(allocator_is_valid(w.a));
 }
 
-static int64_t may_hold_after(int pairs, uint64_t ns, uint32_t waiting)
+static int64_t may_hold_after(uint64_t pairs, uint64_t ns, uint32_t waiting)
 {
-    for (int i = 0; i < pairs; i++) {
+    for (uint64_t i = 0; i < pairs; i++) {
         fake_advance(ns);
         w.domain->lock.waited = waiting;
         give(take(4 * MIB)); /* by the lock */
@@ -277,19 +278,20 @@ static void caches_hold_more_while_they_miss_often(void **state)
     (void)state;
     as(0);
     put(get(4096));
-    assert_int_equal(may_hold_after(3 * PACE, 500000, 0), CACHE_LEAST);
-    assert_int_equal(may_hold_after(20 * PACE, 100, 0), CACHE_LIMIT);
-    assert_int_equal(may_hold_after(3 * PACE, 500000, 0), CACHE_LIMIT);
-    assert_int_equal(may_hold_after(3 * PACE, 10000000, 0), CACHE_LEAST);
-    assert_int_equal(may_hold_after(20 * PACE, 100000, 0), CACHE_LEAST);
+    assert_int_equal(may_hold_after(3 * policy.pace, 500000, 0), policy.cache_least);
+    assert_int_equal(may_hold_after(20 * policy.pace, 100, 0), policy.cache_most);
+    assert_int_equal(may_hold_after(3 * policy.pace, 500000, 0), policy.cache_most);
+    assert_int_equal(may_hold_after(3 * policy.pace, 10000000, 0), policy.cache_least);
+    assert_int_equal(may_hold_after(20 * policy.pace, 100000, 0), policy.cache_least);
     give(take(256 * MIB)); /* a 64th of that */
-    assert_int_equal(may_hold_after(20 * PACE, 100000, 0), 4 * MIB);
+    assert_int_equal(may_hold_after(20 * policy.pace, 100000, 0), 4 * MIB);
     as(1);
     put(get(4096));
     give(take(450 * MIB)); /* half of that for each of two */
-    assert_int_equal(may_hold_after(20 * PACE, 100000, 0), 3 * MIB);
-    assert_int_equal(may_hold_after(20 * PACE, 100000, 1), CACHE_LEAST); /* they wait in line */
-    assert_int_equal(may_hold_after(20 * PACE, 100000, 0), 3 * MIB);
+    assert_int_equal(may_hold_after(20 * policy.pace, 100000, 0), 3 * MIB);
+    assert_int_equal(may_hold_after(20 * policy.pace, 100000, 1),
+                     policy.cache_least); /* they wait in line */
+    assert_int_equal(may_hold_after(20 * policy.pace, 100000, 0), 3 * MIB);
 }
 
 static void without_the_option_there_are_none(void **state)

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "allocator/base/policy.h"
+
 /* Told or not, of the first three. */
 static int64_t spare_now(void)
 {
@@ -23,7 +25,7 @@ static void a_list_holds_any_number_of_batches(void **state)
         assert_int_equal(transfer_put(w.a, NULL, &batch[i], 1), 0);
     }
     assert_false(transfer_is_asked(w.a, step));
-    assert_true(w.a->shared.transfer_weight == MOST * SPARE_LEAST);
+    assert_true(w.a->shared.transfer_weight == (int64_t)(MOST * policy.transfer_least));
     for (int i = MOST; i--;)
         assert_ptr_equal(transfer_take(w.a, NULL, 4096), &batch[i]);
     assert_null(transfer_take(w.a, NULL, 4096));
@@ -88,8 +90,8 @@ static void caches_and_spare_blocks_are_bounded(void **state)
         for (int i = 0; i < MOST; i++, fake_advance(20000)) { /* slowly: no more than their part */
             put(block[i]);
             assert_true(caches[1]->bytes <= cache_may_hold());
-            assert_true(caches[1]->count <= CACHE_BLOCKS);
-            assert_true(spare_now() <= 2 * (cache_may_hold() * 6 / 10 + SPARE_ALONE));
+            assert_true(caches[1]->count <= policy.cache_blocks);
+            assert_true(spare_now() <= 2 * (cache_may_hold() * 6 / 10 + policy.transfer_untold));
         }
         uint64_t again = get(bytes);
         assert_true(domain_free_alone(w.domain, again));
@@ -199,7 +201,7 @@ static void passes_through(uint32_t waiting)
             most = alone > most ? alone : most;
         }
     }
-    assert_true(most <= ALONE_LIMIT && (!waiting || most >= ALONE_LIMIT / 2));
+    assert_true(most <= policy.alone_least && (!waiting || most >= policy.alone_least / 2));
     look();
     assert_true(NOW(allocation) == 0 && NOW(allocated_bytes) == 0);
     assert_true(PEAK(allocated_bytes) >= peak);
@@ -220,18 +222,18 @@ static void threads_in_each_others_way_count_more_alone(void **state)
     for (int i = 0; i < MOST; i++)
         block[i] = take(MIB);
     cached(8192);
-    assert_true(COUNTER(peak_uncertainty_bytes) == 2 * ALONE_LIMIT);
+    assert_true(COUNTER(peak_uncertainty_bytes) == 2 * policy.alone_least);
     w.domain->lock.waited = 1;
     thread_cache_forget_limits(caches[1]);
     take(512);
-    assert_true(COUNTER(peak_uncertainty_bytes) == 2 * (MOST / ALONE_PART) * MIB);
+    assert_true(COUNTER(peak_uncertainty_bytes) == 2 * (MOST / policy.alone_part) * MIB);
     for (int i = 0; i < MOST; i++)
         give(block[i]);
-    for (int i = 0; i < CONTENDED; i++)
+    for (unsigned i = 0; i < policy.contended; i++)
         take(512);
     assert_false(caches_are_contended(w.a));
-    assert_true(w.a->shared.alone_most == MOST / ALONE_PART * MIB);
-    assert_true(COUNTER(peak_uncertainty_bytes) == 2 * (MOST / ALONE_PART) * MIB);
+    assert_true(w.a->shared.alone_most == (int64_t)(MOST / policy.alone_part * MIB));
+    assert_true(COUNTER(peak_uncertainty_bytes) == 2 * (MOST / policy.alone_part) * MIB);
 }
 
 static void what_passes_through_is_counted_in_time(void **state)
@@ -296,7 +298,7 @@ static void caches_add_little_to_what_is_reserved(void **state)
     }
     look();
     assert_true(stats_get(&now, COUNTER_num_thread_hits) > 1000);
-    assert_true(PEAK(reserved_bytes) <= without + 16 * MIB / 10 * CACHE_LIMIT / MIB);
+    assert_true(PEAK(reserved_bytes) <= without + 16 * MIB / 10 * policy.cache_most / MIB);
 }
 
 /* Lines of 64 bytes that a pair of this thread uses of its own: row, cache and block. */
