@@ -6,7 +6,7 @@
 
 struct arguments {
     const char *conf, *costs, *path;
-    int progress, print_costs;
+    int progress, print_costs, policies;
     pid_t parent; /* who waits for what is printed; 0: nobody */
 };
 /* What the command line asks for, into both. Returns 0, or -1: it is none of `usage`. */

@@ -1,5 +1,5 @@
-/* What calls of the driver cost: one table, measured on an H200 (driver 580, medians), or another
- * from a file. Between two sizes the price is on the line through both, beyond the last one on the
+/* What calls of the driver cost: the table of allocator/base/device.h, or another from a file. The allocator decides by the
+ * former either way, as it does in a program. Between two sizes the price is on the line through both, beyond the last one on the
  * line through the last two; below the first it is the first's. */
 #include "scripts/replay/replay.h"
 
@@ -15,12 +15,11 @@ static const struct measured {
     enum call_kind call;
     uint64_t bytes, ns;
 } measured[] = {
+    /* where the price depends on the size */
     {CALL_alloc, 256, 49192},      {CALL_alloc, 64 << 10, 47927},  {CALL_alloc, MIB, 40478},
     {CALL_alloc, 20 * MIB, 32979}, {CALL_alloc, 256 * MIB, 86052}, {CALL_alloc, 1024 * MIB, 276244},
     {CALL_free, 256, 39881},       {CALL_free, 64 << 10, 39074},   {CALL_free, MIB, 33937},
     {CALL_free, 20 * MIB, 37586},  {CALL_free, 256 * MIB, 193678}, {CALL_free, 1024 * MIB, 664721},
-    {CALL_event_record, 0, 260},   {CALL_chunk_create, 0, 22500},  {CALL_chunk_map, 0, 900},
-    {CALL_chunk_allow, 0, 33000},  {CALL_chunk_unmap, 0, 22000},   {CALL_chunk_release, 0, 24000},
 };
 
 /* NULL, or what is wrong with this price. Sizes of a call must rise. */
@@ -89,13 +88,26 @@ static int read_lines(struct costs *costs, FILE *file, const char *path)
     return problem ? -1 : 0;
 }
 
+static void add_default(struct costs *costs)
+{
+    const struct device_costs *device = &device_costs;
+    for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
+        add(costs, measured[i].call, measured[i].bytes, measured[i].ns);
+    add(costs, CALL_event_record, 0, device->event);
+    add(costs, CALL_chunk_create, 0, device->create);
+    add(costs, CALL_chunk_map, 0, device->map);
+    add(costs, CALL_chunk_allow, 0, device->access);
+    add(costs, CALL_chunk_unmap, 0, device->unmap);
+    add(costs, CALL_chunk_release, 0, device->release);
+}
+
 int costs_read(struct costs *costs, const char *path)
 {
     memset(costs, 0, sizeof *costs);
-    for (size_t i = 0; !path && i < sizeof measured / sizeof *measured; i++)
-        add(costs, measured[i].call, measured[i].bytes, measured[i].ns);
-    if (!path)
+    if (!path) {
+        add_default(costs);
         return 0;
+    }
     FILE *file = fopen(path, "re");
     if (!file) {
         fprintf(stderr, "cachalot: %s: %s\n", shown(path), strerror(errno));

@@ -14,13 +14,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "allocator/base/policy.h"
 #include "stats/page/page.h"
 
 static const char usage[] =
     "usage: cachalot-replay [--conf OPTIONS] [--capacity BYTES] [--costs FILE] [--name TEXT]\n"
     "                       [--kind TEXT] [--recorded-reserved BYTES] [--device N] [--progress]\n"
-    "                       [--behind OPERATIONS] [--parent PROCESS] FILE|-\n"
-    "       cachalot-replay [--costs FILE] --print-costs\n";
+    "                       [--behind OPERATIONS] [--policy NAME=NUMBER] [--parent PROCESS] "
+    "FILE|-\n"
+    "       cachalot-replay [--costs FILE] --print-costs\n"
+    "       cachalot-replay [--policy NAME=NUMBER] --policies\n";
 
 static double now(void)
 {
@@ -304,6 +307,17 @@ static int open_trace(struct replay *replay, const char *path)
     return fd;
 }
 
+/* One number a line, in columns that tabs divide. */
+static void print_policies(void)
+{
+    printf("name\tdefault\tunit\tfamily\twhat it trades\tmeasured\n");
+    for (unsigned i = 0; i < policy_count(); i++) {
+        const struct policy_row *row = policy_row(i);
+        printf("%s\t%llu\t%s\t%s\t%s\t%s\n", row->name, (unsigned long long)row->initial, row->unit,
+               row->family, row->trades, row->measured);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static struct replay replay = {.capacity = REPLAY_NO_CAPACITY, .feed.trace.device = -1};
@@ -311,6 +325,10 @@ int main(int argc, char **argv)
     if (arguments_read(argc, argv, &arguments, &replay)) {
         fputs(usage, stderr);
         return REPLAY_USAGE;
+    }
+    if (arguments.policies) {
+        print_policies();
+        return REPLAY_DONE;
     }
     if (end_with(arguments.parent))
         return REPLAY_FAILED;
