@@ -2,7 +2,7 @@
  *
  * A number stands here with its default, unit and family, what it trades, and where it was measured. Tests and
  * cachalot-replay set other values before the first allocator is made (policy_set); the library reads no other
- * source. A new number needs a row that shows its gain on traces set aside.
+ * source. A new number needs a row that shows its gain on traces set aside (test/replay/policy_table.py prints rows).
  *
  * What follows from the layout of a struct stays with that struct: sizes of arrays, bits of a word. */
 #ifndef CACHALOT_ALLOCATOR_BASE_POLICY_H

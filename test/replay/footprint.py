@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""footprint.py OUTPUT KEEP=TOOL…: how footprint and cost trade against each other, as OUTPUT.md and OUTPUT.svg (needs matplotlib).
-TOOL: a cachalot-replay built with that KEEP (allocator/mapping/claim.c: mappings kept, in times the memory). Handle sizes are tried for each."""
+"""footprint.py OUTPUT TOOL KEEP…: how footprint and cost trade against each other, as OUTPUT.md and OUTPUT.svg (needs matplotlib).
+TOOL: cachalot-replay. KEEP: values of the number `keep` (allocator/base/policy.h). Handle sizes are tried for each."""
 
 import json
 import pathlib
@@ -28,9 +28,9 @@ def certified_and_made(folder):
         yield name, path
 
 
-def figures(tool, path, size):
+def figures(tool, keep, path, size):
     conf = "expandable_segments:True" + (f",large_segment_size_mb:{size}" if size != GROWING else "")
-    got = json.loads(subprocess.run([tool, "--conf", conf, path], capture_output=True, check=True).stdout)
+    got = json.loads(subprocess.run([tool, "--policy", f"keep={keep}", "--conf", conf, path], capture_output=True, check=True).stdout)
     return got["reserved_per_requested"], got["driver"]["steady_cost_ns"] / 1e6
 
 
@@ -104,19 +104,18 @@ def picture(results, small, path):
     figure.savefig(path, metadata={"Date": None})
 
 
-def main(output, *tools):
-    tools = dict(tool.split("=", 1) for tool in tools)
+def main(output, tool, *keeps):
     with tempfile.TemporaryDirectory() as folder:
         paths = dict(certified_and_made(pathlib.Path(folder)))
-        both = [(size, keep) for keep in tools for size in (GROWING, *SIZES)]
-        results = {(size, keep): {name: figures(tools[keep], path, size) for name, path in paths.items()} for size, keep in both}
+        both = [(size, keep) for keep in keeps for size in (GROWING, *SIZES)]
+        results = {(size, keep): {name: figures(tool, keep, path, size) for name, path in paths.items()} for size, keep in both}
         others = list(programs(pathlib.Path(folder)))
-        small = {(size, keep): [figures(tools[keep], path, size) for path in others] for size, keep in both}
+        small = {(size, keep): [figures(tool, keep, path, size) for path in others] for size, keep in both}
     pathlib.Path(output + ".md").write_text("\n".join(table(results, paths, small)) + "\n")
     picture(results, small, output + ".svg")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3 or sys.argv[1].startswith("-"):
+    if len(sys.argv) < 4 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     main(*sys.argv[1:])

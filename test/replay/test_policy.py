@@ -2,6 +2,7 @@
 
 import subprocess
 
+import policy_table
 import pytest
 from conftest import OWN, TOOL, write
 
@@ -36,3 +37,10 @@ def test_a_price_is_what_the_replay_books(tmp_path):
 def test_what_is_no_number(tmp_path, policy):
     got = tool("--policy", policy, write(tmp_path / "x.csv", OWN))
     assert got.returncode == 2 and got.stderr.startswith("usage:")
+
+
+def test_the_table_of_changes_names_numbers_that_there_are():
+    """Of test/replay/policy_table.py, which takes minutes."""
+    known = policy_table.numbers(TOOL)
+    for name, _, policy in policy_table.changes([], known, TOOL):
+        assert tool(*policy_table.options(policy), "--policies").returncode == 0, name
