@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MIB ((uint64_t)1 << 20)
+#include "allocator/base/units.h"
+
 #define BLOCK_GRAIN 512 /* kMinBlockSize: blocks begin at multiples of it in their segment */
 #define ROUNDUP_INTERVALS                                                                          \
     16 /* powers of two from 1 MiB to 64 GiB (PyTorch: kRoundUpPowerOfTwoIntervals) */

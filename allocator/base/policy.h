@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "allocator/base/options.h"
+#include "allocator/base/units.h"
 
 /* PyTorch's rules (c10/cuda/CUDACachingAllocator.cpp), held to the byte by `unit traces`: no choice of this project.
  * X(name, value, PyTorch's name) */
