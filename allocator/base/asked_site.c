@@ -1,4 +1,4 @@
-/* The call site that the calling thread asks for memory from. */
+/* The call site from which the calling thread asks for memory. */
 #include "allocator/base/asked_site.h"
 
 static _Thread_local __attribute__((tls_model("initial-exec"))) uint32_t asked_at;

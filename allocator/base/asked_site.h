@@ -1,10 +1,11 @@
-/* The call site (stats/events/sites.h) that the calling thread asks for memory from. */
+/* The call site (stats/events/sites.h) from which the calling thread asks for memory. It is
+ * thread-local: no lock. */
 #ifndef CACHALOT_ALLOCATOR_BASE_ASKED_SITE_H
 #define CACHALOT_ALLOCATOR_BASE_ASKED_SITE_H
 
 #include <stdint.h>
 
-/* All requests of this thread from now on are asked for at `site`; 0: unknown. */
+/* at: sets the call site of this thread's next requests; 0: unknown. where: returns it. */
 void domain_asked_at(uint32_t site);
 uint32_t domain_asked_where(void);
 

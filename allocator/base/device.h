@@ -1,21 +1,20 @@
-/* The seam to the device: all that the allocator asks of a driver, and of the clock.
+/* The device interface: every call of the allocator to a driver, and to the clock.
  *
- * Implemented by interpose/context/device_ops.c for CUDA, and for devices made of bookkeeping by
- * scripts/replay/device.c and test/unit/fake_device.c. None of these but now_ns and thread_id is called
- * with the allocator's lock held, since any of them may block until the device gets on.
+ * interpose/context/device_ops.c implements it for CUDA; scripts/replay/device.c and
+ * test/unit/fake_device.c implement it for simulated devices. Only now_ns and thread_id are called
+ * with the allocator's lock held, since any other call may block until the device makes progress.
  *
- * Results: 0 is success, positive numbers are the driver's own error codes (passed on to the
- * program as they are), negative ones are the conditions below, which the allocator handles.
- */
+ * Results: 0 is success. Positive numbers are the driver's own error codes, which the program gets
+ * unchanged. Negative numbers are the conditions below, which the allocator handles. */
 #ifndef CACHALOT_ALLOCATOR_BASE_DEVICE_H
 #define CACHALOT_ALLOCATOR_BASE_DEVICE_H
 
 #include <stdint.h>
 
 enum device_condition {
-    DEVICE_NOT_READY = -1,   /* fence_query, fence_wait: work before the fence is not finished */
-    DEVICE_DEFERRED = -2,    /* not now: a stream capture is active and would be invalidated */
-    DEVICE_UNSUPPORTED = -3, /* this driver cannot */
+    DEVICE_NOT_READY = -1,   /* fence_query, fence_wait: work before the fence has not finished */
+    DEVICE_DEFERRED = -2,    /* not now: the call would invalidate an active stream capture */
+    DEVICE_UNSUPPORTED = -3, /* this driver has no such call */
 };
 
 #define DEVICE_FOREVER UINT64_MAX
@@ -58,18 +57,19 @@ static inline uint64_t device_us(uint64_t ns)
 }
 
 struct device_ops {
-    int out_of_memory; /* the driver's code for it */
+    int out_of_memory; /* the driver's code for out of memory */
     const struct device_costs *costs;
 
-    /* One range of `bytes` bytes of the context `device`; its address. */
+    /* alloc: makes a range of `bytes` bytes in the context `device` and stores its address. free:
+     * gives the range back; it waits for all work of the context. */
     int (*segment_alloc)(void *device, uint64_t bytes, uint64_t *address);
     int (*segment_free)(void *device, uint64_t address);
 
-    /* Mapped memory. range_reserve is NULL where there is none, or answers DEVICE_UNSUPPORTED: a
-     * range of `bytes` addresses, far more than the device's memory. Chunks are
-     * multiples of 2 MiB, and mapped at any multiple of it in the range, at several addresses at
-     * once where wanted; chunk_allow makes what is mapped usable; chunk_unmap waits for no work.
-     */
+    /* Mapped memory. range_reserve stores a range of *bytes addresses, far more than the device has
+     * memory. Without mapped memory it is NULL, or returns DEVICE_UNSUPPORTED. chunk_create makes a
+     * handle of a multiple of 2 MiB. It may be mapped at multiples of 2 MiB in the range, also at
+     * several addresses at once. chunk_allow makes mapped addresses usable. chunk_unmap waits for
+     * no work. */
     int (*range_reserve)(void *device, uint64_t *address, uint64_t *bytes);
     int (*range_free)(void *device, uint64_t address, uint64_t bytes);
     int (*chunk_create)(void *device, uint64_t bytes, uint64_t *handle);
@@ -78,20 +78,21 @@ struct device_ops {
     int (*chunk_allow)(void *device, uint64_t address, uint64_t bytes);
     int (*chunk_unmap)(void *device, uint64_t address, uint64_t bytes);
 
-    /* Marks this point in time: passed when all work submitted to the context before is finished.
-     * *event is NULL (one is made) or one made earlier (marked anew). */
+    /* record: records a context event, which has passed when all work submitted to the context
+     * before it has finished. *event is NULL (an event is made) or an earlier one (recorded again).
+     * query and wait return 0 once it has passed; wait does so within timeout_ns. */
     int (*fence_record)(void *device, void **event);
     int (*fence_query)(void *device, void *event);
     int (*fence_wait)(void *device, void *event, uint64_t timeout_ns);
 
-    /* Waits until all work submitted to the context is finished. */
+    /* Waits until all work submitted to the context has finished. */
     int (*synchronize)(void *device);
 
-    /* A query or wait gave the driver's error `code`: notes it for whoever reads the report. Is it
-     * one that the context never gets over? */
+    /* Notes for the report that a call gave the driver's error `code`. Returns whether the context
+     * can never recover from that error. */
     int (*failed)(void *device, int code);
 
-    /* Bytes free on the device now, for all processes, and all that it has. */
+    /* Stores the bytes that are free on the device, for all processes, and its total bytes. */
     int (*memory_free)(void *device, uint64_t *bytes, uint64_t *total);
 
     uint64_t (*now_ns)(void);    /* monotonic */

@@ -1,14 +1,16 @@
-/* Who finds the lock taken looks a little longer (some 10 us), since it is held for less than a
- * call into the kernel and back takes; then counts itself among the sleepers, and sleeps as long as
- * the word says TAKEN. Whom the giver has woken finds it taken by others that looked meanwhile,
- * mostly: until it runs nobody else is woken, or each that gives the lock would call the kernel;
- * but for so many turns only, since it may be one that gets no processor.
+/* A thread that finds the lock taken spins for about 10 us (policy.lock_looks): a critical section
+ * is shorter than a system call. Then it counts itself among the sleepers and sleeps on a futex
+ * while the word is TAKEN.
  *
- * Who gives it stores FREE and then looks for sleepers, both plainly: an atomic change each time
- * would cost a hit a tenth. So the look may come before others see the store, and miss a sleeper
- * that counts itself just then, and finds the lock still taken. Whom nobody wakes looks again after
- * a millisecond for each that sleeps: if thousands did so each millisecond, who has the lock would
- * not get to run. */
+ * Unlock wakes at most one sleeper at a time. A woken thread usually loses the race against a
+ * spinner, and waking another before it has run would cost a system call per unlock. After
+ * policy.lock_turns unlocks another sleeper is woken anyway, in case the first was not scheduled.
+ *
+ * Unlock stores FREE and then loads `sleepers`, both plainly: an atomic change would cost a hit a
+ * tenth. So the load may run before other threads see the store. It can then miss a thread that
+ * counts itself at that moment and still finds the lock taken. Therefore a sleep ends by itself
+ * after 1 ms for each sleeper, at most policy.lock_sleep_ms. If thousands of threads woke each
+ * millisecond, the holder of the lock would not get to run. */
 #include "allocator/base/lock.h"
 
 #include <errno.h>
@@ -20,7 +22,7 @@
 
 #include "allocator/base/policy.h"
 
-/* Looks for a while: 0, and it is ours. */
+/* Spins for up to policy.lock_looks loads. Returns 0 if it has taken the lock, else -1. */
 static int look(struct lock *lock)
 {
     for (int i = 0; i < policy.lock_looks; i++)
@@ -31,7 +33,7 @@ static int look(struct lock *lock)
 
 static void sleep_for(struct lock *lock)
 {
-    int error = errno; /* the program's */
+    int error = errno; /* the program's: restored at the end */
     long sleepers = (long)atomic_fetch_add(&lock->sleepers, 1) + 1;
     struct timespec limit = {
         .tv_nsec = 1000000 * (sleepers < policy.lock_sleep_ms ? sleepers : policy.lock_sleep_ms)};

@@ -1,6 +1,6 @@
-/* A lock that costs one atomic change to take and a plain store to give when nobody else wants it,
- * and sleeps when somebody has it. Libc's mutex looks at its kind and owner besides: 90
- * instructions of a hit that needs the lock. */
+/* A lock. Without contention, taking it costs one atomic change and giving it one plain store. With
+ * contention, threads spin and then sleep (lock.c). Libc's mutex also checks its kind and owner,
+ * which would cost a hit that needs the lock 90 instructions. */
 #ifndef CACHALOT_ALLOCATOR_BASE_LOCK_H
 #define CACHALOT_ALLOCATOR_BASE_LOCK_H
 
@@ -10,16 +10,16 @@
 enum { LOCK_FREE, LOCK_TAKEN };
 
 struct lock {
-    _Atomic uint32_t word, sleepers; /* sleepers: threads that sleep, or are about to */
-    _Atomic uint32_t waking, turns;  /* one was woken that does not run yet; turns since then */
-    uint32_t waited; /* its holder's: somebody had to wait for it since this was set to 0 */
+    _Atomic uint32_t word, sleepers; /* sleepers: threads that sleep or are about to */
+    _Atomic uint32_t waking, turns;  /* a woken thread has not run yet; unlocks since its wake */
+    uint32_t waited; /* for the holder: a thread has waited for the lock since this was set to 0 */
 };
 
-/* The long ways: somebody has it; somebody may sleep. */
+/* The slow paths. wait: another thread has the lock. wake: a thread may sleep. */
 void lock_wait(struct lock *lock);
 void lock_wake(struct lock *lock);
 
-/* 0, or -1: somebody has it. */
+/* Takes the lock if it is free. Returns 0, or -1 if a thread has it. */
 static inline int lock_try(struct lock *lock)
 {
     uint32_t word = LOCK_FREE;
@@ -29,16 +29,18 @@ static inline int lock_try(struct lock *lock)
                : -1;
 }
 
+/* Takes the lock, and waits while another thread has it. The lock is not recursive. */
 static inline void lock_take(struct lock *lock)
 {
     if (__builtin_expect(lock_try(lock), 0))
         lock_wait(lock);
 }
 
+/* Gives the lock back. The calling thread has it. */
 static inline void lock_give(struct lock *lock)
 {
     atomic_store_explicit(&lock->word, LOCK_FREE, memory_order_release);
-    atomic_signal_fence(memory_order_seq_cst); /* lock.c says why no more is needed */
+    atomic_signal_fence(memory_order_seq_cst); /* for the compiler alone: head of lock.c */
     if (__builtin_expect(atomic_load_explicit(&lock->sleepers, memory_order_relaxed) != 0, 0))
         lock_wake(lock);
 }

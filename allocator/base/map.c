@@ -1,6 +1,7 @@
 #include "allocator/base/map.h"
 
-/* Buckets. A node that stands before another is one more line, which its own block's thread writes. */
+/* Buckets for each node. In a longer chain a search also reads the lines of other blocks' nodes,
+ * which their threads write. */
 #define PER_NODE 2
 
 static void set(struct map_node *_Atomic *link, struct map_node *to)
@@ -27,7 +28,7 @@ static int make_chunk(struct map *map, unsigned chunk)
     return 0;
 }
 
-/* One more bucket: its share comes out of the bucket that held both until now. */
+/* Adds a bucket, and moves its nodes out of the bucket that has held them until now. */
 static void grow(struct map *map)
 {
     uint64_t fresh = map_buckets(map);
@@ -55,7 +56,8 @@ int map_insert(struct map *map, struct map_node *node)
     if (!buckets) {
         if (make_chunk(map, 0))
             return -1;
-        /* All that there are: who looks for a block shall meet no other that others change. */
+        /* The whole first chunk: in short chains a search meets no node that other threads
+         * write. */
         atomic_store_explicit(&map->buckets, buckets = (uint64_t)1 << MAP_FIRST,
                               memory_order_release);
     }

@@ -1,6 +1,6 @@
-/* A map from addresses to nodes: linear hashing, which grows by one bucket per insert, so that no
- * insert ever pays for moving the whole table. Nodes belong to the caller. Caller holds a lock, but
- * for map_glance. */
+/* A hash map from addresses to nodes. It uses linear hashing, which grows bucket by bucket, so no
+ * insert pays for moving the whole table. Nodes belong to the caller. The caller holds a lock,
+ * except for map_glance. */
 #ifndef CACHALOT_ALLOCATOR_BASE_MAP_H
 #define CACHALOT_ALLOCATOR_BASE_MAP_H
 
@@ -19,22 +19,24 @@ struct map_node {
 
 struct map {
     _Alignas(64) struct map_node *_Atomic *_Atomic chunk[MAP_CHUNKS];
-    _Atomic uint64_t buckets;  /* in use; 0 before the first insert */
-    uint64_t low;              /* low bits of keys that are not the map's, but their owner's */
-    char apart[48];            /* what map_glance reads from what changes all the time */
-    struct metadata *metadata; /* where buckets lie (metadata_take) */
+    _Atomic uint64_t buckets; /* in use; 0 before the first insert */
+    uint64_t low;             /* low bits of keys that the map ignores: the caller's */
+    char apart[48]; /* keeps what map_glance reads off the line of `count`, which often changes */
+    struct metadata *metadata; /* memory for buckets (metadata_take) */
     uint64_t count;
 };
 
-/* Returns 0, or -1 when the host has no memory for even the first bucket (later it only gets
- * slower). */
+/* Adds a node, whose key is set and not in the map. Returns 0, or -1 when the host has no memory
+ * for the first buckets. Without memory for more buckets the map only gets slower. */
 int map_insert(struct map *map, struct map_node *node);
+
+/* Returns the node of `key`, or NULL. */
 struct map_node *map_find(const struct map *map, uint64_t key);
 
-/* Takes the node of `key` out and returns it, or NULL. */
+/* Removes the node of `key` and returns it; NULL: there is none. */
 struct map_node *map_remove(struct map *map, uint64_t key);
 
-/* Some node for which `is` holds, or NULL; walks the whole map. */
+/* Returns a node for which `is(node, context)` is not 0, or NULL. Walks the whole map. */
 struct map_node *map_any(const struct map *map,
                          int (*is)(const struct map_node *node, const void *context),
                          const void *context);
@@ -42,7 +44,7 @@ struct map_node *map_any(const struct map *map,
 #define MAP_FIRST 9
 
 /* Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4). The bits from 32 on depend on
- * all of an address, and rows of addresses, whatever lies between them, are spread evenly. */
+ * all bits of an address. Addresses at equal distances spread evenly, whatever the distance. */
 static inline uint64_t map_hash(uint64_t key)
 {
     return key * UINT64_C(0x9e3779b97f4a7c15) >> 32;
@@ -53,8 +55,8 @@ static inline unsigned map_chunk_of(uint64_t bucket)
     return bucket >> MAP_FIRST ? 64 - (unsigned)__builtin_clzll(bucket >> MAP_FIRST) : 0;
 }
 
-/* All under the lock but map_glance, for which stores are in order: a node before what leads to it,
- * a chunk before the number of buckets that reaches into it. */
+/* map_glance alone reads without the lock. Stores are ordered for it: a node before the link to it,
+ * a chunk of buckets before the number of buckets that reaches into it. */
 static inline struct map_node *map_get(struct map_node *const _Atomic *link)
 {
     return atomic_load_explicit(link, memory_order_acquire);
@@ -77,8 +79,8 @@ static inline struct map_node *_Atomic *map_bucket_at(const struct map *map, uin
     return atomic_load_explicit(&map->chunk[chunk], memory_order_relaxed) + (bucket - first);
 }
 
-/* Buckets below `buckets` are in use: a hash that names one beyond belongs to its half-sized
- * ancestor. */
+/* The bucket of a key while `buckets` are in use. A hash that names a bucket beyond them loses its
+ * highest bit: that gives the bucket from which the named one will be split. */
 static inline struct map_node *_Atomic *map_bucket_of(const struct map *map, uint64_t buckets,
                                                       uint64_t key)
 {
@@ -90,13 +92,13 @@ static inline struct map_node *_Atomic *map_bucket_of(const struct map *map, uin
 
 #define MAP_STEPS 16 /* a node that moves meanwhile leads into another bucket */
 
-/* The same as map_find without the lock, while others change the map: it may miss a node that is
- * there. Only for maps whose nodes stay nodes for ever (slab.h), whatever they are used for next. */
+/* map_find without the lock, while other threads change the map: it may miss a node that is there.
+ * The memory of a node must stay a node for ever (slab.h), whatever it is used for next. */
 static inline struct map_node *map_glance(const struct map *map, uint64_t key)
 {
     uint64_t buckets = map_buckets(map);
     struct map_node *node = buckets ? map_get(map_bucket_of(map, buckets, key)) : NULL;
-    __builtin_prefetch(node, 1); /* most probably it is the one, to be changed */
+    __builtin_prefetch(node, 1); /* probably the wanted one; the caller writes it */
     for (int step = 0; node && !map_has(map, node, key); node = map_get(&node->next))
         if (++step == MAP_STEPS)
             return NULL;

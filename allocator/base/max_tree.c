@@ -71,14 +71,15 @@ uint32_t max_tree_find(const struct max_tree *fit, uint32_t least)
     for (unsigned level = fit->top + 1; level-- > 0;) {
         const uint32_t *node = fit->level[level] + (size_t)(at *= FIRST_FIT_NODE);
         uint32_t first = FIRST_FIT_NODE - 1;
-        for (uint32_t i = first; i-- > 0;) /* no branch: which it is cannot be foreseen */
+        for (uint32_t i = first; i-- > 0;) /* no branch: it would be mispredicted */
             first = node[i] >= least ? i : first;
         at += first;
     }
     return at;
 }
 
-/* By how much the best of a node has more than `least`: what has less wraps around. */
+/* The smallest excess over `least` in a node. A number below `least` wraps around to a large
+ * one. */
 static uint32_t least_over(const uint32_t *node, uint32_t least)
 {
     const four *in = (const four *)node;

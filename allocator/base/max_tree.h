@@ -1,7 +1,8 @@
-/* The first of many places that has as much as is asked for, or the best of a thousand from there on: a tree of
- * maxima over an array, so that the first is found, and what a place has is changed, in O(log n) of the places that
- * were ever used. A node is a line of sixteen numbers: a fourth of the levels that twos have, and a wrong guess of
- * the processor's at each of those costs most. */
+/* A tree of maxima over an array of numbers, one for each place. It finds the first place that has
+ * at least as much as is asked for, or the best of policy.fit_slots places from there on. The first
+ * place is found, and a number is set, in O(log n) of the places that were ever used. A node is a
+ * cache line of 16 numbers. A binary tree has four times the levels, and a mispredicted branch on
+ * each level costs most. The domain's lock is held. */
 #ifndef CACHALOT_ALLOCATOR_BASE_MAX_TREE_H
 #define CACHALOT_ALLOCATOR_BASE_MAX_TREE_H
 
@@ -12,28 +13,31 @@
 #define FIRST_FIT_LEVELS 8 /* 16^8 places */
 
 struct max_tree {
-    /* [0]: what each place has; [n + 1]: the most of each node of [n] */
+    /* [0]: the number of each place; [n + 1]: the maximum of each node of [n] */
     uint32_t *level[FIRST_FIT_LEVELS];
     uint32_t places;
-    unsigned top; /* of this level one node has all below it that ever had anything */
+    unsigned top; /* one node of this level covers all places that ever had more than 0 */
 };
 
-/* For so many places, at least one, in `memory`: zeroes, of whole lines; NULL: in none yet. Returns how many bytes
- * of it are used. */
+/* Makes a tree of `places` places, at least one, in `memory`, which is zero and in whole cache
+ * lines. NULL: makes none yet. Returns how many bytes of `memory` the tree uses. */
 size_t max_tree_begin(struct max_tree *fit, void *memory, uint32_t places);
 
+/* The number of a place. */
 static inline uint32_t max_tree_of(const struct max_tree *fit, uint32_t place)
 {
     return fit->level[0][place];
 }
 
-/* The most that any place has. */
+/* The largest number of all places. */
 uint32_t max_tree_most(const struct max_tree *fit);
 
+/* Sets the number of a place. */
 void max_tree_set(struct max_tree *fit, uint32_t place, uint32_t has);
 
-/* UINT32_MAX: there is none. best: of the policy.fit_slots places from the node of `first` on, which is the first, the
- * one that has least; of two as good the lower. */
+/* find: the first place with at least `least`; UINT32_MAX: there is none. best: with `first` from
+ * find, looks at policy.fit_slots places from the node of `first` on. Of those with at least
+ * `least` it returns the one with the smallest number; of equal ones the lowest. */
 uint32_t max_tree_find(const struct max_tree *fit, uint32_t least);
 uint32_t max_tree_best(const struct max_tree *fit, uint32_t first, uint32_t least);
 

@@ -12,7 +12,7 @@ static char *map(size_t bytes)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* `bytes` in whole huge pages. */
+/* Maps `bytes`, a multiple of HUGE_BYTES, at a multiple of HUGE_BYTES. NULL: no host memory. */
 static char *map_huge(size_t bytes)
 {
     char *memory = map(bytes + HUGE_BYTES);
@@ -22,7 +22,7 @@ static char *map_huge(size_t bytes)
     if (before)
         munmap(memory, before);
     munmap(memory + before + bytes, HUGE_BYTES - before);
-    madvise(memory + before, bytes, MADV_WIPEONFORK); /* a copy would break huge pages up */
+    madvise(memory + before, bytes, MADV_WIPEONFORK); /* copy-on-write would split huge pages */
     madvise(memory + before, bytes, MADV_HUGEPAGE);
     return memory + before;
 }
@@ -32,7 +32,7 @@ void *metadata_take(struct metadata *metadata, size_t bytes)
     if (!metadata)
         return map(bytes);
     bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (bytes > HUGE_BYTES / 2) /* else it would end a page of which much is left */
+    if (bytes > HUGE_BYTES / 2) /* else the rest of a huge page is lost */
         return map_huge((bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES);
     if (bytes > metadata->left) {
         char *memory = map_huge(HUGE_BYTES);

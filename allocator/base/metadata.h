@@ -1,22 +1,23 @@
-/* Memory for what the allocator keeps about the program's: from mmap, never from the host's
- * malloc, never unmapped. What a domain has of it lies side by side in huge pages, where the
- * host has them: what runs between two requests leaves few of the processor's entries for pages
- * (test/record/hit.md, "Between other work"). In a forked child that is zero. Caller holds a lock. */
+/* Memory for the allocator's own records. It comes from mmap, never from the host's malloc, and is
+ * never unmapped. The records of a domain lie side by side in huge pages, where the host has them.
+ * The program's work between two requests leaves few TLB entries for them (test/record/hit.md,
+ * "Between other work"). In a forked child these pages are zero. The caller holds a lock. */
 #ifndef CACHALOT_ALLOCATOR_BASE_METADATA_H
 #define CACHALOT_ALLOCATOR_BASE_METADATA_H
 
 #include <stddef.h>
 
 struct metadata {
-    char *at; /* what is left of the last huge page */
+    char *at; /* the unused rest of the last huge page: its begin, and its bytes */
     size_t left;
 };
 
-/* So many bytes, zeroed, at a multiple of 128, or NULL when the host is out of memory. metadata NULL:
- * a mapping of its own, of which a fork makes a copy. */
+/* Returns `bytes` zeroed bytes at a multiple of 128, or NULL when the host is out of memory. With
+ * metadata NULL they are a separate mapping, which a fork copies. */
 void *metadata_take(struct metadata *metadata, size_t bytes);
 
-/* A mapping of its own becomes zero again, and takes no memory of the host until it is written to. */
+/* Zeroes a separate mapping of `bytes` bytes. It takes no memory of the host until it is
+ * written. */
 void metadata_clear(void *memory, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* Parsing options: one table of keys, each with its reader and its writer. */
+/* Options: one table of keys, each with its reader; and the values as text. */
 #include "allocator/base/options.h"
 
 #include <errno.h>
@@ -90,9 +90,9 @@ static int read_divisions(const char *text, uint32_t *divisions)
     return 0;
 }
 
-/* `[256:1,512:2,>:8]`, as PyTorch has it (c10/core/AllocatorConfig.cpp,
- * parseRoundUpPower2Divisions): the first one is for all below it, too, `>` for all above the last;
- * what is named by none is not rounded so. */
+/* Reads `[256:1,512:2,>:8]` as PyTorch does (c10/core/AllocatorConfig.cpp,
+ * parseRoundUpPower2Divisions). The first item also covers all sizes below it, and `>` covers all
+ * sizes above the last item. A size that no item covers is not rounded this way. */
 static int read_division_list(char *list, uint32_t divisions[ROUNDUP_INTERVALS])
 {
     unsigned items = 0, last = 0;
@@ -273,7 +273,7 @@ const char *options_meaning(unsigned i)
     return i < KEYS ? keys[i].meaning : NULL;
 }
 
-/* Takes one `key:value`; returns NULL or what is wrong with it. */
+/* Sets one `key:value`. Returns NULL, or a text that says what is wrong with it. */
 static const char *take(struct options *options, const char *name, const char *value,
                         uint32_t allowed)
 {
@@ -299,7 +299,7 @@ static const char *item_end(const char *text)
     return text;
 }
 
-/* Copies without blanks, which PyTorch's reader skips too. */
+/* Copies an item without blanks, which PyTorch's parser skips too. */
 static void copy_item(char *to, size_t size, const char *from, const char *end)
 {
     size_t n = 0;
@@ -334,7 +334,7 @@ int options_parse(struct options *options, const char *text, uint32_t allowed,
 
 static void write_divisions(const uint32_t *divisions, char *text, size_t size)
 {
-    unsigned above = ROUNDUP_INTERVALS - 1; /* from here on all are the same */
+    unsigned above = ROUNDUP_INTERVALS - 1; /* from this index on all values are equal */
     while (above > 0 && divisions[above - 1] == divisions[ROUNDUP_INTERVALS - 1])
         above--;
     if (above == 0) {
@@ -420,5 +420,5 @@ uint64_t options_limit(const struct options *options, uint64_t total)
         limit = (uint64_t)((double)total * options->memory_fraction);
     if (options->memory_limit && options->memory_limit < limit)
         limit = options->memory_limit;
-    return limit ? limit : 1; /* 0 is none, in what is reported */
+    return limit ? limit : 1; /* in the report 0 means no limit */
 }

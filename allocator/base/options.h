@@ -1,4 +1,4 @@
-/* Options: what may be set, in the grammar of PyTorch's PYTORCH_ALLOC_CONF
+/* Options: the settings of an allocator, in the grammar of PyTorch's PYTORCH_ALLOC_CONF
  * (`key:value,key:[k:v,…]`). */
 #ifndef CACHALOT_ALLOCATOR_BASE_OPTIONS_H
 #define CACHALOT_ALLOCATOR_BASE_OPTIONS_H
@@ -27,26 +27,28 @@ struct options {
     enum free_mode free_mode;
     enum ipc_mode ipc;
     enum expandable expandable;
-    int cache;        /* 0: count only, every call native */
+    int cache;        /* 0: only count; the driver serves every call */
     int thread_cache; /* 0: every request takes the lock */
     uint32_t given;   /* bit i: key i of options_name was given */
 };
 
+/* Sets all options to their defaults. */
 void options_default(struct options *options);
 
-/* Parses `text` over what `options` holds. A key or value that is not understood leaves what stood
- * there and is reported once, by `complain(context, message)`. `keys`: only keys of this bit set
- * are taken, others are passed over in silence (OPTIONS_ALL: every key counts, unknown ones are
- * reported). Returns the number of complaints. */
+/* Parses `text` over the values in `options`. A key or value that is not understood leaves the old
+ * value and is reported once, by `complain(context, message)`. Only keys in the bit set `keys` are
+ * taken; others are skipped silently. With OPTIONS_ALL every key is taken, and unknown keys are
+ * reported. Returns the number of complaints. */
 #define OPTIONS_ALL UINT32_MAX
 int options_parse(struct options *options, const char *text, uint32_t keys,
                   void (*complain)(void *context, const char *message), void *context);
 
-/* The keys that PyTorch's own variable may set for us: max_split_size_mb, rounding, garbage
- * collection. */
+/* The bit set of the keys that PyTorch's own variable may set too: max_split_size_mb, rounding,
+ * garbage collection. */
 uint32_t options_pytorch_keys(void);
 
-/* Name of key i, or NULL past the last; its present value as text. */
+/* name: the name of key i, or NULL past the last. value: writes its value as text into `size`
+ * bytes. */
 const char *options_name(unsigned i);
 void options_value(const struct options *options, unsigned i, char *text, size_t size);
 
@@ -54,16 +56,17 @@ void options_value(const struct options *options, unsigned i, char *text, size_t
 const char *options_wants(unsigned i);
 const char *options_meaning(unsigned i);
 
-/* A request of `bytes` as a block: a multiple of 512, or the next division of a power of two. Never
- * overflows: requests above 2^62 come back as UINT64_MAX. */
+/* The bytes of a block for a request of `bytes`. They are rounded up to a multiple of 512, or to
+ * the next division of a power of two. It never overflows: a request above 2^62 gives
+ * UINT64_MAX. */
 uint64_t options_round(const struct options *options, uint64_t bytes);
 
-/* Mapped memory, `total` bytes at most, comes in chunks of this size, and several of them in one handle of
- * the driver's, up to *largest: both large_segment_size_mb if that was given, else what is the best of
- * footprint and cost (test/replay/footprint.md). */
+/* The bytes of a chunk, where mapped memory has at most `total` bytes. *largest gets the bytes of
+ * the largest handle. Both are large_segment_size_mb, if that was given. Else they are the best
+ * compromise of footprint and cost (test/replay/footprint.md). */
 uint64_t options_chunk_bytes(const struct options *options, uint64_t total, uint64_t *largest);
 
-/* The most that may be reserved for a device of `total` bytes by the options; UINT64_MAX: no
+/* The bytes that the options allow to be reserved on a device of `total` bytes; UINT64_MAX: no
  * limit. */
 uint64_t options_limit(const struct options *options, uint64_t total);
 

@@ -1,4 +1,4 @@
-/* The policy's defaults, and its table for who lists or sets numbers by name. */
+/* The policy's defaults, and its table, by which numbers are listed and set by name. */
 #include "allocator/base/policy.h"
 
 #include <string.h>

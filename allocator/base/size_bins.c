@@ -5,7 +5,8 @@
 #include "allocator/base/options.h"
 #include "allocator/base/treap.h"
 
-/* The highest bit's place, and the four bits below it, of the size in grains. The last has all from 16 TiB on. */
+/* The bin of a size: the position of the highest bit of its grains, and the four bits below that.
+ * The last bin has all sizes from 16 TiB on. */
 static unsigned bin_of(uint64_t size)
 {
     uint64_t grains = size / BLOCK_GRAIN;
@@ -29,10 +30,10 @@ void bins_remove(struct bins *bins, struct treap_node *node)
         bins->used[bin / 64] &= ~((uint64_t)1 << bin % 64);
 }
 
-/* The next bin above `bin` that has any; BINS: none. */
+/* The next bin above `bin` that holds a node; BINS: there is none. */
 static inline unsigned used_above(const struct bins *bins, unsigned bin)
 {
-    uint64_t above = ~(uint64_t)1 << bin % 64; /* the bins of its word that are above it */
+    uint64_t above = ~(uint64_t)1 << bin % 64; /* bits of the same word above `bin` */
     for (unsigned word = bin / 64; word < BIN_WORDS; word++, above = UINT64_MAX)
         if (bins->used[word] & above)
             return word * 64 + (unsigned)__builtin_ctzll(bins->used[word] & above);

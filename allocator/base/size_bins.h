@@ -1,6 +1,7 @@
-/* Reusable blocks of a pool, ordered by (size, address): a tree for each sixteenth of a power of two,
- * so that most trees hold a block or none, and a bitmap of those that hold any. What a tree of all
- * of them would answer, and in the worst case as fast: O(log n) expected. */
+/* Size bins: the reusable blocks of a pool, ordered by (size, address). Each sixteenth of a power
+ * of two has a treap, so most treaps hold one block or none. A bitmap names the treaps that hold
+ * any. The answers are those of one treap of all blocks, and the worst case is as fast: O(log n)
+ * expected. The domain's lock is held. */
 #ifndef CACHALOT_ALLOCATOR_BASE_SIZE_BINS_H
 #define CACHALOT_ALLOCATOR_BASE_SIZE_BINS_H
 
@@ -10,14 +11,16 @@
 #define BINS (BIN_WORDS * 64)
 
 struct bins {
-    uint64_t used[BIN_WORDS]; /* by bin: has it any? */
+    uint64_t used[BIN_WORDS]; /* a bit for each bin: it holds a node */
     struct treap bin[BINS];
 };
 
+/* Insert or remove a node whose key is (size in bytes, address). remove: it is in the bins. */
 void bins_insert(struct bins *bins, struct treap_node *node);
 void bins_remove(struct bins *bins, struct treap_node *node);
 
-/* First node with key >= (size, address), the last of all; or NULL. */
+/* at_least: the first node with key >= (size, address). last: the last node. NULL: there is
+ * none. */
 struct treap_node *bins_at_least(const struct bins *bins, uint64_t size, uint64_t address);
 struct treap_node *bins_last(const struct bins *bins);
 

@@ -1,5 +1,5 @@
-/* Items that are not taken are poisoned: a build with ASan ends the process that touches one. In
- * any other build these macros are nothing. */
+/* Free items are poisoned: a build with ASan ends the process that touches one. In any other build
+ * these macros do nothing. */
 #include "allocator/base/slab.h"
 
 #include <assert.h>
@@ -7,14 +7,14 @@
 
 #if __has_include(<sanitizer/asan_interface.h>)
 #include <sanitizer/asan_interface.h>
-#else /* a clang that came without its run-time */
+#else /* a clang without its sanitizer run-time */
 #define ASAN_POISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
 #define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
 #endif
 
 #define CHUNK_BYTES ((size_t)64 * 1024) /* of memory for items at a time, or one large item */
 
-/* What is nobody's while the item is not taken. */
+/* The bytes of an item that are poisoned while it is free; the others keep their contents. */
 static size_t own_bytes(const struct slab *slab)
 {
     return slab->kept_from ? slab->kept_from : slab->item_bytes;
@@ -44,7 +44,7 @@ void *slab_take(struct slab *slab)
     if (slab->made == slab->chunk_bytes / slab->item_bytes && grow(slab))
         return NULL;
     size_t most = slab->chunk_bytes / slab->item_bytes;
-    assert(!slab->apart || most % slab->apart); /* so that each place comes once */
+    assert(!slab->apart || most % slab->apart); /* else a place would come twice */
     size_t place = slab->apart ? slab->made * slab->apart % most : slab->made;
     void *item = slab->chunk + place * slab->item_bytes;
     ASAN_UNPOISON_MEMORY_REGION(item, slab->item_bytes);

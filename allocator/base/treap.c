@@ -7,8 +7,7 @@ static int before(const struct treap_node *a, uint64_t major, uint64_t minor)
     return a->major < major || (a->major == major && a->minor < minor);
 }
 
-/* The finaliser of splitmix64: a bijection, so that neighbouring addresses get unrelated
- * priorities. */
+/* The finaliser of splitmix64, a bijection: neighbouring addresses get unrelated priorities. */
 static uint64_t priority(const struct treap_node *node)
 {
     uint64_t x = node->minor + node->major * UINT64_C(0x9e3779b97f4a7c15);
@@ -24,8 +23,7 @@ void treap_insert(struct treap *tree, struct treap_node *node)
     while (*link && priority(*link) >= rank)
         link = before(*link, node->major, node->minor) ? &(*link)->right : &(*link)->left;
 
-    /* Below this point the node stands: split what hangs here into what lies before and after it.
-     */
+    /* The node belongs at this link: split the subtree here into the nodes before and after it. */
     struct treap_node *rest = *link, **left = &node->left, **right = &node->right;
     *link = node;
     while (rest) {
