@@ -1,5 +1,5 @@
-/* The books of one allocator, for the allocator's own files. Everything down to `slow` is guarded
- * by the domain's lock. */
+/* The state of one allocator, for files of allocator/ only. Each part is a struct of the file that
+ * owns it. In struct allocator the domain's lock guards everything down to `slow`. */
 #ifndef CACHALOT_ALLOCATOR_STATE_ALLOCATOR_STATE_H
 #define CACHALOT_ALLOCATOR_STATE_ALLOCATOR_STATE_H
 
@@ -17,127 +17,128 @@
 struct domain;
 struct fence;
 
-/* Segments that are one reusable block, by when they became so. */
+/* Segments that are one reusable block, in the order in which they became so. */
 struct idle_list {
     struct segment *oldest, *newest;
 };
 
-/* reuse/fence.c: what has been freed and is not reusable yet. */
+/* reuse/fence.c: blocks that were freed and are not reusable yet. */
 struct fences {
-    struct fence *pending, *last; /* by number, the earliest first */
-    struct fence *recording;
-    struct fence *spare;        /* with events to use again */
-    struct block_list deferred; /* freed during a capture: no fence yet */
-    uint64_t number;            /* of the last one that became pending */
-    uint64_t poll_after;        /* `mallocs` from which a look is worth while again */
-    uint64_t captures_ended;    /* how often all captures had */
-    /* The driver cannot record an event of the context: a free waits as in strict mode. lanes_over: what was freed on a lane
-     * before has no work left. */
+    struct fence *pending, *last; /* a list by number, the earliest first */
+    struct fence *recording;      /* fences whose event is being recorded */
+    struct fence *spare;          /* unused fences, with events to record again */
+    struct block_list deferred;   /* freed during a capture: they have no fence yet */
+    uint64_t number;              /* of the fence that became pending last */
+    uint64_t poll_after;     /* the count of `mallocs` from which the next poll is worthwhile */
+    uint64_t captures_ended; /* how often the last active capture has ended */
+    /* no_events: the driver cannot record a context event, so each free waits as in strict mode.
+     * lanes_over: all work on blocks that were freed on a lane before that has finished. */
     int no_events, lanes_over;
 };
 
-/* reuse/context_event.c: work that the host may see, and which a free must still wait for. */
+/* reuse/context_event.c: work whose effects the host may see; the next free must wait for it. */
 struct host_work {
-    struct fence *mark; /* of the newest; on no list */
-    uint64_t marked;    /* so far */
-    uint64_t unmarked;  /* times that it could not be marked: a free waits for all work */
-    uint64_t settled;   /* of these */
+    struct fence *mark; /* after the newest such work; on no list */
+    uint64_t marked;    /* marks recorded so far */
+    uint64_t unmarked;  /* times that no mark could be recorded: then a free waits for all work */
+    uint64_t settled;   /* how many of `unmarked` a free has waited for */
 };
 
-/* reuse/fence_wait.c: do threads free faster than the device gets on? Then frees wait in line. */
+/* reuse/fence_wait.c: a crowd is many threads that free faster than the device works. While it
+ * lasts, frees wait in line. A turn is a request, or a free behind a fence. */
 struct crowd {
     uint64_t alone_of;     /* the thread of the last turn */
-    unsigned alone, turns; /* turns in a row of that thread; of all, since the crowd began */
-    unsigned least_turns;  /* that a crowd lasts */
-    unsigned waiting;      /* waits for fences under way */
+    unsigned alone, turns; /* turns of that thread in a row; all turns since the crowd began */
+    unsigned least_turns;  /* turns that the crowd lasts at least */
+    unsigned waiting;      /* threads that wait for a fence */
     int is_on;
 };
 
-/* state/enter.c, context_end.c: may the driver be called in the context? */
+/* state/enter.c, context_end.c: whether the driver may be called in the context. */
 struct life {
-    unsigned calls; /* into the driver, under way */
-    int visits;     /* for other contexts, under way */
-    int error; /* of the driver, which the context never gets over: everything is the driver's own */
-    int away;  /* it may be about to end: nobody calls into it for others */
-    int forgotten; /* it ends */
+    unsigned calls; /* calls into the driver that are under way */
+    int visits;     /* visits on behalf of other contexts that are under way */
+    int error; /* a driver error that the context never gets over: the driver serves all requests */
+    int away;  /* the context may be about to end: no thread visits it */
+    int forgotten; /* the context ends: its blocks are off the books */
 };
 
 /* growth.c, last_resort.c */
 struct pressure {
-    uint64_t bytes; /* asked of the driver, right now */
+    uint64_t bytes; /* asked of the driver at this moment */
     uint64_t
-        cornered; /* 1 + driver's allocations and frees when a small request last took a large hole */
-    uint64_t cornered_until; /* `mallocs` up to which that counts */
-    int pressed;             /* much of the device was in use once: pool.c, is_kept_whole */
-    int as_native;           /* large blocks are the driver's own: packing.c */
+        cornered; /* 1 + driver allocations and frees when a small request last took a large hole */
+    uint64_t cornered_until; /* the count of `mallocs` up to which `cornered` holds */
+    int pressed;             /* much of the device has been in use: pool.c, is_kept_whole */
+    int as_native;           /* large blocks are the driver's own: head of packing.c */
 };
 
 /* release.c */
 struct releases {
-    uint64_t idle_clock; /* segments that became idle so far */
-    uint64_t idle_seen;  /* that, at the last look for what others could use */
-    unsigned batches;    /* of chunks that go back together, so far */
+    uint64_t idle_clock; /* how many segments have become idle so far */
+    uint64_t idle_seen;  /* idle_clock at the last release for other processes */
+    unsigned batches;    /* numbers given to batches of chunks that go back together */
 };
 
-/* thread_cache/: with the lock. */
+/* thread_cache/: guarded by the lock. */
 struct caches_state {
-    uint64_t
-        looked_at; /* bytes reserved for small blocks when all caches were last looked through */
-    uint64_t yielded_at; /* allocations of the driver when caches last yielded to large blocks */
-    uint64_t settled, settled_since; /* requests by the lock since that time, ns */
-    uint64_t more;                   /* bytes that a cache may hold beyond its part */
-    uint64_t looks;                  /* that found something, of those requests */
-    unsigned hand;      /* the size that goes from the transfer cache to the pool next */
-    unsigned sharers;   /* caches that serve the allocator */
-    unsigned contended; /* 0: no request by the lock has had to wait for it lately */
+    uint64_t looked_at;  /* bytes reserved for small blocks when all caches were last searched */
+    uint64_t yielded_at; /* driver allocations when caches were last emptied for a large block */
+    uint64_t settled, settled_since; /* requests with the lock since that time (ns) */
+    uint64_t more;                   /* bytes that a cache may hold beyond its share */
+    uint64_t looks;                  /* successful searches of all caches in that time */
+    unsigned hand;      /* step of the size that goes from the transfer cache to the pool next */
+    unsigned sharers;   /* thread caches that serve the allocator */
+    unsigned contended; /* 0: no request has waited for the lock lately */
 };
 
-/* thread_cache/: what threads without the lock look at. */
+/* thread_cache/: read and changed by threads without the lock. */
 struct caches_shared {
-    /* Bytes that may lie in the transfer cache, and in each cache; that a thread counts alone. */
+    /* Limits in bytes: of the transfer cache, of each thread cache, and of what a thread counts
+     * alone. */
     _Atomic int64_t transfer_most, cache_most, alone_most;
-    _Alignas(128) _Atomic int64_t transfer_weight;    /* what lies there */
-    _Atomic uint64_t transfer_used[CACHE_STEPS / 64]; /* bit: a list that was not empty */
+    _Alignas(128) _Atomic int64_t transfer_weight;    /* bytes in the transfer cache (transfer.h) */
+    _Atomic uint64_t transfer_used[CACHE_STEPS / 64]; /* a bit by step: the list may hold blocks */
     struct transfer_list
-        *transfer; /* by size; in pages of their own, most of which are never touched */
+        *transfer; /* by step; in pages of their own, most of which are never touched */
 };
 
-/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): lines that threads look at lie apart */
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): shared lines lie apart from the rest */
 struct allocator {
     struct domain *domain;
     const struct device_ops *ops;
     void *device;
-    uint64_t context; /* its name in lanes */
+    uint64_t context; /* identifies the context in lanes (lane_ops) */
     struct device_stats *stats;
-    uint64_t limit, capacity; /* bytes; capacity: of the device, or less if that is the limit */
-    struct arena *arena;      /* that grows, or NULL. Up to here a line that hardly ever changes */
+    uint64_t limit, capacity; /* bytes; capacity: of the device, or the limit if that is less */
+    struct arena *arena;      /* or NULL. Up to here it is a cache line that hardly ever changes */
     struct bins pool[POOLS];
-    struct block *taken; /* from a pool by the last request, if none has changed since */
+    struct block *taken; /* from a pool by the last request; NULL if a pool has changed since */
     struct segment *segments;
-    struct idle_list idle[STAT_POOLS]; /* by what they are booked as */
+    struct idle_list idle[STAT_POOLS]; /* by the statistics pool of the segment */
     struct fences fences;
     struct host_work host_work;
     struct crowd crowd;
-    uint64_t mallocs, frees;
+    uint64_t mallocs, frees; /* with the lock, so far */
     struct life life;
     struct pressure growth;
     struct releases release;
     struct caches_state caches;
-    unsigned ordinal; /* of its device */
+    unsigned ordinal; /* the number of its device */
     struct allocator *next;
 
     _Alignas(128) _Atomic int slow; /* enum slow_kind, for threads without the lock */
-    uint16_t number;                /* in its blocks (owner) */
+    uint16_t number;                /* `owner` in its blocks */
     struct caches_shared shared;
 };
 
-/* Is there something for the host that a free must wait for? */
+/* Must the next free wait for work whose effects the host may see? */
 static inline int allocator_owes_host(const struct allocator *a)
 {
     return a->host_work.mark || a->host_work.settled != a->host_work.unmarked;
 }
 
-/* Must all come by the lock, or frees at least? */
+/* Which calls may not do without the lock: none, frees, or all. */
 enum slow_kind { SLOW_NOBODY, SLOW_FREES, SLOW_ALL };
 
 #endif

@@ -1,5 +1,5 @@
-/* Blocks and the segments that they tile. Everything here is guarded by the domain's lock, but for
- * what own.c says. */
+/* Blocks and the segments that they tile. The domain's lock guards everything here, except for what
+ * the head of thread_cache/own.c allows threads without it. */
 #ifndef CACHALOT_ALLOCATOR_STATE_BLOCK_H
 #define CACHALOT_ALLOCATOR_STATE_BLOCK_H
 
@@ -13,17 +13,17 @@ struct block_list {
 };
 
 struct segment {
-    struct treap_node node; /* in the domain's tree; minor: address */
+    struct treap_node node; /* in the domain's treap; minor: address */
     uint64_t size;
     struct allocator *allocator;
     struct block *first;
-    struct arena *arena;                     /* NULL: the driver gave it as one piece */
-    struct segment *previous, *next;         /* all of the allocator */
-    struct segment *idle_older, *idle_newer; /* while it is one reusable block */
-    uint64_t idle_since;                     /* order of becoming idle */
+    struct arena *arena;             /* NULL: an ordinary segment, one allocation of the driver */
+    struct segment *previous, *next; /* the allocator's segments */
+    struct segment *idle_older, *idle_newer; /* neighbours in the idle list */
+    uint64_t idle_since;                     /* its number in the order of becoming idle */
     enum pool pool;
-    enum stat_pool stat; /* what its bytes are booked as */
-    int idle;            /* in the idle list */
+    enum stat_pool stat; /* the statistics pool that counts its bytes */
+    int idle;            /* it is one reusable block, and in the idle list */
 };
 
 static inline struct block *block_of_node(struct treap_node *node)
@@ -36,6 +36,7 @@ static inline struct block *block_of_listed(struct map_node *node)
     return node ? (struct block *)((char *)node - offsetof(struct block, listed)) : NULL;
 }
 
+/* The bytes of a block. */
 static inline uint64_t block_size(const struct block *block)
 {
     return block->node.major;
@@ -46,19 +47,21 @@ static inline uint64_t block_address(const struct block *block)
     return block->node.minor;
 }
 
-/* As what it is booked while it is the program's, wherever it lies: PyTorch's small pool has blocks up
- * to a MiB. */
+/* The statistics pool that counts the block while the program holds it, wherever it lies. As in
+ * PyTorch, the small pool has blocks up to 1 MiB. */
 static inline enum stat_pool block_stat(const struct block *block)
 {
     return block_size(block) <= MIB ? SMALL_POOL : LARGE_POOL;
 }
 
-/* The size of a block that was handed out and is not too large for a thread cache. */
+/* The bytes of a block that was handed out and is small enough for a thread cache. It reads no
+ * other cache line than a thread without the lock does. */
 static inline uint64_t block_small_size(const struct block *block)
 {
     return (uint64_t)block->grains * BLOCK_GRAIN;
 }
 
+/* The bytes that the program asked for. block_request sets them. */
 static inline uint64_t block_requested(const struct block *block)
 {
     return (uint64_t)block->requested_high << 32 | block->requested;

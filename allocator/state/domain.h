@@ -1,5 +1,5 @@
-/* The domain that all allocators of a process share, for the allocator's own files. Everything but
- * options is guarded by the lock. */
+/* The domain: what all allocators of a process share, for files of allocator/ only. The lock guards
+ * everything except options. */
 #ifndef CACHALOT_ALLOCATOR_STATE_DOMAIN_H
 #define CACHALOT_ALLOCATOR_STATE_DOMAIN_H
 
@@ -14,23 +14,23 @@
 #include "stats/events/events.h"
 #include "stats/events/sites.h"
 
-/* What was freed last (last_freed.c). */
+/* The last freed block (last_freed.c). */
 struct last_freed {
-    struct block *block;          /* NULL: nothing */
-    uint64_t more;                /* bytes behind it that it will be merged with */
-    int split;                    /* then it is still a part of its segment */
-    uint64_t largest;             /* reusable block, when it is taken again */
-    void (*put)(struct domain *); /* puts it into its pool: last_freed.c */
+    struct block *block; /* NULL: there is none */
+    uint64_t more;       /* bytes of the reusable block behind it, with which it will merge */
+    int split;           /* even merged it is only a part of its segment */
+    uint64_t largest;    /* bytes of the largest reusable block once it is taken again */
+    void (*put)(struct domain *); /* puts the block into its pool */
 };
 
-/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): lanes have lines of their own */
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): the map has cache lines of its own */
 struct domain {
-    struct map listed; /* blocks by address, from when they are first handed out */
+    struct map listed; /* blocks by address, from their first use by the program on */
     struct lock lock;
-    pthread_mutex_t pressure; /* who makes room; taken without the lock */
-    unsigned pressing;        /* threads that make room, or wait for their turn */
-    unsigned ending;          /* contexts, right now */
-    uint64_t ended;           /* so far */
+    pthread_mutex_t pressure; /* held by the thread that makes room; taken without the lock */
+    unsigned pressing;        /* threads that make room or wait for `pressure` */
+    unsigned ending;          /* contexts that are ending */
+    uint64_t ended;           /* contexts that have ended so far */
     struct options options;
     struct thread_cache *caches;
     struct treap segments;
@@ -39,14 +39,16 @@ struct domain {
     struct allocator *first;
     struct lane lane;
     struct last_freed last_freed;
-    struct events *events; /* NULL: nobody wants them */
+    struct events *events; /* NULL: not recorded; the same for sites */
     struct sites *sites;
-    int recorded;                              /* one of them is there */
-    uint32_t names;                            /* of blocks (block_layout.h) */
-    int dedicated;                             /* blocks >= 2 MiB get segments of their own */
-    int (*is_valid)(const struct allocator *); /* check.c; for assertions */
+    int recorded;   /* events or sites are recorded */
+    uint32_t names; /* the last name that a block was given (block_layout.h) */
+    int dedicated;  /* blocks of 2 MiB or more get segments of their own */
+    int (*is_valid)(const struct allocator *); /* check.c, for assertions */
 };
 
+/* Takes the lock. The last freed block goes into its pool first: only the next request may find it
+ * outside. */
 static inline void domain_lock(struct domain *domain)
 {
     lock_take(&domain->lock);

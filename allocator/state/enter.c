@@ -1,5 +1,4 @@
-/* Entering and leaving an allocator: the domain's lock, calls into the device, visits to a context on
- * behalf of another one. */
+/* Entering and leaving an allocator: the domain's lock, calls into the device, visits. */
 #include "allocator/state/enter.h"
 
 #include <stddef.h>
@@ -49,7 +48,8 @@ int allocator_visit(struct allocator *a)
     return may;
 }
 
-/* A release that takes long is the last one, and what the context has left to do ends with it. */
+/* A release of the context that takes longer is the last one: the context's outstanding work ends
+ * with it, so the visit is not needed. */
 int allocator_visit_soon(struct allocator *a)
 {
     for (int i = 0;

@@ -1,4 +1,5 @@
-/* Entering and leaving an allocator: the domain's lock, calls into the device, visits to a context on behalf of another. */
+/* Entering and leaving an allocator: the domain's lock, calls into the device, and visits to a
+ * context on behalf of another one. */
 #ifndef CACHALOT_ALLOCATOR_STATE_ENTER_H
 #define CACHALOT_ALLOCATOR_STATE_ENTER_H
 
@@ -6,23 +7,26 @@
 
 #include "allocator/state/domain.h"
 
-/* Locks and unlocks for a change of this allocator's numbers; in debug builds checks it when
- * leaving. */
+/* enter: takes the domain's lock and begins a change of this allocator's statistics. leave: ends
+ * the change and gives the lock back; a debug build checks the allocator first. */
 void allocator_enter(struct allocator *allocator);
 void allocator_leave(struct allocator *allocator);
 
-/* The same around a call into the device, which the end of a context waits for. */
+/* Around a call into the device, with the lock held before and after. call: counts the call and
+ * leaves. return: enters again. The end of the context waits for calls that are under way. */
 void allocator_call(struct allocator *allocator);
 void allocator_return(struct allocator *allocator);
 
-/* May its context be called into for others? Then whoever ends it waits until that is over. It may
- * be a forgotten one: its `next` may have been followed after a driver's call. soon: waits until it
- * is known, the lock dropped, but not for ever. */
+/* A visit: calls into this context on behalf of another one. visit returns 1 and counts the visit,
+ * or 0 if the context may not be called into (away, forgotten). The end of the context waits until
+ * visit_over. The allocator may be forgotten: a walk over `next` may reach it after a driver call.
+ * soon: while the context is away, drops the lock and waits, with at most policy.end_looks pauses.
+ * The lock is held. */
 int allocator_visit(struct allocator *allocator);
 int allocator_visit_soon(struct allocator *allocator);
 void allocator_visit_over(struct allocator *allocator);
 
-/* What a thread that holds no lock must know (`slow`). */
+/* Updates `slow`, from which threads without the lock know what they may do. */
 static inline void allocator_note_slow(struct allocator *a)
 {
     int slow = a->life.error | a->life.forgotten | a->fences.no_events ? SLOW_ALL
@@ -32,7 +36,7 @@ static inline void allocator_note_slow(struct allocator *a)
         atomic_store_explicit(&a->slow, slow, memory_order_relaxed);
 }
 
-/* What allocator_leave does, but for the unlock. */
+/* Does what allocator_leave does, except for the unlock. */
 static inline void allocator_before_leaving(struct allocator *a)
 {
     stats_note_peaks(a->stats);
@@ -41,19 +45,21 @@ static inline void allocator_before_leaving(struct allocator *a)
     stats_end(a->stats);
 }
 
-/* Drops the lock for a millisecond. A wait for other threads pauses so often at most. */
+/* Drops the lock for policy.end_look_ns. A wait for other threads pauses at most policy.end_looks
+ * times. */
 void allocator_pause(struct allocator *allocator);
 
-/* Bytes that the device's contexts have reserved, and are about to. */
+/* Bytes that all contexts of the device have reserved or are about to reserve. The lock is held. */
 uint64_t allocator_reserved(const struct allocator *allocator);
 
-/* What this thread is in, also when the driver calls it back: ends of contexts, visits. */
+/* Ends of contexts, and visits, that the calling thread is in, also while the driver calls it
+ * back. */
 extern _Thread_local struct own_visits {
     unsigned ends;
     int visits;
 } allocator_own;
 
-/* The calling thread's cache, of one domain; NULL: it has none. */
+/* The calling thread's cache, which is of one domain; NULL: it has none. */
 extern _Thread_local struct thread_cache *thread_cache_own;
 
 #endif

@@ -1,4 +1,5 @@
-/* The books of all submissions (lane.c), guarded by the domain's lock; and what a thread that submits sees of them. */
+/* The state of lanes (reuse/lane.c): the books of all submissions. The domain's lock guards them,
+ * except for the part that a submitting thread reads without it. */
 #ifndef CACHALOT_ALLOCATOR_STATE_LANE_STATE_H
 #define CACHALOT_ALLOCATOR_STATE_LANE_STATE_H
 
@@ -11,26 +12,25 @@
 struct allocator;
 struct fence;
 
-/* Where work goes. Equal keys are surely the same stream, and a key never becomes another stream's
- * before lane_stream_ends. Equal names of one thread are surely the same key. */
+/* A stream. Equal keys are the same stream, and a key never becomes another stream's before
+ * lane_stream_ends. Within one thread equal names have the same key. */
 struct lane_stream {
     uint64_t key, name;
     void *handle;
     int per_thread; /* handle 0 is the thread's own default stream */
 };
 
-/* What is asked of the driver about streams; in the thread that submits, with its context current.
- */
+/* Calls into the driver about streams, by the submitting thread, with its context current. */
 struct lane_ops {
     uint64_t (*context)(const struct lane_stream *stream); /* as in allocator_create; 0: unknown */
     int (*is_capturing)(const struct lane_stream *stream);
     int (*join)(const struct lane_stream *stream, void *event); /* later work waits for `event` */
-    int (*barrier)(void); /* every thread's earlier stores are seen from here on: 0, or -1 */
+    int (*barrier)(void); /* makes every thread's earlier stores visible: 0, or -1 */
 };
 
-/* One per thread that submits. A note: this thread put that stream on the books under that word.
- * `in_order`: and nothing of its own is surely on the stream since, so a launch must not overtake.
- */
+/* One for each thread that submits. A note says: this thread put that stream on the books under
+ * that word. in_order: no launch of this thread is known to have followed there, so the next one
+ * must not overtake the stream's earlier work. */
 enum { LANE_NOTE_BITS = 3, LANE_NOTES = 1 << LANE_NOTE_BITS };
 struct lane_thread {
     _Atomic uint64_t epoch; /* when the submission under way began; 0: none is */
@@ -41,32 +41,35 @@ struct lane_thread {
 };
 
 struct lane_state {
-    /* All 0 in a forked child: nothing is on the books there. Names below the least never are. */
+    /* All 0 in a forked child: nothing is on the books there. Streams with names below least_name
+     * are put on the books at each submission. */
     _Atomic uint64_t word, epoch, least_name;
 };
 
-/* The word: how things stand, in the low bits, and a generation that no two of its lives share. */
+/* The word: a mode, flags, and a generation, which is never used twice. NONE: no work is
+ * outstanding. SINGLE: all of it is on the lane. MANY: frees need a fence. EARLY: a block was freed
+ * on the lane. DIRTY: no mark covers that free yet. MARKING: a thread is recording the mark. */
 enum { LANE_NONE = 1, LANE_SINGLE = 2, LANE_MANY = 3, LANE_MODE = 3 };
 enum { LANE_EARLY = 4, LANE_DIRTY = 8, LANE_MARKING = 16, LANE_GENERATION = 32 };
 
 struct lane {
-    struct lane_state state;    /* the word also changes without the lock, by frees */
+    struct lane_state state;    /* frees also change the word without the lock */
     const struct lane_ops *ops; /* NULL: there are no lanes */
     struct lane_thread *threads;
     struct slab thread_slab;
-    uint64_t key;             /* SINGLE: the lane */
-    _Atomic uint64_t context; /* of all that is outstanding; 0: nothing is, or not known yet */
-    uint64_t used_key;        /* used == 1 */
-    int used;                 /* streams since `counting`: none, one, or (2) several */
-    int mixed;                /* work of several contexts, or unseen work: nothing is restored */
-    unsigned capturing;
-    int unmarked;              /* MANY, and the mark to be joined could not be had */
-    struct fence *mark, *owed; /* of `marked`; owed: MANY, and to be joined */
-    struct allocator *marked;
-    const struct fence *candidate;
-    uint64_t counting; /* the epoch since which `used` counts; 0: it is of no use */
-    uint64_t era;      /* lanes left so far */
-    unsigned seals, patience;
+    uint64_t key;             /* of the lane's stream, in SINGLE */
+    _Atomic uint64_t context; /* of all outstanding work; 0: there is none, or not known yet */
+    uint64_t used_key;        /* of the stream, if used == 1 */
+    int used;                 /* streams used since `counting`: 0, 1, or 2 for several */
+    int mixed;                /* work of several contexts, or unseen work: no lane is restored */
+    unsigned capturing;       /* captures under way */
+    int unmarked; /* MANY, and the mark that streams should join could not be recorded */
+    struct fence *mark, *owed; /* of the lane; owed: in MANY, the one that each stream must join */
+    struct allocator *marked;  /* the allocator of both */
+    const struct fence *candidate; /* the fence that leads back to a lane when it passes */
+    uint64_t counting;             /* the epoch since which `used` counts; 0: `used` is void */
+    uint64_t era;                  /* lanes left so far */
+    unsigned seals, patience; /* fences sealed since the last candidate; how many to let pass */
 };
 
 #endif

@@ -1,11 +1,12 @@
-/* Noting what happens to blocks and segments, as events (stats/events/events.h) and at call sites
- * (stats/events/sites.h), where somebody wants it. Costs one load and one branch when nobody does. The
- * lock is held. */
+/* Records what happens to blocks and segments, as events (stats/events/events.h) and at call sites
+ * (stats/events/sites.h), if domain_record asked for either. Else it costs one load and one branch.
+ * The lock is held. */
 #ifndef CACHALOT_ALLOCATOR_STATE_RECORD_H
 #define CACHALOT_ALLOCATOR_STATE_RECORD_H
 
 #include "allocator/state/domain.h"
 
+/* An action on a block; record_block checks first whether it is to be recorded. */
 void record_block_event(struct block *block, enum event_action action);
 
 static inline void record_block(struct block *block, enum event_action action)
@@ -14,6 +15,9 @@ static inline void record_block(struct block *block, enum event_action action)
         record_block_event(block, action);
 }
 
+/* segment: an action on a segment. chunk: one on a handle of mapped memory, at `address` (0:
+ * unknown). wait: a wait of `ns` for a fence. oom: a request of `bytes` bytes that was out of
+ * memory. */
 void record_segment(const struct segment *segment, enum event_action action);
 void record_chunk(const struct allocator *allocator, enum event_action action, uint64_t address,
                   uint64_t bytes);

@@ -1,4 +1,4 @@
-/* Where an allocator's spare blocks of one size lie (transfer.h). */
+/* The list of an allocator's transfer cache for one size (thread_cache/transfer.h). */
 #ifndef CACHALOT_ALLOCATOR_STATE_TRANSFER_LIST_H
 #define CACHALOT_ALLOCATOR_STATE_TRANSFER_LIST_H
 
@@ -9,11 +9,11 @@
 
 struct block;
 
-/* A line of its own: who gives or takes a batch touches no other of those that threads share. */
+/* A cache line of its own: a thread that gives or takes a batch touches no other shared line. */
 struct transfer_list {
-    _Alignas(64) _Atomic uint64_t count; /* of places that are taken; or a thread holds it */
-    int asked;                           /* a batch was taken since the last look */
-    struct block *batch[SPARE_PLACES];   /* behind the last one's, in `node.left`, more */
+    _Alignas(64) _Atomic uint64_t count; /* places in use; or a thread holds the list */
+    int asked;                           /* a thread has asked for a batch since the last look */
+    struct block *batch[SPARE_PLACES];   /* more batches follow the last place's, by `node.left` */
 };
 
 #endif
