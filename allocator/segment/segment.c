@@ -1,9 +1,9 @@
-/* Segments: ranges from the driver. When they are made, and when they are given back.
+/* Segments: ranges from the driver, when they are made and when they are given back.
  *
- * The driver's free waits for all work of the context. In the program that wait belongs to its
- * cudaFree; in a malloc it would be ours, and could hang a program whose running kernel waits for
- * the host. So a segment is given back only when the context was just seen idle (fence_is_idle,
- * with a limit on the wait). */
+ * The driver's free waits for all work of the context. In cudaFree the program expects that wait.
+ * In a malloc it could hang a program whose running kernel waits for the host. So a segment is
+ * given back only when the context has just been seen idle (fence_is_idle, with a limit on the
+ * wait). */
 #include <assert.h>
 #include <stddef.h>
 
@@ -25,14 +25,14 @@ int segment_obtain(struct allocator *a, enum pool pool, enum stat_pool stat, uin
     if (code)
         return code;
     if (a->life.forgotten)
-        return ALLOCATOR_PASS; /* the context went while we asked, and the memory with it */
+        return ALLOCATOR_PASS; /* the context has ended meanwhile, and the memory with it */
 
     struct segment *segment = segment_new(a, pool, stat, address, bytes);
     if (!segment) {
         allocator_call(a);
         a->ops->segment_free(a->device, address);
         allocator_return(a);
-        return ALLOCATOR_PASS; /* no host memory for the books: the driver's own */
+        return ALLOCATOR_PASS; /* no host memory for the books: the driver serves the request */
     }
     segment_link(segment);
     stats_count(a->stats, COUNTER_num_device_alloc, 1);
@@ -44,7 +44,7 @@ static void segment_leave_books(struct segment *segment)
 {
     assert(segment->idle);
     pool_remove(segment->allocator, segment->first);
-    pool_unlist(segment->allocator, segment->first); /* the address may be another's at once */
+    pool_unlist(segment->allocator, segment->first); /* the address may come back at once */
     segment_unlink(segment);
 }
 
@@ -56,15 +56,13 @@ static void segment_end(struct segment *segment)
     stats_count(a->stats, COUNTER_num_device_free, 1);
 }
 
-/* Forgets one idle segment: whoever calls has the driver free it. */
 void segment_hand_over(struct segment *segment)
 {
     segment_leave_books(segment);
     segment_end(segment);
 }
 
-/* Gives one idle segment back; the lock is dropped meanwhile. What the driver does not take is
- * still ours. */
+/* A segment that the driver refuses to free goes back on the books. */
 int segment_release(struct segment *segment)
 {
     struct allocator *a = segment->allocator;
@@ -81,8 +79,6 @@ int segment_release(struct segment *segment)
     return code;
 }
 
-/* Segments that became idle up to `clock`, the oldest first, at least `bytes` if there is so much.
- */
 uint64_t segment_release_oldest(struct allocator *a, uint64_t bytes, uint64_t clock)
 {
     uint64_t released = 0;
@@ -96,7 +92,8 @@ uint64_t segment_release_oldest(struct allocator *a, uint64_t bytes, uint64_t cl
     return released;
 }
 
-/* Not what becomes idle meanwhile: others may take and free as fast as the driver does. */
+/* Segments that become idle meanwhile stay: other threads may take and free them as fast as the
+ * driver frees. */
 uint64_t segment_release_whole(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
 {
     return segment_oldest_idle(a) && fence_is_idle(a, timeout_ns)
