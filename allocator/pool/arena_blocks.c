@@ -1,27 +1,23 @@
-/* Mapped memory: which addresses have memory below them.
+/* Mapped memory: which addresses have memory below them, and why memory may move.
  *
- * Natively nothing fragments, since every allocation has pages of its own. Here the same is had at
- * the price of a mapping: a request that no hole is large enough for gets addresses of which some
- * have no memory yet, and chunks that are idle elsewhere are mapped there too. Chunks are idle when
- * all of their bytes are reusable; and a reusable byte may be handed out again under whatever
- * address, since what makes it so (a fence that has passed, or the order of the lane) speaks of the
- * memory and not of the address. Writes through one address are seen through another from the next
- * kernel or copy on (CUDA guide, "virtual aliasing"), which is all that two owners of a block ever
- * share.
+ * A claim serves a request for which no hole is large enough. The request gets addresses of which
+ * some have no memory, and chunks that are idle elsewhere are mapped there too. A chunk is idle
+ * when all of its bytes are reusable. A reusable byte may be handed out under any address. The
+ * fence that has passed, or the order of the lane, speaks of the memory and not of the address.
+ * Writes through one address are visible through another from the next kernel or copy on (CUDA
+ * guide, "virtual aliasing"). Two successive owners of a byte share no more than that.
  *
- * So moving a chunk waits for nothing, and the old mapping stays. When the program repeats itself,
- * the addresses that it used before have their memory under them as soon as that is idle again
- * (claim.c), and no driver is asked.
+ * So moving a chunk waits for nothing, and its old mapping stays. When the program repeats itself,
+ * addresses that it used before have their memory as soon as that is idle again (claim.c), without
+ * a driver call.
  *
- * A mapping is taken down only when all work that may use its address has passed: its slot was left
- * in an epoch that a fence recorded later has shown to be over (claim.c, release.c).
+ * A mapping is taken down only when all work that may use its address has finished. The slot was
+ * left in an epoch, and a fence recorded later has shown that this epoch is over (claim.c,
+ * release.c).
  *
- * Holes: each reusable or absent block is noted at its first whole slot, so that scanning slots
- * finds them all, and hits cost nothing: only blocks of a chunk's size or more touch `idle`.
- *
- * Tails: where blocks share no chunk (packing.c), the last one of each is no larger than it must be.
- * It lies at the front of its slot, what is behind it is absent as long as it is there, so no block
- * lies on both sides of that gap. */
+ * Tails: where blocks share no chunk (packing.c), the last chunk of each block is no larger than it
+ * must be. It lies at the front of its slot. The addresses behind it are absent while it is there,
+ * so no block lies on both sides of that gap. */
 #include "allocator/pool/arena_blocks.h"
 #include "allocator/pool/arena_chunks.h"
 
@@ -31,7 +27,8 @@
 #include "allocator/pool/packing.h"
 #include "allocator/pool/pool.h"
 
-/* From any block that lies there, in part. */
+/* Pins slots [from, to) and the parts of blocks that lie there. `block` lies at least partly
+ * there. */
 static void pin_slots(struct block *block, uint32_t from, uint32_t to)
 {
     struct arena *arena = block->segment->arena;
@@ -45,7 +42,7 @@ static void pin_slots(struct block *block, uint32_t from, uint32_t to)
             uint64_t low = block_address(block), high = low + block_size(block);
             block = arena_isolate(arena, block, low < begin ? begin : low, high < end ? high : end);
             block->pinned = 1;
-            block = arena_put(block, BLOCK_REUSABLE); /* perhaps what is pinned before it */
+            block = arena_put(block, BLOCK_REUSABLE); /* may be the pinned block before it */
         }
         block->pinned |= block->state < BLOCK_ABSENT && block->state != BLOCK_REUSABLE;
         if (block->pinned && block_claimed(block) == CLAIM_EASY)
@@ -65,7 +62,7 @@ void arena_pin(struct block *block)
             pin_slots(arena->slot[other].hole, other, other + 1);
 }
 
-/* The chunk of a slot, whose handle lies whole in an isolated block: nobody's from now on. */
+/* Takes the chunk from its slot; its handle lies wholly in an isolated block. */
 static void retire_chunk(struct arena *arena, uint32_t slot)
 {
     struct slot *s = &arena->slot[slot];
@@ -78,8 +75,8 @@ static void retire_chunk(struct arena *arena, uint32_t slot)
     s->since = arena->left.epoch;
 }
 
-/* Blocks that are pinned only because they share a handle with one that is lie in others too: those
- * parts are as any. */
+/* A block may be pinned only because it shares a handle with a pinned one. Its parts in other
+ * handles are reusable as any. */
 void arena_retire(struct block *block)
 {
     struct arena *arena = block->segment->arena;
@@ -90,7 +87,7 @@ void arena_retire(struct block *block)
         int pinned = arena->slot[slot].pinned;
         until = arena_address(arena, next) < end ? arena_address(arena, next) : end;
         if (pinned && until - at < arena_handle_bytes(arena, number))
-            continue; /* somebody else is here */
+            continue; /* another block has a part of it */
         if (arena_fill_kit(arena, 4))
             return;
         struct block *part = arena_isolate(arena, block, at, until);
@@ -185,12 +182,10 @@ struct block *arena_put(struct block *block, enum block_state state)
         block_join(block, block->previous);
     uint64_t c = arena->chunk_bytes, slot = (block_address(block) - arena->base + c - 1) / c;
     if (arena_address(arena, slot) < block_address(block) + block_size(block))
-        arena->slot[slot].hole = block; /* else a gap and no more */
+        arena->slot[slot].hole = block; /* else no slot begins in it */
     return block;
 }
 
-/* Takes the idle chunks of slots [slot, end) away, which lie in one hole: they are nobody's for now,
- * and their mappings stay. */
 void arena_evict(struct arena *arena, uint32_t slot, uint32_t end)
 {
     uint64_t begin = arena_address(arena, slot);

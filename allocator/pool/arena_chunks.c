@@ -1,4 +1,4 @@
-/* The books of chunks: what is reserved, whose it is, and how large handles are. */
+/* The books of chunks: what is reserved, which slot has a chunk, and how large handles are. */
 #include "allocator/pool/arena_chunks.h"
 
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include "allocator/pool/packing.h"
 #include "allocator/state/record.h"
 
-/* Where it was mapped first; 0: nowhere yet. */
+/* Records an action on a handle. slot: from 1, where it is mapped or at home; 0: nowhere. */
 static void record(const struct arena *arena, enum event_action action, uint32_t slot,
                    uint64_t bytes)
 {
@@ -72,7 +72,7 @@ uint32_t arena_number_handle(struct arena *arena, uint32_t least, uint32_t span,
         arena->made = first + span - 1;
     if (least == 1 && span == 1)
         arena->unused = first;
-    arena->tails += bytes < arena->chunk_bytes; /* for others, too, while the driver makes it */
+    arena->tails += bytes < arena->chunk_bytes; /* at once: other threads need to know */
     for (uint32_t number = first; number < first + span; number++) {
         arena->chunk[number].bytes = bytes;
         arena->chunk[number].first = first;
@@ -114,8 +114,8 @@ static uint64_t booked_of(const struct arena *arena)
     return arena->part[SMALL_POOL].booked + arena->part[LARGE_POOL].booked;
 }
 
-/* Of so many bytes booked those that are neither idle nor active, once `more` are active: between blocks, where
- * nothing fits. */
+/* Of `booked` bytes, those that are neither idle nor active once `more` bytes are active. They lie
+ * between blocks, where nothing fits. */
 static uint64_t lost_of(const struct arena *arena, uint64_t booked, uint64_t more)
 {
     uint64_t active = stats_current_all(arena->allocator->stats, STAT_active_bytes) + more;
@@ -129,14 +129,16 @@ int arena_loses_much(const struct arena *arena)
     return lost_of(arena, booked, 0) * policy.fit_much_lost > booked;
 }
 
-/* What lives in a handle cannot be moved, so small ones pack best; but each costs the driver's calls when
- * it is made, and whenever it moves, as much as a large one. So they are an eighth of a block, or a small
- * part of all, and less where much is lost already: when memory is made none is idle but what fits no
- * gap, so what is lost is what large handles have cost so far. It says nothing of what they will cost: who
- * repeats himself moves little, and what a first step leaves, as an optimizer's states, lies in the handles
- * of its temporaries for good. And where the device has little left, that must not be what they cost.
- * test/replay/tried.md has what other numbers cost. */
-/* At most, from so many requests for each size on, by which it is known that sizes come again. */
+/* A handle that holds a live block cannot move, so small handles waste least. But the driver's
+ * calls to make or move a handle cost the same for any size. So a handle is a part of the block
+ * (policy.handle_part_of_block), or a small part of all memory (handle_part_of_memory), and smaller
+ * where much is lost already (handle_loss_part). Memory is made when nothing is idle except what
+ * fits no gap. So what is lost then is what large handles have cost so far. It does not predict
+ * what they will cost: a program that repeats itself moves little. And blocks that a first step
+ * leaves, such as an optimizer's states, stay in the handles of its temporaries for good. Where the
+ * device has little left, only a part of that may be lost (handle_part_of_rest). Once each size has
+ * had handle_repeats requests on average, sizes are known to come again: then a handle is at most
+ * handle_part_repeated of all. test/replay/tried.md has the cost of other numbers. */
 
 uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missing)
 {

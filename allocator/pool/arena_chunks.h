@@ -1,7 +1,8 @@
-/* Chunks and handles: their books.
+/* The books of chunks and handles. The domain's lock is held.
  *
- * A handle is what the driver makes and maps as a whole: a chunk, or several. Those have numbers in a
- * row, lie side by side wherever they are mapped, are idle together, move as one, and go as one. */
+ * A handle is what the driver makes and maps as a whole: one chunk or several. The chunks of a
+ * handle have consecutive numbers and lie side by side wherever they are mapped. They are idle
+ * together, and move and go back as one. */
 #ifndef CACHALOT_ALLOCATOR_POOL_ARENA_CHUNKS_H
 #define CACHALOT_ALLOCATOR_POOL_ARENA_CHUNKS_H
 
@@ -11,31 +12,34 @@
 
 #define SPANS_MOST (POLICY_HANDLE_MOST / (2 * MIB)) /* chunks of a handle */
 
-/* own: the slot has the chunk from now on, whose bytes are booked as the pool's that lies there. */
+/* Makes the slot the owner of the chunk. The pool in whose part the slot lies counts its bytes. */
 void arena_own(struct arena *arena, uint32_t chunk, uint32_t slot);
 
-/* Numbers for a handle of `span` chunks of `bytes` each that has yet to be made, from `least` on, below
- * which this claim has taken what is free. add: the driver has made it; remove: and taken it back. By the
- * first of its chunks. */
+/* number: returns the first of `span` free numbers in a row, for a new handle with chunks of
+ * `bytes` bytes each. It is at least `least`: this claim has taken the free numbers below. add:
+ * books a handle that the driver has made. remove: books out one that the driver took back. `first`
+ * is the number of its first chunk. */
 uint32_t arena_number_handle(struct arena *arena, uint32_t least, uint32_t span, uint64_t bytes);
 void arena_add_handle(struct arena *arena, uint32_t first);
 void arena_remove_handle(struct arena *arena, uint32_t first);
 
-/* The batch that the handle of the chunk goes with (0: none). */
+/* Sets the batch with which the chunk's handle goes back to the driver; 0: none. */
 void arena_set_leaving(struct arena *arena, uint32_t chunk, uint32_t batch);
 
-/* Is much of what is reserved neither idle nor active? */
+/* Is much of the reserved memory lost, that is, neither idle nor active? */
 int arena_loses_much(const struct arena *arena);
 
-/* Chunks of the handles to be made for a block of `size` bytes, of which `missing` are absent. */
+/* How many chunks the handles have that are made for a block of `size` bytes, of which `missing`
+ * bytes are absent. */
 uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missing);
 
-/* Is the chunk the first, or the only one, of its handle? The first slot of what is mapped in a slot. */
+/* Is the chunk the first, or the only one, of its handle? */
 static inline int arena_is_first(const struct arena *arena, uint32_t number)
 {
     return arena->chunk[number].first == number;
 }
 
+/* The first slot of the handle that is mapped in `slot`; and the slot behind its last one. */
 static inline uint32_t arena_handle_at(const struct arena *arena, uint32_t slot)
 {
     uint32_t number = arena->slot[slot].chunk;
@@ -47,34 +51,35 @@ static inline uint32_t arena_handle_end(const struct arena *arena, uint32_t slot
     return arena_handle_at(arena, slot) + arena->chunk[arena->slot[slot].chunk].span;
 }
 
-/* Bytes of the handle that the chunk is of. */
+/* Bytes of the chunk's handle. */
 static inline uint64_t arena_handle_bytes(const struct arena *arena, uint32_t number)
 {
     return arena->chunk[number].span * arena->chunk[number].bytes;
 }
 
-/* The number may be another chunk's. */
+/* Another chunk may get this number. */
 static inline void arena_free_number(struct arena *arena, uint32_t number)
 {
     arena->tails -= arena->chunk[number].bytes < arena->chunk_bytes;
     arena->unused = number < arena->unused ? number : arena->unused;
 }
 
-/* Are exports of the handle under way? */
+/* Are exports of the chunk's handle under way? */
 static inline int arena_is_lent(const struct arena *arena, uint32_t number)
 {
     return arena->chunk[arena->chunk[number].first].lent != 0;
 }
 
-/* The chunk is to be mapped at `slot` no more: if it was at home there, it has no home until it is
- * idle next (arena_go_home). */
+/* The chunk loses its mapping at `slot`. If its home was there, it has none until it is idle next
+ * (arena_go_home). */
 static inline void arena_leave_home(struct arena *arena, uint32_t chunk, uint32_t slot)
 {
     if (arena->chunk[chunk].home == slot + 1)
         arena->chunk[chunk].home = 0;
 }
 
-/* The next slot from `slot` on, of either part, that an idle handle begins in, or a tail; `slots`: there is none. */
+/* The next slot from `slot` on, of either part, in which an idle handle or tail begins;
+ * `arena->slots`: there is none. */
 static inline uint32_t arena_next_idle(const struct arena *arena, uint32_t slot)
 {
     while ((slot = arena_used(arena, slot)) < arena->slots) {
@@ -87,7 +92,7 @@ static inline uint32_t arena_next_idle(const struct arena *arena, uint32_t slot)
     return slot;
 }
 
-/* Is an idle slot the first whole one of its hole? Behind a tail lies a gap. */
+/* Is an idle slot the first idle one of its hole? A hole ends at the gap behind a tail. */
 static inline int arena_begins_hole(const struct arena *arena, uint32_t slot)
 {
     return !slot || !arena->idle[slot - 1] ||

@@ -1,5 +1,6 @@
-/* First fit, by address: of each slot the largest hole that begins there is known, and a tree of maxima finds the
- * first slot whose is large enough. While much is lost the best of a thousand serves, where it leaves little over. */
+/* First fit by address. Each slot knows the largest hole that begins in it, and a tree of maxima
+ * finds the first slot whose hole is large enough. While much is lost, the best of policy.fit_slots
+ * slots from there on serves, if it leaves little over. */
 #include "allocator/pool/arena_fit.h"
 
 #include <stddef.h>
@@ -8,7 +9,8 @@
 #include "allocator/pool/arena_chunks.h"
 #include "allocator/pool/arena_holes.h"
 
-/* 2 TiB and more are as one: all of a hole has memory, and no device has as much. */
+/* Sizes from 2 TiB on count as equal: a hole has memory below all of it, and no device has so
+ * much. */
 static uint32_t grains_of(uint64_t size)
 {
     uint64_t grains = size / BLOCK_GRAIN;
@@ -27,8 +29,9 @@ static void set(struct arena *arena, uint32_t slot, struct block *block)
     max_tree_set(&arena->fit, slot, block ? grains_of(block_size(block)) : 0);
 }
 
-/* Of two as large the lower one: which hole a request gets depends on nothing but on those that there are, and on
- * how much is lost (last_freed.c). NULL: none yet. */
+/* The larger of two holes, or the lower of equal ones; block may be NULL. So which hole a request
+ * gets depends only on the holes that there are, and on how much is lost: last_freed.c relies on
+ * it. */
 static struct block *larger(struct block *block, struct block *other)
 {
     uint64_t size = block ? block_size(block) : 0, more = block_size(other);

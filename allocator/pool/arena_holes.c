@@ -1,7 +1,8 @@
-/* Holes of mapped memory: which handles lie whole in reusable blocks, and in which block an idle or absent slot is.
+/* Holes of mapped memory: which handles lie wholly in reusable blocks, and in which block an idle
+ * or absent slot lies.
  *
- * Each reusable or absent block is noted at its first whole slot, so that scanning slots finds them all, and hits cost
- * nothing: only blocks of a chunk's size or more touch `idle`. */
+ * Each reusable or absent block is noted at its first whole slot, so a scan of the slots finds all
+ * of them. Hits cost nothing: only blocks of a chunk's size or more touch `idle`. */
 #include "allocator/pool/arena_holes.h"
 
 #include <assert.h>
@@ -9,18 +10,19 @@
 
 #include "allocator/pool/arena_chunks.h"
 
-/* The slots [first, last) whose handles lie whole in a run of reusable bytes; in `last` it may end with a tail. */
+/* The slots [first, last) whose handles lie wholly in a run of reusable bytes. tail: the bytes of a
+ * tail in slot `last` with which the run ends; 0: there is none. */
 struct whole {
     uint64_t first, last, tail;
 };
 
-/* Of the bytes [begin, end) of an arena. */
+/* For the bytes [begin, end), by offset in the arena. */
 static struct whole whole_of(const struct arena *arena, uint64_t begin, uint64_t end)
 {
     struct whole whole = {.first = arena_slot_at(arena, begin + arena->chunk_bytes - 1),
                           .last = arena_slot_at(arena, end)};
     while (whole.first < whole.last && arena->joined[whole.first])
-        whole.first++; /* a handle that is in part another block's */
+        whole.first++; /* another block has a part of this handle */
     while (whole.first < whole.last && arena->joined[whole.last])
         whole.last--;
     if (arena->tails && end > whole.last * arena->chunk_bytes &&
@@ -29,8 +31,8 @@ static struct whole whole_of(const struct arena *arena, uint64_t begin, uint64_t
     return whole;
 }
 
-/* Leaves off what lies whole in the bytes from `at` on, or before `at`, where another block has them. Returns
- * whether there is any. */
+/* Leave out the slots that lie wholly in the bytes from offset `at` on (behind), or before it: they
+ * do not change. drop_behind returns whether there were any; *whole then ends where they begin. */
 static int drop_behind(const struct arena *arena, struct whole *whole, uint64_t at)
 {
     uint64_t first = arena_slot_at(arena, at + arena->chunk_bytes - 1);
@@ -89,7 +91,7 @@ void arena_note_out_large(const struct block *block, struct block *rest)
 struct block *arena_block_at(const struct arena *arena, uint32_t slot)
 {
     assert(arena->idle[slot]);
-    if (!arena->tails) { /* each handle that may go home asks, of holes as large as the device */
+    if (!arena->tails) { /* fast: each handle that may go home asks, and holes are large */
         const uint8_t *before = memrchr(arena->idle, 0, slot);
         slot = before ? (uint32_t)(before - arena->idle) + 1 : 0;
     }

@@ -1,12 +1,13 @@
-/* Holes of mapped memory: reusable and absent blocks, found by the slots that lie whole in them. The domain's lock is
- * held. */
+/* Holes of mapped memory: reusable and absent blocks, found by the slots that lie wholly in them.
+ * The domain's lock is held. */
 #ifndef CACHALOT_ALLOCATOR_POOL_ARENA_HOLES_H
 #define CACHALOT_ALLOCATOR_POOL_ARENA_HOLES_H
 
 #include "allocator/pool/arena.h"
 
-/* Takes note that a block of an arena is reusable, of which the bytes outside [begin, end) were so before; that one
- * is so no more, of which `rest`, if any, was a part and still is. large: one that may hold chunks. */
+/* in: a block of an arena is reusable; its bytes outside [begin, end) were reusable before. out: a
+ * block is no longer reusable; `rest`, the part behind it, still is (NULL: there is none). _large:
+ * for blocks that may hold a chunk. */
 void arena_note_in_large(struct block *block, uint64_t begin, uint64_t end);
 void arena_note_out_large(const struct block *block, struct block *rest);
 
@@ -23,11 +24,11 @@ static inline void arena_note_out(const struct block *block, struct block *rest)
         arena_note_out_large(block, rest);
 }
 
-/* The reusable block that has an idle slot; the absent one that has an absent slot. */
+/* The reusable block in which an idle slot lies; the absent block in which an absent slot lies. */
 struct block *arena_block_at(const struct arena *arena, uint32_t slot);
 struct block *arena_absent_at(const struct arena *arena, uint32_t slot);
 
-/* Does the reusable block begin and end with a chunk? */
+/* Does the reusable block begin and end with a chunk, so that it shares none with other blocks? */
 int arena_is_alone(const struct block *block);
 
 #endif

@@ -1,5 +1,5 @@
-/* Handles that go home: where they were first idle they are again as soon as nobody has them, so that who repeats
- * himself finds them there. */
+/* Handles go home: an idle handle returns to its home slot, so a program that repeats itself finds
+ * it there again, without a driver call. */
 #include <string.h>
 
 #include "allocator/pool/arena_chunks.h"
@@ -8,7 +8,7 @@
 #include "allocator/pool/arena_holes.h"
 #include "allocator/pool/arena_blocks.h"
 
-/* Do handles move all the time, since large sizes hardly come again? */
+/* Do handles move all the time, because large sizes hardly come again? */
 static int is_restless(const struct arena *arena)
 {
     return arena->packing.moves > policy.stay_moves &&
@@ -16,7 +16,7 @@ static int is_restless(const struct arena *arena)
            arena->packing.distinct > policy.stay_sizes;
 }
 
-/* Bytes of the hole that the handle, which is away, would be part of at home. */
+/* Bytes of the hole of which the handle, which is away, would be a part at home. */
 static uint64_t hole_at_home(const struct arena *arena, const struct chunk *chunk)
 {
     uint64_t begin = arena_address(arena, chunk->home - 1);
@@ -31,9 +31,10 @@ static uint64_t hole_at_home(const struct arena *arena, const struct chunk *chun
     return bytes;
 }
 
-/* The order of homes serves who repeats himself. Where handles move all the time they are rather left where
- * the hole is larger, so that the next request needs no claim. But where little is idle, or blocks that are
- * never replaced by their like lie in all holes, that scatters what is idle. */
+/* Should an idle handle stay where it is? Homes serve programs that repeat themselves. If handles
+ * move all the time, one stays where the hole is larger, so that the next request needs no claim.
+ * But if little is idle, or if blocks that are never replaced by their like lie everywhere, staying
+ * would scatter the idle memory. */
 static int is_to_stay(const struct arena *arena, uint32_t slot)
 {
     const struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
@@ -45,8 +46,8 @@ static int is_to_stay(const struct arena *arena, uint32_t slot)
            block_size(arena_block_at(arena, slot)) > hole_at_home(arena, chunk);
 }
 
-/* Is the handle that begins in `slot`, and is only lent to it, idle? What has no home yet, or is to stay,
- * is at home there. */
+/* Is the handle that begins in `slot` idle, away and to go home? A handle without a home, or one
+ * that is to stay, gets its home here. */
 static int is_to_go_home(struct arena *arena, uint32_t slot)
 {
     struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
@@ -61,7 +62,8 @@ static int is_to_go_home(struct arena *arena, uint32_t slot)
     return 0;
 }
 
-/* The idle chunks of slots [slot, end) go to [home, …), where they are mapped. */
+/* Moves the idle chunks of slots [slot, end) to the slots from `home` on, where they are still
+ * mapped. */
 static void move_home(struct arena *arena, uint32_t slot, uint32_t end, uint32_t home)
 {
     uint64_t address = arena_address(arena, home);
@@ -73,8 +75,7 @@ static void move_home(struct arena *arena, uint32_t slot, uint32_t end, uint32_t
     arena_put(arena_isolate(arena, absent, address, until), BLOCK_REUSABLE);
 }
 
-/* Blocks in [begin, end) have become reusable: handles that are idle now, and only lent to their
- * slots, go home; what lies side by side here and there, as one. */
+/* Handles that lie side by side both here and at home move as one. */
 void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end)
 {
     uint32_t slot = (uint32_t)arena_slot_at(arena, begin - arena->base), until;

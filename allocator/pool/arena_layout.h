@@ -1,4 +1,4 @@
-/* What an arena is made of (arena.h). */
+/* The structs of an arena (arena.h). */
 #ifndef CACHALOT_ALLOCATOR_POOL_ARENA_LAYOUT_H
 #define CACHALOT_ALLOCATOR_POOL_ARENA_LAYOUT_H
 
@@ -7,80 +7,83 @@
 #include "allocator/state/domain.h"
 
 struct slot {
-    struct block *largest; /* arena_fit.c: in the pool, of those that begin here */
-    struct block *hole;   /* the reusable or absent block whose first whole slot this is; or what of
-                            * it is elsewhere */
-    uint64_t since;       /* epoch when it was last left */
-    uint32_t chunk;       /* mapped here, from 1; 0: none */
-    uint32_t was;         /* while changing: mapped until now */
-    int changing;         /* the driver is at it (or could not undo it): part of no window */
-    int allowing;         /* walks under way that give peers access: its mapping stays meanwhile */
-    int unmapped, mapped; /* what came of it; whose change it is writes them without the lock */
-    int pinned;           /* the program has set something on what is mapped here */
+    struct block *largest; /* arena_fit.c: of the holes in the pool that begin here */
+    struct block *hole;    /* the reusable or absent block whose first whole slot this is; or the
+                            * ELSEWHERE block of the slot */
+    uint64_t since;        /* the epoch in which its chunk last left it */
+    uint32_t chunk;        /* number of the chunk mapped here, from 1; 0: none */
+    uint32_t was;          /* while changing: the chunk that was mapped here */
+    int changing;          /* a driver call changes it (or could not undo it): in no window */
+    int allowing;          /* walks under way that give peers access: its mapping must stay */
+    int unmapped, mapped;  /* results of a change; its thread writes them without the lock */
+    int pinned;            /* the program has set SYNC_MEMOPS on what is mapped here */
 };
 
-/* away: the chunk has its home elsewhere; divided: another slot owns it, and has the rest */
+/* AWAY: the chunk has its home in another slot. DIVIDED: another slot owns the chunk and has the
+ * rest of its bytes. */
 enum presence { NOT_PRESENT, AT_HOME, AWAY, DIVIDED };
 
 struct chunk {
-    uint64_t handle, bytes; /* handle: the first one's alone; fewer than a slot's: a tail */
-    uint32_t first;         /* of those that are one handle: the number, and how many they are */
+    uint64_t handle, bytes; /* handle: in the first chunk only; bytes below chunk_bytes: a tail */
+    uint32_t first;         /* of its handle: number of the first chunk, and how many chunks */
     uint8_t span;
-    /* window.c, by the handle's first, in run `seen`: is it idle in the window; to how many parts of it would it
-     * come back; where the last of these ends, and the last of those that work may still use */
+    /* For window.c, in the handle's first chunk, for search `seen`. there: the handle is idle in
+     * the window. wanted: how many parts of the window it would come back to. wanted_end: where the
+     * last such part ends. unsafe_end: the end of the last one whose old mapping work may still
+     * use. */
     uint8_t there;
     uint16_t wanted;
     uint32_t wanted_end, unsafe_end, seen;
-    uint32_t owner;  /* slot, from 1; 0: none, it is spare */
-    uint32_t second; /* slot, from 1, that has a part of it; 0: it is not divided */
-    uint32_t home; /* slot, from 1, where it goes when it is idle, and stays mapped; 0: none yet */
+    uint32_t owner;  /* slot, from 1; 0: none has it, it is spare */
+    uint32_t second; /* slot, from 1, that has another part of it; 0: it is not divided */
+    uint32_t home;   /* slot, from 1, to which it returns when idle, still mapped; 0: none yet */
     uint8_t booked,
-        retired;            /* counts as reserved; was below a pinned slot: only to be given back */
-    uint8_t stays;          /* while leaving: the driver did not take a mapping of it down */
-    enum stat_pool pool;    /* what it is booked as: where it last had an owner */
-    uint32_t leaving, lent; /* batch with which it is about to be given back: nobody's; exports
-                             * of the handle (the first's) that are under way */
+        retired;         /* counts as reserved; was below a pinned slot: may only be given back */
+    uint8_t stays;       /* while leaving: the driver refused to unmap it somewhere */
+    enum stat_pool pool; /* the statistics pool that counts it: of its last owner */
+    uint32_t leaving, lent; /* leaving: number of the batch with which it goes back, so no slot has
+                             * it; lent: exports of the handle under way, in its first chunk */
 };
 
 #define NATIVE_SIZES 512
 #define NATIVE_SEEN 4096
 
-/* A size above a MiB that was asked for (packing.c). */
+/* A size above 1 MiB that was asked for (packing.c). */
 struct asked {
-    uint64_t size;  /* 0: none */
-    uint32_t first; /* arena's `requests` when it was */
-    int live;       /* blocks handed out since, less those that came back, also older ones */
+    uint64_t size;  /* bytes; 0: none */
+    uint32_t first; /* the count of `requests` when it was first asked for */
+    int live;       /* blocks handed out since then, less all blocks that came back */
 };
 
-/* Where the blocks of one pool lie: slots [first, end). */
+/* The addresses of one pool's blocks: slots [first, end). */
 struct arena_part {
     struct segment *segment;  /* NULL: there is no such part */
-    uint32_t first, top, end; /* top: the end of what was ever used */
-    uint32_t chunks, handles; /* booked as this pool's, and their bytes */
+    uint32_t first, top, end; /* top: the end of the slots ever used */
+    uint32_t chunks, handles; /* counted for this pool; booked: their bytes */
     uint64_t booked;
 };
 
-/* Bytes that could be moved or given back. */
+/* Memory that could be moved or given back. */
 struct arena_free {
-    uint32_t slots, spares; /* chunks that are idle where they are, or nobody's; without tails */
-    uint64_t tails;         /* bytes of tails, idle or nobody's */
-    uint64_t retired;       /* bytes that can only be given back */
-    uint64_t least;         /* bytes idle since the last look, all the time */
+    uint32_t slots, spares; /* chunks: idle in a slot, or spare (in no slot); without tails */
+    uint64_t tails;         /* bytes of tails, idle or spare */
+    uint64_t retired;       /* bytes that may only be given back */
+    uint64_t least;         /* the fewest idle bytes since the last look of arena_unused */
 };
 
-/* mapping/claim.c */
+/* For mapping/claim.c and window.c. */
 struct arena_claims {
-    uint32_t runs;          /* of a search for a window, so far */
-    uint32_t span_most;     /* chunks of the largest handle that is made */
-    uint64_t room, missing; /* for new ones, when a claim last looked; what that was too little */
-    uint64_t unfit; /* bytes that are idle in handles too large for the gaps of the last claim */
+    uint32_t runs;          /* searches for a window so far */
+    uint32_t span_most;     /* chunks of the largest handle that may be made */
+    uint64_t room, missing; /* bytes that the last claim could make; bytes that it lacked */
+    uint64_t unfit;         /* idle bytes in handles too large for the gaps of the last claim */
 };
 
-/* mapping/release.c: when a slot that was left is done with. */
+/* mapping/release.c: when no work may use the old mapping of a slot that was left. */
 struct arena_left {
-    uint64_t epoch, safe, marked; /* slots left up to `safe` are done with */
-    uint64_t walks;               /* that gave peers access, begun so far */
-    struct fence *mark;           /* of `marked`; NULL: none is on its way */
+    uint64_t epoch, safe, marked; /* work is over in slots left in epochs up to `safe` */
+    uint64_t walks;               /* walks that give peers access, begun so far */
+    struct fence *mark;           /* after epoch `marked`; NULL: none is outstanding */
 };
 
 /* Block structs in reserve, joined by `link`. */
@@ -89,31 +92,31 @@ struct arena_kit {
     uint32_t count;
 };
 
-/* pool/packing.c: what requests of more than a MiB say of the program. */
+/* pool/packing.c: what requests of more than 1 MiB say about the program. */
 struct arena_packing {
-    uint64_t requests, moves;                  /* so far; moves: of handles that there were */
-    struct asked asked[NATIVE_SIZES];          /* by hash */
-    uint64_t sizes[POLICY_VARIED_SIZES], news; /* the last that were new; how many so far */
-    uint64_t seen[NATIVE_SEEN / 64];           /* bits, by hash: the sizes of `requests` */
-    uint32_t distinct;                         /* how many those are */
-    uint64_t noted;                            /* from this size on a new one is a sign */
-    int irregular, varied; /* above 0: large sizes hardly come again; blocks outlive theirs */
+    uint64_t requests, moves;                  /* so far; moves: of existing handles */
+    struct asked asked[NATIVE_SIZES];          /* by hash of the size */
+    uint64_t sizes[POLICY_VARIED_SIZES], news; /* the last new sizes, in a ring; new sizes so far */
+    uint64_t seen[NATIVE_SEEN / 64];           /* a bit by hash of each size asked for */
+    uint32_t distinct;                         /* how many of these bits are set */
+    uint64_t noted;        /* new sizes count from this one on (packing_noted) */
+    int irregular, varied; /* above 0: large sizes hardly recur; blocks outlive their sizes */
 };
 
 struct arena {
-    _Alignas(64) struct allocator *allocator; /* what lies behind it begins with a line */
-    struct arena_part part[STAT_POOLS];       /* small blocks behind the large ones */
-    uint64_t chunk_bytes, base, reserved; /* reserved: bytes of addresses, a multiple of nothing */
+    _Alignas(64) struct allocator *allocator; /* tables behind the struct begin with a cache line */
+    struct arena_part part[STAT_POOLS];   /* the small blocks' part lies behind the large ones' */
+    uint64_t chunk_bytes, base, reserved; /* reserved: bytes of addresses; any number */
     unsigned shift;                       /* chunk_bytes is 2^shift; 0: no power of two */
-    uint8_t *idle;   /* by slot: the handle mapped there lies whole in a reusable block */
-    uint8_t *joined; /* by slot: what is mapped there is one with what is in the slot before */
-    uint8_t *present, *cost; /* by slot: enum presence; in the search under way */
+    uint8_t *idle;           /* by slot: its handle lies wholly in a reusable block there */
+    uint8_t *joined;         /* by slot: its handle also covers the slot before */
+    uint8_t *present, *cost; /* by slot: enum presence; the cost in the current search */
     struct slot *slot;
-    struct max_tree fit;          /* by slot: grains of its `largest` */
-    struct chunk *chunk;          /* from 1 */
-    uint32_t slots, made, unused; /* made: chunk numbers ever used; unused: none below is free */
-    uint32_t tails;               /* of the chunks */
-    uint32_t divided;             /* of the chunks (mapping/divide.h) */
+    struct max_tree fit;          /* by slot: the grains of `largest` */
+    struct chunk *chunk;          /* by number, from 1 */
+    uint32_t slots, made, unused; /* made: highest number ever used; unused: none below is free */
+    uint32_t tails;               /* how many chunks are tails */
+    uint32_t divided;             /* how many chunks are divided (mapping/divide.h) */
     struct arena_free free;
     struct arena_claims claim;
     struct arena_left left;

@@ -1,17 +1,21 @@
-/* In mapped memory blocks share granules with their neighbours, and chunks: that saves more than it
- * costs, until a chunk is held by a corner of a block when there is no other left, and no call of
- * the driver moves that. It cannot be undone then, so it is decided from the first request on: a
- * program whose sizes come again has its blocks packed, and one whose sizes do not shares no chunk
- * among them (grow_mapped). Large sizes count as new: beside these a granule is nothing; and only as
- * long as few blocks are smaller, which lose half of theirs. A program of many blocks that live while
- * ever more other sizes are new hardly replaces one by its like: it has them packed into small chunks.
+/* Packing: which blocks of mapped memory share chunks.
  *
- * That may fail while the device works, and what was packed before holds its chunks. So once a
- * request was out of memory for which natively there had been room, large blocks are the driver's
- * own, in granules that they share with no large one, and never cut for one, and small ones lie in
- * segments of a granule, across no end of one; what the arena holds goes back as its blocks end.
- * Before a request fails it gets a hole there, or chunks, and corners of chunks (divide.h); a
- * small one a part of any hole among large blocks. */
+ * Blocks that share chunks and granules with their neighbours save more memory than they cost,
+ * until memory is short. Then a chunk may be held by a corner of one block, which no driver call
+ * can move. Sharing cannot be undone at that time, so the first requests decide. If a program's
+ * sizes come again, its blocks are packed. If they do not, its large blocks share no chunk
+ * (grow_mapped in growth.c). Only large sizes count as new, since beside such a block a granule is
+ * nothing. And only while smaller blocks are few, since each would lose half a granule. In a
+ * program of many blocks that live while ever more other sizes appear, a block is hardly ever
+ * replaced by its like. Its blocks are packed into handles of one chunk.
+ *
+ * Not sharing may fail while the device works, and blocks that were packed before hold their
+ * chunks. So the last resort begins once a request is out of memory that would have fitted
+ * natively. From then on large blocks are the driver's own: their granules are shared with no other
+ * large block, and they are never cut for one. Small blocks get segments of a granule, and none
+ * lies across its end. The arena's memory goes back as its blocks end. Before a request fails it
+ * gets a hole of the arena, or chunks and corners of chunks (divide.h). A small request gets a part
+ * of any hole among large blocks. */
 #include "allocator/pool/packing.h"
 
 #include "allocator/base/policy.h"
@@ -22,8 +26,8 @@ uint64_t packing_noted(uint64_t most)
     return part > policy.noted_least ? part : policy.noted_least;
 }
 
-/* Are there few blocks above a MiB and up to `most` bytes, rounded up to a power of two? Half a
- * granule of each is nothing, then. */
+/* Are there few live blocks from 1 MiB to `most` bytes, rounded up to a power of two? Then the loss
+ * of half a granule for each is nothing. */
 static int are_few(const struct allocator *a, uint64_t most)
 {
     uint64_t count = 0;
@@ -56,7 +60,8 @@ static struct asked *asked_for(struct arena *arena, uint64_t size)
     return &arena->packing.asked[hash_of(size) & (NATIVE_SIZES - 1)];
 }
 
-/* `asked` forgets sizes, so that some are new again and again; here of thousands a few are taken for one another. */
+/* Counts distinct sizes. `asked` forgets sizes, so one may be new again and again there. Here, of
+ * thousands of sizes, a few are taken for one another. */
 static void note_distinct(struct arena *arena, uint64_t size)
 {
     uint64_t place = hash_of(size) & (NATIVE_SEEN - 1), bit = UINT64_C(1) << place % 64;
@@ -64,9 +69,10 @@ static void note_distinct(struct arena *arena, uint64_t size)
     arena->packing.seen[place / 64] |= bit;
 }
 
-/* What a request says of whether blocks outlive their sizes; above 0: they do. Of a new size (as which it is noted
- * here): do blocks of the one live that was new some time ago? Of another: does it come again? The block may be
- * larger than was asked for, where segments are not cut; then it is not counted. */
+/* The weight of a request in the score `varied`; above 0: blocks outlive their sizes. A size that
+ * recurs late speaks against it. A new size, which is noted here, looks at the size that was new
+ * policy.varied_sizes sizes earlier: do blocks of it still live? A block that is larger than the
+ * request, where segments are not cut, is not counted. */
 static int weight_of(struct arena *arena, struct asked *asked, uint64_t size)
 {
     if (asked->size == size)
@@ -101,7 +107,7 @@ void packing_note(struct allocator *a, uint64_t size)
     arena->packing.varied = within(arena->packing.varied + weight_of(arena, asked, size),
                                    policy.irregular_most * policy.varied_outlived);
     if (was != (arena->packing.irregular > 0))
-        a->taken = NULL; /* requests are served otherwise from here on */
+        a->taken = NULL; /* the same request may get another block from here on */
 }
 
 void packing_count_large(struct arena *arena, uint64_t size, int sign)

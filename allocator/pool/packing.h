@@ -1,20 +1,21 @@
-/* When blocks of mapped memory share chunks, and from when on large blocks are the driver's own.
- * Guarded by the domain's lock. */
+/* Packing: which blocks of mapped memory share chunks (head of packing.c). The domain's lock is
+ * held. */
 #ifndef CACHALOT_ALLOCATOR_POOL_PACKING_H
 #define CACHALOT_ALLOCATOR_POOL_PACKING_H
 
 #include "allocator/pool/arena.h"
 
-/* Takes note of a request for a large block. The size from which on a new one counts, where there
- * are `most` bytes: what is lost at the end of a chunk is nothing beside it then. */
+/* Notes a request for a block of `size` bytes, more than 1 MiB. */
 void packing_note(struct allocator *allocator, uint64_t size);
 
+/* The bytes from which on a new size counts, on a device or limit of `most` bytes. Beside such a
+ * block the loss at the end of a chunk is nothing. */
 uint64_t packing_noted(uint64_t most);
 
-/* Does a block of this size share no chunk with others now? */
+/* Must a block of `size` bytes share no chunk with other blocks at this moment? */
 int packing_is_exact(const struct allocator *allocator, uint64_t size);
 
-/* Takes note that a block was handed out (1), or is the program's no more (-1). */
+/* Counts a block of `size` bytes that the program gets (sign 1) or has freed (-1). */
 void packing_count_large(struct arena *arena, uint64_t size, int sign);
 
 static inline void packing_count(struct allocator *allocator, uint64_t size, int sign)
@@ -23,17 +24,17 @@ static inline void packing_count(struct allocator *allocator, uint64_t size, int
         packing_count_large(allocator->arena, size, sign);
 }
 
-/* Do blocks outlive their sizes, and are they many? Then one of this size is to lie in small chunks,
- * which pack best, though they need more calls. */
+/* Do many blocks outlive their sizes? Then a block of `size` bytes lies in handles of one chunk,
+ * which pack best, though they need more driver calls. */
 int packing_is_varied(const struct allocator *allocator, uint64_t size);
 
-/* Requests of more than a MiB for each of their sizes, so far. */
+/* How many requests each size above 1 MiB has had so far, on average. */
 static inline uint64_t packing_repeats(const struct arena *arena)
 {
     return arena->packing.requests / (arena->packing.distinct + 1);
 }
 
-/* What the driver takes for a large block. */
+/* The bytes that the driver takes for a large block of `bytes` bytes: whole granules of 2 MiB. */
 static inline uint64_t native_bytes_of(uint64_t bytes)
 {
     return (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);

@@ -1,6 +1,6 @@
-/* Pools: which reusable block a request gets, what is split off, and how free neighbours merge.
+/* Pools: which reusable block a request gets, what is split off, and how reusable neighbours merge.
  * In ordinary segments the rules are PyTorch's (c10/cuda/CUDACachingAllocator.cpp), to the byte,
- * until memory is short (is_kept_whole); in mapped memory a low hole serves (arena_fit.c). */
+ * until memory is short (is_kept_whole). In mapped memory a low hole serves (arena_fit.c). */
 #include "allocator/pool/arena_fit.h"
 #include "allocator/base/policy.h"
 #include "allocator/pool/arena_holes.h"
@@ -13,7 +13,7 @@
 int arena_serves(const struct allocator *a, uint64_t size)
 {
     enum pool pool = pool_for(a, size);
-    if (a->growth.as_native) /* small ones neither: packing.c */
+    if (a->growth.as_native) /* no size: head of packing.c */
         return 0;
     return (pool == POOL_MAPPED || pool == POOL_SMALL) && a->arena &&
            arena_part_for(a->arena, size)->segment;
@@ -85,11 +85,11 @@ void pool_insert(struct allocator *a, struct block *block)
     pool_note_in(block, block_address(block), block_address(block) + block_size(block));
 }
 
-/* Where two thirds of the device were in use once, or all of it, segments that are whole and larger
- * than the common one stay so: what is whole can be given back, and what was cut before memory is
- * short cannot. Smaller ones pack better than granules do (test/record/crowds.md, "Ordinary
- * segments under pressure"). Where blocks are as natively, none is cut. But for small blocks, which then had no
- * memory else. */
+/* Does a whole segment stay whole for a request of `size` bytes? Only a whole segment can be given
+ * back. Once much of the device has been in use (`pressed`), segments larger than the common one
+ * stay whole. Those of the common size are cut: blocks pack better there than in granules of their
+ * own (test/record/crowds.md, "Ordinary segments under pressure"). Once large blocks are the
+ * driver's own, all stay whole. Except for small requests, which would have no other memory. */
 static int is_kept_whole(const struct allocator *a, enum pool pool, const struct block *block,
                          uint64_t size)
 {
@@ -99,7 +99,7 @@ static int is_kept_whole(const struct allocator *a, enum pool pool, const struct
            (a->growth.pressed && block->segment->size > a->domain->options.large_segment_bytes);
 }
 
-/* May a request of `size` have this block, the best fit of its pool? */
+/* May a request of `size` bytes have this block, the best fit of its pool? */
 static int may_take(const struct allocator *a, enum pool pool, const struct block *block,
                     uint64_t size)
 {
@@ -129,8 +129,9 @@ static int should_split(const struct allocator *a, const struct block *block, ui
     return have - size > PYTORCH_SMALL_SIZE && pool == POOL_LARGE && size < o->max_split_size;
 }
 
-/* Cuts `block` (in no pool) after `size` bytes if the rest, which is returned, is worth it. Without host
- * memory for another struct the block stays whole: only its tail is lost for a while. */
+/* Cuts `block`, which is in no pool, after `size` bytes if the rest is worth it, and returns the
+ * rest. Without host memory for another struct the block stays whole: its end is lost while it
+ * lives. */
 static struct block *cut(struct allocator *a, struct block *block, uint64_t size)
 {
     struct block *rest;
@@ -155,8 +156,8 @@ void pool_split(struct allocator *a, struct block *block, uint64_t size)
         pool_insert(a, rest);
 }
 
-/* A reusable block leaves its pool, cut to size: the rest goes back, and nothing of that is news. Nothing merges
- * with it any more. */
+/* Takes a reusable block out of its pool, cut to size. The rest goes back into the pool; it was
+ * reusable before. Nothing merges with the block from here on. */
 static void take_front(struct allocator *a, struct block *block, uint64_t size)
 {
     struct segment *segment = block->segment;
@@ -177,8 +178,8 @@ void pool_remove(struct allocator *a, struct block *block)
     take_front(a, block, block_size(block));
 }
 
-/* The best fit; among large blocks of mapped memory the lowest, as a rule: what lies low lies close together, and
- * chunks further up become idle as a whole. */
+/* The best fit. Among large blocks of mapped memory it is mostly the lowest hole: then blocks lie
+ * close together, and chunks further up become wholly idle. */
 static struct block *choose(const struct allocator *a, enum pool pool, uint64_t size)
 {
     if (pool == POOL_MAPPED)
@@ -196,7 +197,8 @@ struct block *pool_take_from(struct allocator *a, enum pool pool, uint64_t size)
     return block;
 }
 
-/* A hole of mapped memory that shares no chunk with others, and is not larger than it must be. */
+/* Takes a hole of mapped memory that shares no chunk with other blocks and is no larger than
+ * needed. */
 static struct block *take_alone(struct allocator *a, uint64_t size)
 {
     struct block *block = arena_fit_alone(a->arena, native_bytes_of(size));
@@ -223,7 +225,7 @@ int block_list(struct block *block)
 {
     const struct allocator *a = block->segment->allocator;
     if (atomic_load_explicit(&block->claim, memory_order_relaxed) == 0) {
-        block_claim(block, CLAIM_NOBODY); /* what the map finds it by */
+        block_claim(block, CLAIM_NOBODY); /* the map's key */
         if (map_insert(&a->domain->listed, &block->listed)) {
             atomic_store_explicit(&block->claim, 0, memory_order_release);
             return -1;
@@ -254,7 +256,7 @@ void block_join(struct block *block, struct block *other)
     if (other == block->next) {
         block->next = other->next;
     } else {
-        pool_unlist(a, block); /* by its old address */
+        pool_unlist(a, block); /* its address changes, and the map has the old one */
         block->previous = other->previous;
         block->node.minor = block_address(other);
     }
@@ -268,7 +270,8 @@ void block_join(struct block *block, struct block *other)
     pool_forget(a, other);
 }
 
-/* The lower block stays: the map has it by its address, and where holes are found by theirs it only grows. */
+/* The struct of the lower block stays. The map has it by its address, and in POOL_MAPPED, which
+ * finds holes by address, it only grows. */
 struct block *pool_merge(struct allocator *a, struct block *block)
 {
     struct block *before = block->previous, *behind = block->next;

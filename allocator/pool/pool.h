@@ -1,17 +1,18 @@
-/* Pools of reusable blocks: taking, splitting, merging. */
+/* Pools of reusable blocks: taking, splitting, merging. Sizes in bytes. The domain's lock is
+ * held. */
 #ifndef CACHALOT_ALLOCATOR_POOL_POOL_H
 #define CACHALOT_ALLOCATOR_POOL_POOL_H
 
 #include "allocator/base/policy.h"
 #include "allocator/pool/arena.h"
 
-/* That a block is in while it is reusable; that a request is served from. */
+/* The pool in which a block lies while it is reusable. */
 static inline enum pool block_pool(const struct block *block)
 {
     return block->pinned ? POOL_PINNED : block->segment->pool;
 }
 
-/* Where mapping fails. */
+/* The pool of ordinary segments for a request, where mapping fails. */
 static inline enum pool pool_ordinary(uint64_t size)
 {
     return size <= MIB ? POOL_SMALL : POOL_LARGE;
@@ -19,6 +20,7 @@ static inline enum pool pool_ordinary(uint64_t size)
 
 #define DEDICATED_LEAST (2 * MIB)
 
+/* The pool from which a request is served. */
 static inline enum pool pool_for(const struct allocator *a, uint64_t size)
 {
     if (size <= policy.apart_most ||
@@ -30,22 +32,26 @@ static inline enum pool pool_for(const struct allocator *a, uint64_t size)
     return a->arena && !a->growth.as_native ? POOL_MAPPED : POOL_LARGE;
 }
 
-/* Does mapped memory serve requests of that size? */
+/* Does mapped memory serve requests of `size` bytes? */
 int arena_serves(const struct allocator *allocator, uint64_t size);
 
-/* A reusable block for a request of `size`, cut to size; NULL: there is none. ordinary: where mapping failed there are
- * ordinary segments beside mapped memory. */
+/* Takes a reusable block for a request of `size` bytes, cut to size; NULL: there is none. ordinary:
+ * from the ordinary segments that lie beside mapped memory where mapping has failed. */
 struct block *pool_take(struct allocator *allocator, uint64_t size);
 struct block *pool_take_ordinary(struct allocator *allocator, uint64_t size);
 
+/* take_from: the same from one pool. split: cuts a block, which is in no pool, after `size` bytes
+ * if the rest is worth it. The rest goes into its pool. insert: puts a block into its pool,
+ * unmerged. remove: takes it out, whole. */
 struct block *pool_take_from(struct allocator *allocator, enum pool pool, uint64_t size);
 void pool_split(struct allocator *allocator, struct block *block, uint64_t size);
 void pool_insert(struct allocator *allocator, struct block *block);
 void pool_remove(struct allocator *allocator, struct block *block);
 
-/* The parts of insert and remove, for last_freed.c: into and out of the pool; of a block in it the bytes [begin, end)
- * are newly reusable, and all others were before; what is counted of a reusable block of `size`, a part of its segment or
- * (split: 0) all of it. */
+/* The parts of insert and remove, for last_freed.c. put_in, take_out: into and out of the pool.
+ * note_in: of a block in its pool the bytes [begin, end), by address, are newly reusable, and all
+ * others were before. count_in, count_out: the statistics of a reusable block of `size` bytes;
+ * split: it is a part of its segment, not all of it. */
 void pool_put_in(struct allocator *allocator, struct block *block);
 void pool_take_out(struct allocator *allocator, struct block *block);
 void pool_note_in(struct block *block, uint64_t begin, uint64_t end);
@@ -72,17 +78,21 @@ static inline void pool_count_out(const struct segment *segment, uint64_t size, 
     }
 }
 
+/* Can the block merge with its neighbour `other`, which may be NULL? */
 static inline int pool_can_merge(const struct block *block, const struct block *other)
 {
     return other && other->state == BLOCK_REUSABLE && other->pinned == block->pinned;
 }
 
-int block_list(struct block *block); /* found by its address, and says whose it is; -1: no memory */
-void pool_unlist(struct allocator *allocator, struct block *block); /* no more found by address */
-void pool_forget(struct allocator *allocator, struct block *block); /* in no pool, nor needed */
+/* list: puts a block into the domain's map, where frees find it by its address, and sets its grains
+ * and owner. Returns 0, or -1 without host memory. unlist: takes it out of the map. forget: unlists
+ * a block that is in no pool and gives its struct back. */
+int block_list(struct block *block);
+void pool_unlist(struct allocator *allocator, struct block *block);
+void pool_forget(struct allocator *allocator, struct block *block);
 
-/* Into its pool, merged with its neighbours: returns what it has become. join: takes a neighbour,
- * in no pool, into `block`. */
+/* merge: puts a block into its pool, merged with its neighbours, and returns the result. join: adds
+ * a neighbour, which is in no pool, to `block`. */
 struct block *pool_merge(struct allocator *allocator, struct block *block);
 void block_join(struct block *block, struct block *other);
 

@@ -1,4 +1,4 @@
-/* The end of a block's use. */
+/* A freed block leaves use and becomes reusable. */
 #include "allocator/pool/reusable.h"
 
 #include <assert.h>

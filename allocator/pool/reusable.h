@@ -1,10 +1,11 @@
-/* The end of a block's use. The domain's lock is held. */
+/* A freed block leaves use and becomes reusable. The domain's lock is held. */
 #ifndef CACHALOT_ALLOCATOR_POOL_REUSABLE_H
 #define CACHALOT_ALLOCATOR_POOL_REUSABLE_H
 
 #include "allocator/state/block.h"
 
-/* A pending block is no longer active, for the books; and it goes into its pool, where it is merged. */
+/* leaves_use: the statistics no longer count a pending block as active. becomes_reusable: does
+ * that, and puts the block into its pool, merged with its neighbours; idle handles go home. */
 void block_leaves_use(struct block *block);
 void block_becomes_reusable(struct block *block);
 

@@ -1,10 +1,10 @@
-/* The books of segments: which there are, which are idle, and what is counted of them. */
+/* The books of segments: which exist, which are idle, and their statistics. */
 #include "allocator/pool/segment_books.h"
 
 #include "allocator/pool/arena.h"
 #include "allocator/state/record.h"
 
-/* What is pinned serves nobody: as if it were idle since ever. */
+/* A pinned segment serves no request, so it goes to the front, as if it had been idle for ever. */
 static void pinned_becomes_idle(struct idle_list *list, struct segment *segment)
 {
     segment->idle_since = 0;
@@ -55,7 +55,6 @@ void segment_list(struct segment *segment)
     treap_insert(&a->domain->segments, &segment->node);
 }
 
-/* On the books. */
 void segment_link(struct segment *segment)
 {
     struct allocator *a = segment->allocator;
@@ -89,7 +88,6 @@ struct segment *segment_new(struct allocator *a, enum pool pool, enum stat_pool 
     return segment;
 }
 
-/* Takes an idle or dying segment off the books. */
 void segment_unlink(struct segment *segment)
 {
     struct allocator *a = segment->allocator;
