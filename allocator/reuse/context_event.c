@@ -1,5 +1,5 @@
-/* Marks: events of all work submitted to a context by now that hold no blocks. For lanes, and for
- * what the host may see. */
+/* Events of a whole context that hold no blocks: the marks of lanes, and the marks of work that the
+ * host may see. */
 #include <stddef.h>
 
 #include "allocator/reuse/context_event.h"
@@ -100,13 +100,13 @@ struct fence *fence_mark(struct allocator *a)
     return fence;
 }
 
-/* Marks work that the host may see. */
+/* Replaces the mark of work that the host may see by a newer one. */
 void fence_note_host_work(struct allocator *a)
 {
     int code;
     uint64_t before = a->host_work.marked;
     struct fence *fence = fence_record_alone(a, &code);
-    /* Of two recorded at the same time, none is known to be the newer one. */
+    /* Of two marks recorded at the same time, neither is known to be the newer one. */
     int newest = fence && a->host_work.marked == before;
     if (!a->life.forgotten && !newest)
         a->host_work.unmarked++;
@@ -128,7 +128,7 @@ int fence_wait_for_host_work(struct allocator *a)
     uint64_t unmarked = a->host_work.unmarked;
     if (a->host_work.settled != unmarked) {
         code = fence_synchronize(a);
-        if (code >= 0 && a->host_work.settled < unmarked) /* what came since is not in it */
+        if (code >= 0 && a->host_work.settled < unmarked) /* the wait does not cover later work */
             a->host_work.settled = unmarked;
     } else if (fence) {
         fence->users++;
@@ -141,7 +141,7 @@ int fence_wait_for_host_work(struct allocator *a)
         if (a->host_work.mark == fence && fence->state != FENCE_GONE)
             a->host_work.mark = NULL;
         fence_drop(a, fence);
-        if (code > 0) /* our own call went wrong, or earlier work did */
+        if (code > 0) /* our own call failed, or earlier work did */
             code = fence_synchronize(a);
     }
     return code > 0 ? code : 0;

@@ -1,22 +1,28 @@
 /* When may a freed block be handed out again? (R0)
  *
- * The program frees a buffer right after launching the work that uses it, on any stream, and the
- * next owner may use it on any other at once: natively cudaFree has waited for all work of the
- * context. So a block freed at time t is reusable once all work submitted to its context before t
- * has finished. A fence says so: an event of the whole context, recorded in the free itself, after
- * the batch of blocks it stands for was closed under the lock (seal, then record), and before the
- * free returns (so before the program can submit more).
+ * A program frees a buffer right after it launches the work that uses it, on any stream. The next
+ * owner may use that memory at once, on any other stream. CUDA permits this because cudaFree waits
+ * for all work of the context. So a block freed at time t is reusable when all work submitted to
+ * its context before t has finished.
  *
- * Never wait for the future: a fence recorded by the thread's own free stands for work that
- * natively that thread would have waited for, so it may be waited for without limit. A fence of
- * another thread may stand for work that waits for us (A launches a kernel that spins on a flag, B
- * frees, A allocates, A sets the flag): it is waited for with a limit. One recorded later than its
- * frees (captures) likewise, and that of a free that natively waits for nothing (cuMemFreeAsync).
- * Within a free all that was recorded before its own fence may be waited for (fence_wait.c):
- * natively that free waits for the same work, whoever freed.
+ * A fence says when that is. A fence is an event of the whole context, and stands for a batch of
+ * freed blocks. The free closes the batch under the lock, and only then records the event (seal,
+ * then record). It records the event before it returns, so before the program can submit more
+ * work.
  *
- * Lanes (R1, lane.c) come first: a block freed on a lane is reusable at once.
- */
+ * Never wait for the future:
+ *
+ * 1. A thread may wait without limit for the fence of its own free. CUDA's free would have waited
+ *    for the same work.
+ * 2. A wait for the fence of another thread has a limit, because that fence may stand for work that
+ *    needs the waiting thread. Example: A launches a kernel that spins on a flag, B frees, A
+ *    allocates, A sets the flag.
+ * 3. A wait for a fence recorded later than its frees (after captures) has a limit too. So has a
+ *    wait for the fence of a free that natively does not wait (cuMemFreeAsync).
+ * 4. Within a free, a thread may wait without limit for all fences recorded before its own,
+ *    whichever thread freed (fence_wait.c). CUDA's free waits for the same work.
+ *
+ * Lanes (R1, lane.c) come first: a block freed on a lane is reusable at once. */
 #include <assert.h>
 #include <stddef.h>
 
@@ -27,7 +33,7 @@
 #include "allocator/state/record.h"
 #include "allocator/state/enter.h"
 
-/* The fence stands for nothing any more: its end leads to no lane. */
+/* Drops a fence. If it is still the candidate of rule 3 in lane.c, it leads back to no lane. */
 static void drop(struct allocator *a, struct fence *fence)
 {
     lane_fence_ended(a, fence, 0);
@@ -44,7 +50,7 @@ static void blocks_become_reusable(struct block_list blocks, enum counter_kind r
     }
 }
 
-/* Everything up to the fence numbered `number` has passed. */
+/* Retires all fences up to `number`, which have passed. */
 static void retire_up_to(struct allocator *a, uint64_t number)
 {
     for (struct fence *fence; (fence = a->fences.pending) && fence->number <= number;) {
@@ -65,15 +71,15 @@ static void retire(struct allocator *a, struct fence *fence)
     if (fence == a->fences.pending) {
         retire_up_to(a, number);
     } else if (fence->state == FENCE_PENDING) {
-        /* Others stand before it, recorded at the same time: it stays in line, empty. */
+        /* Fences recorded at the same time stand before it: it stays in line, empty. */
         struct block_list blocks = fence->blocks;
         fence->blocks = (struct block_list){0};
         blocks_become_reusable(blocks, COUNTER_num_fence_frees);
     }
 }
 
-/* Asks the device about a pending fence, waiting up to `timeout` ns. Returns 0 when it has passed (and its blocks are
- * reusable), else the condition or error. */
+/* Asks the device about a pending fence, and waits at most `timeout` ns. Returns 0 when the fence
+ * has passed and its blocks are reusable, else a condition or an error. */
 static int ask(struct allocator *a, struct fence *fence, uint64_t timeout)
 {
     fence->users++;
@@ -104,14 +110,14 @@ void fence_poll(struct allocator *a, int needed)
         a->fences.poll_after = a->mallocs + policy.poll_again;
         return;
     }
-    /* Often everything has passed: then the last fence answers for all. */
+    /* Often all fences have passed: then one query of the last fence settles all. */
     if (a->fences.pending && a->fences.pending != a->fences.last && ask(a, a->fences.last, 0) == 0)
         return;
     while (a->fences.pending && ask(a, a->fences.pending, 0) == 0)
         ;
 }
 
-/* The recording of a sealed fence came back with `code`. */
+/* Makes a recorded fence pending. */
 static void fence_recorded(struct allocator *a, struct fence *fence)
 {
     fence_unlink_recording(a, fence);
@@ -135,8 +141,8 @@ static void append(struct block_list *to, struct block_list *from)
     *from = (struct block_list){0};
 }
 
-/* Does what the native free does for a sealed fence. An error of earlier work shows, as natively.
- */
+/* Settles a sealed fence as CUDA's free does: by a wait for the context. Returns an error of
+ * earlier work, as CUDA's free does. */
 static int settle_by_waiting(struct allocator *a, struct fence *fence)
 {
     int code = fence_synchronize(a);
@@ -154,12 +160,12 @@ static int settle_by_waiting(struct allocator *a, struct fence *fence)
     if (code == 0)
         blocks_become_reusable(blocks, COUNTER_num_wait_frees);
     if (code > 0)
-        a->life.error = code; /* its blocks are never reusable */
+        a->life.error = code; /* the blocks of this fence are never reusable */
     return code > 0 ? code : 0;
 }
 
-/* Records a sealed fence; once more if the capture that forbade it has ended meanwhile: its end has
- * found nothing to flush. */
+/* Records a sealed fence. Records it again if the capture that forbade it has ended meanwhile: the
+ * end of that capture found nothing to flush. */
 static int record(struct allocator *a, struct fence *fence, int *lasting)
 {
     uint64_t ended;
@@ -179,10 +185,10 @@ static int record(struct allocator *a, struct fence *fence, int *lasting)
     return code;
 }
 
-/* Where threads free faster than the device gets on, a request finds nothing and can wait for the
- * others' fences only so long: the cache would grow with each. So there a free waits: for what its
- * thread freed more than its share ago, else whoever is awake runs ahead and all others wait behind
- * its stream; and as long as much waits, for all before it. Natively it would for both. */
+/* Makes a free wait in a crowd, where threads free faster than the device works. Without this, each
+ * request that finds nothing would grow the cache. The wait covers what this thread freed more than
+ * its share ago, so that no thread runs ahead. While much memory is pending, it covers everything
+ * freed earlier. CUDA's free waits for both. */
 static int wait_in_line(struct allocator *a, const struct fence *fence)
 {
     uint64_t begin = a->ops->now_ns(), before = fence->covers, mine = fence_not_ahead_of(a, fence);
@@ -194,17 +200,18 @@ static int wait_in_line(struct allocator *a, const struct fence *fence)
     if (waits)
         fence_note_wait(a, begin);
     return code > 0 && code == a->life.error ? code
-                                             : 0; /* else of our call alone, and it has freed */
+                                             : 0; /* else only our call failed: it is freed */
 }
 
-/* Records or waits for a sealed fence and settles its blocks. */
+/* Records a sealed fence, or waits for it, and settles its blocks. */
 static int settle(struct allocator *a, struct fence *fence)
 {
-    /* Who makes room has the driver free, which waits for all that the others run ahead. */
+    /* While a thread makes room, frees wait as CUDA's do: its cuMemFree waits for all work that
+     * other threads submit ahead. */
     int native = a->domain->options.free_mode == FREE_STRICT || a->domain->pressing;
     int wait = a->fences.no_events || (native && !fence->late), lasting = 0,
         code = wait ? DEVICE_UNSUPPORTED : record(a, fence, &lasting);
-    if (fence->state == FENCE_GONE) { /* the context was forgotten meanwhile, blocks and all */
+    if (fence->state == FENCE_GONE) { /* the context was forgotten meanwhile, with its blocks */
         drop(a, fence);
         return 0;
     }
@@ -212,7 +219,7 @@ static int settle(struct allocator *a, struct fence *fence)
         fence_recorded(a, fence);
         return a->crowd.is_on && !fence->late ? wait_in_line(a, fence) : 0;
     }
-    /* During captures frees pile up; when that is much, they wait as natively. */
+    /* Frees pile up during captures. When much is pending, they wait as CUDA's frees do. */
     int later = fence->late ? !lasting : code == DEVICE_DEFERRED && !fence_is_fat(a);
     if (later) {
         fence_unlink_recording(a, fence);
@@ -228,9 +235,9 @@ int fence_free(struct allocator *a, struct block *block, int async)
     struct fence *fence = fence_make(a);
     struct block_list freed = {block, block};
     block->link = NULL;
-    append(&a->fences.deferred, &freed); /* what a capture made wait is not younger */
+    append(&a->fences.deferred, &freed); /* blocks deferred by a capture are not younger */
     if (!fence)
-        return 0; /* no memory of the host: the next free's fence will stand for it too */
+        return 0; /* no host memory: the fence of the next free covers this block too */
     fence->late = async;
     append(&fence->blocks, &a->fences.deferred); /* seal: from here on nothing joins */
     lane_sealed(a, fence);
@@ -240,7 +247,7 @@ int fence_free(struct allocator *a, struct block *block, int async)
 void fence_flush_deferred(struct allocator *a, int wait)
 {
     struct fence *fence;
-    /* Without events only a native free may wait, so there the next free takes them along. */
+    /* Without context events only a native free may wait: the next one takes these blocks along. */
     int strict = a->fences.no_events || a->domain->options.free_mode == FREE_STRICT;
     if (!a->fences.deferred.first || (strict && !wait) || !(fence = fence_make(a)))
         return;
@@ -249,7 +256,7 @@ void fence_flush_deferred(struct allocator *a, int wait)
     settle(a, fence);
     if (!wait || !a->fences.deferred.first || !(fence = fence_make(a)))
         return;
-    /* Still capturing, and out of memory: wait as the native frees of these blocks would have. */
+    /* Still capturing, and out of memory: wait as CUDA's frees of these blocks would have. */
     append(&fence->blocks, &a->fences.deferred);
     settle_by_waiting(a, fence);
 }

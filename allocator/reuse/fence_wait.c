@@ -1,17 +1,13 @@
-/* How long is a fence waited for? By a request, instead of growing; and by a free, where many threads
- * free. For whose work never without a limit: head of fence.c. */
+/* How long a thread waits for a fence: a request instead of growing, and a free in a crowd. The
+ * head of fence.c says for which fences a wait needs a limit. */
 #include <stddef.h>
 
 #include "allocator/reuse/fence_wait.h"
 #include "allocator/base/policy.h"
 #include "allocator/state/record.h"
 
-/* A device that is this far behind its host keeps busy while the host waits for the oldest of what
- * it has still to do: such a wait costs nothing, growing costs memory. Measured on an H200
- * (test/gpu/RECORD.md): below it steps get slower, above it the cache gets fat. */
-
-/* Many streams that free all the time would each grow the cache by what is under way; so at some point frees wait, as
- * each does natively. */
+/* Returns the bytes that may be pending before frees wait. Otherwise many streams that free all the
+ * time would each grow the cache by what is under way. CUDA's frees wait each time. */
 static uint64_t most_pending(const struct allocator *a)
 {
     uint64_t part = stats_current_all(a->stats, STAT_allocated_bytes) / policy.fat_part;
@@ -25,9 +21,10 @@ int fence_is_fat(const struct allocator *a)
            most_pending(a);
 }
 
-/* A device that is policy.slack_ns behind its host keeps busy while the host waits for the oldest of what it has still
- * to do: such a wait costs nothing, growing costs memory. Below that steps get slower, above it the cache grows
- * (test/gpu/RECORD.md). How long to wait for `fence` when `spent` of `budget` is gone. */
+/* Returns how long to wait for `fence` when `spent` of `budget` has passed. A device that is
+ * `policy.slack_ns` behind its host stays busy while the host waits for the oldest work. Such a
+ * wait costs nothing, growing costs memory. With less slack steps get slower, with more the cache
+ * grows (test/gpu/RECORD.md). */
 uint64_t fence_patience(const struct allocator *a, const struct fence *fence, uint64_t spent,
                         uint64_t budget)
 {
@@ -51,10 +48,10 @@ void fence_note_wait(struct allocator *a, uint64_t begin)
     record_wait(a, waited);
 }
 
-/* Turns, of one thread alone and in all: a step of training has more of its own between two. What
- * comes again after a crowd has ended makes the cache grow, so each lasts twice as long as the one
- * before. */
-
+/* A crowd ends after `policy.crowd_turns` turns in a row of one thread, once it has lasted long
+ * enough. A training step has more turns of one thread between two changes of threads. Whatever
+ * comes again after the end of a crowd makes the cache grow. So each crowd lasts twice as long as
+ * the one before. */
 void fence_note_turn(struct allocator *a, uint64_t thread)
 {
     a->crowd.alone = thread == a->crowd.alone_of && !a->crowd.waiting ? a->crowd.alone + 1 : 0;
@@ -74,14 +71,14 @@ void fence_crowd_begins(struct allocator *a)
                                                                       : policy.crowd_most;
 }
 
-/* Of this thread: what it has freed since fence `number`, which it may not run ahead of. */
+/* What this thread has freed since fence `number`, which it must not run ahead of. */
 static _Thread_local struct {
     const struct allocator *of;
     uint64_t number, bytes;
 } ahead;
 
-/* The fence that a thread must not run ahead of, having just freed what `fence` holds: of all that
- * may wait each has its share, in two halves. */
+/* Returns the number of the fence that a thread must not run ahead of, after it freed the blocks of
+ * `fence`. The threads share what may be pending. Each counts its share in two halves. */
 uint64_t fence_not_ahead_of(const struct allocator *a, const struct fence *fence)
 {
     uint64_t number = 0, sharers = a->caches.sharers ? a->caches.sharers : 1;

@@ -1,52 +1,56 @@
 /* When is a freed block reusable at once? (R1)
  *
  * Almost every program submits its work to one stream. If all outstanding work was submitted to one
- * stream L, the lane, whatever touches a freed block next on L runs after whatever touched it
- * before: it may be handed out at once. Only work elsewhere could break that, so every submission
- * passes here. One word says how things stand: NONE (nothing is outstanding), SINGLE (all of it is
- * on the lane), MANY (frees need a fence: R0, fence.c). test/model explores this rule in full; the
- * names are the same there.
+ * stream L, that stream is the lane. Later work on L runs after earlier work on L. So a freed block
+ * may be handed out at once. Only work on another stream could break this, so every submission
+ * passes here.
  *
- * 1. Marks. A block freed on the lane and reused by work elsewhere must not be touched before the
- *    lane is done with it. So a free sets `early` (something was reused) and `dirty` (it has no
- *    mark yet) in the word, and before the next submission anywhere is forwarded a mark is
- *    recorded: an event of the whole context. No work was submitted in between, so the mark stands
- *    for what was outstanding at the free and for nothing later. A mark of later work would make
- *    others wait for it: a kernel on L that spins until another stream feeds it would never end.
- * 2. Joins. The first submission elsewhere ends the lane: MANY is published, and from then on each
- *    stream waits for the mark once before its next work (`owed`).
- * 3. Back to a lane. When a fence is sealed in MANY, `used` is emptied and the generation of the
- *    word goes up, so that every thread's note is void and each stream is put on the books again.
- *    That fence is the candidate: when it has passed, all that is outstanding is on the streams
- *    used since: none -> NONE, one -> SINGLE.
- * 4. In flight. A submission whose thread was held up between looking at the word and the driver's
- *    call is on the books of its time, and may take effect after the candidate was recorded. So
- *    each thread shows the epoch in which its submission began (one store), and after the seal,
- *    before the record, all are looked at. If one began before the seal, this fence is no
- *    candidate; the next one, sealed when they have returned, is. One within which a tool submitted
- *    (the driver calls it back) was not seen to the end: when it returns it ends the lane.
- * 5. Captures. No context event may be recorded while one is active, so a lane is left, with its
- *    mark, before the driver begins one, and nothing is restored until all have ended.
- * 6. Streams that end. A handle may come back as another stream: its lane is left, and what it had
- *    outstanding counts as MANY until a fence passes.
- * 7. Several contexts. Marks and fences stand for one context. Work in another joins like any
- *    other; as long as the books hold work of two contexts, nothing is restored (`mixed`). One
- *    whose release is under way is neither marked nor joined until it is known whether it ends.
- * 8. Launches that may overtake what their stream had before them (programmatic ones) must not do
- *    so when they are the first on it since a free, or since the lane was left: whatever comes
- *    through lane_submit is put in order. What follows it on its stream may overtake it, but
- *    nothing before it, and ordinary work waits for all (measured: test/gpu/RECORD.md).
- * 9. Work that waits for a value (cuStreamWaitValue) is never a lane: a mark that stood for it
- *    could be joined by whoever is to write the value.
- * 10. What another process may touch (exported blocks) goes through R0, and an export waits for the
- *    mark.
+ * One atomic word holds the mode: NONE (no work is outstanding), SINGLE (all of it is on the lane)
+ * or MANY (frees need a fence: R0, fence.c). test/model explores this rule in full, and uses the
+ * same names.
  *
- * Known limit. Thread A frees a block while a kernel on L waits for what thread B will submit
- * elsewhere (it spins, or is a collective of two ranks): natively A is held in its free until then.
- * Here A goes on, and B's submission joins a mark that stands for the waiting kernel: neither ends.
- * Whether B holds memory that A freed (then it must wait) or not (then it must not) cannot be seen
- * from outside; free_mode:fence never joins.
- */
+ * 1. Marks. Work on another stream must not touch a block freed on the lane until the lane has
+ *    finished with it. So a free sets two bits of the word: `early` (a block was reused) and
+ *    `dirty` (it has no mark yet). Before the next submission to any stream is forwarded, a mark is
+ *    recorded: an event of the whole context. No work was submitted between the free and the mark.
+ *    So the mark stands for the work outstanding at the free, and for nothing later. A mark of
+ *    later work would make other streams wait for that work. A kernel on L that spins until another
+ *    stream feeds it would then never end.
+ * 2. Joins. The first submission to another stream ends the lane: the word becomes MANY. From then
+ *    on each stream waits for the mark once, before its next work (`owed`).
+ * 3. Back to a lane. When a fence is sealed in MANY, `used` is emptied and the generation in the
+ *    word rises. That voids the note of every thread, so each stream is registered again. This
+ *    fence is the candidate. When it has passed, all outstanding work is on the streams used since:
+ *    none -> NONE, one -> SINGLE.
+ * 4. In flight. A thread may be held up between its look at the word and the driver's call. Its
+ *    submission is registered in the old generation, but may take effect after the candidate was
+ *    recorded. So each thread publishes the epoch in which its submission began (one store). After
+ *    the seal, and before the record, all these epochs are examined. If a submission began before
+ *    the seal, this fence is no candidate. The next fence sealed after those submissions have
+ *    returned is one. A tool that the driver calls back may submit within a submission. Such a
+ *    submission was not visible to its end, so it ends the lane when it returns.
+ * 5. Captures. No context event may be recorded during a capture. So the lane is left, with its
+ *    mark, before the driver begins one. No lane returns until all captures have ended.
+ * 6. Streams that end. The handle may come back as another stream. So its lane is left, and its
+ *    outstanding work counts as MANY until a fence passes.
+ * 7. Several contexts. Marks and fences stand for one context. Work in another context joins the
+ *    mark like any other work. While work of two contexts is registered, no lane returns (`mixed`).
+ *    A context whose release is under way is neither marked nor joined until it is known whether it
+ *    ends.
+ * 8. Programmatic launches may overtake earlier work of their stream. They must not, if they are
+ *    the first on it since a free, or since the lane was left. So whatever passes lane_submit is
+ *    put in order. Later work on its stream may overtake it, but nothing before it. Ordinary work
+ *    waits for everything before it (measured: test/gpu/RECORD.md).
+ * 9. Work that waits for a value (cuStreamWaitValue) is never a lane. Otherwise a mark would stand
+ *    for it, and the stream that is to write the value could join that mark.
+ * 10. Blocks that another process may touch (exported) go through R0, and an export waits for the
+ *     mark.
+ *
+ * Known limit. Thread A frees a block while a kernel on L waits for work that thread B will submit
+ * to another stream. (The kernel spins, or is a collective of two ranks.) CUDA holds A in its free
+ * until then. Here A goes on, and B's submission joins a mark that stands for the waiting kernel:
+ * neither ends. If B uses memory that A freed, it must wait; if not, it must not. Nothing outside
+ * tells which, and free_mode:fence never joins. */
 #include "allocator/reuse/lane.h"
 
 #include "allocator/base/policy.h"
@@ -62,13 +66,13 @@ static uint64_t load(const struct lane *lane)
     return atomic_load_explicit(&lane->state.word, memory_order_seq_cst);
 }
 
-/* Changes the word from `from`, unless a free changed it meanwhile. */
+/* Changes the word from `from`. Returns 0 if a free has changed it meanwhile. */
 static int change(struct lane *lane, uint64_t from, uint64_t to)
 {
     return atomic_compare_exchange_strong(&lane->state.word, &from, to);
 }
 
-/* The books begun at the last seal are no good for going back to a lane. */
+/* Discards the candidate and the streams counted since the last seal: they lead back to no lane. */
 void lane_spoil(struct lane *lane)
 {
     lane->candidate = NULL;
@@ -96,9 +100,9 @@ static struct allocator *allocator_of(const struct domain *domain, uint64_t cont
     return a;
 }
 
-/* This thread is in a driver's call about a mark, and perhaps a tool that the driver calls back.
- * What that frees meanwhile is not reusable at once, and leads to no lane: else each such call
- * would bring on the next. */
+/* This thread is in a driver's call about a mark, or in a tool that the driver calls back there. A
+ * block freed meanwhile is not reusable at once, and leads to no lane. Otherwise each such call
+ * would cause the next one. */
 static _Thread_local int within;
 
 static struct thread_cache *without_cache(void)
@@ -116,9 +120,9 @@ static void with_cache(struct thread_cache *own)
         thread_cache_own = own;
 }
 
-/* Records the mark of a dirty lane; the lock is dropped meanwhile. `dirty` goes first: a free from
- * here on is not covered. It is a new generation: whoever shares the lane comes through
- * lane_submit once more, and there may not overtake. */
+/* Records the mark of a dirty lane, and drops the lock meanwhile. `dirty` is cleared first: the
+ * mark does not cover a later free. The generation rises, so each thread on the lane passes
+ * lane_submit once more, and may not overtake there. */
 static void mark(struct domain *domain, uint64_t word)
 {
     struct lane *lane = &domain->lane;
@@ -127,7 +131,7 @@ static void mark(struct domain *domain, uint64_t word)
     struct fence *fence = NULL;
     stats_begin(a->stats);
     int visit = allocator_visit_soon(a), begun = change(lane, word, own);
-    if (begun && lane->mark) { /* now: so it is the same event that is recorded again */
+    if (begun && lane->mark) { /* dropped first, so that the same event is recorded again */
         fence_drop(lane->marked, lane->mark);
         lane->mark = NULL;
     }
@@ -143,9 +147,9 @@ static void mark(struct domain *domain, uint64_t word)
     if (!begun)
         return;
     if (a->life.forgotten)
-        return; /* and the lane with it */
+        return; /* the lane is forgotten with it */
     if ((load(lane) ^ own) & ~(uint64_t)LANE_DIRTY) {
-        /* Called back within, this thread has marked it anew. */
+        /* A tool called back within the call made this thread record another mark. */
         if (fence)
             fence_drop(a, fence);
         return;
@@ -155,7 +159,7 @@ static void mark(struct domain *domain, uint64_t word)
     atomic_fetch_and(&lane->state.word, ~(uint64_t)LANE_MARKING);
 }
 
-/* A lane's end; it is not dirty. Returns 0 if a free made it so meanwhile. */
+/* Ends a lane that is not dirty. Returns 0 if a free has made it dirty meanwhile. */
 static int leave(struct domain *domain, uint64_t word)
 {
     struct lane *lane = &domain->lane;
@@ -175,9 +179,9 @@ static int leave(struct domain *domain, uint64_t word)
     return 1;
 }
 
-/* Nobody records a mark now, and the lane, if there is one, has its mark: returns the word. The
- * lock is dropped meanwhile. A mark that this thread is in itself is not waited for: it is recorded
- * anew. */
+/* Returns the word once no thread records a mark, and the lane, if there is one, has its mark.
+ * Drops the lock meanwhile. A mark that this thread itself is recording is not waited for: it
+ * records another one. */
 uint64_t lane_settled(struct domain *domain)
 {
     for (int looks = 0;; looks++) {
@@ -194,7 +198,7 @@ uint64_t lane_settled(struct domain *domain)
     }
 }
 
-/* Until the lane, if there is one, is left. */
+/* Leaves the lane, if there is one. */
 void lane_leave_for_good(struct domain *domain)
 {
     uint64_t word;
@@ -202,8 +206,8 @@ void lane_leave_for_good(struct domain *domain)
         ;
 }
 
-/* A driver's call about the owed mark, the lock dropped: `stream` joins it, or (NULL) the host
- * waits for it. If a join cannot be, the host waits too. */
+/* Calls the driver about the owed mark, without the lock: `stream` joins it, or the host waits
+ * (NULL). The host also waits if the join fails. */
 static void await(struct domain *domain, struct fence *fence, const struct lane_stream *stream)
 {
     struct lane *lane = &domain->lane;
@@ -226,13 +230,15 @@ static void await(struct domain *domain, struct fence *fence, const struct lane_
     stats_end(a->stats);
 }
 
-/* What must be asked of the driver before a submission is put on the books. */
+/* What one submission has asked the driver so far: its context (0: not yet), and the era whose mark
+ * it has joined. */
 struct asked {
     uint64_t context;
     uint64_t joined;
 };
 
-/* One step towards it. Returns 1 when it is on the books, under the word that stands then. */
+/* Takes one step to register a submission. Returns 1 when it is registered, under the word as it is
+ * then. */
 static int put(struct domain *domain, const struct lane_stream *stream, struct asked *asked)
 {
     struct lane *lane = &domain->lane;
@@ -276,13 +282,13 @@ int lane_submit(struct domain *domain, struct lane_thread *self, const struct la
     if (maybe_captured) {
         domain_unlock(domain);
         if (lane->ops->is_capturing(stream))
-            return 0; /* no work yet: launching the graph is */
+            return 0; /* no work yet: a launch of the graph is */
         domain_lock(domain);
     }
     while (!put(domain, stream, &asked))
         ;
     if (!self)
-        lane->mixed = 1; /* a submission that nobody sees in flight */
+        lane->mixed = 1; /* nothing shows when this submission is in flight */
     if (self) {
         unsigned note = lane_note(stream->name);
         self->word[note] = load(lane) & ~(uint64_t)(LANE_DIRTY | LANE_MARKING);
@@ -293,11 +299,11 @@ int lane_submit(struct domain *domain, struct lane_thread *self, const struct la
     return 1;
 }
 
-/* Is some submission in flight that began before the books of `used` did? */
+/* Is a submission in flight that began before `used` was emptied? */
 static int is_outrun(struct lane *lane)
 {
     if (lane->ops->barrier())
-        lane->mixed = 1; /* this system cannot tell: never back to a lane */
+        lane->mixed = 1; /* no barrier on this system: no lane ever returns */
     for (struct lane_thread *thread = lane->threads; thread; thread = thread->next) {
         uint64_t epoch = atomic_load_explicit(&thread->epoch, memory_order_acquire);
         if (epoch && epoch < lane->counting)
@@ -341,7 +347,7 @@ void lane_sealed(struct allocator *a, const struct fence *fence)
     if (!lane->counting) {
         lane->used = 0;
         lane->used_key = 0;
-        /* The word first: who reads the new epoch reads no older word. */
+        /* The word changes first: a thread that reads the new epoch reads no older word. */
         atomic_store(&lane->state.word, lane_next(word, LANE_MANY));
         lane->counting = atomic_fetch_add(&lane->state.epoch, 1) + 1;
     }

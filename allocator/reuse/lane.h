@@ -1,8 +1,8 @@
 /* Lanes: a freed block is reusable at once while all outstanding work is on one stream (R1).
  *
- * The rule is at the head of lane.c. Every submission of work passes lane_enter before the driver's
- * call and lane_leave after it, in the thread that makes it. All functions but these two may call
- * the driver, and hold no lock while they do. */
+ * The rule is at the head of lane.c. Each submission of work passes lane_enter before the driver's
+ * call and lane_leave after it, in the submitting thread. These two take no lock and call no
+ * driver. The other functions may call the driver, and hold no lock while they do. */
 #ifndef CACHALOT_ALLOCATOR_REUSE_LANE_H
 #define CACHALOT_ALLOCATOR_REUSE_LANE_H
 
@@ -12,31 +12,33 @@ struct allocator;
 struct domain;
 struct fence;
 
-/* Which note is that of a stream, if there is one. */
+/* Returns the index of the note that a stream of this name would have. */
 static inline unsigned lane_note(uint64_t name)
 {
     return (uint32_t)name * UINT32_C(0x9e3779b1) >> (32 - LANE_NOTE_BITS);
 }
 
-/* From now on frees look at lanes. Before it, and with free_mode other than async, they never do.
- */
+/* Starts lanes: frees look at them from now on. Without this call, so with any free_mode but async,
+ * there are none. `ops` must stay valid. */
 void lane_start(struct domain *domain, const struct lane_ops *ops);
 
-/* From now on names below `least` may be several streams of one thread. */
+/* Names below `least` may stand for several streams of one thread from now on, so lane_enter never
+ * knows them. */
 void lane_names_from(struct domain *domain, uint64_t least);
 
-/* A record for the calling thread; NULL without host memory: then nothing is ever a lane again. */
+/* Makes a record for the calling thread. Returns NULL without host memory: then its submissions
+ * cannot be seen in flight, and no lane ever returns. lane_thread_end gives the record back. */
 struct lane_thread *lane_thread_begin(struct domain *domain);
 void lane_thread_end(struct domain *domain, struct lane_thread *self);
 
-/* Puts a submission on the books: what lane_enter could not see at a glance. Returns 0 if it is no
- * work, since the stream is capturing. Else it may use memory that earlier work of its own stream
- * still uses: it must not overtake that. */
+/* Registers a submission that lane_enter did not know. `self` may be NULL. Returns 0 if the stream
+ * is capturing: that is no work. Else returns 1: the submission may use memory that earlier work of
+ * its own stream still uses, so it must not overtake that work. */
 int lane_submit(struct domain *domain, struct lane_thread *self, const struct lane_stream *stream);
 
-/* Is a submission on the books already? If not, lane_submit must be called. Either way lane_leave
- * follows the driver's call. No fence is needed between the store and the load: who reads the
- * epochs has made every thread pass a barrier first. */
+/* Returns 1 if a submission to this stream is registered already, else 0: call lane_submit. Either
+ * way lane_leave follows the driver's call. No memory fence is needed between the store and the
+ * load: a thread that reads the epochs makes all threads pass a barrier first. */
 static inline int lane_enter(struct lane_thread *self, uint64_t name)
 {
     const struct lane_state *state = self->state;
@@ -49,7 +51,8 @@ static inline int lane_enter(struct lane_thread *self, uint64_t name)
            word == self->word[note] && name == self->name[note];
 }
 
-/* Returns 0 if it was not seen in flight all the time: lane_outrun must be called. */
+/* Ends a submission. Returns 0 if it was not visible in flight to its end: then call
+ * lane_outrun. */
 static inline int lane_leave(struct lane_thread *self)
 {
     int seen = atomic_load_explicit(&self->epoch, memory_order_relaxed) != 0;
@@ -57,44 +60,50 @@ static inline int lane_leave(struct lane_thread *self)
     return seen;
 }
 
-/* Within the driver's call a tool was called back that submitted, too. */
+/* A tool that the driver called back within a submission submitted too: ends the lane. */
 void lane_outrun(struct domain *domain);
 
-/* Between lane_submit and lane_leave, for work that waits until somebody writes a value: no lane
- * while it may be outstanding, else who is to write might join what waits. */
+/* For work that waits until a value is written: call it between lane_submit and lane_leave. There
+ * is no lane while such work may be outstanding. Otherwise the stream that is to write the value
+ * could join a mark of that work. */
 void lane_waits(struct domain *domain);
 
-/* Around each stream capture, process-wide: before the driver begins it, and after it ended. */
+/* Brackets each stream capture of the process: call them before the driver begins it, and after it
+ * has ended. */
 void lane_capture_begins(struct domain *domain);
 void lane_capture_ended(struct domain *domain);
 
-/* Before the driver destroys a stream: its key may be another's from now on. */
+/* Call it before the driver destroys a stream: from then on its key may become that of another
+ * stream. */
 void lane_stream_ends(struct domain *domain, uint64_t key);
 
-/* The allocator's own side; the domain's lock is held, but for lane_free_alone and lane_finish. */
+/* For the allocator. The caller holds the domain's lock, except for lane_free_alone and
+ * lane_finish. */
 
-/* Is a block freed now reusable at once? Then it is booked as such. alone: into the thread's own
- * cache, without the lock. */
+/* Returns 1 if a block freed now is reusable at once, and sets the bits that its mark needs.
+ * lane_free_alone: without the lock, for a block that goes into the thread's own cache. */
 int lane_free(struct allocator *allocator);
 int lane_free_alone(struct allocator *allocator);
 
-/* While a capture is under way there is no lane: is the work done that used what was freed on one
- * and is reusable? The domain's lock is held, and dropped meanwhile. */
+/* During a capture there is no lane. Returns 1 if the work has finished that a lane's reuse
+ * overtook, after a wait of at most `timeout_ns`. Drops the lock meanwhile. */
 int lane_is_over(struct allocator *allocator, uint64_t timeout_ns);
 
-/* A fence was sealed: its frees are done, its event not recorded yet. And its end. */
+/* A fence was sealed: its batch is closed, and its event is not recorded yet. lane_fence_ended:
+ * that fence has passed, or (`passed` is 0) it will not. */
 void lane_sealed(struct allocator *allocator, const struct fence *fence);
 void lane_fence_ended(struct allocator *allocator, const struct fence *fence, int passed);
 
-/* The context is going. */
+/* Forgets a context that ends. */
 void lane_forget(struct allocator *allocator);
 
-/* Waits for work that a lane's reuse has overtaken; without the lock. */
+/* Waits on the host for the work that a lane's reuse has overtaken. Takes the lock itself. */
 void lane_finish(struct domain *domain);
 
-/* For lane.c and lane_end.c. settled: nobody records a mark now, and the lane, if there is one,
- * has its mark; returns the word. leave_for_good: until there is no lane. Both drop the lock
- * meanwhile. next: the word of the next generation. spoil: the books cannot lead back to a lane. */
+/* For lane.c and lane_end.c; the caller holds the lock. lane_settled: returns the word once no
+ * thread records a mark, and the lane, if there is one, has its mark. lane_leave_for_good: leaves
+ * the lane. Both drop the lock meanwhile. lane_spoil: discards the candidate and the streams
+ * counted for it. lane_next: returns the word of the next generation in `mode`. */
 uint64_t lane_settled(struct domain *domain);
 void lane_leave_for_good(struct domain *domain);
 void lane_spoil(struct lane *lane);

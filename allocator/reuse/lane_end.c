@@ -1,5 +1,5 @@
-/* What begins and ends beside the work itself: threads, captures, streams, contexts. The rule is in
- * lane.c. */
+/* What begins and ends beside the work itself: threads, captures, streams, contexts. The rule is at
+ * the head of lane.c. */
 #include "allocator/state/domain.h"
 #include "allocator/reuse/context_event.h"
 #include "allocator/reuse/lane.h"
@@ -20,7 +20,7 @@ void lane_forget(struct allocator *a)
         lane->mark = lane->owed = NULL;
     }
     if (lane->context != a->context) {
-        /* Its streams' handles may come back: they have joined nothing then. */
+        /* The handles of its streams may come back: those streams have joined nothing. */
         if ((load(lane) & LANE_MODE) == LANE_MANY)
             atomic_store(&lane->state.word, lane_next(load(lane), LANE_MANY));
         return;
@@ -37,7 +37,8 @@ void lane_forget(struct allocator *a)
 
 void lane_start(struct domain *domain, const struct lane_ops *ops)
 {
-    /* A fork copies these: who submits looks at its own there before it asks anything. */
+    /* A forked child has copies of these items: a submitting thread reads its own item there before
+     * it asks anything. */
     domain->lane.thread_slab.item_bytes = sizeof(struct lane_thread);
     atomic_store(&domain->lane.state.epoch, 1);
     atomic_store(&domain->lane.state.word, lane_next(0, LANE_NONE));
@@ -56,7 +57,7 @@ struct lane_thread *lane_thread_begin(struct domain *domain)
     if (self) {
         self->state = &domain->lane.state;
         for (unsigned note = 0; note < LANE_NOTES; note++)
-            self->word[note] = LANE_NONE; /* of no generation that ever was */
+            self->word[note] = LANE_NONE; /* a word that no generation has */
         self->next = domain->lane.threads;
         if (self->next)
             self->next->previous = self;
@@ -76,7 +77,7 @@ void lane_thread_end(struct domain *domain, struct lane_thread *self)
     domain_unlock(domain);
 }
 
-/* From NONE: there may be work on no books. */
+/* Leaves NONE: there may be work that is not registered. */
 static void assume_work(struct lane *lane)
 {
     if ((load(lane) & LANE_MODE) == LANE_NONE) {
@@ -92,7 +93,7 @@ void lane_capture_begins(struct domain *domain)
     if (!lane->ops)
         return;
     domain_lock(domain);
-    lane->capturing++; /* nothing is restored from here on */
+    lane->capturing++; /* no lane returns from here on */
     lane_leave_for_good(domain);
     assume_work(lane);
     lane_spoil(lane);
@@ -122,8 +123,8 @@ int lane_is_over(struct allocator *a, uint64_t timeout_ns)
     return over;
 }
 
-/* What is outstanding counts as work of several streams until a fence sealed from here on passes.
- */
+/* Counts all outstanding work as work of several streams, until a fence sealed from here on has
+ * passed. */
 static void count_as_many(struct lane *lane)
 {
     uint64_t word = load(lane);
