@@ -1,16 +1,18 @@
-/* Claims: a block of an arena is made where no hole is large enough.
+/* Claims: make a block of an arena where no hole is large enough.
  *
- * A window is a run of reusable and absent blocks. Of all that are long enough the cheapest is
- * taken: the one that needs the least new memory, then the least idle memory, and then the fewest
- * calls of the driver. A slot of it costs nothing if its memory is present, or if the chunk that
- * was mapped here before is idle where it is now: it is called back. Otherwise some handle that is
- * idle is mapped here, the largest that fits, or a new one. What was mapped here before is taken
- * down first, if work that may use it has passed; as long as there are few mappings the windows
- * beyond the last slot used are cheaper. So addresses are spent (policy.keep times the memory) until what
- * the program repeats has addresses of its own.
+ * A window is a run of reusable and absent blocks. Of all windows that are long enough, a claim
+ * takes the cheapest. That is the one that needs the least new memory. If several need as little,
+ * it is the one whose driver calls and addresses cost least; low addresses cost less.
  *
- * All is decided and booked under the lock, the driver is called without it: the block is claimed
- * meanwhile, and its slots are changing. */
+ * A slot costs hardly anything if its memory is present, or if the chunk mapped there earlier is
+ * idle elsewhere: that chunk is called back. Otherwise an idle handle is mapped there, the largest
+ * that fits, or a new one. An earlier mapping of the slot is taken down first, if the work that may
+ * use it has passed. While there are few mappings, windows beyond the last slot used are cheaper.
+ * So a claim spends addresses, up to `policy.keep` times the memory, until whatever the program
+ * repeats has addresses of its own.
+ *
+ * All is decided and booked under the lock. The driver is called without it: meanwhile the block is
+ * claimed, and its slots are changing. */
 #include <assert.h>
 #include <stddef.h>
 
@@ -24,7 +26,7 @@
 #include "allocator/pool/arena_blocks.h"
 #include "allocator/state/enter.h"
 
-/* Takes the blocks of the window out of pool and lists, as one. */
+/* Takes the blocks of the window out of pool and lists, joined to one block. */
 static struct block *carve(struct arena *arena, const struct window *window, uint64_t size)
 {
     uint64_t end = window->begin + size;
@@ -47,7 +49,8 @@ static struct block *carve(struct arena *arena, const struct window *window, uin
     return whole;
 }
 
-/* Is what was mapped in a slot of the window idle where it is? */
+/* Is the chunk mapped in a slot of the window idle in its own slot, so that it can be called
+ * back? */
 static int comes_back(const struct arena *arena, const struct window *window, uint32_t slot)
 {
     uint32_t chunk = arena->slot[slot].chunk;
@@ -60,7 +63,7 @@ static uint32_t owner_of(const struct arena *arena, uint32_t slot)
     return arena->chunk[arena->slot[slot].chunk].owner;
 }
 
-/* Slots [first, end), which lie in the absent block, have memory again. */
+/* Makes slots [first, end) of an absent block reusable: they have memory again. */
 static void fill(struct arena *arena, struct block *absent, uint32_t first, uint32_t end)
 {
     if (first < end)
@@ -69,8 +72,9 @@ static void fill(struct arena *arena, struct block *absent, uint32_t first, uint
             BLOCK_REUSABLE);
 }
 
-/* Gives slots of the window, whose block this is, the handles that were mapped there, where those are
- * idle; what lies side by side, as one. At its ends they may go beyond it. */
+/* Calls back the handles mapped in the window that are idle elsewhere. Handles that lie side by
+ * side in both places come back as one. At both ends they may reach beyond the window. `block` is
+ * the window's block. */
 static void call_back(struct arena *arena, const struct window *window, struct block *block)
 {
     for (uint32_t slot = window->first, end; slot < window->end; slot = end) {
@@ -96,7 +100,7 @@ static void call_back(struct arena *arena, const struct window *window, struct b
     }
 }
 
-/* A handle that is idle is nobody's. */
+/* Takes an idle handle out of its slots, or out of the spare ones: no slot owns it. */
 static void take(struct arena *arena, uint32_t first)
 {
     const struct chunk *chunk = &arena->chunk[first];
@@ -107,7 +111,7 @@ static void take(struct arena *arena, uint32_t first)
             arena_count_spare(arena, chunk + i, -1);
 }
 
-/* A tail that is idle; 0: none. */
+/* Takes an idle tail of `bytes` bytes. Returns its number, or 0. */
 static uint32_t take_tail(struct arena *arena, uint64_t bytes)
 {
     uint32_t number = window_idle_tail(arena, bytes);
@@ -124,7 +128,7 @@ static int is_idle_handle(const struct arena *arena, uint32_t slot, uint32_t spa
            arena_present(arena, slot) == arena->chunk_bytes;
 }
 
-/* The first idle handle of `span` chunks in the smallest hole that has one. */
+/* Returns the first idle handle of `span` chunks in the smallest hole that has one. */
 static uint32_t idle_in_smallest(const struct arena *arena, uint32_t span)
 {
     uint32_t number = 0;
@@ -142,8 +146,9 @@ static uint32_t idle_in_smallest(const struct arena *arena, uint32_t span)
     return number;
 }
 
-/* The largest idle handle of at most `run` chunks, of those from the smallest hole that has one, which it then is
- * all the more; 0: none. */
+/* Takes the largest idle handle of at most `run` chunks: a spare one, or one from the smallest hole
+ * that has such. That makes this hole smaller still, so the next call goes on there. Returns its
+ * number, or 0. */
 static uint32_t take_idle(struct arena *arena, struct supply *supply, uint32_t run)
 {
     uint32_t span = run < SPANS_MOST ? run : SPANS_MOST, number = 0;
@@ -166,7 +171,7 @@ static uint32_t take_idle(struct arena *arena, struct supply *supply, uint32_t r
     return number;
 }
 
-/* The slots from `slot` on have the handle, which is yet to be mapped there. */
+/* Gives the slots from `slot` on to the handle, which is yet to be mapped there. */
 static void place(struct arena *arena, struct window *window, uint32_t slot, uint32_t number)
 {
     for (uint32_t end = slot + arena->chunk[number].span; slot < end; slot++, number++) {
@@ -178,7 +183,8 @@ static void place(struct arena *arena, struct window *window, uint32_t slot, uin
     }
 }
 
-/* Absent slots of the window from `slot` on that need whole chunks; SPANS_MOST + 1: more than a handle has. */
+/* Returns how many absent slots from `slot` on need whole chunks. SPANS_MOST + 1: more than a
+ * handle has. */
 static uint32_t run_at(const struct arena *arena, const struct window *window, uint32_t slot)
 {
     uint32_t end = slot;
@@ -188,7 +194,7 @@ static uint32_t run_at(const struct arena *arena, const struct window *window, u
     return end - slot;
 }
 
-/* Could the window, whose last slot is absent, have as many as `more` behind it, too? */
+/* Could the window, whose last slot is absent, go on for `more` slots? */
 static int has_room_behind(const struct arena *arena, const struct window *window,
                            const struct block *absent, uint32_t more)
 {
@@ -202,8 +208,8 @@ static int has_room_behind(const struct arena *arena, const struct window *windo
     return 1;
 }
 
-/* The smallest idle handle that is too large for the last `run` slots of the window, which then goes on
- * behind the block's end; 0: none, or there is no room. */
+/* Takes the smallest idle handle that is larger than the last `run` slots of the window. Window and
+ * block then go on behind their end. Returns its number, or 0 if there is none, or no room. */
 static uint32_t take_larger(struct arena *arena, struct supply *supply, struct window *window,
                             struct block *block, uint32_t run)
 {
@@ -220,8 +226,8 @@ static uint32_t take_larger(struct arena *arena, struct supply *supply, struct w
     return number;
 }
 
-/* Gives the other slots (*moves) handles that the driver will map there. Returns how many bytes of
- * those it must make. */
+/* Gives the absent slots of the window handles that the driver will map there, idle or new ones.
+ * Adds them to *moves. Returns the bytes of the new ones. */
 static uint64_t move_in(struct arena *arena, struct window *window, struct block *block,
                         uint64_t size, int flags, uint32_t *moves)
 {
@@ -230,7 +236,8 @@ static uint64_t move_in(struct arena *arena, struct window *window, struct block
     uint32_t last = 0, number;
     for (uint32_t slot = window->first; slot < window->end; slot++)
         missing += arena_is_present(arena, slot) ? 0 : arena->chunk_bytes;
-    /* Where blocks are to share none, one that does all the same loses what it has a part of. */
+    /* Where blocks share no chunk, one that has to share holds all of each handle that it has a
+     * part of: its handles are small. */
     int exact = packing_is_exact(arena->allocator, size);
     uint32_t most = exact && !(flags & CLAIM_ALONE) ? 1 : arena_span_for(arena, size, missing);
     if (missing)
@@ -259,7 +266,7 @@ static uint64_t move_in(struct arena *arena, struct window *window, struct block
     return fresh;
 }
 
-/* The window's block back to where its parts came from. */
+/* Puts the parts of the window's block back to where they came from. */
 static void dissolve(struct arena *arena, struct block *block)
 {
     uint64_t begin = block_address(block), until = block_end(block);
@@ -273,7 +280,7 @@ static void dissolve(struct arena *arena, struct block *block)
                    ? arena_cut(arena, block, arena_address(arena, slot))
                    : NULL;
         if (!present)
-            block->pinned = 0; /* meanwhile, because of a neighbour */
+            block->pinned = 0; /* set meanwhile, for a neighbour */
         block = arena_put(block, present ? BLOCK_REUSABLE : BLOCK_ABSENT);
         if (block->pinned)
             arena_retire(block);
@@ -281,16 +288,17 @@ static void dissolve(struct arena *arena, struct block *block)
     arena_go_home(arena, begin, until);
 }
 
-/* Does the question what is free cost little beside making so many chunks? */
+/* Is the price of asking what is free small beside the price of making so many chunks? */
 static int is_worth_asking(const struct allocator *a, uint64_t chunks)
 {
     const struct device_costs *costs = a->ops->costs;
     return chunks * device_handle_ns(costs) >= costs->question * policy.ask_part;
 }
 
-/* What the driver has free, where much is wanted: who asks for more than there is would else fill
- * the device with chunks before that is seen, each time; where it must be known what to give back;
- * and at last, when nothing would give back what was made in vain. The lock is dropped meanwhile. */
+/* Returns the driver's free bytes where the claim needs them; UINT64_MAX: any number. A large
+ * request needs them: else it would fill the device with chunks each time before it fails.
+ * CLAIM_ALONE must know what to give back. After CLAIM_DIVIDE nothing would give back what was made
+ * in vain. Drops the lock meanwhile. */
 static uint64_t room_for(struct allocator *a, const struct arena *arena, uint64_t size, int flags)
 {
     uint64_t room = UINT64_MAX, total;
@@ -303,7 +311,7 @@ static uint64_t room_for(struct allocator *a, const struct arena *arena, uint64_
     return room;
 }
 
-/* Is there so much room for new chunks? `room`: what the driver has. */
+/* Is there room for `bytes` of new chunks, if the driver has `room`? Notes what is missing. */
 static int has_room(const struct allocator *a, struct arena *arena, uint64_t bytes, uint64_t room)
 {
     uint64_t reserved = allocator_reserved(a);
@@ -313,14 +321,14 @@ static int has_room(const struct allocator *a, struct arena *arena, uint64_t byt
     return !arena->claim.missing;
 }
 
-/* In reserve for all that is cut. */
+/* Puts block structs in reserve for all cuts of the claim. */
 static int fill_kit(struct arena *arena, const struct window *window)
 {
     unsigned corners = (window->front.bytes != 0) + (window->back.bytes != 0);
     return arena_fill_kit(arena, 4 * (window->end - window->first) + 8 + 6 * corners);
 }
 
-/* The cheapest window, and may it be had? */
+/* Chooses the cheapest window. Returns 0 if there is none, or no room for its new memory. */
 static int choose(const struct allocator *a, struct arena *arena, uint64_t size, int flags,
                   uint64_t room, struct window *window)
 {
@@ -331,7 +339,7 @@ static int choose(const struct allocator *a, struct arena *arena, uint64_t size,
     most = most < part->end ? most : part->end;
     if (alone && !has_room(a, arena, window_fresh_alone(arena, size), room))
         return 0;
-    /* Rather more addresses than no memory. */
+    /* More addresses are better than no memory. */
     int found = window_find(arena, size, alone, (uint32_t)most, window) ||
                 window_find(arena, size, alone, part->end, window);
     if (flags & CLAIM_DIVIDE && part == &arena->part[LARGE_POOL] &&
@@ -340,7 +348,7 @@ static int choose(const struct allocator *a, struct arena *arena, uint64_t size,
     return found && has_room(a, arena, window->fresh, room) && arena->made < arena->slots / 2;
 }
 
-/* A block of `size` bytes, in no pool, of this arena; the lock is dropped meanwhile. */
+/* Claims a block of `size` bytes, in no pool. Drops the lock meanwhile. */
 int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block **taken)
 {
     struct allocator *a = arena->allocator;
@@ -351,16 +359,16 @@ int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block *
     uint64_t room = flags & CLAIM_GROW ? room_for(a, arena, size, flags) : 0;
     if (!a->life.forgotten)
         arena_poll(a, arena);
-    if (a->life.forgotten) /* either drops the lock */
+    if (a->life.forgotten) /* both steps may drop the lock */
         return ALLOCATOR_PASS;
     arena_reunite(arena);
     struct arena_part *part =
-        arena_part_for(arena, size); /* what else was asked for may change it */
+        arena_part_for(arena, size); /* requests of others may change it meanwhile */
     if (size / arena->chunk_bytes > (part->end - part->first) / 2 ||
         !choose(a, arena, whole, flags, room, window) || fill_kit(arena, window))
         return a->ops->out_of_memory;
     uint32_t moves = window->front.bytes || window->back.bytes ? arena_divide(arena, window) : 0;
-    /* All of that corner is mapped anew, so it is nobody else's meanwhile. */
+    /* The whole corner is mapped anew, so this block has all of it meanwhile. */
     if (window->back.bytes)
         whole = arena_address(arena, window->end - 1) + window->back.bytes - window->begin;
     struct block *block = carve(arena, window, whole);
@@ -368,7 +376,7 @@ int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block *
     uint64_t fresh = move_in(arena, window, block, size, flags, &moves);
     part->top = window->end > part->top ? window->end : part->top;
     arena_note_idle(arena);
-    /* What is idle may be there in pieces too large for the gaps. */
+    /* Idle memory may be in handles too large for the gaps. */
     if (fresh > window->fresh && !(flags & CLAIM_GROW && has_room(a, arena, fresh, room))) {
         code = arena_abandon(arena, window);
         arena->claim.unfit = fresh - window->fresh;

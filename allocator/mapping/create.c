@@ -1,4 +1,4 @@
-/* How an arena is made. */
+/* Making an arena: its addresses, its tables, its segments. */
 #include "allocator/mapping/create.h"
 
 #include <stddef.h>
@@ -17,7 +17,7 @@ static void *map_zeroes(size_t bytes)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Its slot, a chunk, and a byte each in idle, joined, present and cost. */
+/* One slot, one chunk, and a byte each in idle, joined, present and cost. */
 #define BYTES_OF_SLOT (sizeof(struct slot) + sizeof(struct chunk) + 4)
 
 static size_t bytes_of_tables(uint32_t slots)
@@ -27,8 +27,7 @@ static size_t bytes_of_tables(uint32_t slots)
            (slots + (size_t)1) * BYTES_OF_SLOT;
 }
 
-/* Tables for all slots of the range; they are touched, and cost memory, only as far as it is used.
- */
+/* Makes tables for all slots of the range. They cost memory only as far as they are touched. */
 static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_t bytes)
 {
     uint64_t slots = bytes / chunk_bytes;
@@ -57,8 +56,8 @@ static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_
     return arena;
 }
 
-/* The last slots are for small blocks; before them one is left free, so that nothing goes on there.
- */
+/* Gives the last slots to small blocks. One slot before them stays unused, so that nothing goes on
+ * from one part into the other. */
 static void divide(struct arena *arena)
 {
     uint32_t slots = arena->slots / policy.small_addresses_part;
@@ -91,7 +90,7 @@ struct arena *arena_create(struct allocator *a)
     return arena;
 }
 
-/* The segment of a part, all absent. */
+/* Makes the segment of a part, all of it absent. Returns -1 without host memory. */
 static int begin_part(struct arena *arena, enum pool pool, enum stat_pool stat)
 {
     struct allocator *a = arena->allocator;

@@ -11,7 +11,7 @@
 #define KINDS 64      /* of corners, by size: of each the largest is looked at */
 #define REUNITE_KIT 6 /* blocks that one chunk may need to be one again */
 
-/* The largest corners of each kind: ends of chunks, and begins. */
+/* The largest corners of each kind: ends of chunks, and starts. */
 struct corners {
     struct corner end[KINDS], begin[KINDS];
 };
@@ -55,8 +55,8 @@ static void find_corners(const struct arena *arena, struct corners *corners)
             find_in(arena, arena->part[pool].segment->first, corners);
 }
 
-/* What a corner is worth, beside its bytes: it takes a mapping; and among small blocks, which might soon need it,
- * more than what is left over may be. */
+/* Returns what a corner costs beside its bytes: it takes a mapping. Among small blocks, which may
+ * soon need it, a corner costs more than anything that may be left over. */
 static uint64_t worth(const struct arena *arena, const struct corner *corner)
 {
     if (!corner->bytes)
@@ -66,8 +66,8 @@ static uint64_t worth(const struct arena *arena, const struct corner *corner)
                  : arena->chunk_bytes / policy.corner_large_part;
 }
 
-/* Takes them for the window, if they are best: that needs the least memory, and of those the one that takes the
- * least. */
+/* Takes these corners for the window, if they are best: they need the least new memory. Of those
+ * that need as little, the best take the least memory in all. */
 static void consider(const struct arena *arena, uint64_t size, const struct corner *front,
                      const struct corner *back, struct window *window)
 {
@@ -84,7 +84,8 @@ static void consider(const struct arena *arena, uint64_t size, const struct corn
     window->end = (uint32_t)whole + (front->bytes != 0) + (back->bytes != 0); /* from slot 0 */
 }
 
-/* Moves the window from slot 0 to where its slots are absent, as low as can be. Returns 0: nowhere. */
+/* Moves the window from slot 0 to the lowest absent slots that have room. Returns 0 if there are
+ * none. */
 static int place(const struct arena *arena, struct window *window)
 {
     const struct arena_part *part = &arena->part[LARGE_POOL];
@@ -116,7 +117,7 @@ int arena_find_divided(const struct arena *arena, uint64_t size, struct window *
     return 1;
 }
 
-/* The bytes [low, high) of the chunk lie in slot `to` from now on. */
+/* Moves the bytes [low, high) of the corner's chunk into slot `to`. */
 static void lend(struct arena *arena, struct window *window, const struct corner *corner,
                  uint32_t to, uint64_t low, uint64_t high, uint32_t *moves)
 {
@@ -151,7 +152,7 @@ uint32_t arena_divide(struct arena *arena, struct window *window)
     uint32_t moves = 0;
     if (front->bytes) {
         lend(arena, window, front, window->first, c - front->bytes, c, &moves);
-        if (back->hole == front->hole) /* of which the rest is what is behind that corner */
+        if (back->hole == front->hole) /* of it, only the part behind that corner is left */
             back->hole = arena->slot[front->slot].hole->next;
         window->from = arena->slot[window->first].hole->next;
     }
@@ -179,7 +180,8 @@ void arena_undivide(struct arena *arena, uint32_t slot)
         arena_retire(left);
 }
 
-/* The reusable block that has all of the slot but what is elsewhere; NULL: there is none. */
+/* Returns the reusable block that has all of the slot but what is elsewhere; NULL if there is
+ * none. */
 static struct block *rest_of(const struct arena *arena, uint32_t slot)
 {
     struct block *gap = arena->slot[slot].hole;

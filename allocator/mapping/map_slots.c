@@ -1,5 +1,6 @@
-/* The driver's part of a claim: what its slots have been given is mapped there. All was decided and
- * booked before, the driver is called without the lock, and what it did is booked after it. */
+/* The driver's part of a claim: maps the handles that its slots have been given. All was decided
+ * and booked before. The driver is called without the lock, and what it did is booked
+ * afterwards. */
 #include "allocator/mapping/map_slots.h"
 
 #include <assert.h>
@@ -8,8 +9,9 @@
 #include "allocator/pool/arena_blocks.h"
 #include "allocator/state/enter.h"
 
-/* A chunk is at home where it was first. But what small blocks have needed once stays with them: else
- * each that comes after all were free would need a claim. */
+/* A chunk is at home in the slot where it was first mapped. Except: a chunk that small blocks have
+ * needed stays at home with them. Otherwise each small block that comes after all were free would
+ * need a claim. */
 void arena_give_home(struct arena *arena, uint32_t chunk, uint32_t slot)
 {
     if (!arena->chunk[chunk].home || arena_pool_of(arena, slot) == SMALL_POOL)
@@ -17,7 +19,8 @@ void arena_give_home(struct arena *arena, uint32_t chunk, uint32_t slot)
     arena->present[slot] = arena->chunk[chunk].home == slot + 1 ? AT_HOME : AWAY;
 }
 
-/* The handle that is yet to be mapped where a slot begins; 0: none is. was: that was mapped there. */
+/* Returns the handle that is yet to be mapped from the slot on, or 0. was_mapped: the handle that
+ * was mapped there until this claim. */
 static uint32_t is_to_be_mapped(const struct arena *arena, uint32_t slot)
 {
     const struct slot *s = &arena->slot[slot];
@@ -36,7 +39,7 @@ static void note_mapped(struct arena *arena, uint32_t slot, uint32_t number, int
         arena->slot[slot].mapped = mapped;
 }
 
-/* Calls of the driver, without the lock. */
+/* Has the driver create, unmap and map, without the lock. */
 static int map_slots(const struct allocator *a, struct arena *arena, const struct window *window)
 {
     int code = 0;
@@ -62,7 +65,7 @@ static int map_slots(const struct allocator *a, struct arena *arena, const struc
     return code;
 }
 
-/* The same, for what has been mapped: access for the device and its peers. */
+/* Has the driver give the device and its peers access to what was mapped, without the lock. */
 static int allow_slots(const struct allocator *a, const struct arena *arena,
                        const struct window *window)
 {
@@ -79,8 +82,8 @@ static int allow_slots(const struct allocator *a, const struct arena *arena,
     return code;
 }
 
-/* The driver refused: takes down what was mapped, without the lock. Slots whose mapping stays are
- * of no use any more. */
+/* Takes down what was mapped, after the driver refused a call; without the lock. Slots whose
+ * mapping stays are out of use. */
 static void unmap_slots(const struct allocator *a, struct arena *arena, const struct window *window)
 {
     uint32_t number;
@@ -91,7 +94,7 @@ static void unmap_slots(const struct allocator *a, struct arena *arena, const st
             note_mapped(arena, slot, number, 0);
 }
 
-/* A slot did not get its chunk. */
+/* Gives up a slot that did not get its chunk. */
 static void give_up(struct arena *arena, uint32_t slot)
 {
     struct slot *s = &arena->slot[slot];
@@ -103,7 +106,7 @@ static void give_up(struct arena *arena, uint32_t slot)
     }
     chunk->owner = 0;
     arena->present[slot] = NOT_PRESENT;
-    if (s->mapped) { /* still, and perhaps without access: for nobody, until the context ends */
+    if (s->mapped) { /* still mapped, perhaps without access: unusable until the context ends */
         chunk->leaving = NEVER_LEAVES;
         return;
     }
@@ -114,7 +117,7 @@ static void give_up(struct arena *arena, uint32_t slot)
     s->chunk = 0;
 }
 
-/* Books what the driver made, and ends the change. */
+/* Books what the driver did, and ends the change. */
 static void settle_slots(struct arena *arena, const struct window *window, int failed)
 {
     struct device_stats *stats = arena->allocator->stats;
@@ -134,7 +137,7 @@ static void settle_slots(struct arena *arena, const struct window *window, int f
         if (!s->chunk && !s->unmapped)
             s->chunk = s->was;
         arena->joined[slot] = s->chunk && !arena_is_first(arena, s->chunk);
-        s->changing = s->mapped = s->mapped && failed; /* then for ever */
+        s->changing = s->mapped = s->mapped && failed; /* if so, for ever */
         s->was = 0;
         s->unmapped = 0;
     }
@@ -146,7 +149,7 @@ int arena_abandon(struct arena *arena, const struct window *window)
     return arena->allocator->ops->out_of_memory;
 }
 
-/* What is in reserve for what this claim still has to cut, others must not use up. */
+/* The claim takes its reserve of block structs along, so that no other thread uses it up. */
 int arena_make_usable(struct allocator *a, struct arena *arena, const struct window *window,
                       uint64_t bytes)
 {
@@ -166,7 +169,7 @@ int arena_make_usable(struct allocator *a, struct arena *arena, const struct win
     allocator_return(a);
     stats_count(a->stats, COUNTER_map_ns, took);
     while (!code && !a->life.forgotten && walks != arena->left.walks) {
-        walks = arena->left.walks; /* one that began meanwhile has left out these slots */
+        walks = arena->left.walks; /* a walk that began meanwhile has left out these slots */
         allocator_call(a);
         if ((code = allow_slots(a, arena, window)))
             unmap_slots(a, arena, window);

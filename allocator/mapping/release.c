@@ -1,9 +1,9 @@
-/* Chunks go back to the driver, and slots that were left are found done with.
+/* Gives chunks back to the driver, and finds out which slots that were left are done with.
  *
- * The driver's unmap waits for nothing, so it may only follow a fence that was recorded after the
- * last use. What is to go is first taken out of all reach (its slots absent, its chunk leaving),
- * then a fence is sealed and waited for: no use can come in between. A wait in vain makes it spare:
- * it can be mapped again, which needs no wait. */
+ * The driver's unmap waits for nothing, so it must follow a fence that was recorded after the last
+ * use. What is to go is first taken out of all reach: its slots become absent, and its chunks are
+ * leaving. Then a fence is recorded and waited for, so no use can come in between. If the wait is
+ * in vain, the memory becomes spare. It can be mapped again, which needs no wait. */
 #include <assert.h>
 #include <stddef.h>
 
@@ -16,7 +16,7 @@
 #include "allocator/pool/arena_blocks.h"
 #include "allocator/state/enter.h"
 
-/* All frees are reusable only when their work is done, but for those on a lane. */
+/* Is each block reusable only when its work has finished? Without lanes it is. */
 static int is_always_safe(const struct allocator *a)
 {
     return a->fences.lanes_over || !a->domain->lane.ops;
@@ -53,7 +53,8 @@ void arena_poll(struct allocator *a, struct arena *arena)
     }
 }
 
-/* Idle handles of `span` chunks that slots have, the highest first, or (span 0) tails. */
+/* Takes idle handles of `span` chunks out of their slots, the highest first; span 0: tails. Returns
+ * bytes. */
 static uint64_t take_from_slots(struct arena *arena, enum stat_pool pool, uint32_t span,
                                 uint64_t most, uint32_t batch)
 {
@@ -75,7 +76,7 @@ static uint64_t take_from_slots(struct arena *arena, enum stat_pool pool, uint32
     return taken;
 }
 
-/* Handles that no slot has, of `span` chunks or more. */
+/* Takes handles of `span` chunks or more that no slot owns. Returns bytes. */
 static uint64_t take_unowned(struct arena *arena, int retired, uint32_t span, uint64_t most,
                              uint32_t batch)
 {
@@ -97,8 +98,9 @@ static uint64_t take_unowned(struct arena *arena, int retired, uint32_t span, ui
     return taken;
 }
 
-/* Idle memory, `most` bytes if there is so much, before it what can only go; then tails, which serve few,
- * and large handles before small ones, which fit more gaps. Out of all reach, in a batch of its own. */
+/* Takes idle memory out of all reach, at least `most` bytes if there is so much, in a batch of its
+ * own. First comes what can only go back, then tails, which serve few requests. Large handles go
+ * before small ones, which fit more gaps. Returns bytes. */
 static uint64_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
 {
     uint64_t taken = take_unowned(arena, 1, 1, most, batch);
@@ -125,7 +127,7 @@ static int goes(const struct arena *arena, uint32_t slot, uint32_t batch)
     return chunk && arena->chunk[chunk].leaving == batch;
 }
 
-/* Unmaps slots [first, end), whose chunks go; what the driver refuses stays. */
+/* Unmaps slots [first, end), whose chunks go. Mappings that the driver keeps stay. */
 static void unmap_run(struct allocator *a, struct arena *arena, uint32_t first, uint32_t end)
 {
     uint64_t bytes =
@@ -166,8 +168,8 @@ static void unmap_batch(struct allocator *a, struct arena *arena, uint32_t batch
     }
 }
 
-/* Gives the handles of the batch, mapped nowhere any more, to the driver. What it does not take is
- * still ours. */
+/* Gives the handles of the batch to the driver, when they are mapped nowhere. Handles that it
+ * refuses stay ours. Returns bytes. */
 static uint64_t release_batch(struct allocator *a, struct arena *arena, uint32_t batch)
 {
     uint64_t released = 0;
@@ -182,7 +184,7 @@ static uint64_t release_batch(struct allocator *a, struct arena *arena, uint32_t
         }
         uint64_t handle = chunk->handle, bytes = arena_handle_bytes(arena, number);
         uint32_t span = chunk->span;
-        chunk->handle = 0; /* not the burial's */
+        chunk->handle = 0; /* arena_bury must not release it too */
         allocator_call(a);
         int code = a->ops->chunk_release(a->device, bytes, handle);
         allocator_return(a);
@@ -199,7 +201,7 @@ static uint64_t release_batch(struct allocator *a, struct arena *arena, uint32_t
     return released;
 }
 
-/* Is all work done that may use what has just been taken away? */
+/* Has all work finished that may use what was just taken away? */
 static int is_over(struct allocator *a, uint64_t timeout_ns)
 {
     int code, over;
@@ -208,8 +210,7 @@ static int is_over(struct allocator *a, uint64_t timeout_ns)
     struct fence *fence = fence_record_alone(a, &code);
     if (code == DEVICE_DEFERRED && a->domain->lane.capturing)
         return lane_is_over(a, timeout_ns);
-    if (code == DEVICE_UNSUPPORTED && timeout_ns &&
-        !a->life.forgotten) /* as the native free waits */
+    if (code == DEVICE_UNSUPPORTED && timeout_ns && !a->life.forgotten) /* as CUDA's free waits */
         return fence_synchronize(a) == 0;
     if (!fence)
         return 0;
@@ -218,13 +219,13 @@ static int is_over(struct allocator *a, uint64_t timeout_ns)
     return over;
 }
 
-/* What is to go, and is not in another thread's hands, is this one's from here on; if work that
- * may use it is not over, nothing is. */
+/* Reserves the slots of the batch for this thread, but for those at which another thread is. If
+ * work that may use the batch is not over, all of the batch becomes spare. */
 static void settle_batch(struct arena *arena, uint32_t batch, int over)
 {
     for (uint32_t slot = arena_used(arena, 0); slot < arena->slots && over;
          slot = arena_used(arena, slot + 1)) {
-        /* What another thread has still to do here lets it go another time. */
+        /* Another thread is not done here: the chunk goes another time. */
         const struct slot *s = &arena->slot[slot];
         if (s->was && arena->chunk[s->was].leaving == batch)
             make_spare(arena, s->was);
@@ -233,7 +234,7 @@ static void settle_batch(struct arena *arena, uint32_t batch, int over)
     }
     for (uint32_t slot = arena_used(arena, 0); slot < arena->slots && over;
          slot = arena_used(arena, slot + 1))
-        if (goes(arena, slot, batch)) /* a claim reads its own without the lock */
+        if (goes(arena, slot, batch)) /* a claim reads the slots that it changes without the lock */
             arena->slot[slot].changing = 1;
     for (uint32_t number = 1; number <= arena->made && !over; number++)
         if (arena->chunk[number].leaving == batch)
@@ -305,7 +306,8 @@ int arena_allow(struct allocator *a)
     return a->arena ? allow_again(a, a->arena) : 0;
 }
 
-/* What is mapped in a slot; where a claim or a release was at it when the context ended, if that is so yet. */
+/* Returns what is mapped in a slot, or 0. If a claim or a release was changing the slot when the
+ * context ended, that depends on how far it came. */
 static uint32_t mapped_at(const struct arena *arena, uint32_t slot)
 {
     const struct slot *s = &arena->slot[slot];

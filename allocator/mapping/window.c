@@ -1,6 +1,6 @@
-/* Which window is taken: head of claim.c. The windows of all runs of reusable and absent
- * blocks are looked at, slot by slot, from the lowest on, until none can be cheaper; holes are found
- * from the first slot of each absent block. */
+/* Which window a claim takes (head of claim.c). The search looks at all windows in all runs of
+ * reusable and absent blocks. It goes slot by slot, from the lowest on, until no window can be
+ * cheaper. It finds holes from the first slot of each absent block. */
 #include "allocator/mapping/window.h"
 
 #include <assert.h>
@@ -9,10 +9,10 @@
 
 /* Prices in us (device.h), rounded, so that windows of about the same price count as equal. */
 struct prices {
-    uint64_t call[4]; /* by enum: of a slot's own calls */
+    uint64_t call[4]; /* of the driver's calls for a slot, by RECALL and UNMAP */
     uint64_t map;
-    /* Of as many addresses as the part has memory: of two windows of one price the lower is taken, so that blocks
-     * lie close together, and chunks further up become idle as a whole. */
+    /* Of as many addresses as the part has memory. Of two windows of one price the lower one is
+     * taken. So blocks lie close together, and chunks further up become idle as a whole. */
     uint64_t reach;
     uint64_t clash; /* of a handle that two slots want back */
 };
@@ -61,25 +61,25 @@ uint64_t window_fresh_alone(const struct arena *arena, uint64_t size)
 
 struct sum {
     uint64_t cost, moved, clashes; /* moved: slots that need another handle */
-    uint32_t unsafe; /* what begins before this slot takes down what work may still use */
+    uint32_t unsafe; /* windows that begin before this slot unmap what work may still use */
 };
 
 struct search {
     struct arena *arena;
     struct prices prices;
     uint64_t size;
-    int alone;              /* begins with a slot, and ends with a chunk */
-    uint64_t tail, fresh;   /* alone: what all windows need */
-    struct supply supply;   /* once it is asked for */
+    int alone;              /* the block begins with a slot, and ends with a chunk */
+    uint64_t tail, fresh;   /* alone: the same for all windows */
+    struct supply supply;   /* filled when it is first needed */
     uint32_t top;           /* nothing was ever mapped from this slot on */
-    uint32_t first, most;   /* slots from the one to below the other may be used */
-    uint32_t stop;          /* none that begins from there on can be cheaper than the best */
-    uint64_t memory;        /* in slots */
-    uint64_t asked, answer; /* the last of cost_of_moves */
+    uint32_t first, most;   /* windows may use slots [first, most) */
+    uint32_t stop;          /* no window that begins here or later can be cheaper than the best */
+    uint64_t memory;        /* of the part, in slots */
+    uint64_t asked, answer; /* last argument and result of cost_of_moves */
     struct window best;
 };
 
-/* What a slot costs in a window, in a byte. */
+/* The cost of a slot in a window, in a byte. */
 enum {
     RECALL = 1,  /* its handle is called back: no call of the driver, but a move (1 us) */
     UNMAP = 2,   /* what is mapped there is taken down */
@@ -100,11 +100,11 @@ static struct prices prices_of(const struct device_costs *costs)
     };
 }
 
-/* In a window that needs a chunk of `bytes` in the slot. */
+/* Returns the cost of a slot in a window that needs a chunk of `bytes` there. */
 static uint8_t cost_of(const struct search *search, uint32_t slot, uint64_t bytes)
 {
     const struct arena *arena = search->arena;
-    if (slot >= search->top) /* and not even read: those pages may never be needed */
+    if (slot >= search->top) /* not even read: those pages may never be needed */
         return slot < search->most ? MOVED : NEVER;
     const struct slot *s = &arena->slot[slot];
     int first = !arena->joined[slot]; /* a handle costs once */
@@ -126,8 +126,8 @@ static uint8_t cost_of(const struct search *search, uint32_t slot, uint64_t byte
     return MOVED + (first ? UNMAP : 0);
 }
 
-/* Notes what the slot costs, and the others that have what is mapped there: that is as one, and costs once.
- * Returns the slot behind them. */
+/* Notes the cost of the slot, and of all slots of the handle mapped there: a handle moves as one,
+ * and costs once. Returns the slot behind them. */
 static uint32_t note_costs(const struct search *search, uint32_t slot)
 {
     struct arena *arena = search->arena;
@@ -142,15 +142,15 @@ static uint32_t note_costs(const struct search *search, uint32_t slot)
     return end;
 }
 
-/* What the window wants back, but another part of it has, too, or it is there itself: of each handle all
- * but one must be moved. */
+/* Returns how many parts of the window want the handle back and cannot have it. These are all but
+ * one, or all if the handle is idle in the window already. */
 static uint64_t clashes_of(const struct chunk *first)
 {
     return first->wanted ? first->wanted - 1U + first->there : 0;
 }
 
-/* The handle in a slot that would come back, or is idle there, is one of the window's (1), or no more (-1).
- * Returns how many more clash. */
+/* Counts a handle that is idle in a slot of the window, or would come back there (1), or no longer
+ * (-1). Returns how many more parts clash. */
 static uint64_t count_handle(const struct arena *arena, struct chunk *handle, int present, int sign)
 {
     if (handle->seen != arena->claim.runs) {
@@ -178,9 +178,10 @@ static uint32_t later(uint32_t slot, uint32_t other)
     return slot > other ? slot : other;
 }
 
-/* One more handle. Where it clashes the first part that it comes back to has it, if it is not there already, and its
- * other mappings in the window are taken down, also where work may still use them: so in all windows that have
- * both, which are those that begin before the end of the last mapping added before. */
+/* Adds one more handle. Where parts clash over it, the first part that it would come back to has
+ * it, unless it is in the window already. Its other mappings in the window are taken down, even
+ * where work may still use them. So all windows that have both mappings are unsafe: those that
+ * begin before the end of the mapping added before this one. */
 static void add_handle(struct arena *arena, struct sum *sum, uint32_t slot)
 {
     struct chunk *handle = handle_in(arena, slot);
@@ -193,14 +194,14 @@ static void add_handle(struct arena *arena, struct sum *sum, uint32_t slot)
     }
     if (arena->slot[slot].since > arena->left.safe) {
         uint32_t there = handle->there ? arena_handle_end(arena, handle->owner - 1) : 0;
-        uint32_t other = handle->wanted_end < end ? handle->wanted_end : 0; /* not itself again */
+        uint32_t other = handle->wanted_end < end ? handle->wanted_end : 0; /* not this one again */
         sum->unsafe = later(sum->unsafe, later(other, there));
         handle->unsafe_end = end;
     }
     handle->wanted_end = end;
 }
 
-/* us to map so many slots, with the largest handles that there are. */
+/* Returns the us to map so many slots, with the largest idle handles that there are. */
 static uint64_t cost_of_moves(struct search *search, uint64_t slots)
 {
     uint64_t handles = 0;
@@ -225,27 +226,28 @@ static int is_whole(const struct arena *arena, uint32_t slot)
     return !arena_is_present(arena, slot) || arena->idle[slot];
 }
 
-/* Bytes that the driver must make for a window. */
+/* Returns the bytes that the driver must make for a window. */
 static uint64_t fresh_for(const struct search *search, const struct window *window)
 {
     const struct arena *arena = search->arena;
     uint64_t needed = window->end - window->first, have = arena->free.slots + arena->free.spares;
     if (search->alone)
         return search->fresh;
-    /* The slots at both ends may be shared with neighbours, and present. */
+    /* The slots at both ends may be shared with neighbours, and be present. */
     needed -= !is_whole(arena, window->first);
     if (window->end - window->first > 1)
         needed -= !is_whole(arena, window->end - 1);
     return needed > have ? (needed - have) * arena->chunk_bytes : 0;
 }
 
-/* What the addresses of a window from `slot` on cost. Costs are in calls times slots of memory. */
+/* Returns what the addresses of a window cost that begins at `slot`. Costs are us of calls, times
+ * the slots of memory. */
 static uint64_t reach(const struct search *search, uint32_t slot)
 {
     return search->prices.reach * (uint64_t)(slot - search->first);
 }
 
-/* Has it a part of a handle that is idle, or would be called back? */
+/* Does the window have only a part of a handle that is idle or would be called back? */
 static int cuts_handle(const struct arena *arena, const struct window *window)
 {
     uint32_t first = window->first, last = window->end - 1;
@@ -255,7 +257,8 @@ static int cuts_handle(const struct arena *arena, const struct window *window)
            (ends && arena_handle_end(arena, last) > last + 1 && window_chunk_is_idle(arena, ends));
 }
 
-/* Would one of its handles come back to a part of it, or does it so already, and is mapped in this slot besides? */
+/* Is the slot a second mapping of its handle in the window? The handle is in the window already, or
+ * would come back to an earlier part of it. */
 static int is_second(const struct arena *arena, const struct window *window, uint32_t slot)
 {
     uint32_t begin = arena_handle_at(arena, slot);
@@ -275,14 +278,14 @@ int window_is_safe(const struct arena *arena, const struct window *window)
     return 1;
 }
 
-/* Takes the window for the best, if it is; `sum`: without its tail. */
+/* Takes the window as the best, if it is. `sum` leaves out its tail. */
 static void consider(struct search *search, const struct window *window, const struct sum *sum)
 {
     struct arena *arena = search->arena;
     const struct prices *prices = &search->prices;
     struct window *best = &search->best;
     if (arena->joined[window->first] && arena->idle[window->first])
-        return; /* it would take a part of what could be moved */
+        return; /* it would take a part of a handle that could move */
     if (search->alone && cuts_handle(arena, window))
         return;
     uint8_t tail = search->tail ? cost_of(search, window->end - 1, search->tail) : 0;
@@ -301,14 +304,15 @@ static void consider(struct search *search, const struct window *window, const s
     *best = *window;
     best->fresh = fresh;
     best->cost = cost;
-    /* From where on the address alone costs as much. */
+    /* From this slot on the address alone costs as much. */
     uint64_t stop = search->first + (cost + prices->reach - 1) / prices->reach;
     if (fresh <= search->fresh && stop < search->stop)
         search->stop = (uint32_t)stop;
 }
 
-/* Adds the slots [*end, until) to the window that begins with `first`. Returns 0 where one may be in none: then
- * that, and all that is mapped with it, ends at *end. A handle that the window has the begin of counts once. */
+/* Adds slots [*end, until) to the window that begins with `first`. A handle counts once, at the
+ * first slot that the window has of it. Returns 0 if one of the slots may be in no window. Then
+ * *end is the slot behind it, and behind all that is mapped with it. */
 static int add(const struct search *search, struct sum *sum, uint32_t first, uint32_t *end,
                uint32_t until, uint32_t *noted)
 {
@@ -342,7 +346,8 @@ static void take_off(const struct search *search, struct sum *sum, uint32_t slot
             count_handle(arena, handle_in(arena, slot), arena_is_present(arena, slot), -1);
 }
 
-/* Could a window from `first` on be cheaper than the best one, if it needs as few moves as can be? */
+/* Could a window that begins with `first` be cheaper than the best one, if it needs as few moves as
+ * possible? */
 static int may_be_best(const struct search *search, const struct sum *sum, uint32_t first)
 {
     uint64_t moves =
@@ -351,8 +356,8 @@ static int may_be_best(const struct search *search, const struct sum *sum, uint3
     return search->best.fresh || calls * search->memory + reach(search, first) < search->best.cost;
 }
 
-/* All windows of the run of blocks [from, run_end) that may be cheaper: one that begins where it does, and
- * those that begin with a slot. */
+/* Looks at all windows of the run of blocks [from, run_end) that may be cheaper. These are the one
+ * that begins where the run does, and those that begin with a slot. */
 static void search_run(struct search *search, struct block *from, uint64_t run_end)
 {
     struct arena *arena = search->arena;
@@ -387,7 +392,7 @@ static void search_run(struct search *search, struct block *from, uint64_t run_e
         if (first < end)
             take_off(search, &sum, first, end);
         else
-            noted = ++end; /* no more than a tail */
+            noted = ++end; /* the window is only a tail */
         begin = arena_address(arena, ++first);
     }
 }
@@ -398,7 +403,7 @@ static int is_hole(const struct block *block)
            (block->state == BLOCK_REUSABLE || block->state == BLOCK_ABSENT);
 }
 
-/* Each run with an absent block in it is searched once. */
+/* Searches each run that has an absent block once. */
 int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most, struct window *window)
 {
     const struct arena_part *part = arena_part_for(arena, size);
