@@ -1,10 +1,10 @@
-/* One large block out of small cached ones, before a segment is taken from the driver; and whole
- * chunks, before large blocks grow.
+/* Merges one large block out of small cached ones, before a segment is taken from the driver.
+ * Empties caches before large blocks grow, for the sake of whole chunks.
  *
- * A run is a row of neighbours that are reusable or cached: merged, they would be one block. So if
- * no run is long enough, giving all that is cached back to the pool would not help either. The look
- * at a cached block costs some 30 instructions, to put it into the pool a thousand: that is why
- * only the blocks of the run that was chosen leave their caches, and the others stay. */
+ * A run is a row of neighbours that are reusable or cached: merged, they would be one block. If no
+ * run is long enough, giving all cached blocks back to the pool would not help either. A look at a
+ * cached block costs some 30 instructions, putting it into the pool a thousand. So only the blocks
+ * of the chosen run leave their caches. */
 #include <stddef.h>
 
 #include "allocator/pool/arena.h"
@@ -17,7 +17,7 @@ struct search {
     struct allocator *allocator;
     uint64_t size;
     struct block *first;                      /* of the run that is long enough */
-    _Atomic uint64_t taken[CACHE_STEPS / 64]; /* bit: a size that the run has of a cache */
+    _Atomic uint64_t taken[CACHE_STEPS / 64]; /* bit: a size of which the run has cached blocks */
 };
 
 static int is_free(const struct block *block)
@@ -30,7 +30,7 @@ static int is_cached(const struct block *block)
     return block && block_is_cached(block);
 }
 
-/* From the run's first cached block alone, so that no run is walked twice. */
+/* Measures a run, but only from its first cached block, so that no run is walked twice. */
 static void look_at(struct search *search, struct block *block)
 {
     uint64_t bytes = 0;
@@ -73,7 +73,7 @@ static void look_at_spare(struct search *search)
                 look_at_chain(search, batch);
 }
 
-/* The cached blocks of the run are nobody's from now on. */
+/* Marks the cached blocks of the run: no cache owns them from now on. */
 static void mark(struct search *search)
 {
     uint64_t bytes = 0;
@@ -87,7 +87,7 @@ static void mark(struct search *search)
     }
 }
 
-/* What is still cached of a chain goes before `rest`. */
+/* Puts the blocks of a chain that are still cached before `rest`. Returns all of it. */
 static struct block *kept(struct block *block, struct block *rest)
 {
     for (struct block *next; block; block = next) {
@@ -100,7 +100,7 @@ static struct block *kept(struct block *block, struct block *rest)
     return rest;
 }
 
-/* Shelves and batches without the blocks that were marked. */
+/* Builds a shelf anew, without the marked blocks. */
 static void sort_shelf(struct thread_cache *cache, unsigned step)
 {
     struct shelf *shelf = &cache->shelf[step];
@@ -110,7 +110,7 @@ static void sort_shelf(struct thread_cache *cache, unsigned step)
     *shelf = (struct shelf){.room = most};
     for (struct block *next; rest; rest = next, after++) {
         next = rest->link;
-        if (!shelf->room) /* once at most: of two full chains something is gone */
+        if (!shelf->room) /* once at most: some blocks of two full chains are gone */
             *shelf = (struct shelf){.full = shelf->first, .room = most};
         rest->link = shelf->first;
         shelf->first = rest;
@@ -170,8 +170,9 @@ static void merge(struct block *block, uint64_t size)
 
 #define SEGMENT (2 * MIB) /* of small blocks */
 
-/* Where threads are in each other's way, all wait for a look, at lines that are far away: then one
- * comes only when an eighth more is reserved than at the last one, or that is less than a segment. */
+/* Is a look due? Where threads contend, all of them wait for it, and it reads cache lines that are
+ * far away. Then it is due only when an eighth more is reserved than at the last look, or that is
+ * less than a segment. */
 static int is_due(struct allocator *a)
 {
     uint64_t reserved = stats_current(a->stats, STAT_reserved_bytes, SMALL_POOL);
@@ -183,8 +184,8 @@ static int is_due(struct allocator *a)
     return 1;
 }
 
-/* Where looks that stop other threads go on there is to be a little more memory; but not where little is left, or
- * was, or that much is cached already. */
+/* Is a little more memory cheaper than looks that keep stopping other threads? Not where little
+ * memory is left, or was short once, or much is cached already. */
 static int is_memory_cheaper(const struct allocator *a)
 {
     uint64_t reserved = allocator_reserved(a);
@@ -195,7 +196,7 @@ static int is_memory_cheaper(const struct allocator *a)
            cached + SEGMENT <= reserved / policy.looks_cached_part;
 }
 
-/* Where threads share, what their caches hold beyond the least is what was missing. */
+/* Where threads share, their caches held what was missing: they may hold less beyond the least. */
 static void note_found(struct allocator *a)
 {
     if (!caches_are_shared(a))
@@ -228,7 +229,8 @@ int thread_caches_assemble(struct allocator *a, uint64_t size)
     return search.first != NULL;
 }
 
-/* One cached block is enough to keep a chunk from being idle, so all go, if they lie in chunks. */
+/* One cached block is enough to keep a chunk from being idle. So all go back, if they lie in
+ * chunks. */
 int thread_caches_yield(struct allocator *a, uint64_t size)
 {
     int64_t cached = (int64_t)stats_current(a->stats, STAT_inactive_split_bytes, SMALL_POOL);

@@ -1,4 +1,4 @@
-/* Thread caches: what may be counted alone, and how much a cache may hold. */
+/* Thread caches: what a thread may count alone, and how much a cache may hold. */
 #include "allocator/thread_cache/limits.h"
 
 #include "allocator/base/policy.h"
@@ -13,7 +13,7 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* How far a statistic is below its peak: of small blocks, and of all. */
+/* How far a statistic is below its peak: of small blocks, of all blocks, of both. */
 static int64_t below_own(const struct device_stats *stats, enum stat_kind kind)
 {
     return (int64_t)(stat_get(&stats->stat[kind].peak[SMALL_POOL]) -
@@ -31,8 +31,9 @@ static int64_t below_both(const struct device_stats *stats, enum stat_kind kind)
     return least(below_own(stats, kind), below_all(stats, kind));
 }
 
-/* Neither a peak is passed nor the cache too full; and however much goes through a cache, no more
- * than alone_limit is counted alone: others' peaks are right within it. */
+/* Sets the limits. Within them no peak is passed, and the cache is not too full. However much goes
+ * through a cache, its thread counts at most alone_limit alone: the peaks of others are right
+ * within that. */
 static void clamp(struct thread_cache *cache)
 {
     cache->least_bytes =
@@ -44,7 +45,7 @@ static void clamp(struct thread_cache *cache)
     cache->most_count = least(policy.cache_blocks, cache->peak_count);
 }
 
-/* What is active may be nearer to its peak than what is allocated. */
+/* Active bytes may be nearer to their peak than allocated bytes. */
 void thread_cache_set_limits(struct thread_cache *cache)
 {
     const struct device_stats *stats = cache->allocator->stats;
@@ -99,7 +100,7 @@ void thread_cache_note_uncertainty(const struct allocator *a)
         stat_raise_to(&a->stats->counter[COUNTER_peak_uncertainty_bytes], bytes);
 }
 
-/* Never less again: a thread may have counted as much already. */
+/* Never lowers the limit: a thread may have counted as much already. */
 static void note_alone(struct allocator *a, uint64_t held)
 {
     uint64_t part = caches_are_contended(a) ? held / policy.alone_part / MIB * MIB : 0;
@@ -112,8 +113,8 @@ static void note_alone(struct allocator *a, uint64_t held)
     thread_cache_note_uncertainty(a);
 }
 
-/* How much caches may hold, how much may be spare, and what each counts alone. In whole MiB: it
- * seldom changes for those who look without the lock. */
+/* Notes how much caches and the transfer cache may hold, and what each thread may count alone. In
+ * whole MiB: so it seldom changes for threads that read it without the lock. */
 void thread_cache_note_most(struct allocator *a)
 {
     const struct pool_stat *held_by_program = &a->stats->stat[STAT_allocated_bytes];

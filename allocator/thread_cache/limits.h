@@ -1,15 +1,17 @@
-/* Thread caches: how far their threads may count alone without passing a peak, when what they
- * counted is folded into the numbers, and how much a cache may hold. */
+/* Thread caches: how far a thread may count alone without passing a peak, and when its counts are
+ * folded into the numbers. Also how much a cache may hold.
+ *
+ * The cache's own thread calls the functions on a cache, inside it or under the domain's lock. The
+ * functions on an allocator need the lock. */
 #ifndef CACHALOT_ALLOCATOR_THREAD_CACHE_LIMITS_H
 #define CACHALOT_ALLOCATOR_THREAD_CACHE_LIMITS_H
 
 #include "allocator/thread_cache/thread_cache.h"
 
-/* So that the limits are looked up at the next request: until then nothing may be taken or given.
- */
+/* Voids the limits: nothing may be taken or given until they are looked up again. */
 static inline void thread_cache_forget_limits(struct thread_cache *cache)
 {
-    cache->least_bytes = cache->own_bytes = INT64_MAX / 2; /* also when it moves a little */
+    cache->least_bytes = cache->own_bytes = INT64_MAX / 2; /* stays so when it moves a little */
     cache->peak_bytes = INT64_MIN / 2;
     cache->most_bytes = -1;
 }
@@ -19,10 +21,10 @@ static inline int thread_cache_knows_limits(const struct thread_cache *cache)
     return cache->most_bytes >= 0;
 }
 
-/* As they are now. What other threads count alone is not in it. */
+/* Looks up the limits as they are now. They leave out what other threads count alone. */
 void thread_cache_set_limits(struct thread_cache *cache);
 
-/* Blocks came in or went out uncounted: what is known of the limits is as far away as before. */
+/* Moves the known limits along with blocks that came in or went out (negative) uncounted. */
 void thread_cache_moved(struct thread_cache *cache, uint64_t size, int64_t blocks);
 
 static inline int64_t cache_limit(const struct thread_cache *cache)
@@ -35,24 +37,29 @@ static inline int64_t alone_limit(const struct thread_cache *cache)
     return atomic_load_explicit(&cache->allocator->shared.alone_most, memory_order_relaxed);
 }
 
-/* What caches hold is missing where it could be split or merged, so that more is reserved, or
- * looked for (thread_caches_assemble). It is worth that only where they miss all the time: after each
- * policy.pace requests that fold (small ones by the lock, and large ones in ordinary segments) the clock
- * says whether one may hold a MiB more, or half as much more; half as much also after each look that
- * found something, where threads share. After policy.contended of them of which none had to wait for the lock, threads are
- * in each other's way no more (transfer.h). */
+/* How much a cache may hold. Cached blocks are missing where they could be split or merged, so more
+ * memory is reserved, or looked for (thread_caches_assemble). That pays only where caches miss all
+ * the time. So after each `policy.pace` requests that fold, the clock says whether a cache may hold
+ * one MiB more, or half as much more. (Small requests by the lock fold, and large ones in ordinary
+ * segments.) Where threads share, a look that found something halves it too.
+ *
+ * After `policy.contended` such requests, none of which waited for the lock, threads do not contend
+ * any longer (transfer.h).
+ *
+ * thread_cache_pace looks at the clock, thread_cache_hold_less halves, and thread_cache_note_most
+ * publishes the bounds. */
 void thread_cache_pace(struct allocator *allocator);
 void thread_cache_hold_less(struct allocator *allocator);
 void thread_cache_note_most(struct allocator *allocator);
 
-/* How much others may have counted alone while one thread passes a peak. */
+/* Notes how much other threads may have counted alone while one thread passes a peak. */
 void thread_cache_note_uncertainty(const struct allocator *allocator);
 
-/* What the thread counted alone is added to the numbers, which are being changed. */
+/* Adds what the thread counted alone to the numbers. Needs the lock, after stats_begin. */
 void thread_cache_fold(struct thread_cache *cache);
 
-/* A large block was handed out, and the cache not folded: the peaks of all are that much nearer, or further away than it
- * knows. */
+/* Takes note that a large block was handed out without a fold. The peaks of all blocks are that
+ * much nearer, or further away than the cache knows. */
 void thread_cache_note_passed(struct thread_cache *cache, uint64_t size, uint64_t requested);
 
 #endif

@@ -17,7 +17,7 @@ void thread_cache_book_out(struct allocator *a, uint64_t size)
     stats_subtract(a->stats, STAT_inactive_split_bytes, SMALL_POOL, size);
 }
 
-/* A cached block becomes the pool's. */
+/* Moves a cached block to the pool. */
 static void pool_back(struct block *block)
 {
     struct allocator *a = block->segment->allocator;
@@ -27,7 +27,7 @@ static void pool_back(struct block *block)
     pool_merge(a, block);
 }
 
-/* A chain of them; returns bytes. */
+/* Moves a chain of cached blocks to the pool. Returns bytes. */
 static uint64_t pool_chain(struct block *block)
 {
     uint64_t bytes = 0;
@@ -39,7 +39,8 @@ static uint64_t pool_chain(struct block *block)
     return bytes;
 }
 
-/* What the cache counted and holds goes to its allocator, whose numbers are being changed. */
+/* Folds what the cache counted, and moves what it holds to the pool of its allocator, whose numbers
+ * are being changed. Returns bytes. */
 static uint64_t empty(struct thread_cache *cache)
 {
     uint64_t bytes = 0;
@@ -63,12 +64,13 @@ static uint64_t empty_spare(struct allocator *a)
     uint64_t bytes = 0;
     for (int step; (step = step_before(a->shared.transfer_used, CACHE_STEPS)) >= 0;) {
         bytes += pool_chain(transfer_take(a, NULL, step_size((unsigned)step)));
-        transfer_is_asked(a, (unsigned)step); /* forgets it when it is empty */
+        transfer_is_asked(a, (unsigned)step); /* clears the size's bit, if the list is empty */
     }
     return bytes;
 }
 
-/* Of a batch some go to the pool. */
+/* Moves some blocks of a batch to the pool. The others return to the transfer cache, if that has
+ * room. */
 static void trim(struct allocator *a, struct thread_cache *cache, struct block *first)
 {
     uint64_t left = first->requested;
@@ -81,8 +83,9 @@ static void trim(struct allocator *a, struct thread_cache *cache, struct block *
         pool_chain(first);
 }
 
-/* Some spare blocks of a size that nobody takes go to the pool: few, since one request pays for it.
- * The next size below the hand is looked at each time, so that all are between two looks. */
+/* Moves some blocks of a size that no thread takes from the transfer cache to the pool: few, since
+ * one request pays for it. The hand goes on to the next size at each look, so that all sizes come
+ * between two looks at one. */
 static void trim_spare(struct allocator *a, struct thread_cache *cache)
 {
     for (int i = 0, step; i < policy.trim_looks; i++) {
@@ -105,8 +108,8 @@ static int serves(const struct thread_cache *cache, const struct device_stats *s
     return cache->allocator && (!stats || cache->allocator->stats == stats);
 }
 
-/* The threads that share an allocator: how much may be spare, and how much others may have counted
- * while one passes a peak. */
+/* Counts the caches that serve the allocator. Their number decides how much the transfer cache may
+ * hold, and how much others may have counted while a thread passes a peak. */
 static void note_sharers(struct allocator *a)
 {
     unsigned caches = 0;
@@ -117,7 +120,8 @@ static void note_sharers(struct allocator *a)
     thread_cache_note_uncertainty(a);
 }
 
-/* Leaves the allocator that it served. `begun`: whose numbers are being changed already. */
+/* Ends the service for the allocator that the cache has served. `begun`: the numbers that are being
+ * changed already. */
 static void unbind(struct thread_cache *cache, const struct device_stats *begun)
 {
     struct allocator *a = cache->allocator;
@@ -151,14 +155,14 @@ void thread_cache_settle_with(struct thread_cache *cache, struct allocator *a)
     thread_cache_forget_limits(cache);
 }
 
-/* Would `more` than there is raise the peak of all sizes? */
+/* Would `more` than there is now raise the peak of all blocks? */
 static int passes_peak(const struct device_stats *stats, enum stat_kind kind, int64_t more)
 {
     return (int64_t)(stats_current_all(stats, kind) + (uint64_t)more -
                      stat_get(&stats->stat[kind].peak[STAT_POOLS])) > 0;
 }
 
-/* What it allocated alone and has not freed. */
+/* What the thread has allocated alone and not freed. */
 static int64_t alone(int64_t now, int64_t folded)
 {
     return folded > now ? folded - now : 0;
@@ -200,7 +204,7 @@ struct block *thread_cache_find(struct allocator *a, uint64_t size)
     return block;
 }
 
-/* A block that is reusable and in no pool, which there is room for. */
+/* Puts a reusable block that is in no pool into the cache, which has room for it. */
 static void shelve(struct thread_cache *cache, struct block *block)
 {
     struct allocator *a = cache->allocator;
@@ -217,8 +221,9 @@ static void shelve(struct thread_cache *cache, struct block *block)
     stats_set(a->stats, COUNTER_reusable_bytes, stats_get(a->stats, COUNTER_reusable_bytes) + size);
 }
 
-/* Too much is spare: first what nobody asks for goes to the pool, then some of this size, so that
- * the next frees find room. */
+/* Makes room for a block where the transfer cache is full. First blocks that no thread asks for go
+ * to the pool, then some of this size, so that the next frees find room. Returns 0 if there is
+ * none. */
 static int make_room(struct thread_cache *cache, uint64_t size)
 {
     struct shelf *shelf = shelf_of(cache, size);

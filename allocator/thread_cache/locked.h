@@ -1,15 +1,15 @@
-/* Thread caches under the lock: the calling thread's own; all together, stopped, emptied, looked
- * through. */
+/* Thread caches under the lock: the calling thread's own cache, and all caches together, which are
+ * stopped, emptied or looked through. All functions need the domain's lock. */
 #ifndef CACHALOT_ALLOCATOR_THREAD_CACHE_LOCKED_H
 #define CACHALOT_ALLOCATOR_THREAD_CACHE_LOCKED_H
 
 #include "allocator/base/policy.h"
 #include "allocator/thread_cache/limits.h"
 
-/* At the begin of a request: what the thread counted alone is folded, and its cache serves
- * `allocator` from now on. A fold writes some thirty lines that the last one to hold the lock
- * wrote, too. So where threads wait for each other it is left out, until one is at its limits: an
- * allocator that threads share has peaks within alone_limit a thread anyway. */
+/* Begins a request: folds what the thread counted alone, and makes its cache serve `allocator`. A
+ * fold writes some thirty cache lines that the last holder of the lock wrote too. So where threads
+ * contend, it is left out until a thread reaches its limits. The peaks of a shared allocator are
+ * right within alone_limit for each thread anyway. */
 void thread_cache_settle_with(struct thread_cache *cache, struct allocator *allocator);
 static inline void thread_cache_settle_own(struct thread_cache *cache, struct allocator *allocator)
 {
@@ -35,45 +35,47 @@ static inline void thread_cache_settle(struct allocator *allocator)
         thread_cache_settle_own(cache, allocator);
 }
 
-/* Before a large block of `size` in mapped memory is handed out. That raises no peak but its own
- * pool's and those of all: unless one of these is near, nothing is folded. Returns 1 if it was. */
+/* Call it before a large block of mapped memory is handed out: `size` bytes, of which `requested`
+ * are asked for. Such a block raises no peaks but those of its own pool and of all blocks. If none
+ * of these is near, nothing is folded. Returns 1 if the cache was folded. */
 int thread_cache_settle_large(struct allocator *allocator, uint64_t size, uint64_t requested);
 
-/* A block of `size` from the calling thread's cache or the spare blocks, in no pool and out of the
- * books of reusable ones; or NULL. */
+/* Takes a block of `size` bytes out of the calling thread's cache, filled from the transfer cache.
+ * The block is in no pool, and not booked as reusable. Returns NULL if there is none. */
 struct block *thread_cache_find(struct allocator *allocator, uint64_t size);
 
-/* A freed block that is reusable at once stays in the calling thread's cache, if that takes it: 1.
- * A full cache spills. */
+/* Keeps a freed block that is reusable at once in the calling thread's cache. A full cache spills.
+ * Returns 1, or 0 if the cache does not take it. */
 int thread_cache_keep(struct block *block);
 
-/* Where threads are in each other's way, more of `size` from the pool, as many as go round at once,
- * for the calling thread's next requests. */
+/* Where threads contend, takes more blocks of `size` bytes from the pool, up to a batch, for the
+ * next requests of the calling thread. */
 void thread_cache_stock(struct allocator *allocator, uint64_t size);
 
-/* All caches that serve this device (NULL: all): no thread is in its cache until
- * go_on. The lock must be kept. */
+/* thread_caches_stop: no thread is in a cache that serves this device (NULL: any device) until
+ * go_on. The caller must keep the lock until then. thread_caches_serve: is there such a cache? */
 void thread_caches_stop(struct domain *domain, const struct device_stats *stats);
 void thread_caches_go_on(struct domain *domain, const struct device_stats *stats);
 int thread_caches_serve(const struct domain *domain, const struct device_stats *stats);
 
-/* Some of what the allocator's caches and its pool hold becomes one reusable block of at least
- * `size`, if there is any such, unless looks have cost more than memory lately: 1. Nothing else is
- * merged. */
+/* Merges neighbours from the allocator's caches and its pool into one reusable block of at least
+ * `size` bytes, if there are any such. Nothing else is merged. Returns 1, or 0 if there are none,
+ * or such looks have cost more than memory lately. */
 int thread_caches_assemble(struct allocator *allocator, uint64_t size);
 
-/* Before what lies among large blocks of mapped memory grows by `size`: all that is cached goes back to the
- * pool, so that no chunk is kept from it by what nobody uses; once for each quarter of that that was
- * grown by. 1: some did. */
+/* Call it before large blocks of mapped memory grow by `size` bytes. Gives all that is cached back
+ * to the pool, since one cached block keeps a chunk from being idle. Does so only when memory has
+ * grown by a quarter of what is cached. Returns 1 if some block went back. */
 int thread_caches_yield(struct allocator *allocator, uint64_t size);
 
-/* Everything that caches of the allocator's device hold goes back to the pool; returns bytes. pool:
- * while they are stopped. leave: likewise, and none serves this allocator any more. */
+/* thread_caches_empty: gives all that the caches of the allocator's device hold back to the pool.
+ * Returns bytes. thread_caches_pool: the same while they are stopped. thread_caches_leave: while
+ * they are stopped, makes them leave this allocator. */
 uint64_t thread_caches_empty(struct allocator *allocator);
 uint64_t thread_caches_pool(struct allocator *allocator);
 void thread_caches_leave(struct allocator *allocator);
 
-/* A cached block is no longer reusable, for the books. */
+/* Books a cached block of `size` bytes as not reusable. */
 void thread_cache_book_out(struct allocator *allocator, uint64_t size);
 
 #endif

@@ -1,33 +1,37 @@
-/* Thread caches: the way without the lock, and why it may be taken.
+/* Thread caches: the way without the lock, and why it is correct.
  *
- * 1. Who is in. A thread's `row->sequence` is odd while it is in its own cache; it went in (a plain
- *    store), then looked at `wanted`. Who wants what others have holds the lock, sets their
- *    `wanted`, makes all threads pass a barrier (membarrier) and waits for even sequences. So
- *    either the owner sees `wanted` and turns back, or the other sees it inside and waits. Both
- *    were plain stores and loads: the barrier is the wanter's to pay, once for all threads.
- * 2. Whose is a block. `claim` is address and right in one word. A free finds the block by a look
- *    at the map that may miss (then the lock decides) or find what is none any more (then the claim
- *    does not fit); it takes the block by changing EASY into CACHED. Of two frees of one block one
- *    wins, and one of an address inside a block finds nothing. A block in the map is neither merged
- *    nor split nor forgotten while it is EASY or CACHED, except with all caches stopped.
- * 3. When is it reusable. As in lane_free: at once, or it is not taken in here. Work that used the
- *    block was submitted before this free looked at the lane's word, so whoever changes the word
- *    later records a mark that covers it, or knows that it has finished (the driver's own lock
- *    orders a submission before the look against the mark after the change). What is reusable stays
- *    so whatever becomes of the lane: it is as if it lay in the pool.
- * 4. Numbers. Each thread counts in a row of its own; readers add the rows. A peak is passed only
- *    under the lock: a thread knows how far below the peaks it is, and goes the long way there;
- *    also when it has counted alone_limit alone.
- * 5. Exchange. A full shelf gives a batch to the allocator's spare blocks, an empty one takes one
- *    from there, without the allocator's lock but inside the own cache: so 1 holds, and no number
- *    changes. A size's list is held by an atomic change of its head, for a few instructions.
- * 6. Events. Of two of one address that two threads note alone nobody could tell the order: what
- *    one noted goes to another only under the lock. test/model explores 1 to 3 and 5.
- * 7. Foresight. A block that another thread took lies in that one's processor, and a free waits for
- *    its line. What is freed by another is mostly freed in the order in which it was taken: so each
- *    thread notes what it takes, where anybody may look at any time, and who frees two in a row
- *    fetches those that follow. What is wrong there costs time and nothing else: the claim decides.
- */
+ * 1. Entry. A thread's `row->sequence` is odd while the thread is in its own cache. The owner
+ *    enters with a plain store of the sequence, then reads `wanted`. A thread that wants the blocks
+ *    of others holds the lock and sets their `wanted`. Then it makes all threads pass a barrier
+ *    (membarrier), and waits until their sequences are even. So either the owner sees `wanted` and
+ *    turns back, or the other thread sees the owner inside and waits. The owner pays a plain store
+ *    and a plain load. The other thread pays for the barrier, once for all threads.
+ * 2. Ownership. `claim` is address and right in one word. A free looks the block up in the map
+ *    without the lock. The look may miss the block: then the lock decides. It may also find a block
+ *    that is none any longer: then the claim does not match. The free takes the block with a
+ *    compare-and-swap from EASY to CACHED. Of two frees of one block one wins, and a free of an
+ *    address inside a block finds nothing. A block in the map is not merged, split or forgotten
+ *    while it is EASY or CACHED, except with all caches stopped.
+ * 3. Reuse. As in lane_free: a block that is not reusable at once does not enter a cache. Work that
+ *    used the block was submitted before this free read the lane's word. So whatever changes the
+ *    word later records a mark that covers this work, or knows that it has finished. The driver's
+ *    own lock orders a submission before the read against a mark after the change. A reusable block
+ *    stays reusable whatever becomes of the lane, as if it lay in the pool.
+ * 4. Numbers. Each thread counts in a row of its own, and readers add the rows. A peak is passed
+ *    only under the lock: a thread knows how far below the peaks it is, and takes the lock to pass
+ *    one. It also takes the lock when it has counted alone_limit alone.
+ * 5. Exchange. A full shelf gives a batch to the transfer cache, and an empty one takes a batch
+ *    from there. The thread is in its own cache then, without the lock: so rule 1 holds, and no
+ *    number changes. A thread holds the list of a size by an atomic change of its head, for a few
+ *    instructions.
+ * 6. Events. If two threads noted events of one address alone, their order would be lost. So a
+ *    block that one thread has noted goes to another thread only under the lock. test/model
+ *    explores rules 1 to 3 and 5.
+ * 7. Prefetch for frees from another thread. Blocks are usually freed in the order in which they
+ *    were allocated. Each thread logs its last allocations in a ring (`taken`) that any thread may
+ *    read at any time. When a thread frees two consecutive entries of another thread's ring, it
+ *    prefetches the block TAKEN_AHEAD entries ahead. Otherwise the free would wait for a cache line
+ *    from the other core. The ring is only a hint: the compare-and-swap on `claim` decides. */
 #include "allocator/base/map.h"
 #include "allocator/thread_cache/own.h"
 #include "allocator/thread_cache/record_alone.h"
@@ -37,7 +41,7 @@
 
 struct block *_Atomic thread_cache_nowhere[TAKEN_AHEAD + 1];
 
-/* Whoever is in leaves, also when it was not let in. */
+/* Enters the cache. Returns 0 if another thread wants it. Either way the thread must leave. */
 static int enter(struct thread_cache *cache)
 {
     stat_set(&cache->row->sequence, stat_get(&cache->row->sequence) + 1);
@@ -51,7 +55,7 @@ static void leave(struct thread_cache *cache)
     atomic_store_explicit(&cache->row->sequence, sequence + 1, memory_order_release);
 }
 
-/* As stat_bin_of, without a jump; below CACHE_BINS, as the block's size says. */
+/* As stat_bin_of, without a branch. The block's size keeps the bin below CACHE_BINS. */
 static unsigned bin_of(uint64_t requested)
 {
     return ((unsigned)__builtin_clzll(2 * (requested - 1) + 1) ^ 63) % 32;
@@ -102,7 +106,7 @@ static inline void note_taken(struct thread_cache *cache, struct block *block)
     block->noted = at;
 }
 
-/* After a block that another thread took, or nobody noted. */
+/* Prefetches (rule 7), after a free of a block in the ring of another thread, or in none. */
 __attribute__((noinline)) static void foresee(struct thread_cache *cache, const struct block *block)
 {
     struct block *_Atomic *at = block->noted;
@@ -136,7 +140,7 @@ static inline __attribute__((always_inline)) uint64_t take_out(struct thread_cac
     return address;
 }
 
-/* The two long ways out of `serve`. */
+/* The two slow ways out of `serve`. */
 __attribute__((noinline)) static uint64_t serve_nothing(struct thread_cache *cache)
 {
     leave(cache);
@@ -175,8 +179,9 @@ static uint64_t in_grains(uint64_t bytes)
     return (bytes + BLOCK_GRAIN - 1) / BLOCK_GRAIN * BLOCK_GRAIN;
 }
 
-/* Recorded, or with roundup_power2_divisions. With call sites, only once it is known where. In a
- * child of a bare clone the cache is its parent's, and wiped. */
+/* Serves requests that are recorded, or rounded by roundup_power2_divisions. With call sites it
+ * serves only once the site is known. In a child of a bare clone the cache is the parent's, and
+ * wiped. */
 __attribute__((noinline)) static uint64_t serve_specially(struct thread_cache *cache,
                                                           const struct allocator *a,
                                                           uint64_t requested, int asked)
@@ -207,14 +212,15 @@ uint64_t allocator_hit_asked(struct allocator *a, uint64_t bytes)
     return cache && bytes - 1 < CACHE_MOST ? serve_specially(cache, a, bytes, 1) : 0;
 }
 
-/* The block at `address` for this cache alone; NULL: not for it. Where another thread noted alone
- * that it was handed out, its free is noted under the lock: that takes the other's event first. */
+/* Claims the block at `address` for this cache. Returns NULL if it cannot have it. If another
+ * thread noted the allocation alone, the free is noted under the lock, which takes the other
+ * thread's event first. */
 static inline __attribute__((always_inline)) struct block *claim(struct thread_cache *cache,
                                                                  uint64_t address, enum record what)
 {
     struct block *block = cache->expected;
     uint64_t easy = address | CLAIM_EASY;
-    if (!block || address % CLAIM_KINDS || /* which would be taken for a part of the claim */
+    if (!block || address % CLAIM_KINDS || /* its low bits would be taken for a part of the claim */
         atomic_load_explicit(&block->claim, memory_order_relaxed) != easy)
         block = block_of_listed(map_glance(&cache->domain->listed, address));
     if (block && atomic_load_explicit(&block->claim, memory_order_relaxed) == easy &&

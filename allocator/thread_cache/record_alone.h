@@ -1,13 +1,13 @@
-/* Noting what a thread does in its own cache, without the lock: as events, in a row of its own
- * (stats/events/events.h), and at call sites (stats/events/sites.h). What is to be noted is known when this
- * is compiled, so that it costs nothing where nobody wants to know. */
+/* Notes what a thread does in its own cache, without the lock. It notes events in a row of its own
+ * (stats/events/events.h), and counts at call sites (stats/events/sites.h). What is to be noted is
+ * known at compile time, so that it costs nothing where nothing is recorded. */
 #ifndef CACHALOT_ALLOCATOR_THREAD_CACHE_RECORD_ALONE_H
 #define CACHALOT_ALLOCATOR_THREAD_CACHE_RECORD_ALONE_H
 
 #include "allocator/base/asked_site.h"
 #include "allocator/thread_cache/thread_cache.h"
 
-enum record { RECORD_NOTHING, RECORD_EVENTS, RECORD_SITES }; /* the last: and events, maybe */
+enum record { RECORD_NOTHING, RECORD_EVENTS, RECORD_SITES }; /* SITES: perhaps events too */
 
 static inline enum record record_of(const struct thread_cache *cache)
 {
@@ -25,8 +25,8 @@ static inline __attribute__((always_inline)) int record_has_room(const struct th
     return !record_notes(cache, what) || events_row_has_room(cache->noted);
 }
 
-/* Before anybody else can have the block: out of the cache it comes only after its thread has left.
- */
+/* Notes an allocation or a free before any other thread can have the block: the block leaves the
+ * cache only after its thread has left. */
 static inline __attribute__((always_inline)) void record_alone(struct thread_cache *cache,
                                                                struct block *block,
                                                                enum event_action action,

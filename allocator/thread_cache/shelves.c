@@ -1,4 +1,5 @@
-/* Shelves: what a thread cache has of each size, filled from the transfer cache and spilled into it. */
+/* Shelves: the blocks of each size in a thread cache, filled from the transfer cache and spilled
+ * into it. */
 #include "allocator/thread_cache/shelves.h"
 
 #include "allocator/base/policy.h"
@@ -13,8 +14,8 @@ static struct shelf *use(struct thread_cache *cache, uint64_t size)
     return &cache->shelf[step];
 }
 
-/* A batch of one size, the next below the hand, becomes spare: 0 if that has no room. A shelf with
- * more keeps the rest. */
+/* Spills a batch of one size, the next one below the hand, into the transfer cache. Returns 0 if
+ * that has no room. A shelf that has more blocks keeps the others. */
 static int spill(struct thread_cache *cache)
 {
     int step = step_before(cache->used, cache->hand);
@@ -41,7 +42,8 @@ static int spill(struct thread_cache *cache)
     return 1;
 }
 
-/* Is the cache not too full for that many more? Little is done for it at a time. */
+/* Makes room in the cache for so many blocks more. Returns 0 if that takes too many spills: one
+ * request does little of it. */
 static int has_room(struct thread_cache *cache, uint64_t size, uint64_t blocks)
 {
     for (int i = 0; cache->bytes + (int64_t)(size * blocks) > cache_limit(cache) ||
@@ -86,7 +88,7 @@ int thread_cache_room(struct thread_cache *cache, uint64_t size)
             return 0;
         thread_cache_moved(cache, size, -(int64_t)most);
     }
-    use(cache, size); /* it may have spilled */
+    use(cache, size); /* the shelf itself may have spilled */
     *shelf = (struct shelf){.full = shelf->first, .room = most};
     return 1;
 }

@@ -6,8 +6,9 @@
 
 #define BUSY UINT64_MAX /* in place of a list's count: a thread holds it */
 
-/* The list is this thread's until it is put back; BUSY: it is another's. Nobody waits for ever: the
- * other may be held up, and need this thread to go on. */
+/* Takes hold of the list until it is put back. Returns its count, or BUSY if another thread
+ * holds it. No thread waits without limit: the other one may be held up, and need this thread to
+ * go on. */
 static uint64_t hold(struct transfer_list *list)
 {
     for (int i = 0; i < policy.transfer_tries; i++) {
@@ -30,7 +31,8 @@ static int64_t weight(uint64_t size, uint64_t count)
     return (int64_t)((size < policy.transfer_least ? policy.transfer_least : size) * count);
 }
 
-/* `alone`: of the cache that its thread is in; NULL: all shall know at once. */
+/* Adds to the bytes in the transfer cache. `alone`: what the calling thread's cache has not told
+ * yet; NULL: tells at once. */
 static void weigh(struct allocator *a, int64_t *alone, int64_t more)
 {
     int64_t sum = alone ? *alone + more : more;
@@ -41,7 +43,7 @@ static void weigh(struct allocator *a, int64_t *alone, int64_t more)
         *alone = tell ? 0 : sum;
 }
 
-/* Of the bits of a list only its holder changes one. */
+/* Sets the bit of a list. Only the holder of the list changes it. */
 static void use(struct allocator *a, unsigned step)
 {
     if (!step_is_used(a->shared.transfer_used, step))
