@@ -1,11 +1,11 @@
-/* The caching block allocator: one `struct allocator` per context, a process's in one `struct
- * domain`.
+/* The caching block allocator: one `struct allocator` for each context, and one `struct domain` for
+ * the process, which all of them share.
  *
- * One lock for the domain. It is never held across a call into the device (device.h), so whatever
- * blocks there blocks only the thread that called. A block is found by address alone, whichever
- * context is current. Sizes in bytes. Functions return 0, a driver's error code (positive), or one
- * of the conditions below.
- */
+ * The domain has one lock. It is never held across a call into the device (device.h), so a call
+ * that blocks there holds up its own thread only. Callers of these functions do not hold it. A
+ * block is found by its address alone, whichever context is current. Sizes are in bytes. Functions
+ * return 0, a driver's error code (positive), or a condition of condition.h, unless their comment
+ * says otherwise. */
 #ifndef CACHALOT_ALLOCATOR_ALLOCATOR_H
 #define CACHALOT_ALLOCATOR_ALLOCATOR_H
 
@@ -19,95 +19,102 @@
 struct domain;
 struct allocator;
 
-/* NULL when the host is out of memory. `options` is copied. */
+/* Makes a domain with a copy of `options`. Returns NULL when the host is out of memory. */
 struct domain *domain_create(const struct options *options);
 
-/* Before the first allocator: what happens is noted in `events` and `sites`, where not NULL.
- */
+/* Call it before the first allocator: events are noted in `events`, call sites in `sites`, where
+ * these are not NULL. */
 void domain_record(struct domain *domain, struct events *events, struct sites *sites);
 
-/* What threads noted alone goes to the events, as far as these have room until more of them is
- * written to the trace. -1: the lock is busy (its holder may wait for just that). */
+/* Moves what threads noted alone to the events, as far as these have room until more of them is
+ * written to the trace. Returns 0, or -1: the lock is busy (its holder may be waiting for just
+ * that). */
 int domain_take_events(struct domain *domain);
 
-/* An allocator for the context `device`, named `context` in lanes (lane.h), device `ordinal`,
- * of `total` bytes, booking into `stats` (one row per device, which may serve several contexts).
- * NULL when the host is out of memory. */
+/* Makes an allocator for the context `device`, with the name `context` in lanes (lane.h), on device
+ * `ordinal` of `total` bytes. It counts into `stats`: one row for each device, which may serve
+ * several contexts. Returns NULL when the host is out of memory. */
 struct allocator *allocator_create(struct domain *domain, const struct device_ops *ops,
                                    void *device, uint64_t context, unsigned ordinal,
                                    struct device_stats *stats, uint64_t total);
 
-/* Around the end of a context, from before it is forgotten or put away until it is buried: a request
- * that finds no memory meanwhile waits, and looks once more. */
+/* Bracket the end of a context: from before it is forgotten or put away, until it is buried.
+ * Meanwhile a request that finds no memory waits, and looks once more. */
 void domain_end_begins(struct domain *domain);
 void domain_end_over(struct domain *domain);
 
-/* Before the driver is told to end its context: gives back what is idle, if another context of the
- * device may need it before that is over. Waits 300 ms at most for what other
- * threads freed; for its own frees it waits as natively. */
+/* Call it before the driver is told to end the context. Gives idle memory back, if another context
+ * of the device may need it before the end is over. Waits at most 300 ms for blocks that other
+ * threads freed, and as CUDA does for its own frees. */
 void allocator_empty(struct allocator *allocator);
 
-/* Its context may be about to end, or was not: meanwhile nobody calls into it for others, as the
- * service thread does, and requests in other contexts. Returns when those who do have left, or after
+/* away 1: the context may be about to end. Until away 0 no thread calls into it for other contexts,
+ * as the service thread and their requests do. Returns when threads that do so have left, or after
  * 2 s. */
 void allocator_put_away(struct allocator *allocator, int away);
 
-/* Forgets all blocks of a context that is going; calls no driver. Returns how many the program
- * still held. */
+/* Forgets all blocks of a context that is about to go. Calls no driver. Returns how many blocks the
+ * program still held. */
 uint64_t allocator_forget(struct allocator *allocator);
 
-/* After the driver ended the context of a forgotten allocator: mapped memory is the process's, and
- * would outlive it. It does where a call into the context, but a wait for a fence, is still under way after 2 s. */
+/* Call it after the driver has ended the context of a forgotten allocator. Gives mapped memory
+ * back, which is the process's and would outlive the context. Except: if a call into the context
+ * other than a wait for a fence is still under way after 2 s, that memory stays. */
 void allocator_bury(struct allocator *allocator);
 
-/* A block of at least `bytes`. allocator_hit never grows nor waits: 0 or ALLOCATOR_MISS. */
+/* allocator_malloc puts the address of a block of at least `bytes` bytes into *address.
+ * allocator_hit does so only if that needs no growth and no wait, else it returns ALLOCATOR_MISS.
+ * ALLOCATOR_PASS: the request is the driver's. */
 int allocator_malloc(struct allocator *allocator, uint64_t bytes, uint64_t *address);
 int allocator_hit(struct allocator *allocator, uint64_t bytes, uint64_t *address);
 
-/* A request that was passed on (ALLOCATOR_PASS), and for which the driver had no memory. */
+/* Counts a request that was passed on (ALLOCATOR_PASS), and for which the driver had no memory. */
 void allocator_refused(struct allocator *allocator, uint64_t bytes);
 
-/* After a request for `bytes` has failed: would it have fitted without a cache, when the driver has
- * `available` bytes free? Then each large block takes whole granules of its own. */
+/* After a request for `bytes` bytes has failed: would it have fitted without a cache, with
+ * `available` bytes free on the device? Without a cache each large block takes whole granules of
+ * its own. */
 int allocator_fits_natively(struct allocator *allocator, uint64_t bytes, uint64_t available);
 
-/* Work that the host may see (a copy to its memory, a function of its own) was submitted to the
- * context: the next free waits for what was submitted until now, as natively. */
+/* Work that the host may see was submitted to the context: a copy to host memory, or a host
+ * function. As with CUDA, the next free waits for the work submitted until now. */
 void allocator_note_host_work(struct allocator *allocator);
 
 enum free_kind {
-    FREED_NATIVE, /* natively this free waits for all work of the context */
-    FREED_ASYNC,  /* natively it waits for nothing: nor do we, here or later, without limit */
-    FREED_LATE,   /* the process is ending: touch nothing, only count */
+    FREED_NATIVE, /* CUDA's free would wait for all work of the context */
+    FREED_ASYNC,  /* CUDA's free would not wait: nor do we without limit, here or later */
+    FREED_LATE,   /* the process is ending: only count, touch nothing */
 };
-/* Takes back the block at `address`, whoever allocated it. An error of the device that shows here
- * is returned; the block is then gone, as natively. ALLOCATOR_PASS (FREED_ASYNC only): the block is
- * off the books, the driver is to free it. */
+/* Frees the block at `address`, whichever thread allocated it. Returns 0, ALLOCATOR_UNKNOWN or
+ * ALLOCATOR_INVALID. An error of the device that shows here is returned too; the block is gone
+ * then, as with CUDA. ALLOCATOR_PASS (option cache:off): the block is off the books, and the caller
+ * has the driver free it. */
 int domain_free(struct domain *domain, uint64_t address, enum free_kind kind);
 
-/* Gives all reusable memory back to the driver, after waiting for what is pending if `wait`.
- * Returns bytes. */
+/* Gives all reusable memory back to the driver; wait: after a wait for pending blocks. Returns
+ * bytes. */
 uint64_t domain_empty_cache(struct domain *domain, int wait);
 
-/* Gives back what was idle ever since the last call, where the device is short of memory. No call
- * of the driver if there is nothing. */
+/* Gives back what has been idle ever since the last call, where the device is short of memory.
+ * Calls no driver if nothing was. */
 void domain_relieve(struct domain *domain);
 
-/* After the last stream capture ended: frees made during captures get their fence. */
+/* Call it after the last stream capture has ended: blocks freed during captures get their fence. */
 void domain_captures_ended(struct domain *domain);
 
-/* Books blocks whose fence has passed; the last call into the driver before exit. */
+/* Makes blocks reusable whose fence has passed. This is the last call into the driver before
+ * exit. */
 void domain_poll(struct domain *domain);
 
-/* More devices may use the memory of device `ordinal`: has the driver allow what is mapped. -1: it has
- * refused some. */
+/* More devices may use the memory of device `ordinal`: has the driver allow what is mapped. Returns
+ * 0, or -1 if it refused some. */
 int domain_allow(struct domain *domain, unsigned ordinal);
 
-/* Calls `take` for every block, by segment and address, under the lock: it must not call back. */
+/* Calls `take` for each block, by segment and address, under the lock: it must not call back. */
 void domain_walk(struct domain *domain,
                  void (*take)(void *context, const struct snapshot_block *block), void *context);
 
-/* Decides expandable_segments:auto, before the first allocator. */
+/* Decides expandable_segments:auto. Call it before the first allocator. */
 void domain_decide(struct domain *domain, enum expandable decision);
 
 /* Does this allocator have mapped memory? */

@@ -1,4 +1,4 @@
-/* The invariants: everything that an allocator's books say is true. */
+/* The invariants: all that an allocator's books say is true. */
 #include "allocator/allocator.h"
 #include "allocator/check.h"
 
@@ -9,7 +9,7 @@
 #include "allocator/pool/pool.h"
 #include "allocator/thread_cache/locked.h"
 
-/* Do its neighbours lie beside it, and is it merged with them where it could be? */
+/* Do the block's neighbours lie beside it, and is it merged with them where that is possible? */
 static int is_valid(const struct block *block)
 {
     const struct block *next = block->next;
@@ -26,8 +26,8 @@ static int is_valid(const struct block *block)
              (block->state == BLOCK_REUSABLE || block->state == BLOCK_ABSENT));
 }
 
-/* Of the changes of an arena one in so many is checked in what has as many parts as it has slots.
- * Odd, since arenas have two segments. */
+/* One of so many changes of an arena is checked in all its slots, since an arena has as many parts
+ * as slots. Odd, since arenas have two segments. */
 #define CHECK_EACH 61
 
 static int handle_lies_in(const struct arena *arena, uint32_t slot, uint64_t begin, uint64_t end)
@@ -37,7 +37,7 @@ static int handle_lies_in(const struct arena *arena, uint32_t slot, uint64_t beg
             arena_address(arena, arena_handle_end(arena, slot)) <= end);
 }
 
-/* Is the reusable block found from the first slot of it that is idle? */
+/* Is the reusable block found from its first idle slot? */
 static int hole_is_noted(const struct arena *arena, const struct block *block)
 {
     uint64_t end = block_address(block) + block_size(block);
@@ -48,7 +48,7 @@ static int hole_is_noted(const struct arena *arena, const struct block *block)
     return arena_address(arena, slot) >= end || arena->slot[slot].hole == block;
 }
 
-/* Has the other slot of a divided chunk just what is elsewhere here? */
+/* Does the other slot of a divided chunk have exactly what is elsewhere here? */
 static int is_elsewhere(const struct arena *arena, const struct block *block)
 {
     uint32_t slot = (uint32_t)arena_slot_at(arena, block_address(block) - arena->base);
@@ -62,8 +62,8 @@ static int is_elsewhere(const struct arena *arena, const struct block *block)
            block_size(block) + block_size(there) == arena->chunk_bytes;
 }
 
-/* Has the block memory below all of it, or below none if it is absent? And is it noted as idle
- * where it should be? */
+/* Does all of the block have memory below it, or none of it if it is absent? And is it noted as
+ * idle where it should be? */
 static int block_is_backed(const struct arena *arena, const struct block *block)
 {
     uint64_t begin = block_address(block), end = begin + block_size(block);
@@ -90,7 +90,7 @@ static int block_is_backed(const struct arena *arena, const struct block *block)
     return block->state == BLOCK_ABSENT || arena_address(arena, slot) >= end;
 }
 
-/* Is it where the chunks are that are one handle with it? */
+/* Does the chunk lie beside the other chunks of its handle? */
 static int chunk_is_joined(const struct arena *arena, uint32_t number)
 {
     const struct chunk *chunk = &arena->chunk[number], *first = &arena->chunk[chunk->first];
@@ -152,7 +152,7 @@ static int arena_is_valid(const struct arena *arena)
 
 struct sums {
     uint64_t allocated, active, requested, reserved, reusable, inactive_split;
-    int cached; /* thread caches change what others count */
+    int cached; /* thread caches change what other threads count */
 };
 
 static int is_in_pool(const struct block *block)
@@ -214,7 +214,8 @@ static int add_segment(const struct segment *segment, struct sums *sums)
     return 1;
 }
 
-/* Sum of rows equals each counter, over all allocators that share this device's row. */
+/* The sum of all rows equals each counter, over all allocators that share the numbers of a
+ * device. */
 int allocator_is_valid(const struct allocator *a)
 {
     struct sums sums = {.cached = thread_caches_serve(a->domain, a->stats)};

@@ -4,7 +4,7 @@
 
 #include "allocator/state/domain.h"
 
-/* Does everything that the books say agree? Walks all blocks. The lock is held. */
+/* Do the books agree with each other? Walks all blocks. The domain's lock is held. */
 int allocator_is_valid(const struct allocator *allocator);
 
 #endif

@@ -1,9 +1,10 @@
-/* How an allocator ends: forgotten before the driver ends its context, and then buried. Of a primary
- * one only the driver knows whether it does: it is put away before, and forgotten after. No call
- * enters a context that may have ended: the driver leaves undefined what comes of its events.
+/* How an allocator ends: it is forgotten before the driver ends its context, and buried afterwards.
+ * Only the driver knows whether a release of a primary context ends it. So its allocator is put
+ * away before the release, and forgotten after it. No call enters a context that may have ended:
+ * the driver leaves undefined what becomes of its events.
  *
- * What the program had freed was natively free before, and is so for requests in other contexts:
- * until we begin they reach it (release), and while we are at it they wait. */
+ * With CUDA, freed memory is there for requests in other contexts. Until the end begins, such
+ * requests reach it (release.h). While the end is under way, they wait. */
 #include <stddef.h>
 
 #include "allocator/allocator.h"
@@ -45,8 +46,8 @@ static int is_alone(const struct allocator *a)
     return !other;
 }
 
-/* What needs no long wait, here or in the driver: native frees have waited, but an end may do
- * without. */
+/* Gives back what needs no long wait, here or in the driver. CUDA's frees have waited, but the end
+ * of a context need not wait. */
 void allocator_empty(struct allocator *a)
 {
     allocator_enter(a);
@@ -75,7 +76,7 @@ void allocator_put_away(struct allocator *a, int away)
     allocator_leave(a);
 }
 
-/* *held grows by the blocks that the program still holds. */
+/* Adds the number of blocks that the program still holds to *held. */
 static void forget_segment(struct segment *segment, uint64_t *held)
 {
     struct allocator *a = segment->allocator;
@@ -129,7 +130,7 @@ uint64_t allocator_forget(struct allocator *a)
             *link = a->next;
             break;
         }
-    /* Calls of other threads into the dying context: no new one begins. */
+    /* Waits for calls of other threads into the context that ends: no new one begins. */
     for (int i = 0; a->life.calls && i < policy.end_looks; i++)
         allocator_pause(a);
     allocator_leave(a);
@@ -140,7 +141,8 @@ void allocator_bury(struct allocator *a)
 {
     metadata_clear(a->shared.transfer, CACHE_STEPS * sizeof *a->shared.transfer);
     domain_lock(a->domain);
-    /* By a claim, say, that takes longer than its context's end has waited; who waits for a fence uses none of it. */
+    /* A call still uses the arena, for example a claim that takes longer than the wait for it. A
+     * wait for a fence uses none of it. */
     if (a->life.calls > a->crowd.waiting)
         a->arena = NULL;
     domain_unlock(a->domain);

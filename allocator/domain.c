@@ -25,7 +25,7 @@ struct domain *domain_create(const struct options *options)
     if (!domain)
         return NULL;
     domain->metadata = metadata;
-    /* Who makes room and is called back by the driver does not wait for itself. */
+    /* A thread that makes room, and is called back by the driver, must not wait for itself. */
     domain->pressure = (pthread_mutex_t)PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
     domain->options = *options;
     domain->dedicated = options->ipc == IPC_DEDICATED;
@@ -35,7 +35,7 @@ struct domain *domain_create(const struct options *options)
     domain->listed.metadata = &domain->metadata;
     domain->blocks = slab_of(domain, sizeof(struct block));
     domain->blocks.kept_from = offsetof(struct block, claim);
-    domain->blocks.apart = 37; /* blocks that several threads take at first share no line */
+    domain->blocks.apart = 37; /* blocks that several threads take at first share no cache line */
     domain->segment_slab = slab_of(domain, sizeof(struct segment));
     domain->fences = slab_of(domain, sizeof(struct fence));
     domain->allocators = slab_of(domain, sizeof(struct allocator));
@@ -44,7 +44,7 @@ struct domain *domain_create(const struct options *options)
     return domain;
 }
 
-/* No living one has it, and of a forgotten one's blocks there are none. */
+/* Returns a number that no living allocator has. Forgotten allocators have no blocks. */
 static uint16_t unused_number(const struct domain *domain)
 {
     uint16_t number = 0;

@@ -1,4 +1,5 @@
-/* Freeing: which block an address is, and whether its lane, its thread's cache or a fence makes it reusable. */
+/* Freeing: finds the block of an address, and makes it reusable by its lane, its thread's cache or
+ * a fence. */
 #include <assert.h>
 #include <stddef.h>
 
@@ -14,7 +15,8 @@
 #include "allocator/reuse/lane.h"
 #include "allocator/state/enter.h"
 
-/* Is `address` in memory of ours that the program does not hold? The lock is held. */
+/* For an address at which the program holds no block. Returns ALLOCATOR_INVALID, and counts a
+ * double free, if it is in a segment of ours; else ALLOCATOR_UNKNOWN. The lock is held. */
 static int unknown_or_invalid(struct domain *domain, uint64_t address)
 {
     struct segment *segment = segment_holding(domain, address);
@@ -24,7 +26,8 @@ static int unknown_or_invalid(struct domain *domain, uint64_t address)
     return ALLOCATOR_INVALID;
 }
 
-/* Reusable at once on a lane, else behind a fence. async: natively the free waits for nothing. */
+/* Makes a block reusable: at once on a lane, else behind a fence. async: CUDA's free would not
+ * wait. */
 static int free_in_order(struct allocator *a, struct block *block, int async)
 {
     a->frees++;
@@ -45,30 +48,30 @@ static int settle(struct allocator *a, struct block *block, enum free_kind kind)
     if (kind == FREED_NATIVE && allocator_owes_host(a))
         code = fence_wait_for_host_work(a);
     if (a->life.forgotten)
-        return code; /* and the block with it */
+        return code; /* the block is forgotten with it */
     if (a->domain->options.cache) {
         int error = free_in_order(a, block, kind == FREED_ASYNC);
         return code ? code : error;
     }
-    block_becomes_reusable(block); /* whole, so now idle */
+    block_becomes_reusable(block); /* the whole segment is idle */
     if (kind == FREED_NATIVE && (!segment_release(block->segment) || a->life.forgotten))
         return 0;
-    segment_hand_over(block->segment); /* the driver's answer is the program's */
+    segment_hand_over(block->segment); /* the program gets the driver's answer */
     return ALLOCATOR_PASS;
 }
 
-/* The block that the program holds at `address`; from here on it does not, whatever other threads
- * do. */
+/* Returns the block that the program holds at `address`, or NULL. From here on the program does not
+ * hold it, whatever other threads do. */
 static struct block *held_at(struct domain *domain, uint64_t address)
 {
     struct thread_cache *cache = thread_cache_of(domain);
-    struct block *block = cache ? cache->found : NULL; /* perhaps the one */
+    struct block *block = cache ? cache->found : NULL; /* perhaps this one */
     uint64_t claim = block ? atomic_load_explicit(&block->claim, memory_order_relaxed) : 0;
     if (claim - claim % CLAIM_KINDS != address)
         block = block_of_listed(map_find(&domain->listed, address));
     if (!block)
         return NULL;
-    if (block_claimed(block) == CLAIM_HELD) { /* only the lock's holder changes it */
+    if (block_claimed(block) == CLAIM_HELD) { /* only the holder of the lock changes it */
         block_claim(block, CLAIM_NOBODY);
         return block;
     }
@@ -77,8 +80,8 @@ static struct block *held_at(struct domain *domain, uint64_t address)
                                                                                         : NULL;
 }
 
-/* Is its free one of which no number passes a peak, whatever this thread counted alone? If it is
- * reusable by a fence only, free_in_order settles. */
+/* Does the free of this block pass no peak, whatever this thread counted alone? If only a fence
+ * makes it reusable, free_in_order settles the cache. */
 static int raises_no_peak(const struct block *block)
 {
     const struct allocator *a = block->segment->allocator;
@@ -86,7 +89,7 @@ static int raises_no_peak(const struct block *block)
            !allocator_owes_host(a);
 }
 
-/* A block that the program held until now; gives the lock back. */
+/* Frees a block that the program held until now, and gives the lock back. */
 __attribute__((noinline)) static int free_held(struct block *block, enum free_kind kind)
 {
     struct allocator *a = block->segment->allocator;

@@ -1,5 +1,5 @@
-/* Where memory comes from when the pools have none: what has been freed behind fences, what is idle in mapped memory, the
- * driver, and under pressure what is given back first. */
+/* Where memory comes from when the pools have none: blocks behind fences, idle mapped memory, the
+ * driver, and what goes back first under pressure. */
 #include "allocator/allocator.h"
 #include "allocator/base/policy.h"
 #include "allocator/growth.h"
@@ -19,10 +19,10 @@
 #include "allocator/thread_cache/locked.h"
 #include "allocator/state/enter.h"
 
-/* Where mapping failed there are ordinary segments beside mapped memory. */
+/* Where mapping fails, there are ordinary segments beside mapped memory. */
 __attribute__((noinline)) static struct block *take_ordinary(struct allocator *a, uint64_t size)
 {
-    thread_cache_settle(a); /* what is taken there, and what grows, may pass peaks */
+    thread_cache_settle(a); /* blocks from there, and growth, may pass peaks */
     return pool_take_ordinary(a, size);
 }
 
@@ -32,7 +32,8 @@ struct block *growth_take(struct allocator *a, uint64_t size)
     return block || pool_for(a, size) != POOL_MAPPED ? block : take_ordinary(a, size);
 }
 
-/* A block that becomes reusable while fences are waited for, up to `budget_ns`; or NULL. */
+/* Returns a block that becomes reusable during a wait for fences with a budget of `budget_ns`, or
+ * NULL. */
 static struct block *wait_for(struct allocator *a, uint64_t size, uint64_t budget_ns)
 {
     struct block *block = NULL;
@@ -45,22 +46,23 @@ static struct block *wait_for(struct allocator *a, uint64_t size, uint64_t budge
     return block;
 }
 
-/* What making and giving back `bytes` costs, so that waiting for a fence as long costs no more. */
+/* Returns what making and giving back `bytes` costs, in ns. A wait for a fence of that length costs
+ * no more. */
 static uint64_t growth_price_ns(const struct device_costs *costs, uint64_t bytes)
 {
     return costs->alloc + costs->free + bytes / MIB * (costs->alloc_mib + costs->free_mib);
 }
 
-/* Could idle memory do, with what the holes around it have in parts of chunks? At least one chunk
- * is missing, else there were a hole. */
+/* Could idle memory do, with the parts of chunks in the holes around it? At least one chunk is
+ * missing, otherwise there would be a hole. */
 static int may_do(const struct arena *arena, uint64_t size)
 {
     uint64_t idle = arena_idle_bytes(arena);
     return idle && idle + 2 * arena->chunk_bytes > size;
 }
 
-/* Where what is idle is there in handles too large for the gaps, some of it goes back, if the work that may
- * use it is done: then as much is made anew, in smaller ones, and no more. */
+/* Claims idle memory. If that is in handles too large for the gaps, some of it goes back, where its
+ * work is done. Then as much is made anew in smaller handles, and no more. */
 static int claim_idle(struct allocator *a, uint64_t size, struct block **taken)
 {
     struct arena *arena = a->arena;
@@ -73,9 +75,9 @@ static int claim_idle(struct allocator *a, uint64_t size, struct block **taken)
     return a->life.forgotten ? ALLOCATOR_PASS : code;
 }
 
-/* The work of a device that is not far behind, on a busy host; natively the frees had waited. */
-
-/* What is in the way of a block of its own chunks, and idle in a moment. Returns bytes. */
+/* Gives back what is in the way of a block of its own chunks, and idle within
+ * `policy.alone_wait_ns`. A device that is not far behind needs no longer, and CUDA's frees
+ * would have waited for it. Returns bytes. */
 static uint64_t give_back(struct allocator *a, uint64_t size)
 {
     uint64_t missing = a->arena->claim.missing;
@@ -85,8 +87,8 @@ static uint64_t give_back(struct allocator *a, uint64_t size)
     return segment_release_whole(a, missing, policy.alone_wait_ns);
 }
 
-/* Where blocks share no chunk idle memory in other pieces may have to go back first; but nobody waits
- * long for that: then chunks are shared after all. */
+/* Where blocks share no chunk, idle memory in other pieces may have to go back first. But no thread
+ * waits long for that: then chunks are shared after all. */
 static int grow_mapped(struct allocator *a, uint64_t size, struct block **taken)
 {
     for (int round = 0;
@@ -122,8 +124,7 @@ static uint64_t segment_bytes(const struct allocator *a, enum pool pool, uint64_
     return large;
 }
 
-/* A block of at least `size` bytes from the driver, in no pool yet and not split: from mapped memory, or a segment.
- * GROW_LEAST: no more than is needed; GROW_NATIVE: exactly that, never to be reused (option cache:off). */
+/* Asks the driver (growth.h). */
 int growth_by_driver(struct allocator *a, uint64_t size, enum growth growth, struct block **block)
 {
     if (a->life.forgotten)
@@ -147,12 +148,13 @@ int growth_by_driver(struct allocator *a, uint64_t size, enum growth growth, str
     }
     int code = segment_obtain(a, pool, size <= MIB ? SMALL_POOL : LARGE_POOL, bytes, block);
     a->growth.pressed |= code == a->ops->out_of_memory;
-    a->taken = NULL; /* what a request gets may be another thing now */
+    a->taken = NULL; /* the next request may get another block */
     return code;
 }
 
-/* The device is full, or the limit reached. What is idle at once goes first: a context may be busy
- * for long. A small request has part of a large hole before it waits for more than natively. */
+/* Makes room where the device is full, or the limit is reached. Memory that is idle at once goes
+ * first, since a context may be busy for long. A small request gets part of a large hole before it
+ * waits for more than with CUDA. */
 static int make_room(struct allocator *a, uint64_t size, struct block **taken)
 {
     int code;
@@ -183,9 +185,9 @@ static void wait_for_ends(struct allocator *a, uint64_t since_ns)
         allocator_pause(a);
 }
 
-/* One thread at a time, else what one gives back another takes; and again while others free, and
- * when a context has ended. A thread that waits here too long goes on alone: it may be the one that
- * the others wait for. */
+/* Makes room, one thread at a time: otherwise a thread takes what another one gives back. Tries
+ * again while other threads free, and when a context has ended. A thread that waits too long for
+ * its turn goes on alone: the others may be waiting for it. */
 static int under_pressure(struct allocator *a, uint64_t size, struct block **taken)
 {
     struct timespec limit;
@@ -215,7 +217,8 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
     return code;
 }
 
-/* What is idle elsewhere, were it not for what is cached. */
+/* Claims idle memory. If there is too little, cached blocks go back to the pool, and it claims once
+ * more. */
 static int claim(struct allocator *a, uint64_t size, struct block **taken)
 {
     int code = claim_idle(a, size, taken);
@@ -224,11 +227,10 @@ static int claim(struct allocator *a, uint64_t size, struct block **taken)
                : code;
 }
 
-/* The ways to more memory, cheapest first. 0 and *taken (in no pool, cut to size), or what the
- * driver said. */
+/* Tries the ways to more memory (growth.h). */
 int growth_find(struct allocator *a, uint64_t size, struct block **taken)
 {
-    /* No segment is taken from the driver if all that is reusable, merged, would do. */
+    /* No segment is taken from the driver if all reusable blocks would do, once merged. */
     if (pool_for(a, size) == POOL_SMALL && thread_caches_assemble(a, size) &&
         (*taken = growth_take(a, size)))
         return 0;

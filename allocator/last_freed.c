@@ -1,18 +1,18 @@
 /* When a freed block need not go through its pool.
  *
- * A request took block K from its pool, as the front of a reusable block M or all of it, and no
- * pool has changed since (`taken`). Then giving K back makes M again, and the next request of as
- * many bytes finds what the one before it found: K (or, in an arena of which more is lost by then,
- * might do so). So K is counted as reusable, but neither merged nor in the pool (CLAIMED), until it
- * is taken again, or anybody takes the lock for anything else (domain_lock): then it is put there,
- * and all is as if it had been there from the beginning.
+ * A request took block K from its pool: the front of a reusable block M, or all of M. If no pool
+ * has changed since (`taken`), giving K back makes M again. The next request of as many bytes then
+ * finds what the one before it found: K. (In an arena of which more is lost by then, it at least
+ * might.) So K is counted as reusable, but neither merged nor in the pool (CLAIMED). That ends when
+ * K is taken again, or when any thread takes the lock for anything else (domain_lock). Then K is
+ * put into its pool, as if it had been there from the start.
  *
- * What changes which block a request would get clears `taken`: pool_put_in, pool_take_out, and
- * those who change a block's pool or the rules (growth_by_driver, domain_mark, packing_note).
+ * Whatever changes which block a request would get clears `taken`: pool_put_in and pool_take_out.
+ * So do the functions that change a block's pool or the rules: growth_by_driver, domain_mark,
+ * packing_note.
  *
- * Between the two nothing is counted but by the threads alone. So no peak is passed when K is taken
- * again, unless this thread has counted since.
- */
+ * Between the free and the request, numbers change only by what threads count alone. So no peak is
+ * passed when K is taken again, unless this thread has counted since. */
 #include "allocator/allocator.h"
 #include "allocator/last_freed.h"
 
@@ -26,8 +26,8 @@
 #include "allocator/thread_cache/locked.h"
 #include "allocator/reuse/lane.h"
 
-/* The rest of M, which K will be merged with. Before it there is nothing reusable: M began with K.
- */
+/* Returns the rest of M, with which K will be merged. Before K nothing is reusable: M began with
+ * K. */
 static struct block *rest_of(const struct block *block)
 {
     return pool_can_merge(block, block->next) ? block->next : NULL;
@@ -46,7 +46,7 @@ int last_freed_keep(struct block *block)
     const struct block *rest = rest_of(block);
     int split = block->previous || (rest ? rest : block)->next;
     stats_begin(stats);
-    if (split && !segment->arena) /* else no peak is nearer than before */
+    if (split && !segment->arena) /* otherwise no peak comes nearer */
         thread_cache_settle(a);
     a->frees++;
     stats_take_back(stats, block_stat(block), size, requested);
@@ -67,7 +67,8 @@ int last_freed_keep(struct block *block)
     return 1;
 }
 
-/* May this request have it? A cache that served another allocator must be emptied first. */
+/* May this request have the last freed block? A cache that served another allocator must be emptied
+ * first. */
 static int serves(const struct allocator *a, uint64_t bytes, const struct thread_cache *cache)
 {
     const struct block *block = a->domain->last_freed.block;
@@ -131,7 +132,7 @@ void last_freed_put(struct domain *domain)
     struct allocator *a = block->segment->allocator;
     uint64_t begin = block_address(block), end = begin + block_size(block);
     domain->last_freed.block = NULL;
-    packing_count(a, block_size(block), -1); /* not before: it may be taken again */
+    packing_count(a, block_size(block), -1); /* not earlier: it may be taken again */
     stats_begin(a->stats);
     if (rest_of(block)) {
         pool_take_out(a, block->next);

@@ -1,18 +1,20 @@
-/* The block that was freed last, out of its pool as long as nobody but its next owner could tell:
- * what takes and gives back the same size again and again changes no pool. The rule is at the head
- * of last_freed.c; all with the lock. */
+/* The last freed block stays out of its pool as long as only its next owner could tell. So a
+ * program that allocates and frees the same size again and again changes no pool. The rule is at
+ * the head of last_freed.c. All functions need the domain's lock. */
 #ifndef CACHALOT_ALLOCATOR_LAST_FREED_H
 #define CACHALOT_ALLOCATOR_LAST_FREED_H
 
 #include "allocator/state/domain.h"
 
-/* A block that the program has freed, with all that a free is: 1 if it is kept. */
+/* Frees a block that the program held, with all that belongs to a free, and keeps it out of its
+ * pool. Returns 1, or 0 if the block cannot be kept: then nothing is done. */
 int last_freed_keep(struct block *block);
 
-/* What is kept goes into its pool. */
+/* Puts the last freed block, which there must be, into its pool. */
 void last_freed_put(struct domain *domain);
 
-/* A request, with all that one is: 1 if it got what is kept. */
+/* Serves a request for `bytes` bytes with the last freed block, with all that belongs to a request.
+ * Returns 1 and *address, or 0: then nothing is done. */
 int last_freed_take(struct allocator *allocator, uint64_t bytes, uint64_t *address);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a request gets when memory is short and the driver has none: holes among large blocks, corners of chunks; and
- * when large blocks become the driver's own (packing.h). */
+/* What a request gets when memory is short and the driver has none: holes among large blocks, and
+ * corners of chunks. Also decides when large blocks become the driver's own (packing.h). */
 #include "allocator/allocator.h"
 #include "allocator/base/policy.h"
 #include "allocator/last_resort.h"
@@ -9,9 +9,9 @@
 #include "allocator/pool/pool.h"
 #include "allocator/state/enter.h"
 
-/* What the live blocks of this device would take if each large one were the driver's own (small
- * ones, which may lie among them, share granules there). Linear, so only asked where a request has
- * failed, which has cost far more. */
+/* Returns what the live blocks of this device would take if each large one were the driver's own.
+ * Small ones may lie among them, and share granules there. It walks all blocks, so it is called
+ * only where a request has failed, which has cost far more. */
 static uint64_t native_bytes(const struct allocator *a)
 {
     uint64_t bytes = stats_current(a->stats, STAT_reserved_bytes, SMALL_POOL);
@@ -56,7 +56,7 @@ static void note_failure(struct allocator *a, uint64_t size)
               1 + requests->allocated[SMALL_POOL] + requests->allocated[LARGE_POOL]);
 }
 
-/* What the driver gave and took back so far. */
+/* Returns how often the driver has given memory and taken it back so far. */
 static uint64_t changes(const struct allocator *a)
 {
     return stats_get(a->stats, COUNTER_num_device_alloc) +
@@ -93,5 +93,5 @@ int last_resort_take(struct allocator *a, uint64_t size, struct block **block)
     if ((*block = pool_take_from(a, POOL_MAPPED, size)))
         return 0;
     int code = arena_claim_in(a->arena, size, CLAIM_GROW | CLAIM_DIVIDE, block);
-    return code <= 0 ? code : a->ops->out_of_memory; /* the driver has said so before */
+    return code <= 0 ? code : a->ops->out_of_memory; /* the driver has said so already */
 }

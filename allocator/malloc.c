@@ -1,4 +1,4 @@
-/* Allocating and freeing: the order in which memory is looked for, and the books. */
+/* Allocating: the order in which memory is looked for, and the books. */
 #include "allocator/allocator.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@
 #include "allocator/thread_cache/locked.h"
 #include "allocator/state/enter.h"
 
-/* The cache: what is reusable, or became so since. */
+/* Looks for a block that is reusable, or has become so meanwhile. */
 static struct block *look(struct allocator *a, uint64_t size)
 {
     a->mallocs++;
@@ -60,7 +60,8 @@ static int hand_out(struct allocator *a, struct block *block, uint64_t bytes, ui
     return 0;
 }
 
-/* Finds a block of `size`, or grows by one that fits; ALLOCATOR_MISS if `further` is not wanted. */
+/* Finds a block of `size` bytes. If there is none, grows by one, or (`further` is 0) returns
+ * ALLOCATOR_MISS. */
 static int find(struct allocator *a, uint64_t bytes, uint64_t size, int further,
                 struct block **block)
 {
@@ -86,7 +87,7 @@ static int find(struct allocator *a, uint64_t bytes, uint64_t size, int further,
     return code;
 }
 
-/* What was kept is not for it. The lock is held. */
+/* Serves a request that the last freed block does not serve. The lock is held. */
 static int allocate(struct allocator *a, uint64_t bytes, uint64_t *address, int further)
 {
     uint64_t size = options_round(&a->domain->options, bytes);
@@ -96,7 +97,8 @@ static int allocate(struct allocator *a, uint64_t bytes, uint64_t *address, int 
     if (a->domain->last_freed.block)
         last_freed_put(a->domain);
     stats_begin(a->stats);
-    /* Else hand_out does. A forgotten one's arena, which pool_for asks for, is buried unlocked. */
+    /* Otherwise hand_out settles. pool_for reads the arena, and that of a forgotten allocator is
+     * buried without the lock. */
     if (a->life.forgotten || a->fences.pending || size <= CACHE_MOST ||
         pool_for(a, size) != POOL_MAPPED)
         thread_cache_settle(a);

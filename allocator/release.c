@@ -1,5 +1,5 @@
-/* What goes back to the driver: for a request that finds none, for other processes, and beyond the threshold that the
- * user has set. */
+/* What goes back to the driver: for a request that finds no memory, for other processes, and beyond
+ * the user's threshold. */
 #include "allocator/allocator.h"
 #include "allocator/base/policy.h"
 #include "allocator/release.h"
@@ -35,9 +35,8 @@ uint64_t release_of(struct allocator *a, uint64_t bytes, uint64_t fences_ns, uin
     return released;
 }
 
-/* Gives back what all contexts of this device have idle, at least `bytes` if there is so much. With
- * a limit on the wait the frees of other contexts are waited for, too: natively what they freed is
- * there when they return. */
+/* Gives back idle memory of all contexts of this device. If `timeout_ns` is not 0, it waits for
+ * frees in other contexts too: with CUDA what they freed is there when they return. */
 uint64_t release_for(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
 {
     uint64_t released = 0, fences_ns = timeout_ns ? DEVICE_FOREVER : 0;
@@ -51,8 +50,8 @@ uint64_t release_for(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
     return released;
 }
 
-/* So that other processes do not starve: what was idle ever since the last look, as much as the
- * device is short of. Returns bytes; nothing is asked of the driver if nothing was idle. */
+/* Keeps other processes from starving: gives back what has been idle ever since the last look, as
+ * much as the device is short of. Returns bytes. The driver is not asked if nothing was idle. */
 uint64_t release_unused(struct allocator *a)
 {
     const struct segment *oldest = segment_oldest_idle(a);
@@ -88,7 +87,8 @@ static struct segment *pinned_idle(const struct allocator *a)
     return NULL;
 }
 
-/* Before anything grows: what serves nobody, if that needs no wait, nor the driver one. */
+/* Before anything grows: gives back what serves no request, if neither this thread nor the driver
+ * has to wait. */
 static void release_pinned(struct allocator *a)
 {
     struct segment *segment;
@@ -101,9 +101,9 @@ static void release_pinned(struct allocator *a)
         ;
 }
 
-/* PyTorch's rule (garbage_collect_cached_blocks): as long as more than the threshold is reserved,
- * give back whole large segments that have been idle for longer than the average idle one. The
- * oldest always has been. Idle chunks go too, unless the request is about to be made of them. */
+/* PyTorch's rule (garbage_collect_cached_blocks). While more than the threshold is reserved, gives
+ * back whole large segments that have been idle for longer than the average idle one. The oldest
+ * one always has. Idle chunks go too, unless the request is about to be made of them. */
 void release_beyond_threshold(struct allocator *a, uint64_t size)
 {
     double threshold = a->domain->options.garbage_collection_threshold;

@@ -1,4 +1,4 @@
-/* Blocks that somebody else comes to know: marked, asked about, lent to other processes. */
+/* Blocks that others come to know: pinned, exported or lent to other processes, or asked about. */
 #include "allocator/allocator.h"
 #include "allocator/share.h"
 
@@ -11,8 +11,9 @@
 #include "allocator/reuse/lane.h"
 #include "allocator/state/enter.h"
 
-/* The live block that holds `address`, or NULL. Nearly always it begins there. In a segment for
- * small blocks there are many, but no begin of one is far; in others there are few. */
+/* Returns the live block that holds `address`, or NULL. Mostly the block starts there. A segment
+ * for small blocks has many, but the start of a block is never far. Other segments have few
+ * blocks. */
 static struct block *live_block_holding(struct domain *domain, struct segment *segment,
                                         uint64_t address)
 {
@@ -32,7 +33,7 @@ static struct block *live_block_holding(struct domain *domain, struct segment *s
                : NULL;
 }
 
-/* Its name outside is made when somebody asks. */
+/* Fills *place. The block gets its outside name when it is first asked about. */
 static void note_place(struct block *block, struct block_place *place)
 {
     const struct segment *segment = block->segment;
@@ -79,7 +80,7 @@ static void pin_segment(struct segment *segment, struct block *live)
             block_claim(block, CLAIM_HELD);
 }
 
-/* Of its segment nothing is taken any more: once. */
+/* Pins a live block, once: no block is taken from its segment afterwards. */
 static void pin(struct segment *segment, struct block *block)
 {
     if (segment->pool != POOL_PINNED && !block->sync_memops) {
@@ -102,7 +103,7 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
     if (!condition) {
         struct device_stats *stats = segment->allocator->stats;
         for (struct allocator *a = domain->first; a; a = a->next)
-            a->taken = NULL; /* requests are served otherwise from here on */
+            a->taken = NULL; /* requests may get other blocks from here on */
         note_place(block, place);
         stats_begin(stats);
         if (mark == BLOCK_PINNED) {
@@ -123,7 +124,7 @@ int domain_mark(struct domain *domain, uint64_t address, enum block_mark mark,
     return condition;
 }
 
-/* Is it set for another block of the same driver's allocation? */
+/* Is the attribute set for another block of the same driver allocation? */
 static int is_set_beside(const struct segment *segment, const struct block *block)
 {
     const struct block *other = segment->arena ? NULL : segment->first;
@@ -161,7 +162,7 @@ static struct block *lent_block(const struct domain *domain, uint64_t address, u
     return lent ? block : NULL;
 }
 
-/* Calls `take` for the handle that is mapped from `slot` on, and adds its bytes; the lock is dropped
+/* Calls `take` for the handle mapped from `slot` on, and adds its bytes to *done. Drops the lock
  * meanwhile. */
 static int lend_handle(struct arena *arena, uint32_t slot, uint64_t *done,
                        int (*take)(void *context, uint64_t handle, uint64_t bytes), void *context)
@@ -176,7 +177,7 @@ static int lend_handle(struct arena *arena, uint32_t slot, uint64_t *done,
     int code = take(context, handle, bytes);
     allocator_return(a);
     stats_end(a->stats);
-    if (!a->life.forgotten) /* else its tables may be gone */
+    if (!a->life.forgotten) /* otherwise its tables may be gone */
         chunk->lent--;
     return code;
 }

@@ -34,7 +34,7 @@ static int is_shown(const struct block *block)
     return block && block->state < BLOCK_CLAIMED;
 }
 
-/* Of an arena, each run of addresses with memory below them counts as a segment. */
+/* In an arena, each run of addresses with memory below them counts as a segment. */
 static void show_segment(const struct segment *segment,
                          void (*take)(void *, const struct snapshot_block *), void *context)
 {
@@ -60,7 +60,7 @@ void domain_walk(struct domain *domain,
     domain_lock(domain);
     thread_caches_stop(domain, NULL);
     if (domain->events)
-        events_take(domain->events, 1); /* up to here */
+        events_take(domain->events, 1); /* events up to here */
     for (struct treap_node *node = treap_at_least(&domain->segments, 0, 0); node;
          node = treap_at_least(&domain->segments, 0, node->minor + 1))
         show_segment((struct segment *)node, take, context);
