@@ -47,7 +47,7 @@ static void note_failure(struct allocator *a, uint64_t size)
     const struct pool_stat *requests = &a->stats->stat[STAT_allocation];
     uint64_t available = 0, total = 0;
     allocator_call(a);
-    int code = a->ops->memory_free(a->device, &available, &total);
+    int code = a->ops->query_memory(a->device, &available, &total);
     allocator_return(a);
     if (code || a->life.forgotten || !fits(a, size, available))
         return;

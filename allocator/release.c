@@ -62,7 +62,7 @@ uint64_t release_unused(struct allocator *a)
     if (a->life.error || a->life.forgotten || a->fences.no_events || (!mapped && !is_old))
         return 0;
     allocator_call(a);
-    int code = a->ops->memory_free(a->device, &available, &total);
+    int code = a->ops->query_memory(a->device, &available, &total);
     allocator_return(a);
     if (code || a->life.forgotten || available >= total / policy.relief_part)
         return 0;

@@ -93,7 +93,7 @@ struct device_ops {
     int (*failed)(void *device, int code);
 
     /* Stores the bytes that are free on the device, for all processes, and its total bytes. */
-    int (*memory_free)(void *device, uint64_t *bytes, uint64_t *total);
+    int (*query_memory)(void *device, uint64_t *bytes, uint64_t *total);
 
     uint64_t (*now_ns)(void);    /* monotonic */
     uint64_t (*thread_id)(void); /* of the caller; never 0 */

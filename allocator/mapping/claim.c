@@ -305,7 +305,7 @@ static uint64_t room_for(struct allocator *a, const struct arena *arena, uint64_
     if (!is_worth_asking(a, size / arena->chunk_bytes) && !(flags & (CLAIM_ALONE | CLAIM_DIVIDE)))
         return room;
     allocator_call(a);
-    if (a->ops->memory_free(a->device, &room, &total))
+    if (a->ops->query_memory(a->device, &room, &total))
         room = UINT64_MAX;
     allocator_return(a);
     return room;

@@ -263,7 +263,7 @@ static int failed(void *device, int code)
     return is_lasting(code);
 }
 
-static int memory_free(void *device, uint64_t *bytes, uint64_t *total)
+static int query_memory(void *device, uint64_t *bytes, uint64_t *total)
 {
     struct visit visit;
     size_t all = 0, available = 0;
@@ -332,7 +332,7 @@ const struct device_ops driver_ops = {
     .fence_wait = fence_wait,
     .synchronize = synchronize,
     .failed = failed,
-    .memory_free = memory_free,
+    .query_memory = query_memory,
     .now_ns = now_ns,
     .thread_id = thread_id,
 };

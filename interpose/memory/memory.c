@@ -50,7 +50,7 @@ static void note_oom(const struct context *context, uint64_t bytes)
     const struct device_stats now = numbers_of(context), *stats = &now;
     uint64_t available = 0, total, n = atomic_fetch_add(&page->oom_count, 1);
     struct page_oom *event = &page->oom[n % PAGE_OOMS];
-    driver_ops.memory_free((void *)context, &available, &total);
+    driver_ops.query_memory((void *)context, &available, &total);
     event->device = (uint64_t)context->device;
     event->requested_bytes = bytes;
     event->allocated_bytes = stats_current_all(stats, STAT_allocated_bytes);

@@ -216,7 +216,7 @@ static int failed(void *context, int code)
     return 0;
 }
 
-static int memory_free(void *context, uint64_t *bytes, uint64_t *total)
+static int query_memory(void *context, uint64_t *bytes, uint64_t *total)
 {
     const struct replay_device *device = context;
     *total = device->capacity;
@@ -252,7 +252,7 @@ const struct device_ops replay_device_ops = {
     .fence_wait = fence_wait,
     .synchronize = synchronize,
     .failed = failed,
-    .memory_free = memory_free,
+    .query_memory = query_memory,
     .now_ns = now_ns,
     .thread_id = thread_id,
 };

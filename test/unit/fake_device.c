@@ -210,7 +210,7 @@ static int fake_failed(void *context, int code)
     return end(context, FAKE_FAILED, code == FAKE_BROKEN);
 }
 
-static int fake_memory_free(void *context, uint64_t *bytes, uint64_t *total)
+static int fake_query_memory(void *context, uint64_t *bytes, uint64_t *total)
 {
     struct fake_device *device = context;
     pthread_mutex_lock(&device->lock);
@@ -384,7 +384,7 @@ const struct device_ops fake_ops = {
     .fence_wait = fake_wait,
     .synchronize = fake_synchronize,
     .failed = fake_failed,
-    .memory_free = fake_memory_free,
+    .query_memory = fake_query_memory,
     .now_ns = fake_now,
     .thread_id = fake_thread,
 };

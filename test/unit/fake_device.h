@@ -36,7 +36,7 @@ struct fake_device {
     uint64_t failing_alloc;     /* that call of FAKE_ALLOC fails; 0: none */
     enum fake_call failing;     /* its calls numbered so fail once: FAKE_INVALID */
     uint64_t failing_number;
-    uint64_t others, looks; /* bytes that other processes have; calls of memory_free */
+    uint64_t others, looks; /* bytes that other processes have; calls of query_memory */
     uint64_t mapped;        /* mappings of chunks */
     int ranges;             /* of addresses, reserved */
     uint64_t alloc_bytes;   /* size asked for by the last FAKE_ALLOC */
