@@ -53,7 +53,7 @@ static uint64_t frame_of(struct sites *sites, void *address)
     uint64_t module = 0;
     dl_iterate_phdr(look_in, &where);
     if (where.path) {
-        const char *path = where.path[0] ? where.path : process->page->exe;
+        const char *path = where.path[0] ? where.path : process.page->exe;
         module = sites_module(sites, path, where.bias);
     }
     uint64_t offset = where.address - (module ? where.bias : 0);
@@ -70,7 +70,7 @@ static void fill(struct site *site, void **address, int count, const struct pyth
 {
     python_text(frames, site->python, sizeof site->python);
     for (int i = 0; i < count; i++)
-        site->frame[i] = frame_of(process->sites, address[i]);
+        site->frame[i] = frame_of(process.sites, address[i]);
     site->frames = (uint64_t)count;
     atomic_store_explicit(&site->ready, 1, memory_order_release);
 }
@@ -100,16 +100,16 @@ static uint32_t look(void)
         hash = mixed(hash, (uintptr_t)first[i]);
     for (int i = 0; i < frames.count; i++)
         hash = mixed(mixed(hash, (uintptr_t)frames.frame[i].code), (uint64_t)frames.frame[i].line);
-    uint32_t place = sites_find(process->sites, hash ? hash : 1, &is_new);
+    uint32_t place = sites_find(process.sites, hash ? hash : 1, &is_new);
     if (is_new)
-        fill(&process->sites->site[place - 1], first, count, &frames);
+        fill(&process.sites->site[place - 1], first, count, &frames);
     return place;
 }
 
 void callers_look(void)
 {
     int error = errno;
-    uint64_t every = process->sites->every;
+    uint64_t every = process.sites->every;
     domain_asked_at(requests++ % every == 0 ? look() : 0);
     errno = error;
 }

@@ -1,12 +1,16 @@
 #include "interpose/context/capture.h"
 
+#include <pthread.h>
 #include <sched.h>
 
+#include "allocator/base/map.h"
+#include "allocator/base/slab.h"
+#include "allocator/reuse/lane.h"
 #include "interpose/context/context.h"
 #include "interpose/context/device_ops.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
-#include "interpose/lifecycle/thread_exit.h"
+#include "interpose/process/thread_exit.h"
 #include "stats/os/pause.h"
 
 struct capture {
@@ -14,6 +18,17 @@ struct capture {
     CUcontext context;    /* the stream's; NULL: the driver does not say */
     uint64_t number;      /* of all captures, in the order of their begin */
 };
+
+static struct WIPED captures {
+    _Atomic int count;                   /* under way, and about to begin */
+    _Atomic int unnoted;                 /* of them, those for which there was no memory */
+    _Alignas(64) _Atomic int recordings; /* changes with each mark: apart from the above */
+    pthread_mutex_t lock;                /* of all below */
+    uint64_t begun;
+    struct map streams; /* struct capture */
+    struct slab nodes;
+} captures;
+static const struct wiped wiped WIPED_ENTRY = {&captures, sizeof captures};
 
 #define THREAD_KEYS ((uint64_t)1 << 62) /* beyond any address */
 
@@ -27,12 +42,12 @@ static uint64_t key_of(CUstream stream, int per_thread)
 
 int capture_active(void)
 {
-    return atomic_load(&process->captures) != 0;
+    return atomic_load(&captures.count) != 0;
 }
 
 int capture_record_begin(void)
 {
-    atomic_fetch_add(&process->recordings, 1);
+    atomic_fetch_add(&captures.recordings, 1);
     if (!capture_active())
         return 1;
     capture_record_end();
@@ -41,7 +56,7 @@ int capture_record_begin(void)
 
 void capture_record_end(void)
 {
-    atomic_fetch_sub(&process->recordings, 1);
+    atomic_fetch_sub(&captures.recordings, 1);
 }
 
 #define MOST_WAITS 1000 /* of 1 ms */
@@ -52,9 +67,9 @@ void capture_record_end(void)
 CUcontext capture_before_begin(CUstream stream)
 {
     CUcontext context = context_of_stream(stream); /* asked while the stream does not capture */
-    lane_capture_begins(process->domain);          /* its mark is recorded while that is allowed */
-    atomic_fetch_add(&process->captures, 1);
-    for (int i = 0; atomic_load(&process->recordings) && i < MOST_WAITS; i++) {
+    lane_capture_begins(process.domain);           /* its mark is recorded while that is allowed */
+    atomic_fetch_add(&captures.count, 1);
+    for (int i = 0; atomic_load(&captures.recordings) && i < MOST_WAITS; i++) {
         sched_yield();
         if (i > MOST_WAITS / 2)
             pause_ns(1000000);
@@ -65,38 +80,38 @@ CUcontext capture_before_begin(CUstream stream)
 /* Recording is allowed again before a lane is: who may not record relies on there being none. */
 static void captures_less_one(void)
 {
-    int last = atomic_fetch_sub(&process->captures, 1) == 1;
-    lane_capture_ended(process->domain);
+    int last = atomic_fetch_sub(&captures.count, 1) == 1;
+    lane_capture_ended(process.domain);
     if (last && process_serving())
-        domain_captures_ended(process->domain);
+        domain_captures_ended(process.domain);
 }
 
 static int remove_capture(uint64_t key)
 {
-    pthread_mutex_lock(&process->capture_lock);
-    struct map_node *node = map_remove(&process->capturing, key);
+    pthread_mutex_lock(&captures.lock);
+    struct map_node *node = map_remove(&captures.streams, key);
     if (node)
-        slab_give(&process->capture_nodes, node);
-    pthread_mutex_unlock(&process->capture_lock);
+        slab_give(&captures.nodes, node);
+    pthread_mutex_unlock(&captures.lock);
     return node != NULL;
 }
 
 /* Returns 0 without memory of the host. */
 static int add_capture(uint64_t key, CUcontext context)
 {
-    pthread_mutex_lock(&process->capture_lock);
-    process->capture_nodes.item_bytes = sizeof(struct capture);
-    struct capture *capture = slab_take(&process->capture_nodes);
+    pthread_mutex_lock(&captures.lock);
+    captures.nodes.item_bytes = sizeof(struct capture);
+    struct capture *capture = slab_take(&captures.nodes);
     if (capture) {
         capture->node.key = key;
         capture->context = context;
-        capture->number = ++process->captures_begun;
-        if (map_insert(&process->capturing, &capture->node)) {
-            slab_give(&process->capture_nodes, capture);
+        capture->number = ++captures.begun;
+        if (map_insert(&captures.streams, &capture->node)) {
+            slab_give(&captures.nodes, capture);
             capture = NULL;
         }
     }
-    pthread_mutex_unlock(&process->capture_lock);
+    pthread_mutex_unlock(&captures.lock);
     return capture != NULL;
 }
 
@@ -106,8 +121,8 @@ void capture_thread_ends(void)
 {
     if (!process_serving() || !capture_active() || !remove_capture(key_of(CU_STREAM_PER_THREAD, 1)))
         return;
-    atomic_fetch_sub(&process->captures, 1);
-    lane_capture_ended(process->domain);
+    atomic_fetch_sub(&captures.count, 1);
+    lane_capture_ended(process.domain);
 }
 
 void capture_after_begin(CUstream stream, int per_thread, CUcontext context, CUresult result)
@@ -119,9 +134,9 @@ void capture_after_begin(CUstream stream, int per_thread, CUcontext context, CUr
     if (!began)
         captures_less_one();
     else if (!add_capture(key, context))
-        atomic_fetch_add(&process->unnoted_captures, 1); /* counted until some capture ends */
+        atomic_fetch_add(&captures.unnoted, 1); /* counted until some capture ends */
     else if (key != (uint64_t)(uintptr_t)stream)
-        thread_watch();
+        thread_exit_watch();
 }
 
 static CUresult is_capturing(CUstream stream, int per_thread, CUstreamCaptureStatus *status)
@@ -132,9 +147,9 @@ static CUresult is_capturing(CUstream stream, int per_thread, CUstreamCaptureSta
 
 static int is_noted(uint64_t key)
 {
-    pthread_mutex_lock(&process->capture_lock);
-    int noted = map_find(&process->capturing, key) != NULL;
-    pthread_mutex_unlock(&process->capture_lock);
+    pthread_mutex_lock(&captures.lock);
+    int noted = map_find(&captures.streams, key) != NULL;
+    pthread_mutex_unlock(&captures.lock);
     return noted;
 }
 
@@ -160,9 +175,8 @@ CUresult capture_stream_error(CUstream stream, int per_thread)
 /* One for which there was no memory. */
 static int end_unnoted(void)
 {
-    int count = atomic_load(&process->unnoted_captures);
-    while (count > 0 &&
-           !atomic_compare_exchange_weak(&process->unnoted_captures, &count, count - 1))
+    int count = atomic_load(&captures.unnoted);
+    while (count > 0 && !atomic_compare_exchange_weak(&captures.unnoted, &count, count - 1))
         ;
     return count > 0;
 }
@@ -175,21 +189,21 @@ uint64_t capture_before_end(CUstream stream, int per_thread)
 {
     if (!capture_active())
         return 0;
-    pthread_mutex_lock(&process->capture_lock);
-    struct map_node *node = map_find(&process->capturing, key_of(stream, per_thread));
+    pthread_mutex_lock(&captures.lock);
+    struct map_node *node = map_find(&captures.streams, key_of(stream, per_thread));
     uint64_t number = node ? ((struct capture *)node)->number : 0;
-    pthread_mutex_unlock(&process->capture_lock);
+    pthread_mutex_unlock(&captures.lock);
     return number;
 }
 
 static int remove_ended(uint64_t key, uint64_t number)
 {
-    pthread_mutex_lock(&process->capture_lock);
-    struct map_node *node = map_find(&process->capturing, key);
+    pthread_mutex_lock(&captures.lock);
+    struct map_node *node = map_find(&captures.streams, key);
     int ended = node && ((struct capture *)node)->number == number;
     if (ended)
-        slab_give(&process->capture_nodes, map_remove(&process->capturing, key));
-    pthread_mutex_unlock(&process->capture_lock);
+        slab_give(&captures.nodes, map_remove(&captures.streams, key));
+    pthread_mutex_unlock(&captures.lock);
     return ended;
 }
 
@@ -214,9 +228,9 @@ void capture_after_destroy(CUstream stream, uint64_t number, CUresult result)
 
 uint64_t capture_last(void)
 {
-    pthread_mutex_lock(&process->capture_lock);
-    uint64_t last = process->captures_begun;
-    pthread_mutex_unlock(&process->capture_lock);
+    pthread_mutex_lock(&captures.lock);
+    uint64_t last = captures.begun;
+    pthread_mutex_unlock(&captures.lock);
     return last;
 }
 
@@ -236,12 +250,12 @@ void capture_context_ended(CUcontext context, uint64_t last)
 {
     const struct ended end = {context, last};
     unsigned ended = 0;
-    pthread_mutex_lock(&process->capture_lock);
-    for (struct map_node *node; (node = map_any(&process->capturing, ends_in, &end)); ended++) {
-        map_remove(&process->capturing, node->key);
-        slab_give(&process->capture_nodes, node);
+    pthread_mutex_lock(&captures.lock);
+    for (struct map_node *node; (node = map_any(&captures.streams, ends_in, &end)); ended++) {
+        map_remove(&captures.streams, node->key);
+        slab_give(&captures.nodes, node);
     }
-    pthread_mutex_unlock(&process->capture_lock);
+    pthread_mutex_unlock(&captures.lock);
     while (ended--)
         captures_less_one();
 }

@@ -1,7 +1,10 @@
 #include "interpose/context/context.h"
 
+#include <stdio.h>
+
 #include "interpose/context/capture.h"
 #include "interpose/context/device_ops.h"
+#include "interpose/context/expandable.h"
 #include "interpose/resolve/real_driver.h"
 
 /* The context that this thread used last, valid while the generation stands. */
@@ -12,6 +15,8 @@ static _Thread_local struct {
     int switches; /* that this thread is in */
 } last;
 
+struct contexts contexts;
+static const struct wiped wiped WIPED_ENTRY = {&contexts, sizeof contexts};
 _Thread_local struct context_note context_note;
 _Thread_local int context_bound;
 
@@ -23,7 +28,30 @@ int context_primary_is_active(CUdevice device)
     return result == CUDA_SUCCESS ? active != 0 : -1;
 }
 
-CUcontext context_active_primary(CUdevice device)
+void context_start(void)
+{
+    atomic_store(&contexts.generation, ((uint64_t)process.life << 32) + 1);
+}
+
+int context_found(CUcontext handle)
+{
+    uintptr_t none = 0;
+    if (atomic_compare_exchange_strong(&contexts.first, &none, (uintptr_t)handle) ||
+        none == (uintptr_t)handle)
+        return 0;
+    if (!atomic_exchange(&contexts.several, 1))
+        atomic_fetch_add(&contexts.generation, 1); /* what threads have noted */
+    return 1;
+}
+
+void context_expect_host_work(void)
+{
+    atomic_store(&contexts.unnoted_work, 1);
+}
+
+/* The handle of the device's primary context, which is active. Retaining it costs a reference for a
+ * moment only, and does not make it. NULL: the driver does not say. */
+static CUcontext active_primary(CUdevice device)
 {
     CUcontext primary = NULL;
     if (real()->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
@@ -32,19 +60,20 @@ CUcontext context_active_primary(CUdevice device)
     return primary;
 }
 
-struct context *context_slot_of(CUcontext handle)
+/* NULL: a free slot. Caller holds the context lock. */
+static struct context *slot_of(CUcontext handle)
 {
     for (unsigned i = 0; i < MOST_CONTEXTS; i++)
-        if (process->contexts[i].handle == handle)
-            return &process->contexts[i];
+        if (contexts.slot[i].handle == handle)
+            return &contexts.slot[i];
     return NULL;
 }
 
 static struct context *seek(CUcontext handle)
 {
-    pthread_mutex_lock(&process->context_lock);
-    struct context *context = context_slot_of(handle);
-    pthread_mutex_unlock(&process->context_lock);
+    pthread_mutex_lock(&contexts.lock);
+    struct context *context = slot_of(handle);
+    pthread_mutex_unlock(&contexts.lock);
     return context;
 }
 
@@ -57,13 +86,127 @@ static _Thread_local int changes;
 void context_change_begin(CUdevice device)
 {
     if (!changes++)
-        pthread_mutex_lock(&process->primary_lock[(unsigned)device % PEER_DEVICES]);
+        pthread_mutex_lock(&contexts.primary_lock[(unsigned)device % PEER_DEVICES]);
 }
 
 void context_change_end(CUdevice device)
 {
     if (!--changes)
-        pthread_mutex_unlock(&process->primary_lock[(unsigned)device % PEER_DEVICES]);
+        pthread_mutex_unlock(&contexts.primary_lock[(unsigned)device % PEER_DEVICES]);
+}
+
+static void describe(struct page_device *row, CUdevice device, size_t total)
+{
+    CUuuid uuid = {{0}};
+    if (atomic_load(&row->used))
+        return;
+    if (real()->cuDeviceGetUuid_v2(&uuid, device) != CUDA_SUCCESS)
+        real()->cuDeviceGetUuid(&uuid, device);
+    real()->cuDeviceGetName(row->name, sizeof row->name - 1, device);
+    const unsigned char *b = (const unsigned char *)uuid.bytes;
+    snprintf(row->uuid, sizeof row->uuid,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+             b[15]);
+    row->ordinal = (uint64_t)device;
+    row->total_bytes = total;
+    atomic_store(&row->used, 1);
+}
+
+/* The current context is the device's primary one if that is active and has this handle. Negative:
+ * the driver does not say. */
+static int is_primary(CUcontext handle, CUdevice device)
+{
+    int active = context_primary_is_active(device);
+    if (active <= 0)
+        return active;
+    CUcontext primary = active_primary(device);
+    return primary ? primary == handle : -1;
+}
+
+#define UNMADE ((CUcontext)1) /* a slot's handle until its context can be found: none has it */
+
+static struct context *reserve_slot(CUdevice device)
+{
+    pthread_mutex_lock(&contexts.lock);
+    struct context *context = slot_of(NULL);
+    if (context) {
+        context->primary = 0;
+        context->ender = 0;
+        context->device = device; /* the allocator asks the driver about it */
+        context->handle = UNMADE;
+    }
+    pthread_mutex_unlock(&contexts.lock);
+    return context;
+}
+
+static struct allocator *make_allocator(struct context *context, CUcontext handle, size_t total)
+{
+    CUdevice device = context->device;
+    context->row = page_device(process.page, (unsigned)device);
+    describe(context->row, device, total);
+    kind_decide(device);
+    struct allocator *allocator =
+        allocator_create(process.domain, &driver_ops, context, (uint64_t)(uintptr_t)handle,
+                         (unsigned)device, &context->row->stats, total);
+    if (allocator)
+        kind_check(device, allocator);
+    return allocator;
+}
+
+/* From here on others find it, or (no allocator) the slot is free. */
+static void publish(struct context *context, CUcontext handle, struct allocator *allocator,
+                    int primary)
+{
+    pthread_mutex_lock(&contexts.lock);
+    context->allocator = allocator;
+    context->primary = primary;
+    atomic_store(&context->suspended, 0);
+    context->handle = allocator ? handle : NULL;
+    pthread_mutex_unlock(&contexts.lock);
+}
+
+/* A primary context that has ended stays current, and says whose it is; but nothing can be had in it
+ * (709), also not what needs no context, as mapped memory. */
+static int has_memory(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    size_t available, total;
+    real()->cuThreadExchangeStreamCaptureMode(&mode);
+    CUresult result = real()->cuMemGetInfo_v2(&available, &total);
+    real()->cuThreadExchangeStreamCaptureMode(&mode);
+    return result == CUDA_SUCCESS;
+}
+
+/* Takes the current context, whose handle this is, on the books; NULL: it must be left to the
+ * driver. The caller holds the lock of the device's primary context: one that still answers is not
+ * ended meanwhile by another thread. */
+static struct context *make(CUcontext handle)
+{
+    CUdevice device;
+    size_t total = 0;
+    if (real()->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 ||
+        (unsigned)device >= atomic_load(&process.page->device_count) || !has_memory())
+        return NULL;
+    int primary = is_primary(handle, device);
+    if (primary < 0 || real()->cuDeviceTotalMem_v2(&total, device) != CUDA_SUCCESS)
+        return NULL;
+    struct context *context = reserve_slot(device);
+    if (!context)
+        return NULL;
+    struct allocator *allocator = make_allocator(context, handle, total);
+    publish(context, handle, allocator, primary);
+    if (allocator && atomic_load(&contexts.unnoted_work))
+        allocator_note_host_work(allocator);
+    if (allocator && real()->cuCtxGetDevice(&device) == CUDA_SUCCESS)
+        return context;
+    /* It ended while nobody could find it: another thread's, or this one's, called back. */
+    if (allocator)
+        context_close(handle);
+    struct allocator *lost = allocator ? context_forget(handle) : NULL;
+    if (lost)
+        allocator_bury(lost);
+    return NULL;
 }
 
 /* The current one's. Within a change nothing is made: what is current is being made, or may be
@@ -77,7 +220,7 @@ static struct context *find(CUcontext handle)
     context_change_begin(device);
     context = seek(handle);
     if (!context)
-        context = context_make(handle);
+        context = make(handle);
     context_change_end(device);
     return context;
 }
@@ -88,18 +231,18 @@ struct context *context_ask(void)
     CUcontext handle = NULL;
     if (real()->cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle)
         return NULL;
-    uint64_t generation = atomic_load(&process->generation);
+    uint64_t generation = atomic_load(&contexts.generation);
     while (last.handle != handle || last.generation != generation) {
         struct context *context = find(handle);
         int serves = context && !atomic_load(&context->suspended);
         last.context = context;
         last.handle = serves ? handle : NULL;
         last.generation = generation;
-        generation = atomic_load(&process->generation);
+        generation = atomic_load(&contexts.generation);
         if (!serves && last.generation == generation)
             return NULL;
     }
-    if (!last.switches && !atomic_load(&process->several_contexts))
+    if (!last.switches && !atomic_load(&contexts.several))
         context_note = (struct context_note){generation, last.context};
     return last.context;
 }
@@ -151,7 +294,6 @@ static void shut(struct context *context)
 {
     context->ender = driver_ops.thread_id();
     context->last_capture = capture_last();
-    ipc_forget(context->handle);
     int before = context->suspended;
     if (before == CLOSED || before == ENDING)
         return;
@@ -163,7 +305,7 @@ static void shut(struct context *context)
 /* Caller holds the context lock, and the handle has no slot. NULL: there are too many. */
 static struct context *take_refused(CUcontext handle)
 {
-    struct context *context = context_slot_of(NULL);
+    struct context *context = slot_of(NULL);
     if (!context)
         return NULL;
     context->allocator = NULL;
@@ -179,8 +321,8 @@ void context_close(CUcontext handle)
 {
     if (!handle)
         return;
-    pthread_mutex_lock(&process->context_lock);
-    struct context *context = context_slot_of(handle);
+    pthread_mutex_lock(&contexts.lock);
+    struct context *context = slot_of(handle);
     int unnoted = !context;
     if (unnoted)
         context = take_refused(handle);
@@ -188,26 +330,26 @@ void context_close(CUcontext handle)
         shut(context);
     if (context && unnoted)
         atomic_store(&context->suspended, ENDING);
-    pthread_mutex_unlock(&process->context_lock);
+    pthread_mutex_unlock(&contexts.lock);
 }
 
 void context_refuse(CUcontext handle)
 {
-    pthread_mutex_lock(&process->context_lock);
-    if (!context_slot_of(handle))
+    pthread_mutex_lock(&contexts.lock);
+    if (!slot_of(handle))
         take_refused(handle);
-    pthread_mutex_unlock(&process->context_lock);
+    pthread_mutex_unlock(&contexts.lock);
 }
 
 void context_end_refused(CUcontext handle)
 {
-    pthread_mutex_lock(&process->context_lock);
-    struct context *context = context_slot_of(handle);
+    pthread_mutex_lock(&contexts.lock);
+    struct context *context = slot_of(handle);
     if (context && context->suspended == ENDING && context->ender == driver_ops.thread_id()) {
-        atomic_fetch_add(&process->generation, 1); /* threads may have looked it up */
+        atomic_fetch_add(&contexts.generation, 1); /* threads may have looked it up */
         context->handle = NULL;
     }
-    pthread_mutex_unlock(&process->context_lock);
+    pthread_mutex_unlock(&contexts.lock);
 }
 
 void context_empty(CUcontext handle)
@@ -223,15 +365,15 @@ struct allocator *context_forget(CUcontext handle)
     uint64_t captures = 0;
     if (!handle)
         return NULL;
-    pthread_mutex_lock(&process->context_lock);
-    struct context *context = context_slot_of(handle);
+    pthread_mutex_lock(&contexts.lock);
+    struct context *context = slot_of(handle);
     if (context && context->ender == driver_ops.thread_id()) { /* else the handle's next owner's */
         allocator = context->allocator;
         captures = context->last_capture;
-        atomic_fetch_add(&process->generation, 1);
+        atomic_fetch_add(&contexts.generation, 1);
         context->handle = NULL;
     }
-    pthread_mutex_unlock(&process->context_lock);
+    pthread_mutex_unlock(&contexts.lock);
     if (captures)
         capture_context_ended(handle, captures); /* calls the driver */
     return allocator;
@@ -249,17 +391,17 @@ CUcontext context_of_stream(CUstream stream)
 
 int context_is_primary(CUcontext handle)
 {
-    pthread_mutex_lock(&process->context_lock);
-    const struct context *context = handle ? context_slot_of(handle) : NULL;
+    pthread_mutex_lock(&contexts.lock);
+    const struct context *context = handle ? slot_of(handle) : NULL;
     int primary = context && context->primary;
-    pthread_mutex_unlock(&process->context_lock);
+    pthread_mutex_unlock(&contexts.lock);
     return primary;
 }
 
 static struct context *primary_of(CUdevice device)
 {
     for (unsigned i = 0; i < MOST_CONTEXTS; i++) {
-        struct context *context = &process->contexts[i];
+        struct context *context = &contexts.slot[i];
         if (context->handle && context->primary && context->device == device)
             return context;
     }
@@ -268,33 +410,25 @@ static struct context *primary_of(CUdevice device)
 
 CUcontext context_primary(CUdevice device)
 {
-    pthread_mutex_lock(&process->context_lock);
+    pthread_mutex_lock(&contexts.lock);
     const struct context *context = primary_of(device);
     CUcontext handle = context ? context->handle : NULL;
-    pthread_mutex_unlock(&process->context_lock);
+    pthread_mutex_unlock(&contexts.lock);
     if (handle || !capture_active() || changes > 1 || context_primary_is_active(device) <= 0)
         return handle;
-    return context_active_primary(device); /* not on our books, but captures of it may be */
+    return active_primary(device); /* not on our books, but captures of it may be */
 }
 
 int context_suspend(CUcontext handle, int suspended)
 {
-    pthread_mutex_lock(&process->context_lock);
-    struct context *context = handle ? context_slot_of(handle) : NULL;
+    pthread_mutex_lock(&contexts.lock);
+    struct context *context = handle ? slot_of(handle) : NULL;
     int before = context ? atomic_load(&context->suspended) : 0;
     struct allocator *allocator = context && before != CLOSED ? context->allocator : NULL;
     if (allocator)
         atomic_store(&context->suspended, suspended);
-    pthread_mutex_unlock(&process->context_lock);
+    pthread_mutex_unlock(&contexts.lock);
     if (allocator)
         allocator_put_away(allocator, suspended);
     return before;
-}
-
-struct allocator *context_forget_ended(CUdevice device, CUcontext handle)
-{
-    if (!handle || context_primary_is_active(device) != 0)
-        return NULL;
-    context_close(handle);
-    return context_forget(handle);
 }

@@ -2,16 +2,51 @@
 #ifndef CACHALOT_INTERPOSE_CONTEXT_CONTEXT_H
 #define CACHALOT_INTERPOSE_CONTEXT_CONTEXT_H
 
+#include <pthread.h>
+
+#include "interpose/context/virtual_memory.h"
 #include "interpose/process/process.h"
+#include "interpose/resolve/cuda_api.h"
+
+#define MOST_CONTEXTS 256
+
+struct context {
+    CUcontext handle; /* NULL: slot free */
+    CUdevice device;
+    int primary;
+    _Atomic int suspended;        /* its release is under way, or its end: serve nothing */
+    uint64_t ender, last_capture; /* thread in the driver's call that ends it; before that */
+    struct allocator *allocator;
+    struct page_device *row;
+};
+
+/* What all threads look at comes first: with the first contexts it is one page. */
+struct WIPED contexts {
+    _Atomic uint64_t generation; /* changes when a context ends, and with the second context */
+    _Atomic int several, unnoted_work; /* there were two; see context_expect_host_work */
+    _Atomic uintptr_t first;
+    struct context slot[MOST_CONTEXTS];
+    pthread_mutex_t lock, primary_lock[PEER_DEVICES]; /* of the slots; see context_change_begin */
+};
+extern struct contexts contexts __attribute__((visibility("hidden")));
 
 /* What the driver said last, for as long as it holds: with one context in the process, until this
- * thread switches (generation 0 then) or a context ends (process->generation changes then, and with
- * the second context). */
+ * thread switches (generation 0 then) or the generation of all changes. */
 struct context_note {
     uint64_t generation;
     struct context *context;
 };
 extern _Thread_local struct context_note context_note;
+
+/* When serving begins. */
+void context_start(void);
+
+/* The driver has made or found a context. Returns 1 if it is another one than the first. */
+int context_found(CUcontext handle);
+
+/* Work that the host may see was submitted in a context that has no allocator: the allocators of all
+ * contexts to come count it as theirs. */
+void context_expect_host_work(void);
 
 /* As the driver says. */
 struct context *context_ask(void);
@@ -20,7 +55,7 @@ struct context *context_ask(void);
  * driver. */
 static inline struct context *context_current(void)
 {
-    uint64_t generation = atomic_load_explicit(&process->generation, memory_order_acquire);
+    uint64_t generation = atomic_load_explicit(&contexts.generation, memory_order_acquire);
     struct context *context =
         context_note.generation == generation ? context_note.context : context_ask();
     return context && !atomic_load_explicit(&context->suspended, memory_order_relaxed) ? context
@@ -75,12 +110,10 @@ CUcontext context_of_stream(CUstream stream);
  * whatever retains, releases or resets one: no other thread's comes between the driver's release
  * and our look whether it was the last, since the next one has the same handle. They nest: the
  * driver may call a tool's function within each. primary: NULL if it is not served and nothing is
- * captured. forget_ended: as close and forget, if the driver has ended the primary one, whose
- * handle was this. */
+ * captured. */
 void context_change_begin(CUdevice device);
 void context_change_end(CUdevice device);
 CUcontext context_primary(CUdevice device);
-struct allocator *context_forget_ended(CUdevice device, CUcontext handle);
 int context_primary_is_active(CUdevice device); /* negative: the driver does not say */
 
 #endif

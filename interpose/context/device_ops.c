@@ -83,8 +83,8 @@ static CUresult make_event(const struct context *context, void **event)
 static int without_events(void)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
-    if (process->config.options.free_mode != FREE_STRICT && !atomic_flag_test_and_set(&said)) {
-        page_config_in_force(process->page, "free_mode", "strict", "the driver");
+    if (process.config.options.free_mode != FREE_STRICT && !atomic_flag_test_and_set(&said)) {
+        page_config_in_force(process.page, "free_mode", "strict", "the driver");
         process_warn("free_mode:strict is in force: this driver has no context events (12.5 has)");
     }
     return DEVICE_UNSUPPORTED;

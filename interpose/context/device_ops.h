@@ -4,7 +4,7 @@
 #define CACHALOT_INTERPOSE_CONTEXT_DEVICE_OPS_H
 
 #include "allocator/base/device.h"
-#include "interpose/process/process.h"
+#include "interpose/context/context.h"
 
 extern const struct device_ops driver_ops;
 

@@ -7,9 +7,16 @@
 #include "interpose/context/expandable.h"
 
 #include <link.h>
+#include <pthread.h>
 #include <string.h>
 
+#include "interpose/context/virtual_memory.h"
 #include "interpose/process/process.h"
+
+static struct WIPED decision {
+    pthread_mutex_t lock; /* of the option, until it is decided, and of its row in the page */
+} decision;
+static const struct wiped wiped WIPED_ENTRY = {&decision, sizeof decision};
 
 /* libmpi_: HPE Cray's, one for each compiler (libmpi_gnu.so). */
 static const char *const libraries[] = {"libmpi.so", "libmpich.so", "libmpi_", "libucp.so"};
@@ -42,31 +49,31 @@ static const char *reason_against(const struct options *options, int lends, int 
 
 void kind_decide(CUdevice device)
 {
-    struct options *options = &process->config.options;
+    struct options *options = &process.config.options;
     /* Before the lock: the driver may call a tool, and that us. */
     int lends = driver_lends(device);
     int strangers = options->expandable == EXPANDABLE_AUTO && driver_has_strangers();
-    pthread_mutex_lock(&process->context_lock);
+    pthread_mutex_lock(&decision.lock);
     if (options->expandable == EXPANDABLE_AUTO ||
         (options->expandable == EXPANDABLE_TRUE && options->ipc == IPC_DEDICATED)) {
         const char *why = reason_against(options, lends, strangers);
         options->expandable = why ? EXPANDABLE_FALSE : EXPANDABLE_TRUE;
-        domain_decide(process->domain, options->expandable);
-        page_config_in_force(process->page, "expandable_segments", why ? "False" : "True", why);
+        domain_decide(process.domain, options->expandable);
+        page_config_in_force(process.page, "expandable_segments", why ? "False" : "True", why);
     }
-    pthread_mutex_unlock(&process->context_lock);
+    pthread_mutex_unlock(&decision.lock);
 }
 
 void kind_check(CUdevice device, const struct allocator *allocator)
 {
-    const struct options *options = &process->config.options;
+    const struct options *options = &process.config.options;
     if (options->expandable != EXPANDABLE_TRUE || !options->cache || allocator_maps(allocator))
         return;
     process_warn("device %d: no mapped memory (expandable_segments): the driver has none for this "
                  "large_segment_size_mb, or the process no addresses for it (ulimit -v); ordinary "
                  "segments",
                  device);
-    pthread_mutex_lock(&process->context_lock);
-    page_config_in_force(process->page, "expandable_segments", "False", "a device without it");
-    pthread_mutex_unlock(&process->context_lock);
+    pthread_mutex_lock(&decision.lock);
+    page_config_in_force(process.page, "expandable_segments", "False", "a device without it");
+    pthread_mutex_unlock(&decision.lock);
 }

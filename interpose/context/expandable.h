@@ -6,7 +6,7 @@
 
 struct allocator;
 
-/* Before the first allocator is made, of this device, under the context lock: decides what was left
+/* Before the first allocator is made, of this device: decides what was left
  * to us, or cannot be as asked, and says so in the report. */
 void kind_decide(CUdevice device);
 

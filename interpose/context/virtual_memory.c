@@ -2,11 +2,19 @@
  * of these functions needs a context; they wait for no work. */
 #include "interpose/context/virtual_memory.h"
 
+#include "interpose/context/context.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
 
 #define GRAIN (2 * MIB)
 #define ADDRESSES_PER_BYTE 8 /* of the device's memory */
+
+/* Bit i is device i's. Used: it has had a context; and its access to what others had mapped before
+ * is settled. By device: those that may use its mapped memory, besides itself. */
+static struct WIPED peers {
+    _Atomic uint64_t used, settled, of[PEER_DEVICES];
+} peers;
+static const struct wiped wiped WIPED_ENTRY = {&peers, sizeof peers};
 
 /* Calls with this thread's capture mode relaxed, so that no capture is invalidated. */
 #define RELAXED(result, call)                                                                      \
@@ -124,13 +132,13 @@ int driver_chunk_map(void *device, uint64_t address, uint64_t bytes, uint64_t ha
 int driver_chunk_allow(void *device, uint64_t address, uint64_t bytes)
 {
     const struct context *context = device;
-    const _Atomic uint64_t *peers = &process->peers.of[context->device % PEER_DEVICES];
+    const _Atomic uint64_t *others = &peers.of[context->device % PEER_DEVICES];
     CUmemAccessDesc access[PEER_DEVICES + 1];
     uint64_t now;
     CUresult result;
     do {
         size_t count = 0;
-        now = atomic_load(peers);
+        now = atomic_load(others);
         for (int i = -1; i < PEER_DEVICES; i++)
             if (i < 0 || now >> i & 1)
                 access[count++] =
@@ -138,7 +146,7 @@ int driver_chunk_allow(void *device, uint64_t address, uint64_t bytes)
                                                    .id = i < 0 ? context->device : i},
                                       .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
         RELAXED(result, cuMemSetAccess(address, bytes, access, count));
-    } while (result == CUDA_SUCCESS && now != atomic_load(peers));
+    } while (result == CUDA_SUCCESS && now != atomic_load(others));
     return (int)result;
 }
 
@@ -156,9 +164,14 @@ static int can_reach(CUdevice device, CUdevice owner)
     return real()->cuDeviceCanAccessPeer(&can, device, owner) == CUDA_SUCCESS && can;
 }
 
+uint64_t driver_peers_of(CUdevice device)
+{
+    return device < PEER_DEVICES ? atomic_load(&peers.of[device]) : 0;
+}
+
 int driver_has_strangers(void)
 {
-    int count = (int)atomic_load(&process->page->device_count);
+    int count = (int)atomic_load(&process.page->device_count);
     for (CUdevice device = 0; device < count; device++)
         for (CUdevice owner = 0; owner < count; owner++)
             if (device != owner && !can_reach(device, owner))
@@ -167,19 +180,19 @@ int driver_has_strangers(void)
 }
 
 /* Returns whether that is settled. No call of the program can fail for it, so who is refused asks once more. */
-static int allow_peer(CUdevice device, CUdevice owner)
+static int allow_peer(CUdevice device, CUdevice owner, driver_allow *allow_more)
 {
     if (!can_reach(device, owner)) {
-        if (process->config.options.expandable == EXPANDABLE_TRUE)
+        if (process.config.options.expandable == EXPANDABLE_TRUE)
             process_warn(
                 "device %d cannot reach mapped memory of device %d: it can be copied there "
                 "by cudaMemcpyPeer, or with CACHALOT_CONF=expandable_segments:False",
                 device, owner);
         return 1;
     }
-    atomic_fetch_or(&process->peers.of[owner], (uint64_t)1 << device);
+    atomic_fetch_or(&peers.of[owner], (uint64_t)1 << device);
     for (int tries = 0; tries < 2; tries++)
-        if (!domain_allow(process->domain, (unsigned)owner) && !ipc_allow_peer(owner, device))
+        if (!domain_allow(process.domain, (unsigned)owner) && !allow_more(owner, device))
             return 1;
     process_warn("the driver does not let device %d reach all mapped memory of device %d: use "
                  "CACHALOT_CONF=expandable_segments:False",
@@ -190,15 +203,16 @@ static int allow_peer(CUdevice device, CUdevice owner)
 /* Of two that are used for the first time at once each or the other sees both; and nobody goes on
  * before the walk over what was mapped has ended, so two threads may do the same one. What was refused the next
  * context of the device has tried again. */
-void driver_device_used(CUdevice device)
+void driver_device_used(CUdevice device, driver_allow *allow_more)
 {
-    if (device < 0 || device >= PEER_DEVICES || atomic_load(&process->peers.settled) >> device & 1)
+    if (device < 0 || device >= PEER_DEVICES || atomic_load(&peers.settled) >> device & 1)
         return;
-    uint64_t bit = (uint64_t)1 << device, used = atomic_fetch_or(&process->peers.used, bit);
+    uint64_t bit = (uint64_t)1 << device, used = atomic_fetch_or(&peers.used, bit);
     int settled = 1;
     for (CUdevice other = 0; other < PEER_DEVICES; other++)
         if (other != device && used >> other & 1)
-            settled &= allow_peer(device, other) & allow_peer(other, device);
+            settled &=
+                allow_peer(device, other, allow_more) & allow_peer(other, device, allow_more);
     if (settled)
-        atomic_fetch_or(&process->peers.settled, bit);
+        atomic_fetch_or(&peers.settled, bit);
 }

@@ -8,11 +8,6 @@
 #include "interpose/resolve/cuda_api.h"
 
 #define PEER_DEVICES 64
-/* Bit i is device i's. Used: it has had a context; and its access to what others had mapped before
- * is settled. By device: those that may use its mapped memory, besides itself. */
-struct peers {
-    _Atomic uint64_t used, settled, of[PEER_DEVICES];
-};
 
 int driver_range_reserve(void *device, uint64_t *address, uint64_t *bytes);
 int driver_range_free(void *device, uint64_t address, uint64_t bytes);
@@ -27,10 +22,17 @@ int driver_chunk_unmap(void *device, uint64_t address, uint64_t bytes);
 int driver_lends(CUdevice device);
 int driver_chunk_export(uint64_t handle, int *fd);
 
+typedef int driver_allow(CUdevice owner, CUdevice peer);
+
 /* The device has a context. Natively all of cudaMalloc's memory can be copied and set by any device
  * that has one; mapped memory only by those that have access to it. So all that are used have, as
- * far as they can reach each other: also what a program enables by cuCtxEnablePeerAccess. */
-void driver_device_used(CUdevice device);
+ * far as they can reach each other: also what a program enables by cuCtxEnablePeerAccess.
+ * allow_more gives `peer` access to what lies beside the allocators' memory; it returns 0, or -1 if
+ * the driver has refused some. */
+void driver_device_used(CUdevice device, driver_allow *allow_more);
+
+/* The devices that may use the mapped memory of this one, besides itself: bit i is device i's. */
+uint64_t driver_peers_of(CUdevice device);
 
 /* Are there devices that cannot? */
 int driver_has_strangers(void);

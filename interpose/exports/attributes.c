@@ -9,7 +9,7 @@
 #include "interpose/memory/ipc.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
-#include "interpose/exports/retry.h"
+#include "interpose/memory/retry.h"
 
 /* Numbers of ours are none of the driver's, which count from 1. */
 #define OUR_NAMES ((unsigned long long)1 << 62)
@@ -26,7 +26,7 @@ static enum found find(CUdeviceptr *address, struct block_place *place)
     if (!process_serving())
         return NOTHING;
     process_inside++;
-    int code = domain_find(process->domain, *address, place);
+    int code = domain_find(process.domain, *address, place);
     enum found found = code == 0                   ? (place->mapped ? MAPPED : ORDINARY)
                        : ipc_find(*address, place) ? MAPPED
                                                    : NOTHING;
@@ -74,7 +74,6 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
 {
     struct block_place place;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    int tries = 0;
     if (find(&address, &place) != MAPPED)
         RETRIED(result, real()->cuMemSetAccess(address, bytes, access, count));
     return result;
@@ -183,7 +182,7 @@ static CUresult sync_imported(CUdeviceptr pointer, int on)
 static CUresult sync_memops(CUdeviceptr pointer, int on)
 {
     process_inside++;
-    int code = domain_sync_memops(process->domain, pointer, on, set_sync_memops);
+    int code = domain_sync_memops(process.domain, pointer, on, set_sync_memops);
     if (code == ALLOCATOR_UNKNOWN)
         code = (int)sync_imported(pointer, on);
     else if (code == CUDA_ERROR_NOT_FOUND)

@@ -3,14 +3,15 @@
 #include "interpose/context/context.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
-#include "interpose/exports/retry.h"
+#include "interpose/memory/ipc.h"
+#include "interpose/memory/retry.h"
 #include "interpose/stream/submit.h"
 
 static void made(CUcontext context, CUdevice device)
 {
     if (process_serving()) {
         submit_context_made(context);
-        driver_device_used(device);
+        driver_device_used(device, ipc_allow_peer);
     }
 }
 
@@ -19,7 +20,6 @@ static void made(CUcontext context, CUdevice device)
     CUresult name parameters                                                                       \
     {                                                                                              \
         CUresult result;                                                                           \
-        int tries = 0;                                                                             \
         context_switch_begin();                                                                    \
         RETRIED(result, real()->name arguments);                                                   \
         context_switch_end();                                                                      \
@@ -67,6 +67,22 @@ SWITCHES(cuCtxPushCurrent_v2, (CUcontext context), (context))
 SWITCHES(cuCtxPopCurrent, (CUcontext * context), (context))
 SWITCHES(cuCtxPopCurrent_v2, (CUcontext * context), (context))
 
+/* Before the driver is told of the end: nothing more is served of it, or opened in it. */
+static void close_context(CUcontext context)
+{
+    context_close(context);
+    ipc_forget(context);
+}
+
+/* What the driver has ended already, of the primary context that had this handle. */
+static struct allocator *forget_ended(CUdevice device, CUcontext primary)
+{
+    if (!primary || context_primary_is_active(device) != 0)
+        return NULL;
+    close_context(primary);
+    return context_forget(primary);
+}
+
 /* After the driver ended a context: what of its mappings is left. */
 static void bury(CUcontext context, struct allocator *lost)
 {
@@ -87,7 +103,7 @@ static void retaining_begins(struct retaining *retaining, CUdevice device)
 {
     context_change_begin(device);
     retaining->before = context_primary(device);
-    retaining->lost = context_forget_ended(device, retaining->before);
+    retaining->lost = forget_ended(device, retaining->before);
 }
 
 static void retaining_over(const struct retaining *retaining, CUdevice device)
@@ -124,7 +140,6 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevi
                           unsigned flags)
 {
     CUresult result;
-    int tries = 0;
     RETRIED(result, create_green(green, resources, device, flags));
     return result;
 }
@@ -132,7 +147,6 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevi
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
     CUresult result;
-    int tries = 0;
     RETRIED(result, retain_primary(context, device));
     if (result == CUDA_SUCCESS)
         made(*context, device);
@@ -147,10 +161,10 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
     if (!process_serving())
         return call(context);
     int primary = context_is_primary(context);
-    domain_end_begins(process->domain);
+    domain_end_begins(process.domain);
     if (!primary) {
         context_empty(context);
-        context_close(context);
+        close_context(context);
     }
     context_switch_begin();
     CUresult result = call(context);
@@ -160,7 +174,7 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
         bury(context, context_forget(context));
     else if (!primary)
         context_end_refused(context);
-    domain_end_over(process->domain);
+    domain_end_over(process.domain);
     return result;
 }
 
@@ -184,7 +198,7 @@ CUresult cuCtxDetach(CUcontext context)
         current != context || real()->cuCtxGetDevice(&device) != CUDA_SUCCESS)
         return real()->cuCtxDetach(context); /* it refuses */
     context_change_begin(device);            /* one at a time */
-    domain_end_begins(process->domain);
+    domain_end_begins(process.domain);
     int before = context_suspend(context, 1);
     context_switch_begin();
     CUresult result = real()->cuCtxDetach(context);
@@ -192,12 +206,12 @@ CUresult cuCtxDetach(CUcontext context)
     real()->cuCtxGetCurrent(&current);
     if ((!result && current != context) ||
         real()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS) {
-        context_close(context);
+        close_context(context);
         bury(context, context_forget(context));
     }
     context_suspend(context, before);
     context_change_end(device);
-    domain_end_over(process->domain);
+    domain_end_over(process.domain);
     return result;
 }
 
@@ -237,15 +251,15 @@ static CUresult release_primary(const struct release *release, CUdevice device)
         return run_release(release, device);
     context_change_begin(device);
     CUcontext context = context_primary(device);
-    domain_end_begins(process->domain);
+    domain_end_begins(process.domain);
     int before = context_suspend(context, 1);
     CUresult result = run_release(release, device);
-    struct allocator *lost = context_forget_ended(device, context); /* also by an error of before */
+    struct allocator *lost = forget_ended(device, context); /* also by an error of before */
     context_suspend(context, before);
     context_change_end(device);
     if (lost)
         bury(context, lost);
-    domain_end_over(process->domain);
+    domain_end_over(process.domain);
     return result;
 }
 
@@ -277,7 +291,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
     if (!process_serving() || real()->cuCtxFromGreenCtx(&context, green) != CUDA_SUCCESS ||
         device_of(context, &device))
         return real()->cuGreenCtxDestroy(green);
-    context_close(context);
+    close_context(context);
     return release_primary(&(struct release){NULL, green, context}, device);
 }
 
@@ -286,10 +300,10 @@ static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
     if (!process_serving())
         return reset(device);
     context_change_begin(device);
-    domain_end_begins(process->domain);
+    domain_end_begins(process.domain);
     CUcontext context = context_primary(device);
     context_empty(context);
-    context_close(context);
+    close_context(context);
     CUresult result = reset(device);
     int ended = !result || context_primary_is_active(device) == 0;
     struct allocator *lost = ended ? context_forget(context) : NULL;
@@ -298,7 +312,7 @@ static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
         bury(context, lost);
     else
         context_end_refused(context);
-    domain_end_over(process->domain);
+    domain_end_over(process.domain);
     return result;
 }
 

@@ -3,41 +3,36 @@
 #include "interpose/memory/uncached.h"
 #include "interpose/exports/submit_wrapper.h"
 
-CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
-                                size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuGraphAddMemAllocNode(node, graph, after, count, parameters));
-    return result ? result : others_in_graph(result, parameters->dptr, parameters->bytesize);
-}
-
-/* A function that adds a node of any kind. */
-#define ADD_NODE(name, parameters, arguments)                                                      \
+/* A function that adds a node. `allocates`: the node will put `bytes` at `address`; all three are
+ * expressions of its parameters, evaluated after it has succeeded. */
+#define ADD_NODE(name, allocates, address, bytes, parameters, arguments)                           \
     CUresult name parameters                                                                       \
     {                                                                                              \
         CUresult result;                                                                           \
-        int tries = 0;                                                                             \
         RETRIED(result, real()->name arguments);                                                   \
-        if (result || wanted->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)                                \
-            return result;                                                                         \
-        return others_in_graph(result, wanted->alloc.dptr, wanted->alloc.bytesize);                \
+        return result || !(allocates) ? result : others_in_graph(result, address, bytes);          \
     }
-ADD_NODE(cuGraphAddNode,
+#define ADD_ANY_NODE(name, parameters, arguments)                                                  \
+    ADD_NODE(name, wanted->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC, wanted->alloc.dptr,               \
+             wanted->alloc.bytesize, parameters, arguments)
+ADD_NODE(cuGraphAddMemAllocNode, 1, wanted->dptr, wanted->bytesize,
          (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t count,
-          CUgraphNodeParams *wanted),
+          CUDA_MEM_ALLOC_NODE_PARAMS *wanted),
          (node, graph, after, count, wanted))
-ADD_NODE(cuGraphAddNode_v2,
-         (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges,
-          size_t count, CUgraphNodeParams *wanted),
-         (node, graph, after, edges, count, wanted))
+ADD_ANY_NODE(cuGraphAddNode,
+             (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t count,
+              CUgraphNodeParams *wanted),
+             (node, graph, after, count, wanted))
+ADD_ANY_NODE(cuGraphAddNode_v2,
+             (CUgraphNode * node, CUgraph graph, const CUgraphNode *after,
+              const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *wanted),
+             (node, graph, after, edges, count, wanted))
 
 /* A function that makes `exec` of `graph`. */
 #define INSTANTIATE(name, parameters, arguments)                                                   \
     CUresult name parameters                                                                       \
     {                                                                                              \
         CUresult result;                                                                           \
-        int tries = 0;                                                                             \
         RETRIED(result, real()->name arguments);                                                   \
         if (result == CUDA_SUCCESS)                                                                \
             graphs_made(*exec, graph);                                                             \
@@ -54,7 +49,6 @@ INSTANTIATE(cuGraphInstantiateWithFlags,
     CUresult name(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)     \
     {                                                                                              \
         CUresult result;                                                                           \
-        int tries = 0;                                                                             \
         int uploads = parameters && (parameters->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);      \
         CUstream stream = uploads ? parameters->hUploadStream : NULL;                              \
         if (uploads)                                                                               \
@@ -74,7 +68,6 @@ INSTANTIATE_WITH_PARAMS(cuGraphInstantiateWithParams_ptsz, 1)
     CUresult name parameters                                                                       \
     {                                                                                              \
         CUresult result;                                                                           \
-        int tries = 0;                                                                             \
         RETRIED(result, real()->name arguments);                                                   \
         if (result == CUDA_SUCCESS)                                                                \
             graphs_made(exec, graph);                                                              \

@@ -100,7 +100,6 @@ __attribute__((noinline)) static CUresult launch_in_order(launch_ex *call, unsig
                   void **extra)                                                                    \
     {                                                                                              \
         CUresult result;                                                                           \
-        int tries = 0;                                                                             \
         if (!config) /* the driver says what it says */                                            \
             return real()->name(config, function, parameters, extra);                              \
         int in_order = submit_begin(SUBMISSION_kernels, config->hStream, per_thread);              \
@@ -121,7 +120,6 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsi
                                               unsigned int flags)
 {
     CUresult result;
-    int tries = 0;
     if (!launches)
         return real()->cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
     for (unsigned i = 0; i < count; i++)

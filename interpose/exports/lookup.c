@@ -1,24 +1,179 @@
-/* Exported: how the program finds and begins CUDA. */
-#include "interpose/resolve/lookup.h"
+/* Exported: how the program finds and begins CUDA. dlsym itself is in dlsym_*.S.
+ *
+ * Substitution is by address: the real resolver is asked first, and its answer is replaced only if
+ * it is the address of a hooked function. Unknown versions, missing symbols, status codes and
+ * dlerror stay the driver's and libc's own.
+ *
+ * Where a search meets our exports first, it goes on behind them: programs ask that way whether
+ * there is CUDA, and what nobody else defines is not there. */
+#include <dlfcn.h>
+#include <link.h>
+
+#include "interpose/lifecycle/start.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
+
+struct lookup {
+    void *answer;
+    void *next; /* not NULL: not ours to answer; this function is, called as ours was */
+};
+
+/* dlsym for names that begin with `cu`, and for all others until the real one is known; `caller` is
+ * the return address. Called from dlsym_*.S, perhaps before our constructor and under the loader's
+ * lock: no malloc, no lock, no stdio. */
+struct lookup lookup_dlsym(void *handle, const char *name, const void *caller)
+    __attribute__((visibility("hidden")));
+
+/* In the order of HOOK_LIST. */
+static void *const wrappers[] = {
+#define X(function) (void *)function,
+    HOOK_LIST(X)
+#undef X
+};
+
+/* Our wrapper of a hooked function of the real driver, else `function` itself. */
+static void *substitute(void *function)
+{
+    int hook = real_hook_of(function);
+    return hook < 0 ? function : wrappers[hook];
+}
+
+static int is_capital(char c)
+{
+    return c >= 'A' && c <= 'Z';
+}
+
+/* NULL, and for dlerror what a search says that finds nothing. That names the object that asks; in
+ * the scope of the program itself we would be found, so there it names libc. */
+static struct lookup absent(const char *name, const void *caller)
+{
+    void *handle = real_scope(caller);
+    if (!handle || real_dlsym_call(handle, name))
+        real_dlsym_call(real_handle("libc.so.6"), name);
+    return (struct lookup){0};
+}
+
+/* Would a search that begins behind the caller find our export, and natively nothing? */
+static int next_is_only_ours(const char *name, const void *caller)
+{
+    const struct link_map *asking = real_object(caller), *object = real_object(real_dlsym_call);
+    if (!asking || !object || real_dlsym_call(RTLD_NEXT, name) ||
+        !real_dlsym_call(real_handle(object->l_name), name))
+        return 0;
+    for (object = object->l_prev; object && object != asking; object = object->l_prev) {
+        void *handle = real_handle(object->l_name);
+        if (handle && real_dlsym_call(handle, name))
+            return 0;
+    }
+    return object != NULL; /* else the caller is behind us */
+}
+
+/* Where objects lie in the loader's list, which is the order of a search. */
+struct order {
+    uintptr_t base[3];
+    int place[3], count; /* 0: not there */
+};
+
+static int find_place(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct order *order = data;
+    (void)size;
+    order->count++;
+    for (int i = 0; i < 3; i++)
+        if (order->base[i] == info->dlpi_addr && !order->place[i])
+            order->place[i] = order->count;
+    return 0;
+}
+
+/* What a search that begins behind the caller finds, if that is a function of the driver and the
+ * first of its name behind us: our wrapper of it. */
+static void *next_of_driver(const char *name, const void *caller)
+{
+    void *native = real_dlsym_call(RTLD_NEXT, name), *wrapper = substitute(native);
+    const struct link_map *owner = wrapper == native ? NULL : real_object(native);
+    const struct link_map *asking = real_object(caller), *ours = real_object(real_dlsym_call);
+    if (!owner || !asking || !ours)
+        return NULL;
+    struct order order = {.base = {ours->l_addr, asking->l_addr, owner->l_addr}};
+    dl_iterate_phdr(find_place, &order);
+    return order.place[0] < order.place[1] && order.place[1] < order.place[2] ? wrapper : NULL;
+}
+
+static struct lookup search_next(const char *name, const void *caller, void *real)
+{
+    void *wrapper = NULL;
+    if (next_is_only_ours(name, caller))
+        return absent(name, caller);
+    if (name[2] != 'd' && process_enabled() && (wrapper = next_of_driver(name, caller)))
+        process_count(COVERAGE_dlsym_lookups);
+    return (struct lookup){wrapper, wrapper ? NULL : real};
+}
+
+static struct lookup search(void *handle, const char *name, const void *caller, void *real)
+{
+    int serving = process_enabled() && real_load();
+    void *function = real_dlsym_call(handle, name), *native = function, *scope;
+    if (!function || real_is_ours(function)) {
+        scope = handle == RTLD_DEFAULT ? real_scope(caller) : NULL;
+        native = scope ? real_dlsym_call(scope, name) : NULL;
+    }
+    if (function && !native)
+        native = real_dlsym_call(RTLD_NEXT, name); /* behind us */
+    if (!native)
+        return function ? absent(name, caller) : (struct lookup){NULL, real};
+    if (name[2] == 'd') /* of a cudart: never by address, since there may be several */
+        return (struct lookup){function ? function : native, NULL};
+    /* Asked again, since before the first look-up the driver is not known. */
+    void *wrapper = serving && !real_is_driver(caller) ? substitute(native) : native;
+    if (wrapper != native)
+        process_count(COVERAGE_dlsym_lookups);
+    return (struct lookup){wrapper, NULL};
+}
+
+REAL_NOT_SANITIZED struct lookup lookup_dlsym(void *handle, const char *name, const void *caller)
+{
+    void *real = real_dlsym_find();
+    const struct lookup as_natively = {NULL, real};
+    if (!real || !name || name[0] != 'c' || name[1] != 'u')
+        return as_natively;
+    if (!is_capital(name[2]) && !(name[2] == 'd' && name[3] == 'a' && is_capital(name[4])))
+        return as_natively;
+    if (real_is_driver(caller))
+        return as_natively;
+    if (handle == RTLD_NEXT)
+        return search_next(name, caller, real);
+    return search(handle, name, caller, real);
+}
+
+/* What cuGetProcAddress answered, with our wrapper in place of a hooked function. */
+static CUresult substituted(CUresult result, void **function)
+{
+    if (result != CUDA_SUCCESS || !function || !*function || !process_enabled())
+        return result;
+    void *wrapper = substitute(*function);
+    if (wrapper != *function) {
+        process_count(COVERAGE_proc_address_lookups);
+        *function = wrapper;
+    }
+    return result;
+}
 
 CUresult cuInit(unsigned int flags)
 {
     CUresult result = real()->cuInit(flags);
     if (result == CUDA_SUCCESS)
-        process_start();
+        start_serving();
     return result;
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
 {
-    return lookup_substitute(real()->cuGetProcAddress(symbol, function, version, flags), function);
+    return substituted(real()->cuGetProcAddress(symbol, function, version, flags), function);
 }
 
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
 {
-    return lookup_substitute(real()->cuGetProcAddress_v2(symbol, function, version, flags, status),
-                             function);
+    return substituted(real()->cuGetProcAddress_v2(symbol, function, version, flags, status),
+                       function);
 }

@@ -1,5 +1,6 @@
 /* Exported: memory that is served, and memory that is passed on and counted. */
 #include "interpose/context/capture.h"
+#include "interpose/memory/ipc.h"
 #include "interpose/memory/memory.h"
 #include "interpose/memory/uncached.h"
 #include "interpose/process/process.h"
@@ -42,7 +43,6 @@ static CUresult made_async(CUresult result, const CUdeviceptr *pointer, size_t b
     CUresult name parameters                                                                       \
     {                                                                                              \
         CUresult result;                                                                           \
-        int tries = 0;                                                                             \
         submit_begin(SUBMISSION_pool_operations, stream, per_thread);                              \
         RETRIED(result, real()->name arguments);                                                   \
         submit_end(result, stream, per_thread, 0);                                                 \
@@ -67,116 +67,73 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
     return memory_free_async(pointer, stream, 1);
 }
 
-CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flags)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuMemAllocManaged(pointer, bytes, flags));
-    return others_made(result, OTHER_managed, result ? 0 : *pointer, bytes);
-}
+/* A function that takes memory past the cache: `bytes` of `kind`, booked under `key`. Both are
+ * expressions of its parameters, evaluated after it has succeeded. */
+#define TAKES(kind, name, key, bytes, parameters, arguments)                                       \
+    CUresult name parameters                                                                       \
+    {                                                                                              \
+        CUresult result;                                                                           \
+        RETRIED(result, real()->name arguments);                                                   \
+        return result ? result                                                                     \
+                      : others_made(result, OTHER_##kind, (uint64_t)(uintptr_t)(key), bytes);      \
+    }
 
-CUresult cuMemAllocHost_v2(void **pointer, size_t bytes)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuMemAllocHost_v2(pointer, bytes));
-    return others_made(result, OTHER_host, result ? 0 : (uintptr_t)*pointer, bytes);
-}
+/* The function that gives it back. */
+#define GIVES_BACK(name, type)                                                                     \
+    CUresult name(type key)                                                                        \
+    {                                                                                              \
+        return others_ended(real()->name(key), (uint64_t)(uintptr_t)key, NULL);                    \
+    }
 
-CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuMemHostAlloc(pointer, bytes, flags));
-    return others_made(result, OTHER_host, result ? 0 : (uintptr_t)*pointer, bytes);
-}
+TAKES(managed, cuMemAllocManaged, *pointer, bytes,
+      (CUdeviceptr * pointer, size_t bytes, unsigned int flags), (pointer, bytes, flags))
 
-CUresult cuMemFreeHost(void *pointer)
-{
-    return others_ended(real()->cuMemFreeHost(pointer), (uintptr_t)pointer, NULL);
-}
+TAKES(host, cuMemAllocHost_v2, *pointer, bytes, (void **pointer, size_t bytes), (pointer, bytes))
+TAKES(host, cuMemHostAlloc, *pointer, bytes, (void **pointer, size_t bytes, unsigned int flags),
+      (pointer, bytes, flags))
+GIVES_BACK(cuMemFreeHost, void *)
 
-CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
+static uint64_t array_2d(const CUDA_ARRAY_DESCRIPTOR *shape)
 {
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuMemHostRegister_v2(pointer, bytes, flags));
-    return result;
-}
-
-CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *shape)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuArrayCreate_v2(array, shape));
-    if (result != CUDA_SUCCESS)
-        return result;
     const CUDA_ARRAY3D_DESCRIPTOR full = {.Width = shape->Width,
                                           .Height = shape->Height,
                                           .Format = shape->Format,
                                           .NumChannels = shape->NumChannels};
-    return others_made(result, OTHER_array, (uintptr_t)*array, others_array(&full, 1));
+    return others_array(&full, 1);
 }
 
-CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuArray3DCreate_v2(array, shape));
-    return result ? result
-                  : others_made(result, OTHER_array, (uintptr_t)*array, others_array(shape, 1));
-}
+TAKES(array, cuArrayCreate_v2, *array, array_2d(shape),
+      (CUarray * array, const CUDA_ARRAY_DESCRIPTOR *shape), (array, shape))
+TAKES(array, cuArray3DCreate_v2, *array, others_array(shape, 1),
+      (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR *shape), (array, shape))
+TAKES(array, cuMipmappedArrayCreate, *array, others_array(shape, levels),
+      (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels),
+      (array, shape, levels))
+GIVES_BACK(cuArrayDestroy, CUarray)
+GIVES_BACK(cuMipmappedArrayDestroy, CUmipmappedArray)
 
-CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape,
-                                unsigned int levels)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuMipmappedArrayCreate(array, shape, levels));
-    return result
-               ? result
-               : others_made(result, OTHER_array, (uintptr_t)*array, others_array(shape, levels));
-}
+TAKES(vmm, cuMemCreate, *handle, bytes,
+      (CUmemGenericAllocationHandle * handle, size_t bytes, const CUmemAllocationProp *properties,
+       unsigned long long flags),
+      (handle, bytes, properties, flags))
+GIVES_BACK(cuMemRelease, CUmemGenericAllocationHandle)
 
-CUresult cuArrayDestroy(CUarray array)
-{
-    return others_ended(real()->cuArrayDestroy(array), (uintptr_t)array, NULL);
-}
-
-CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
-{
-    return others_ended(real()->cuMipmappedArrayDestroy(array), (uintptr_t)array, NULL);
-}
-
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
-                     const CUmemAllocationProp *properties, unsigned long long flags)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuMemCreate(handle, bytes, properties, flags));
-    return others_made(result, OTHER_vmm, result ? 0 : *handle, bytes);
-}
-
-CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
-{
-    return others_ended(real()->cuMemRelease(handle), handle, NULL);
-}
-
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
-                                        CUmemAllocationHandleType type)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuMemImportFromShareableHandle(handle, os_handle, type));
-    return others_made(result, OTHER_imported, result ? 0 : *handle, 0);
-}
+TAKES(imported, cuMemImportFromShareableHandle, *handle, 0,
+      (CUmemGenericAllocationHandle * handle, void *os_handle, CUmemAllocationHandleType type),
+      (handle, os_handle, type))
+TAKES(imported, cuMemPoolImportPointer, *pointer, 0,
+      (CUdeviceptr * pointer, CUmemoryPool pool, CUmemPoolPtrExportData *data),
+      (pointer, pool, data))
+TAKES(imported, cuImportExternalMemory, *memory, handle->size,
+      (CUexternalMemory * memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle), (memory, handle))
+GIVES_BACK(cuDestroyExternalMemory, CUexternalMemory)
 
 /* A handle of ours, or the driver's. */
 #define OPENS(name)                                                                                \
     CUresult name(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags)                 \
     {                                                                                              \
         CUresult result;                                                                           \
-        int tries = 0, ours = ipc_is_ours(&handle);                                                \
+        int ours = ipc_is_ours(&handle);                                                           \
         RETRIED(result, ours ? ipc_open(pointer, &handle) : real()->name(pointer, handle, flags)); \
         return others_made(result, OTHER_imported, result ? 0 : *pointer, 0);                      \
     }
@@ -191,37 +148,14 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
     return others_ended(result, pointer, NULL);
 }
 
-CUresult cuImportExternalMemory(CUexternalMemory *memory,
-                                const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuImportExternalMemory(memory, handle));
-    return result ? result : others_made(result, OTHER_imported, (uintptr_t)*memory, handle->size);
-}
-
-CUresult cuDestroyExternalMemory(CUexternalMemory memory)
-{
-    return others_ended(real()->cuDestroyExternalMemory(memory), (uintptr_t)memory, NULL);
-}
-
-CUresult cuMemPoolImportPointer(CUdeviceptr *pointer, CUmemoryPool pool,
-                                CUmemPoolPtrExportData *data)
-{
-    CUresult result;
-    int tries = 0;
-    RETRIED(result, real()->cuMemPoolImportPointer(pointer, pool, data));
-    return others_made(result, OTHER_imported, result ? 0 : *pointer, 0);
-}
-
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
 {
-    return memory_export(handle, pointer);
+    return ipc_export(handle, pointer);
 }
 
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr pointer, size_t size,
                                        CUmemRangeHandleType type, unsigned long long flags)
 {
-    memory_share(pointer); /* names its range itself, so an offset is no danger */
+    ipc_share(pointer); /* names its range itself, so an offset is no danger */
     return real()->cuMemGetHandleForAddressRange(handle, pointer, size, type, flags);
 }

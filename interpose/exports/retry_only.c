@@ -1,6 +1,16 @@
 /* Exported: what allocates on the way to something else, and so may fail because our cache holds
  * memory. */
-#include "interpose/exports/retry.h"
+#include "interpose/memory/retry.h"
+#include "interpose/resolve/real_driver.h"
+
+/* An exported function that only needs the second try. */
+#define RETRY(name, parameters, arguments)                                                         \
+    CUresult name parameters                                                                       \
+    {                                                                                              \
+        CUresult result;                                                                           \
+        RETRIED(result, real()->name arguments);                                                   \
+        return result;                                                                             \
+    }
 
 RETRY(cuModuleLoad, (CUmodule * module, const char *path), (module, path))
 RETRY(cuModuleLoadData, (CUmodule * module, const void *image), (module, image))
@@ -19,6 +29,8 @@ RETRY(cuLibraryLoadFromFile,
 RETRY(cuStreamCreate, (CUstream * stream, unsigned int flags), (stream, flags))
 RETRY(cuStreamCreateWithPriority, (CUstream * stream, unsigned int flags, int priority),
       (stream, flags, priority))
+RETRY(cuMemHostRegister_v2, (void *pointer, size_t bytes, unsigned int flags),
+      (pointer, bytes, flags))
 RETRY(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps *properties), (pool, properties))
 RETRY(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name),
       (function, module, name))

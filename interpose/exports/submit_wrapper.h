@@ -2,7 +2,7 @@
 #ifndef CACHALOT_INTERPOSE_EXPORTS_SUBMIT_WRAPPER_H
 #define CACHALOT_INTERPOSE_EXPORTS_SUBMIT_WRAPPER_H
 
-#include "interpose/exports/retry.h"
+#include "interpose/memory/retry.h"
 #include "interpose/stream/submit.h"
 
 /* What the exported function `name` does. `stream` and `to_host` are expressions of its parameters;
@@ -10,7 +10,6 @@
 #define SUBMIT_BODY(kind, name, per_thread, stream, begun, to_host, arguments)                     \
     {                                                                                              \
         CUresult result;                                                                           \
-        int tries = 0;                                                                             \
         submit_begin(SUBMISSION_##kind, stream, per_thread);                                       \
         begun;                                                                                     \
         RETRIED(result, real_table.name arguments);                                                \

@@ -1,5 +1,7 @@
 /* The report at the end of the process: who writes it, when it is written again, and that of a process
  * in which nothing came through us. */
+#include "interpose/lifecycle/exit_report.h"
+
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
@@ -15,8 +17,10 @@
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
 #include "interpose/lifecycle/trace_writer.h"
-#include "interpose/lifecycle/service.h"
-#include "interpose/lifecycle/service_internal.h"
+#include "interpose/lifecycle/request.h"
+#include "interpose/lifecycle/service_report.h"
+#include "interpose/memory/memory.h"
+#include "interpose/process/own_thread.h"
 
 #define MOST_SECONDS 30 /* for a report that the exit waits for */
 
@@ -61,20 +65,20 @@ static void report_exit(void)
     /* A report under way is let finish; one that hangs (a dead network disk) does not hang the
      * exit. */
     reported = 1;
-    if (pthread_mutex_timedlock(&process->report_lock, &limit))
+    if (service_report_lock_before(&limit))
         return;
-    service_check_signal();
+    request_check_signal();
     recording_end();
-    reported_frees = atomic_load(&process->late_frees);
-    int code = service_write_report(REPORT_EXIT, 0);
-    atomic_store(&process->page->state, code ? PAGE_EXITING : PAGE_REPORTED);
+    reported_frees = memory_late_frees();
+    int code = service_report_write(REPORT_EXIT, 0);
+    atomic_store(&process.page->state, code ? PAGE_EXITING : PAGE_REPORTED);
     /* Not unmapped: threads that outlive exit may still count. */
-    if (code == 0 && process->page->path[0])
-        unlink(process->page->path);
-    pthread_mutex_unlock(&process->report_lock);
+    if (code == 0 && process.page->path[0])
+        unlink(process.page->path);
+    service_report_unlock();
 }
 
-void ending_answer(void)
+void exit_report_answer(void)
 {
     if (!ending_goes(ENDING_ASKED, ENDING_BEGUN))
         return;
@@ -101,7 +105,7 @@ static int report_by_thread(void)
     if (ending.phase != ENDING_BEGUN) {
         ending.inside = process_inside;
         ending.phase = ENDING_ASKED;
-        service_wake(REQUEST_LOOK);
+        request_wake(REQUEST_LOOK);
         wait_while(ENDING_ASKED, in_seconds(2));
         wait_while(ENDING_BEGUN, in_seconds(MOST_SECONDS));
     }
@@ -114,11 +118,11 @@ static int report_by_thread(void)
 
 static void *report_exit_for(void *inside)
 {
-    service_thread_begins("cachalot-exit");
+    own_thread_begins("cachalot-exit");
     files_apart();
     process_inside = *(int *)inside;
     report_exit();
-    service_thread_ends();
+    own_thread_ends();
     return NULL;
 }
 
@@ -131,11 +135,11 @@ static void report_alone(void)
     if (getpid() == syscall(SYS_gettid) && sigaltstack(NULL, &stack) == 0 &&
         !(stack.ss_flags & SS_ONSTACK))
         report_exit();
-    else if (service_create_thread(&thread, report_exit_for, &inside) == 0)
+    else if (own_thread_create(&thread, report_exit_for, &inside) == 0)
         pthread_join(thread, NULL);
 }
 
-void service_report_exit(void)
+void exit_report_write(void)
 {
     if (!ending.has_thread || !report_by_thread())
         report_alone();
@@ -146,9 +150,9 @@ static ssize_t at_the_very_end(void *unused, const char *text, size_t size)
     int cancel;
     (void)unused, (void)text;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-    if (process_state() == PROCESS_EXITING && getpid() == process->pid &&
-        (!reported || atomic_load(&process->late_frees) != reported_frees))
-        service_report_exit();
+    if (process_state() == PROCESS_EXITING && getpid() == process.pid &&
+        (!reported || memory_late_frees() != reported_frees))
+        exit_report_write();
     pthread_setcancelstate(cancel, &cancel);
     return (ssize_t)size;
 }
@@ -160,7 +164,7 @@ static ssize_t at_the_very_end(void *unused, const char *text, size_t size)
  * between may flush all streams. */
 static FILE *last_stream;
 
-void ending_prepare(void)
+void exit_report_prepare(void)
 {
     ending = (struct ending_report){PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NOT_ENDING,
                                     0, 0};
@@ -170,12 +174,12 @@ void ending_prepare(void)
         last_stream = fopencookie(NULL, "w", (cookie_io_functions_t){.write = at_the_very_end});
 }
 
-void ending_has_thread(int has)
+void exit_report_has_thread(int has)
 {
     ending.has_thread = has;
 }
 
-void service_watch_end(void)
+void exit_report_watch(void)
 {
     static char buffer[16];
     if (!last_stream)
@@ -217,22 +221,21 @@ static int is_used(void)
     return answer != CUDA_ERROR_NOT_INITIALIZED && answer != CUDA_ERROR_NO_DEVICE;
 }
 
-void service_report_none(void)
+void exit_report_none(void)
 {
     const char *problem = NULL;
     if (!is_used())
         return;
-    process->pid = getpid();
-    config_read(&process->config);
-    process->page =
-        page_create(config_page_dir(&process->config), (struct page_shape){0}, &problem);
-    process->domain = domain_create(&process->config.options);
-    if (!process->page || !process->domain)
+    process.pid = getpid();
+    config_read(&process.config);
+    process.page = page_create(config_page_dir(&process.config), (struct page_shape){0}, &problem);
+    process.domain = domain_create(&process.config.options);
+    if (!process.page || !process.domain)
         return;
-    config_publish(&process->config, process->page);
-    snprintf(process->page->coverage_note, sizeof process->page->coverage_note,
+    config_publish(&process.config, process.page);
+    snprintf(process.page->coverage_note, sizeof process.page->coverage_note,
              "libcuda is in use, but it was not initialised through us (RTLD_DEEPBIND, dlmopen, or "
              "a library that stands in for it)");
-    service_write_report(REPORT_EXIT, 0);
-    page_close(process->page, 1);
+    service_report_write(REPORT_EXIT, 0);
+    page_close(process.page, 1);
 }

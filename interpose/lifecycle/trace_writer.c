@@ -10,7 +10,7 @@
 #include "interpose/call_sites/stack.h"
 #include "interpose/process/private_files.h"
 #include "interpose/process/process.h"
-#include "interpose/lifecycle/service.h"
+#include "interpose/process/own_thread.h"
 #include "stats/os/pause.h"
 #include "stats/os/ticks.h"
 #include "stats/output/trace.h"
@@ -18,21 +18,27 @@
 #define WRITE_EVERY_NS 100000000
 #define MOST_TRIES 100 /* a millisecond apart */
 
+static struct WIPED trace {
+    pthread_mutex_t lock;
+    int whole; /* nothing more is written */
+} trace;
+static const struct wiped wiped WIPED_ENTRY = {&trace, sizeof trace};
+
 struct page *recording_page(unsigned devices, const char **problem)
 {
     struct page_shape plain = {.devices = devices}, shape = plain;
-    shape.sites = process->config.sites;
+    shape.sites = process.config.sites;
     if (ticks_are_readable()) {
-        shape.shown = shape.events = process->config.events;
-        if (*process->config.trace && shape.events < TRACE_EVENTS)
+        shape.shown = shape.events = process.config.events;
+        if (*process.config.trace && shape.events < TRACE_EVENTS)
             shape.events = TRACE_EVENTS;
     }
-    struct page *page = page_create(config_page_dir(&process->config), shape, problem);
+    struct page *page = page_create(config_page_dir(&process.config), shape, problem);
     if ((!shape.events && !shape.sites) || (page && page->path[0]))
         return page;
     /* A page in its place is worth more than events. */
     const char *another;
-    struct page *smaller = page_create(config_page_dir(&process->config), plain, &another);
+    struct page *smaller = page_create(config_page_dir(&process.config), plain, &another);
     int keep = page && (!smaller || !smaller->path[0]);
     struct page *spare = keep ? smaller : page;
     if (spare)
@@ -45,35 +51,35 @@ struct page *recording_page(unsigned devices, const char **problem)
 
 static void open_trace(void)
 {
-    char path[sizeof process->page->trace];
-    config_trace_path(&process->config, process->page, path, sizeof path);
-    int error = path[0] ? trace_open(process->page, path) : 0;
+    char path[sizeof process.page->trace];
+    config_trace_path(&process.config, process.page, path, sizeof path);
+    int error = path[0] ? trace_open(process.page, path) : 0;
     if (error)
         process_warn("nothing is traced: %.150s: %s", path, strerror(-error));
-    else if (path[0] && strcmp(path, process->page->trace))
-        process_warn("%.60s is taken: traced in %.130s", path, process->page->trace);
+    else if (path[0] && strcmp(path, process.page->trace))
+        process_warn("%.60s is taken: traced in %.130s", path, process.page->trace);
 }
 
 void recording_start(void)
 {
-    struct events *events = page_events(process->page);
-    if ((process->config.events || *process->config.trace) && !events)
+    struct events *events = page_events(process.page);
+    if ((process.config.events || *process.config.trace) && !events)
         process_warn("no room for events beside the live page: none are recorded or traced");
-    if (events && *process->config.trace)
+    if (events && *process.config.trace)
         open_trace();
-    process->sites = page_sites(process->page);
-    if (process->config.sites && !process->sites)
+    process.sites = page_sites(process.page);
+    if (process.config.sites && !process.sites)
         process_warn("no room for call sites beside the live page: none are recorded");
-    if (process->sites)
+    if (process.sites)
         callers_start();
-    int wanted = events && (events->shown || process->page->trace[0]);
-    domain_record(process->domain, wanted ? events : NULL, process->sites);
+    int wanted = events && (events->shown || process.page->trace[0]);
+    domain_record(process.domain, wanted ? events : NULL, process.sites);
 }
 
 /* Writes the trace as far as it has come. Returns whether there is more to come. */
 static int write_trace(enum events_trace end)
 {
-    int error = trace_write(process->page, end, 0);
+    int error = trace_write(process.page, end, 0);
     if (error)
         process_warn("the trace ends here: %s", trace_problem(error));
     return error == 0;
@@ -83,57 +89,57 @@ static int write_trace(enum events_trace end)
  * harvests. */
 static void *serve(void *unused)
 {
-    struct events *events = page_events(process->page);
-    service_thread_begins("cachalot-trace");
+    struct events *events = page_events(process.page);
+    own_thread_begins("cachalot-trace");
     files_apart();
     for (int more = 1; more;) {
         static const struct timespec pause = {.tv_nsec = WRITE_EVERY_NS};
         uint32_t seen = atomic_load(&events->wake);
-        pthread_mutex_lock(&process->trace_lock);
-        if (!process->traced)
-            domain_take_events(process->domain);
-        if (!process->traced && stat_get(&events->written) != stat_get(&events->count))
+        pthread_mutex_lock(&trace.lock);
+        if (!trace.whole)
+            domain_take_events(process.domain);
+        if (!trace.whole && stat_get(&events->written) != stat_get(&events->count))
             more = write_trace(TRACE_ON);
-        more &= !process->traced;
-        pthread_mutex_unlock(&process->trace_lock);
+        more &= !trace.whole;
+        pthread_mutex_unlock(&trace.lock);
         syscall(SYS_futex, &events->wake, FUTEX_WAIT, seen, &pause, NULL, 0);
     }
-    service_thread_ends();
+    own_thread_ends();
     return unused;
 }
 
 void recording_serve(void)
 {
-    if (!process->page->trace[0])
+    if (!process.page->trace[0])
         return;
-    int error = service_thread(serve);
+    int error = own_thread_detached(serve);
     if (error)
         process_warn("no thread for the trace (%s): it ends here", strerror(error));
     if (error)
-        trace_write(process->page, TRACE_STOPPED, 0);
+        trace_write(process.page, TRACE_STOPPED, 0);
 }
 
 /* There is room for it: the trace was just written. Who holds the lock may have waited for that. */
 static void take_the_last(void)
 {
-    for (int i = 0; domain_take_events(process->domain) && i < MOST_TRIES; i++)
+    for (int i = 0; domain_take_events(process.domain) && i < MOST_TRIES; i++)
         pause_ns(1000000);
 }
 
 void recording_end(void)
 {
     struct timespec limit;
-    if (!process->page->trace[0])
+    if (!process.page->trace[0])
         return;
     clock_gettime(CLOCK_REALTIME, &limit);
     limit.tv_sec += 2;
-    if (pthread_mutex_timedlock(&process->trace_lock, &limit))
+    if (pthread_mutex_timedlock(&trace.lock, &limit))
         return; /* a disk that hangs: harvest has the rest */
-    if (!process->traced && stat_get(&page_events(process->page)->trace) == TRACE_ON &&
+    if (!trace.whole && stat_get(&page_events(process.page)->trace) == TRACE_ON &&
         write_trace(TRACE_ON)) {
         take_the_last();
         write_trace(TRACE_ENDED);
     }
-    process->traced = 1;
-    pthread_mutex_unlock(&process->trace_lock);
+    trace.whole = 1;
+    pthread_mutex_unlock(&trace.lock);
 }

@@ -5,41 +5,13 @@
 #ifndef CACHALOT_INTERPOSE_MEMORY_IPC_H
 #define CACHALOT_INTERPOSE_MEMORY_IPC_H
 
-#include <pthread.h>
-#include <stdint.h>
-#include <sys/types.h>
-
 #include "allocator/share.h"
-#include "allocator/base/slab.h"
 #include "interpose/resolve/cuda_api.h"
 
-struct block_place;
-struct import;
-
-/* Where this process answers to those who open its handles. */
-struct ipc_door {
-    pthread_mutex_t lock;
-    int fd; /* plus 1; 0: closed */
-    int said;
-    ino_t inode;
-    uint64_t number, secret;
-};
-
-/* What other processes have, opened here. */
-struct ipc_imports {
-    pthread_mutex_t lock;
-    struct import *first;
-    uint64_t names;
-    struct slab nodes;
-};
-
-struct ipc {
-    struct ipc_door door;
-    struct ipc_imports imports;
-};
-
-/* The handle of a live block of mapped memory: always the same one. */
-CUresult ipc_handle_of(CUipcMemHandle *handle, const struct block_place *place);
+/* cuIpcGetMemHandle: a handle of ours for a live block of mapped memory, always the same one; the
+ * driver's for all else. share: before any other handle of the memory is made. */
+CUresult ipc_export(CUipcMemHandle *handle, CUdeviceptr pointer);
+void ipc_share(CUdeviceptr pointer);
 
 /* Is it one of ours? Then ipc_open opens it, as natively. */
 int ipc_is_ours(const CUipcMemHandle *handle);

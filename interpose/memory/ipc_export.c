@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,12 +20,27 @@
 #include "interpose/memory/ipc.h"
 #include "interpose/memory/ipc_wire.h"
 #include "interpose/process/process.h"
-#include "interpose/lifecycle/service.h"
+#include "interpose/resolve/real_driver.h"
+#include "interpose/process/own_thread.h"
 #include "stats/os/pause.h"
 
 #define PATIENCE_S 2 /* with a process that has come and says nothing */
 #define LEAST_FD 64  /* below, programs expect their own */
 #define WAITING 64   /* processes at the door */
+
+/* Where this process answers to those who open its handles. */
+struct door {
+    int fd; /* plus 1; 0: closed */
+    int said;
+    ino_t inode;
+    uint64_t number, secret;
+};
+
+static struct WIPED exports {
+    pthread_mutex_t lock;
+    struct door door;
+} exports;
+static const struct wiped wiped WIPED_ENTRY = {&exports, sizeof exports};
 
 socklen_t ipc_address(struct sockaddr_un *address, uint64_t door)
 {
@@ -113,16 +129,24 @@ static int give_piece(void *context, uint64_t handle, uint64_t bytes)
     return code;
 }
 
-static int is_mine(const struct ipc_handle *handle, const struct ipc_door *door)
+int ipc_is_own(const struct ipc_handle *handle)
 {
-    const struct page *page = process->page;
+    pthread_mutex_lock(&exports.lock);
+    int own = handle->pid == process.page->pid && exports.door.secret == handle->secret;
+    pthread_mutex_unlock(&exports.lock);
+    return own;
+}
+
+static int is_mine(const struct ipc_handle *handle, const struct door *door)
+{
+    const struct page *page = process.page;
     return memcmp(handle->magic, IPC_MAGIC, sizeof handle->magic) == 0 &&
            handle->secret == door->secret && handle->pid == page->pid &&
            handle->namespace == (uint32_t)page->pid_namespace &&
            handle->start_ticks == page->start_ticks;
 }
 
-static void answer(const struct ipc_door *door, int socket)
+static void answer(const struct door *door, int socket)
 {
     const struct timeval patience = {.tv_sec = PATIENCE_S};
     struct visitor visitor = {.socket = socket};
@@ -133,17 +157,16 @@ static void answer(const struct ipc_door *door, int socket)
         !is_mine(&wanted, door) || !process_serving())
         return;
     process_inside++;
-    domain_lend(process->domain, wanted.address, wanted.name, &visitor.loan, give_piece, &visitor);
+    domain_lend(process.domain, wanted.address, wanted.name, &visitor.loan, give_piece, &visitor);
     process_inside--;
 }
 
 static void *serve(void *unused)
 {
-    struct ipc_door *door = &process->ipc.door, mine;
-    pthread_mutex_lock(&door->lock);
-    mine = *door;
-    pthread_mutex_unlock(&door->lock);
-    service_thread_begins("cachalot-ipc");
+    pthread_mutex_lock(&exports.lock);
+    const struct door mine = exports.door;
+    pthread_mutex_unlock(&exports.lock);
+    own_thread_begins("cachalot-ipc");
     for (;;) {
         struct pollfd wanted = {.fd = mine.fd - 1, .events = POLLIN};
         poll(&wanted, 1, -1);
@@ -158,7 +181,7 @@ static void *serve(void *unused)
         answer(&mine, socket);
         let_go(VISITOR, socket);
     }
-    service_thread_ends();
+    own_thread_ends();
     return unused;
 }
 
@@ -183,8 +206,8 @@ static int make_socket(uint64_t number)
     return -1;
 }
 
-/* Caller holds the door's lock. */
-static int open_door(struct ipc_door *door)
+/* Caller holds the lock. */
+static int open_door(struct door *door)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     uint64_t random[2];
@@ -206,7 +229,7 @@ static int open_door(struct ipc_door *door)
     door->fd = fd + 1;
     door_inode = made.st_ino;
     inherited[DOOR] = fd + 1;
-    if (service_thread(serve)) {
+    if (own_thread_detached(serve)) {
         door->fd = 0;
         let_go(DOOR, fd);
         return -1;
@@ -215,7 +238,7 @@ static int open_door(struct ipc_door *door)
 }
 
 /* Once: who can open handles, or why nobody can. */
-static void say(struct ipc_door *door, int failed)
+static void say(struct door *door, int failed)
 {
     if (door->said & (1 << failed))
         return;
@@ -227,26 +250,70 @@ static void say(struct ipc_door *door, int failed)
                      "for others use CACHALOT_CONF=expandable_segments:False");
 }
 
-CUresult ipc_handle_of(CUipcMemHandle *handle, const struct block_place *place)
+static CUresult handle_of(CUipcMemHandle *handle, const struct block_place *place)
 {
-    struct ipc_door *door = &process->ipc.door;
     struct ipc_handle ours = {.magic = IPC_MAGIC,
-                              .pid = (uint32_t)process->page->pid,
-                              .namespace = (uint32_t)process->page->pid_namespace,
-                              .start_ticks = process->page->start_ticks,
+                              .pid = (uint32_t)process.page->pid,
+                              .namespace = (uint32_t)process.page->pid_namespace,
+                              .start_ticks = process.page->start_ticks,
                               .address = place->segment_address + place->offset,
                               .name = place->name,
                               .bytes = place->requested_bytes};
     int error = errno;
-    pthread_mutex_lock(&door->lock);
-    int failed = open_door(door) != 0;
-    say(door, failed);
-    ours.door = door->number;
-    ours.secret = door->secret;
-    pthread_mutex_unlock(&door->lock);
+    pthread_mutex_lock(&exports.lock);
+    int failed = open_door(&exports.door) != 0;
+    say(&exports.door, failed);
+    ours.door = exports.door.number;
+    ours.secret = exports.door.secret;
+    pthread_mutex_unlock(&exports.lock);
     errno = error;
     if (failed)
         return CUDA_ERROR_INVALID_VALUE; /* the driver's, of mapped memory */
     memcpy(handle, &ours, sizeof ours);
     return CUDA_SUCCESS;
+}
+
+/* Marks the block as one that other processes have. Returns as domain_mark. */
+static int mark_exported(CUdeviceptr pointer, struct block_place *place)
+{
+    CUdevice device;
+    if (!process_serving())
+        return ALLOCATOR_UNKNOWN;
+    int lends = process.config.options.expandable == EXPANDABLE_TRUE &&
+                real()->cuCtxGetDevice(&device) == CUDA_SUCCESS && driver_lends(device);
+    process_inside++;
+    int code = domain_mark(process.domain, pointer, lends ? BLOCK_LENT : BLOCK_EXPORTED, place);
+    process_inside--;
+    return code;
+}
+
+void ipc_share(CUdeviceptr pointer)
+{
+    struct block_place place;
+    mark_exported(pointer, &place);
+}
+
+CUresult ipc_export(CUipcMemHandle *handle, CUdeviceptr pointer)
+{
+    struct block_place place;
+    int code = mark_exported(pointer, &place);
+    if (code == ALLOCATOR_INVALID)
+        return CUDA_ERROR_INVALID_VALUE; /* the driver knows the segment only */
+    if (code || !handle)
+        return real()->cuIpcGetMemHandle(handle, pointer);
+    if (place.mapped && driver_lends((CUdevice)place.device))
+        return handle_of(handle, &place);
+    if (place.mapped) {
+        process_warn("IPC handle of mapped memory: the driver has none for it. What is allocated "
+                     "from now on can be exported; for all of it use "
+                     "CACHALOT_CONF=expandable_segments:False");
+    } else if (place.offset) {
+        process_warn(
+            "IPC handle of a block inside its segment: the peer maps the segment's begin. Programs "
+            "that also send the offset in cuMemGetAddressRange's range (UCX, MPI) are right; those "
+            "that do not read other bytes. Use CACHALOT_CONF=ipc:dedicated");
+        if (process.config.options.ipc == IPC_ERROR)
+            return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return real()->cuIpcGetMemHandle(handle, pointer);
 }

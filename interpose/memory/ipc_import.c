@@ -3,10 +3,12 @@
  * long as that says something, and not long for the next thing. */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "allocator/base/slab.h"
 #include "allocator/share.h"
 #include "interpose/context/context.h"
 #include "interpose/context/device_ops.h"
@@ -31,18 +33,18 @@ struct import {
     uint64_t ender; /* thread in the driver's call that ends its context */
 };
 
+/* What other processes have, opened here. */
+static struct WIPED imports {
+    pthread_mutex_t lock;
+    struct import *first;
+    uint64_t names;
+    struct slab nodes;
+} imports;
+static const struct wiped wiped WIPED_ENTRY = {&imports, sizeof imports};
+
 int ipc_is_ours(const CUipcMemHandle *handle)
 {
     return process_serving() && memcmp(handle, IPC_MAGIC, 8) == 0;
-}
-
-static int is_own(const struct ipc_handle *handle)
-{
-    struct ipc_door *door = &process->ipc.door;
-    pthread_mutex_lock(&door->lock);
-    int own = handle->pid == process->page->pid && door->secret == handle->secret;
-    pthread_mutex_unlock(&door->lock);
-    return own;
 }
 
 /* Waits for a message, or the end of the other side. */
@@ -87,7 +89,7 @@ static int visit(const struct ipc_handle *handle)
     struct sockaddr_un address;
     socklen_t size = ipc_address(&address, handle->door);
     const struct timeval patience = {.tv_sec = SILENCE_MS / 1000};
-    uint32_t pid = handle->namespace == (uint32_t)process->page->pid_namespace ? handle->pid : 0;
+    uint32_t pid = handle->namespace == (uint32_t)process.page->pid_namespace ? handle->pid : 0;
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -1;
@@ -110,7 +112,7 @@ static CUresult allow_one(const struct import *import, CUdevice device)
 static CUresult allow(const struct import *import, CUdevice owner)
 {
     CUdevice own = import->device;
-    uint64_t peers = own < PEER_DEVICES ? atomic_load(&process->peers.of[own]) : 0;
+    uint64_t peers = driver_peers_of(own);
     CUresult result = allow_one(import, own);
     for (int i = 0; i < PEER_DEVICES && result == CUDA_SUCCESS; i++)
         if (i != own && (i == owner || peers >> i & 1))
@@ -198,7 +200,7 @@ static void take_down(struct import *import)
 /* What is open already. Caller holds the lock. */
 static struct import *find_open(const struct import *wanted)
 {
-    struct import *import = process->ipc.imports.first;
+    struct import *import = imports.first;
     while (import && (import->context != wanted->context || import->ender || !import->opened ||
                       memcmp(&import->handle, &wanted->handle, sizeof wanted->handle)))
         import = import->next;
@@ -209,34 +211,33 @@ static struct import *find_open(const struct import *wanted)
  * other process is asked. */
 static CUresult open_once_more(struct import *wanted, CUdeviceptr *pointer)
 {
-    struct ipc_imports *imports = &process->ipc.imports;
     CUresult result = CUDA_SUCCESS;
-    pthread_mutex_lock(&imports->lock);
+    pthread_mutex_lock(&imports.lock);
     struct import *import = find_open(wanted);
     int vain = 0;
     if (!import) {
-        pthread_mutex_unlock(&imports->lock);
+        pthread_mutex_unlock(&imports.lock);
         result = fetch(wanted);
-        pthread_mutex_lock(&imports->lock);
+        pthread_mutex_lock(&imports.lock);
         if (result == CUDA_SUCCESS)
             vain = (import = find_open(wanted)) != NULL; /* another thread was faster */
     }
-    imports->nodes.item_bytes = sizeof *import;
+    imports.nodes.item_bytes = sizeof *import;
     int first = result == CUDA_SUCCESS && !import;
-    if (first && !(import = slab_take(&imports->nodes))) {
+    if (first && !(import = slab_take(&imports.nodes))) {
         vain = 1;
         result = CUDA_ERROR_OUT_OF_MEMORY;
     } else if (first) {
         *import = *wanted;
-        import->name = ++imports->names;
-        import->next = imports->first;
-        imports->first = import;
+        import->name = ++imports.names;
+        import->next = imports.first;
+        imports.first = import;
     }
     if (result == CUDA_SUCCESS) {
         import->opened++;
         *pointer = import->pointer;
     }
-    pthread_mutex_unlock(&imports->lock);
+    pthread_mutex_unlock(&imports.lock);
     if (vain)
         take_down(wanted);
     return result;
@@ -258,7 +259,7 @@ CUresult ipc_open(CUdeviceptr *pointer, const CUipcMemHandle *handle)
     if (!pointer)
         return CUDA_ERROR_INVALID_VALUE;
     if (real()->cuCtxGetCurrent(&wanted.context) != CUDA_SUCCESS || !wanted.context ||
-        real()->cuCtxGetDevice(&wanted.device) != CUDA_SUCCESS || is_own(&wanted.handle))
+        real()->cuCtxGetDevice(&wanted.device) != CUDA_SUCCESS || ipc_is_own(&wanted.handle))
         return CUDA_ERROR_INVALID_CONTEXT; /* as natively */
     context_current();                     /* on our books, so that its end is noticed */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
@@ -271,7 +272,7 @@ CUresult ipc_open(CUdeviceptr *pointer, const CUipcMemHandle *handle)
 /* What the list holds that was opened at `pointer`. Caller holds the lock. */
 static struct import **link_to(CUdeviceptr pointer)
 {
-    struct import **link = &process->ipc.imports.first;
+    struct import **link = &imports.first;
     while (*link && ((*link)->pointer != pointer || !(*link)->opened))
         link = &(*link)->next;
     return link;
@@ -286,7 +287,7 @@ static int wait_for_work(CUcontext handle)
 
 int ipc_close(CUdeviceptr pointer, CUresult *result)
 {
-    pthread_mutex_t *lock = &process->ipc.imports.lock;
+    pthread_mutex_t *lock = &imports.lock;
     if (!process_serving())
         return 0;
     pthread_mutex_lock(lock);
@@ -307,11 +308,11 @@ int ipc_close(CUdeviceptr pointer, CUresult *result)
         *result = CUDA_ERROR_MAP_FAILED;
     pthread_mutex_lock(lock);
     if (code == 0) {
-        slab_give(&process->ipc.imports.nodes, import);
+        slab_give(&imports.nodes, import);
     } else { /* no wait could be had: closed, but mapped until its context ends */
         import->opened += code > 0;
-        import->next = process->ipc.imports.first;
-        process->ipc.imports.first = import;
+        import->next = imports.first;
+        imports.first = import;
     }
     pthread_mutex_unlock(lock);
     return 1;
@@ -319,8 +320,8 @@ int ipc_close(CUdeviceptr pointer, CUresult *result)
 
 int ipc_find(CUdeviceptr address, struct block_place *place)
 {
-    pthread_mutex_lock(&process->ipc.imports.lock);
-    const struct import *import = process->ipc.imports.first;
+    pthread_mutex_lock(&imports.lock);
+    const struct import *import = imports.first;
     while (import && address - import->pointer >= import->handle.bytes)
         import = import->next;
     if (import)
@@ -329,7 +330,7 @@ int ipc_find(CUdeviceptr address, struct block_place *place)
                                       .requested_bytes = import->handle.bytes,
                                       .name = IPC_NAMES | import->name,
                                       .context = (uint64_t)(uintptr_t)import->context};
-    pthread_mutex_unlock(&process->ipc.imports.lock);
+    pthread_mutex_unlock(&imports.lock);
     return import != NULL;
 }
 
@@ -338,8 +339,8 @@ int ipc_find(CUdeviceptr address, struct block_place *place)
 static int hold_below(uint64_t name, CUdevice device, struct import *held)
 {
     struct import *highest = NULL;
-    pthread_mutex_lock(&process->ipc.imports.lock);
-    for (struct import *import = process->ipc.imports.first; import; import = import->next)
+    pthread_mutex_lock(&imports.lock);
+    for (struct import *import = imports.first; import; import = import->next)
         if (import->device == device && !import->ender && import->name < name &&
             (!highest || import->name > highest->name))
             highest = import;
@@ -347,7 +348,7 @@ static int hold_below(uint64_t name, CUdevice device, struct import *held)
         highest->opened++;
         *held = *highest;
     }
-    pthread_mutex_unlock(&process->ipc.imports.lock);
+    pthread_mutex_unlock(&imports.lock);
     return highest != NULL;
 }
 
@@ -366,11 +367,11 @@ int ipc_allow_peer(CUdevice owner, CUdevice peer)
 
 void ipc_forget(CUcontext context)
 {
-    pthread_mutex_lock(&process->ipc.imports.lock);
-    for (struct import *import = process->ipc.imports.first; import; import = import->next)
+    pthread_mutex_lock(&imports.lock);
+    for (struct import *import = imports.first; import; import = import->next)
         if (import->context == context)
             import->ender = driver_ops.thread_id();
-    pthread_mutex_unlock(&process->ipc.imports.lock);
+    pthread_mutex_unlock(&imports.lock);
 }
 
 /* Of one after the other: the lock is not held while the driver is called. */
@@ -378,18 +379,18 @@ void ipc_bury(CUcontext context)
 {
     uint64_t self = driver_ops.thread_id();
     struct import *import;
-    pthread_mutex_lock(&process->ipc.imports.lock);
+    pthread_mutex_lock(&imports.lock);
     do {
-        struct import **link = &process->ipc.imports.first;
+        struct import **link = &imports.first;
         while ((import = *link) && (import->context != context || import->ender != self))
             link = &import->next;
         if (import) {
             *link = import->next;
-            pthread_mutex_unlock(&process->ipc.imports.lock);
+            pthread_mutex_unlock(&imports.lock);
             take_down(import);
-            pthread_mutex_lock(&process->ipc.imports.lock);
-            slab_give(&process->ipc.imports.nodes, import);
+            pthread_mutex_lock(&imports.lock);
+            slab_give(&imports.nodes, import);
         }
     } while (import);
-    pthread_mutex_unlock(&process->ipc.imports.lock);
+    pthread_mutex_unlock(&imports.lock);
 }

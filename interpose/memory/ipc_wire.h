@@ -32,4 +32,7 @@ socklen_t ipc_address(struct sockaddr_un *address, uint64_t door);
 /* Is the other end of this socket a process of our user, and `pid` (0: any)? */
 int ipc_peer_is(int socket, uint32_t pid);
 
+/* Did this process make that handle? */
+int ipc_is_own(const struct ipc_handle *handle);
+
 #endif

@@ -10,9 +10,15 @@
 #include "interpose/context/device_ops.h"
 #include "interpose/memory/uncached.h"
 #include "interpose/resolve/real_driver.h"
-#include "interpose/exports/retry.h"
+#include "interpose/memory/retry.h"
 #include "interpose/stream/submit.h"
-#include "interpose/lifecycle/thread_exit.h"
+#include "interpose/process/thread_exit.h"
+
+static struct WIPED requests {
+    _Atomic uint64_t rows[PAGE_CACHES / 64]; /* bit i: a thread cache has row i of the page */
+    _Atomic uint64_t late_frees;
+} requests;
+static const struct wiped wiped WIPED_ENTRY = {&requests, sizeof requests};
 
 static uint64_t now_ns(void)
 {
@@ -38,7 +44,7 @@ static uint64_t natively_free(const struct device_stats *stats, uint64_t availab
 static struct device_stats numbers_of(const struct context *context)
 {
     struct device_stats stats;
-    stats_gather(&stats, &context->row->stats, process->page->cache, PAGE_CACHES,
+    stats_gather(&stats, &context->row->stats, process.page->cache, PAGE_CACHES,
                  (unsigned)context->device);
     return stats;
 }
@@ -46,7 +52,7 @@ static struct device_stats numbers_of(const struct context *context)
 /* Notes in page why a request failed: what was there, and whether it would have fitted natively. */
 static void note_oom(const struct context *context, uint64_t bytes)
 {
-    struct page *page = process->page;
+    struct page *page = process.page;
     const struct device_stats now = numbers_of(context), *stats = &now;
     uint64_t available = 0, total, n = atomic_fetch_add(&page->oom_count, 1);
     struct page_oom *event = &page->oom[n % PAGE_OOMS];
@@ -90,10 +96,10 @@ static _Thread_local struct {
 static int take_row(unsigned *row)
 {
     for (unsigned word = 0; word < PAGE_CACHES / 64; word++) {
-        uint64_t taken = atomic_load(&process->cache_rows[word]);
+        uint64_t taken = atomic_load(&requests.rows[word]);
         while (~taken) {
             uint64_t bit = ~taken & (taken + 1);
-            if (atomic_compare_exchange_weak(&process->cache_rows[word], &taken, taken | bit)) {
+            if (atomic_compare_exchange_weak(&requests.rows[word], &taken, taken | bit)) {
                 *row = word * 64 + (unsigned)__builtin_ctzll(bit);
                 return 0;
             }
@@ -104,16 +110,16 @@ static int take_row(unsigned *row)
 
 static void give_row(unsigned row)
 {
-    atomic_fetch_and(&process->cache_rows[row / 64], ~(UINT64_C(1) << row % 64));
+    atomic_fetch_and(&requests.rows[row / 64], ~(UINT64_C(1) << row % 64));
 }
 
 static void thread_begins(void)
 {
-    cached.begun_in = process->life;
+    cached.begun_in = process.life;
     cached.has = 0;
-    if (!thread_watch() || take_row(&cached.row))
+    if (!thread_exit_watch() || take_row(&cached.row))
         return;
-    if (domain_thread_begins(process->domain, &process->page->cache[cached.row]))
+    if (domain_thread_begins(process.domain, &process.page->cache[cached.row]))
         give_row(cached.row);
     else
         cached.has = 1;
@@ -121,14 +127,14 @@ static void thread_begins(void)
 
 void memory_thread_ends(void)
 {
-    if (cached.has && process_serving() && cached.begun_in == process->life) {
+    if (cached.has && process_serving() && cached.begun_in == process.life) {
         process_inside++;
-        domain_thread_ends(process->domain);
+        domain_thread_ends(process.domain);
         process_inside--;
         give_row(cached.row);
     }
     /* And no other one, whatever destructors of the program still free. */
-    cached.begun_in = process->life;
+    cached.begun_in = process.life;
     cached.has = 0;
 }
 
@@ -144,7 +150,6 @@ static CUresult forwarded(CUresult result, const CUdeviceptr *pointer, size_t by
 static CUresult forward_alloc(CUdeviceptr *pointer, size_t bytes)
 {
     CUresult result;
-    int tries = 0;
     RETRIED(result, real()->cuMemAlloc_v2(pointer, bytes));
     return forwarded(result, pointer, bytes);
 }
@@ -163,12 +168,12 @@ CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
     if (!process_serving() || !pointer || !bytes || !(context = context_current()))
         return forward_alloc(pointer, bytes);
     if ((address = allocator_hit_alone(context->allocator, bytes)) ||
-        (process->sites && (address = hit_asked(context->allocator, bytes)))) {
+        (process.sites && (address = hit_asked(context->allocator, bytes)))) {
         *pointer = address;
         return CUDA_SUCCESS;
     }
     process_inside++;
-    if (cached.begun_in != process->life)
+    if (cached.begun_in != process.life)
         thread_begins();
     int code = allocator_malloc(context->allocator, bytes, &address);
     process_inside--;
@@ -184,7 +189,7 @@ CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
 __attribute__((noinline)) static CUdeviceptr hit_locked(struct allocator *allocator, size_t bytes)
 {
     uint64_t address = 0;
-    if (process->sites && (address = hit_asked(allocator, bytes)))
+    if (process.sites && (address = hit_asked(allocator, bytes)))
         return address;
     process_inside++;
     int code = allocator_hit(allocator, bytes, &address);
@@ -229,7 +234,6 @@ CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, s
         (element != 4 && element != 8 && element != 16) || !(context = context_current()) ||
         pitch_of(context, width, &wanted) || __builtin_mul_overflow(wanted, height, &bytes)) {
         CUresult result;
-        int tries = 0;
         RETRIED(result, real()->cuMemAllocPitch_v2(pointer, pitch, width, height, element));
         answered_for(process_serving() ? context_current() : NULL, UINT64_MAX, result);
         return forwarded(result, pointer, result ? 0 : *pitch * height);
@@ -246,12 +250,12 @@ static int free_block(CUdeviceptr pointer, int state, enum free_kind kind)
     if (late && process_inside) /* exit interrupted us: what this is cannot be looked up */
         return CUDA_SUCCESS;
     process_inside++;
-    if (cached.begun_in != process->life && !late)
+    if (cached.begun_in != process.life && !late)
         thread_begins();
-    int code = domain_free(process->domain, pointer, late ? FREED_LATE : kind);
+    int code = domain_free(process.domain, pointer, late ? FREED_LATE : kind);
     process_inside--;
     if (late && code == 0)
-        atomic_fetch_add(&process->late_frees, 1);
+        atomic_fetch_add(&requests.late_frees, 1);
     if (code == ALLOCATOR_PASS && kind == FREED_NATIVE)
         code = (int)real()->cuMemFree_v2(pointer);
     return code;
@@ -291,7 +295,7 @@ CUresult memory_free(CUdeviceptr pointer)
 
 int memory_free_alone(CUdeviceptr pointer)
 {
-    return process_serving() ? domain_free_alone(process->domain, pointer) : 0;
+    return process_serving() ? domain_free_alone(process.domain, pointer) : 0;
 }
 
 int memory_free_early(CUdeviceptr pointer)
@@ -353,12 +357,17 @@ CUresult memory_info(size_t *available, size_t *total)
     return result;
 }
 
+uint64_t memory_late_frees(void)
+{
+    return atomic_load(&requests.late_frees);
+}
+
 int memory_retry(void)
 {
     if (!process_serving())
         return 0;
     process_inside++;
-    uint64_t released = domain_empty_cache(process->domain, 1);
+    uint64_t released = domain_empty_cache(process.domain, 1);
     process_inside--;
     return released != 0;
 }

@@ -23,13 +23,12 @@ int memory_free_early(CUdeviceptr pointer);
 int memory_free_alone(CUdeviceptr pointer); /* without a lock, to be tried first: 1 done */
 void memory_free_answered(void);            /* cudart has returned */
 
+/* How many blocks were freed after the program's exit had begun. */
+uint64_t memory_late_frees(void);
+
 /* After the first try of some allocation failed for want of memory: gives our cache back, and says
  * whether to try once more. */
 __attribute__((cold)) int memory_retry(void);
-
-/* cuIpcGetMemHandle; before any other handle is made. */
-CUresult memory_export(CUipcMemHandle *handle, CUdeviceptr pointer);
-void memory_share(CUdeviceptr pointer);
 
 void memory_thread_ends(void); /* what the calling thread has cached is everybody's */
 

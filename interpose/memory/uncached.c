@@ -1,7 +1,10 @@
 #include "interpose/memory/uncached.h"
 
+#include <pthread.h>
 #include <stddef.h>
 
+#include "allocator/base/map.h"
+#include "allocator/base/slab.h"
 #include "interpose/process/process.h"
 
 struct other {
@@ -10,29 +13,36 @@ struct other {
     enum other_kind kind;
 };
 
+static struct WIPED others {
+    pthread_mutex_t lock;
+    struct map known; /* struct other */
+    struct slab nodes;
+} others;
+static const struct wiped wiped WIPED_ENTRY = {&others, sizeof others};
+
 /* A launch brings no new entry, so those of graphs that are gone stay until their address is
  * another one's: that many, and no more. */
 #define MOST_IN_GRAPHS (1 << 20)
 
 static void put(enum other_kind kind, uint64_t key, uint64_t bytes)
 {
-    struct map_node *old = map_find(&process->others, key);
+    struct map_node *old = map_find(&others.known, key);
     if (old && ((struct other *)old)->kind == OTHER_graph)
-        slab_give(&process->other_nodes, map_remove(&process->others, key));
-    if (kind == OTHER_graph && process->others.count >= MOST_IN_GRAPHS)
+        slab_give(&others.nodes, map_remove(&others.known, key));
+    if (kind == OTHER_graph && others.known.count >= MOST_IN_GRAPHS)
         return;
-    process->other_nodes.item_bytes = sizeof(struct other);
-    struct other *other = slab_take(&process->other_nodes);
+    others.nodes.item_bytes = sizeof(struct other);
+    struct other *other = slab_take(&others.nodes);
     if (other) {
         *other = (struct other){.node.key = key, .bytes = bytes, .kind = kind};
-        if (map_insert(&process->others, &other->node))
-            slab_give(&process->other_nodes, other);
+        if (map_insert(&others.known, &other->node))
+            slab_give(&others.nodes, other);
     }
 }
 
 static void book(enum other_kind kind, uint64_t bytes)
 {
-    struct page_other *row = &process->page->others[kind];
+    struct page_other *row = &process.page->others[kind];
     row->allocated++;
     row->bytes += bytes;
     if (row->bytes > row->peak_bytes)
@@ -44,10 +54,10 @@ CUresult others_made(CUresult result, enum other_kind kind, uint64_t key, uint64
     if (result != CUDA_SUCCESS || !process_serving())
         return result;
     process_inside++;
-    pthread_mutex_lock(&process->others_lock);
+    pthread_mutex_lock(&others.lock);
     put(kind, key, bytes);
     book(kind, bytes);
-    pthread_mutex_unlock(&process->others_lock);
+    pthread_mutex_unlock(&others.lock);
     process_inside--;
     return result;
 }
@@ -57,9 +67,9 @@ CUresult others_in_graph(CUresult result, uint64_t key, uint64_t bytes)
     if (result != CUDA_SUCCESS || !process_serving())
         return result;
     process_inside++;
-    pthread_mutex_lock(&process->others_lock);
+    pthread_mutex_lock(&others.lock);
     put(OTHER_graph, key, bytes);
-    pthread_mutex_unlock(&process->others_lock);
+    pthread_mutex_unlock(&others.lock);
     process_inside--;
     return result;
 }
@@ -69,19 +79,19 @@ CUresult others_ended(CUresult result, uint64_t key, int *known)
     if (result != CUDA_SUCCESS || !process_serving())
         return result;
     process_inside++;
-    pthread_mutex_lock(&process->others_lock);
-    struct map_node *node = map_find(&process->others, key);
+    pthread_mutex_lock(&others.lock);
+    struct map_node *node = map_find(&others.known, key);
     if (node) {
         struct other *other = (struct other *)node;
-        struct page_other *row = &process->page->others[other->kind];
+        struct page_other *row = &process.page->others[other->kind];
         if (other->kind == OTHER_graph)
             book(OTHER_graph, other->bytes);
         row->freed++;
         row->bytes -= other->bytes;
         if (other->kind != OTHER_graph) /* the next launch allocates there again */
-            slab_give(&process->other_nodes, map_remove(&process->others, key));
+            slab_give(&others.nodes, map_remove(&others.known, key));
     }
-    pthread_mutex_unlock(&process->others_lock);
+    pthread_mutex_unlock(&others.lock);
     process_inside--;
     if (known)
         *known = node != NULL;

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <sys/syscall.h>
+
+#include "interpose/process/own_thread.h"
 #include "interpose/process/process.h"
-#include "interpose/lifecycle/service.h"
-#include "interpose/lifecycle/service_internal.h"
 
 #define CLOSE_RANGE 436 /* the number of close_range, of Linux 5.9: on all processors */
 #define CLOSED_IN_A_TABLE_OF_ITS_OWN 2 /* its CLOSE_RANGE_UNSHARE */
@@ -50,7 +51,7 @@ void files_apart(void)
 int files_stderr(void)
 {
     char path[48];
-    snprintf(path, sizeof path, "/proc/%d/fd/2", process->pid);
+    snprintf(path, sizeof path, "/proc/%d/fd/2", process.pid);
     return apart ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
                  : STDERR_FILENO;
 }
@@ -69,10 +70,10 @@ struct job {
 static void *run(void *what)
 {
     const struct job *job = what;
-    service_thread_begins("cachalot-files");
+    own_thread_begins("cachalot-files");
     files_apart();
     job->function(job->argument);
-    service_thread_ends();
+    own_thread_ends();
     return NULL;
 }
 
@@ -80,7 +81,7 @@ void files_run(void (*function)(void *), void *argument)
 {
     struct job job = {function, argument};
     pthread_t thread;
-    if (service_create_thread(&thread, run, &job) == 0)
+    if (own_thread_create(&thread, run, &job) == 0)
         pthread_join(thread, NULL);
     else
         function(argument);

@@ -34,24 +34,24 @@ _Atomic int real_loaded;
 extern const char __ehdr_start[] __attribute__((visibility("hidden"))); /* the linker's: where */
 extern const char etext[] __attribute__((visibility("hidden")));        /* our code lies */
 
-static const struct hook {
+/* The hooked ones come first. */
+static const struct function {
     const char *name;
-    void *wrapper; /* NULL: only called */
     size_t offset;
-} hooks[] = {
-#define X(function) {#function, (void *)function, offsetof(struct real_driver, function)},
-    HOOK_LIST(X)
-#undef X
-#define X(function) {#function, NULL, offsetof(struct real_driver, function)},
-        CALL_LIST(X)
+} functions[] = {
+#define X(function) {#function, offsetof(struct real_driver, function)},
+    HOOK_LIST(X) CALL_LIST(X)
 #undef X
 };
-#define HOOKS (sizeof hooks / sizeof *hooks)
+#define FUNCTIONS (sizeof functions / sizeof *functions)
+#define X(function) +1
+enum { HOOKS = 0 HOOK_LIST(X) };
+#undef X
 
 /* libcuda's own functions. A library may stand in for libcuda by answering a dlopen of it with
  * itself (Nsight Compute): then the table has the functions of that one, as the program would, but
  * its cuGetProcAddress hands out libcuda's. */
-static void *own[HOOKS];
+static void *own[FUNCTIONS];
 
 /* Where the table's functions lie, and libcuda's own. */
 static struct range {
@@ -118,9 +118,9 @@ void *real_beside(const void *caller, const char *name)
     return function && real_object(function) != real_object(caller) ? function : NULL;
 }
 
-static void **slot(const struct hook *hook)
+static void **slot(size_t i)
 {
-    return (void **)((char *)&real_table + hook->offset);
+    return (void **)((char *)&real_table + functions[i].offset);
 }
 
 struct search {
@@ -185,13 +185,13 @@ int real_load(void)
     if (!driver)
         return 0;
     void *libcuda = libcuda_behind(driver);
-    for (size_t i = 0; i < HOOKS; i++) {
-        void *function = real_dlsym_call(driver, hooks[i].name);
-        void *behind = libcuda == driver ? function : real_dlsym_call(libcuda, hooks[i].name);
+    for (size_t i = 0; i < FUNCTIONS; i++) {
+        void *function = real_dlsym_call(driver, functions[i].name);
+        void *behind = libcuda == driver ? function : real_dlsym_call(libcuda, functions[i].name);
         if (!function) /* newer than who stands in */
             function = behind ? behind : (void *)missing;
         __atomic_store_n(&own[i], behind, __ATOMIC_RELAXED);
-        __atomic_store_n(slot(&hooks[i]), function, __ATOMIC_RELAXED);
+        __atomic_store_n(slot(i), function, __ATOMIC_RELAXED);
     }
     struct search searches[] = {{(void *)real_table.cuInit, &drivers[0]},
                                 {real_dlsym_call(libcuda, "cuInit"), &drivers[1]}};
@@ -201,14 +201,14 @@ int real_load(void)
     return 1;
 }
 
-void *real_substitute(void *function)
+int real_hook_of(const void *function)
 {
     if (!function || !real_load())
-        return function;
-    for (size_t i = 0; i < HOOKS && hooks[i].wrapper; i++)
-        if (*slot(&hooks[i]) == function || own[i] == function)
-            return hooks[i].wrapper;
-    return function;
+        return -1;
+    for (int i = 0; i < HOOKS; i++)
+        if (*slot((size_t)i) == function || own[i] == function)
+            return i;
+    return -1;
 }
 
 int real_is_ours(const void *address)

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "interpose/resolve/cuda_api.h"
-#include "interpose/exports/hooks.h"
+#include "interpose/resolve/hooks.h"
 
 struct link_map;
 
@@ -60,8 +60,8 @@ void *real_scope(const void *caller);
 /* What a search of that scope finds, but nothing that the caller's object defines itself. */
 void *real_beside(const void *caller, const char *name);
 
-/* If `function` is a hooked function of the real driver: our wrapper, else `function` itself. */
-void *real_substitute(void *function);
+/* The place in HOOK_LIST of the real driver's function `function`; -1: it is no hooked one. */
+int real_hook_of(const void *function);
 
 /* Is `address` inside our own code? Inside libcuda's, or of who stands in for it? */
 int real_is_ours(const void *address);

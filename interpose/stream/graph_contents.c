@@ -1,8 +1,11 @@
 #include "interpose/stream/graph_contents.h"
 
+#include <pthread.h>
 #include <stddef.h>
 #include <sys/mman.h>
 
+#include "allocator/base/map.h"
+#include "allocator/base/slab.h"
 #include "interpose/stream/copy_destination.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
@@ -11,6 +14,14 @@
 struct exec {
     struct map_node node;
 };
+
+static struct WIPED graphs {
+    _Atomic uint64_t forgotten; /* how many were */
+    pthread_mutex_t lock;
+    struct map known; /* struct exec */
+    struct slab nodes;
+} graphs;
+static const struct wiped wiped WIPED_ENTRY = {&graphs, sizeof graphs};
 
 #define DEEPEST 16 /* graphs in graphs; deeper ones are not looked at */
 
@@ -81,13 +92,13 @@ void graphs_forget(CUgraphExec handle)
     if (!process_serving())
         return;
     process_inside++;
-    pthread_mutex_lock(&process->graphs_lock);
-    struct map_node *node = map_remove(&process->graphs, (uint64_t)(uintptr_t)handle);
+    pthread_mutex_lock(&graphs.lock);
+    struct map_node *node = map_remove(&graphs.known, (uint64_t)(uintptr_t)handle);
     if (node) {
-        slab_give(&process->graph_nodes, node);
-        atomic_fetch_add(&process->graphs_forgotten, 1);
+        slab_give(&graphs.nodes, node);
+        atomic_fetch_add(&graphs.forgotten, 1);
     }
-    pthread_mutex_unlock(&process->graphs_lock);
+    pthread_mutex_unlock(&graphs.lock);
     process_inside--;
 }
 
@@ -100,15 +111,15 @@ void graphs_made(CUgraphExec handle, CUgraph graph)
         return;
     }
     process_inside++;
-    pthread_mutex_lock(&process->graphs_lock);
-    process->graph_nodes.item_bytes = sizeof(struct exec);
-    struct exec *exec = slab_take(&process->graph_nodes);
+    pthread_mutex_lock(&graphs.lock);
+    graphs.nodes.item_bytes = sizeof(struct exec);
+    struct exec *exec = slab_take(&graphs.nodes);
     if (exec) {
         exec->node.key = (uint64_t)(uintptr_t)handle;
-        if (map_find(&process->graphs, exec->node.key) || map_insert(&process->graphs, &exec->node))
-            slab_give(&process->graph_nodes, exec);
+        if (map_find(&graphs.known, exec->node.key) || map_insert(&graphs.known, &exec->node))
+            slab_give(&graphs.nodes, exec);
     }
-    pthread_mutex_unlock(&process->graphs_lock);
+    pthread_mutex_unlock(&graphs.lock);
     process_inside--;
 }
 
@@ -123,14 +134,14 @@ int graphs_to_host(CUgraphExec handle)
 {
     if (!process_serving())
         return 1;
-    uint64_t forgotten = atomic_load(&process->graphs_forgotten);
+    uint64_t forgotten = atomic_load(&graphs.forgotten);
     unsigned place = (uint32_t)(uintptr_t)handle * UINT32_C(0x9e3779b1) >> (32 - FOUND_BITS);
     if (found[place].handle == handle && found[place].forgotten == forgotten)
         return 0;
     process_inside++;
-    pthread_mutex_lock(&process->graphs_lock);
-    int known = map_find(&process->graphs, (uint64_t)(uintptr_t)handle) != NULL;
-    pthread_mutex_unlock(&process->graphs_lock);
+    pthread_mutex_lock(&graphs.lock);
+    int known = map_find(&graphs.known, (uint64_t)(uintptr_t)handle) != NULL;
+    pthread_mutex_unlock(&graphs.lock);
     process_inside--;
     if (known) {
         found[place].handle = handle;

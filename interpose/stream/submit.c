@@ -1,15 +1,22 @@
 #include "interpose/stream/submit.h"
 
 #include <linux/membarrier.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "interpose/context/capture.h"
 #include "interpose/context/context.h"
 #include "interpose/process/process.h"
-#include "interpose/lifecycle/thread_exit.h"
+#include "interpose/process/thread_exit.h"
 
 _Thread_local struct submitter submitter;
+
+static struct WIPED lanes {
+    int on;                /* free_mode is async */
+    _Atomic uint64_t rows; /* bit i: a thread has row i of the page */
+} lanes;
+static const struct wiped wiped WIPED_ENTRY = {&lanes, sizeof lanes};
 
 #define THREAD_KEYS ((uint64_t)1 << 62) /* beyond any address */
 
@@ -36,7 +43,7 @@ static struct lane_stream name_of(CUstream stream, int per_thread)
 {
     CUcontext context = NULL;
     uint64_t name = submit_name(stream, per_thread);
-    int several = is_default(stream) && atomic_load(&process->several_contexts);
+    int several = is_default(stream) && atomic_load(&contexts.several);
     struct lane_stream where = {name, name, stream, per_thread};
     if (several)
         real()->cuCtxGetCurrent(&context);
@@ -73,54 +80,63 @@ static int barrier(void)
 static const struct lane_ops lane_ops = {
     .context = context_of, .is_capturing = is_capturing, .join = join, .barrier = barrier};
 
+/* The lane of a forked child's thread is on no books, and where the kernel does not wipe, its memory is
+ * the parent's. */
+static void forget_lane(void)
+{
+    submitter.alone = NULL;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forget_lane);
+}
+
 void submit_start(void)
 {
-    if (process->config.options.free_mode != FREE_ASYNC || !process->config.options.cache)
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (process.config.options.free_mode != FREE_ASYNC || !process.config.options.cache)
         return;
-    lane_start(process->domain, &lane_ops);
-    process->lanes = 1;
+    pthread_once(&once, watch_forks);
+    lane_start(process.domain, &lane_ops);
+    lanes.on = 1;
 }
 
 void submit_context_made(CUcontext context)
 {
-    uintptr_t none = 0;
-    if (!atomic_compare_exchange_strong(&process->first_context, &none, (uintptr_t)context) &&
-        none != (uintptr_t)context) {
-        if (!atomic_exchange(&process->several_contexts, 1))
-            atomic_fetch_add(&process->generation, 1); /* what threads have noted */
-        lane_names_from(process->domain, (uintptr_t)CU_STREAM_PER_THREAD + 1);
-    }
+    if (context_found(context))
+        lane_names_from(process.domain, (uintptr_t)CU_STREAM_PER_THREAD + 1);
 }
 
 /* A row of the page for this thread alone, or the shared one. */
 static unsigned take_row(void)
 {
-    uint64_t taken = atomic_load(&process->thread_rows);
+    uint64_t taken = atomic_load(&lanes.rows);
     for (;;) {
         uint64_t free = ~(taken | 1);
         if (!free)
             return 0;
-        if (atomic_compare_exchange_weak(&process->thread_rows, &taken, taken | (free & -free)))
+        if (atomic_compare_exchange_weak(&lanes.rows, &taken, taken | (free & -free)))
             return (unsigned)__builtin_ctzll(free);
     }
 }
 
 static void thread_begins(void)
 {
-    submitter = (struct submitter){.begun_in = process->life};
-    if (thread_watch() && process->lanes && (submitter.lane = lane_thread_begin(process->domain)))
+    submitter = (struct submitter){.begun_in = process.life};
+    if (thread_exit_watch() && lanes.on && (submitter.lane = lane_thread_begin(process.domain)))
         submitter.row = take_row();
     submitter.alone = submitter.row ? submitter.lane : NULL;
-    submitter.submissions = process->page->thread[submitter.row].submissions;
+    submitter.submissions = process.page->thread[submitter.row].submissions;
 }
 
 void submit_thread_ends(void)
 {
-    if (!process_serving() || submitter.begun_in != process->life)
+    if (!process_serving() || submitter.begun_in != process.life)
         return;
     if (submitter.lane)
-        lane_thread_end(process->domain, submitter.lane);
-    atomic_fetch_and(&process->thread_rows, ~(submitter.row ? UINT64_C(1) << submitter.row : 0));
+        lane_thread_end(process.domain, submitter.lane);
+    atomic_fetch_and(&lanes.rows, ~(submitter.row ? UINT64_C(1) << submitter.row : 0));
     submitter = (struct submitter){0};
 }
 
@@ -131,18 +147,18 @@ int submit_put(enum submission_kind kind, CUstream stream, int per_thread)
     if (!process_serving())
         return 0;
     process_inside++;
-    if (submitter.begun_in != process->life)
+    if (submitter.begun_in != process.life)
         thread_begins();
     if (submitter.row)
         stat_increase(&submitter.submissions[kind], 1);
     else
         atomic_fetch_add_explicit(&submitter.submissions[kind], 1, memory_order_relaxed);
-    if (process->lanes) {
+    if (lanes.on) {
         const struct lane_stream where = name_of(stream, per_thread);
         struct lane_thread *self = submitter.lane;
         int seen = self && lane_enter(self, where.name);
         in_order = seen ? self->in_order[lane_note(where.name)]
-                        : lane_submit(process->domain, self, &where);
+                        : lane_submit(process.domain, self, &where);
     }
     process_inside--;
     return in_order;
@@ -165,7 +181,7 @@ static void note_host_work(const struct lane_stream *stream)
     if (capture_active() && is_capturing(stream))
         return;
     if (!context) { /* its first request is still to come */
-        atomic_store(&process->unnoted_work, 1);
+        context_expect_host_work();
         context = context_noted(handle); /* or came meanwhile */
     }
     if (!context)
@@ -177,7 +193,7 @@ static void note_host_work(const struct lane_stream *stream)
 
 void submit_to_host(CUstream stream, int per_thread)
 {
-    if (process_serving() && process->config.options.free_mode != FREE_STRICT)
+    if (process_serving() && process.config.options.free_mode != FREE_STRICT)
         note_host_work(&(struct lane_stream){.handle = stream, .per_thread = per_thread});
 }
 
@@ -186,7 +202,7 @@ void submit_waits(void)
     if (!process_serving())
         return;
     process_inside++;
-    lane_waits(process->domain);
+    lane_waits(process.domain);
     process_inside--;
 }
 
@@ -195,7 +211,7 @@ CUresult submit_outrun(CUresult result)
     if (!process_serving())
         return result;
     process_inside++;
-    lane_outrun(process->domain);
+    lane_outrun(process.domain);
     process_inside--;
     return result;
 }
@@ -203,5 +219,5 @@ CUresult submit_outrun(CUresult result)
 void submit_stream_ends(CUstream stream)
 {
     if (process_serving())
-        lane_stream_ends(process->domain, (uint64_t)(uintptr_t)stream);
+        lane_stream_ends(process.domain, (uint64_t)(uintptr_t)stream);
 }

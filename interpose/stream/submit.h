@@ -3,6 +3,7 @@
 #ifndef CACHALOT_INTERPOSE_STREAM_SUBMIT_H
 #define CACHALOT_INTERPOSE_STREAM_SUBMIT_H
 
+#include "allocator/reuse/lane.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
 #include "stats/page/page.h"

@@ -86,7 +86,7 @@ def read_exceptions(path):
 
 
 def problems(root, include, cc):
-    hooks = (root / "interpose/exports/hooks.h").read_text(encoding="utf-8")
+    hooks = (root / "interpose/resolve/hooks.h").read_text(encoding="utf-8")
     table = set(re.findall(r"\bX\((cu[A-Z]\w*)\)", hooks[hooks.index("HOOK_LIST"):hooks.index("CALL_LIST")]))
     exceptions = read_exceptions(root / "scripts/house/not_submissions.txt")
     version = int(re.search(r"#define\s+CUDA_VERSION\s+(\d+)", (include / "cuda.h").read_text(encoding="utf-8"))[1])

@@ -144,7 +144,7 @@ BUGS = (
     Bug("owed_is_over", "beside a capture what a lane's reuse has overtaken counts as done", ENDS, "capture_full",
         (("    int over = fence_has_passed(a, owed, timeout_ns);", "    int over = 1;\n    (void)timeout_ns;"),)),
     Bug("destroy_unseen", "a stream's end is not noticed: its handle comes back", SUBMIT, "stress",
-        (("    if (process_serving())\n        lane_stream_ends(process->domain, (uint64_t)(uintptr_t)stream);",
+        (("    if (process_serving())\n        lane_stream_ends(process.domain, (uint64_t)(uintptr_t)stream);",
           "    (void)stream;"),)),
     Bug("destroy_late", "it is noticed after the driver has destroyed it", CONTEXT, "stream_race",
         (("    submit_stream_ends(stream);\n    uint64_t number", "    uint64_t number"),

@@ -251,7 +251,7 @@ def most_reached(place, missing):
 
 def test_all_that_is_hooked_is_reached(place):
     """All that the simulated driver has of it, and all that we call ourselves: that more often than natively."""
-    hooks = set(re.findall(r"\bX\((cu[A-Z]\w*)\)", (ROOT / "interpose/exports/hooks.h").read_text()))
+    hooks = set(re.findall(r"\bX\((cu[A-Z]\w*)\)", (ROOT / "interpose/resolve/hooks.h").read_text()))
     exports = subprocess.run(["nm", "-D", "--defined-only", sanitizer.BUILD / "test/sim/libcuda.so.1"],
                              capture_output=True, text=True, check=True).stdout
     old = set(re.findall(r"OLD\((\w+)", (ROOT / "test/sim/calls_old.def").read_text()))

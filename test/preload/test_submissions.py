@@ -23,7 +23,7 @@ def names(path, pattern):
 
 def test_the_list_is_whole(place):
     """All that the simulated driver has of the table's submissions is in the program."""
-    hooks = (ROOT / "interpose/exports/hooks.h").read_text()
+    hooks = (ROOT / "interpose/resolve/hooks.h").read_text()
     hooked = set(re.findall(r"X\((cu\w+)\)", hooks[hooks.index("X(cuLaunchKernel)"):
                                                     hooks.index("X(cuGraphInstantiate)")]))
     simulated = set()

@@ -2,9 +2,7 @@
 #include "world.h"
 
 #include "interpose/stream/copy_destination.h"
-#include "interpose/stream/graph_contents.h"
-#include "interpose/process/process.h"
-#include "interpose/resolve/real_driver.h"
+#include "interpose/stream/graph_contents.c"
 
 #define DEVICE UINT64_C(0x1000) /* below: the host's; from MANAGED on: managed */
 #define MANAGED UINT64_C(0x2000)
@@ -21,8 +19,7 @@ struct graph {
     size_t count;
 };
 
-static struct process memory;
-struct process *process = &memory;
+struct process process;
 _Thread_local int process_inside;
 struct real_driver real_table;
 _Atomic int real_loaded = 1;
@@ -79,7 +76,7 @@ static int set_up(void **state)
     real_table.cuGraphMemcpyNodeGetParams = get_copy;
     real_table.cuGraphChildGraphNodeGetGraph = get_child;
     real_table.cuPointerGetAttributes = get_attributes;
-    process->state = PROCESS_SERVING;
+    process.state = PROCESS_SERVING;
     return 0;
 }
 
@@ -101,7 +98,7 @@ static int is_host(struct node last)
     return host;
 }
 
-static int copy_is_host(CUmemorytype type, CUdeviceptr address)
+static int copy_ends_at_host(CUmemorytype type, CUdeviceptr address)
 {
     return is_host((struct node){CU_GRAPH_NODE_TYPE_MEMCPY, type, address, NULL});
 }
@@ -119,14 +116,14 @@ static void kinds_of_nodes(void **state)
 static void kinds_of_copies(void **state)
 {
     (void)state;
-    assert_true(copy_is_host(CU_MEMORYTYPE_HOST, DEVICE));
-    assert_false(copy_is_host(CU_MEMORYTYPE_ARRAY, 0));
-    assert_false(copy_is_host(CU_MEMORYTYPE_DEVICE, DEVICE));
+    assert_true(copy_ends_at_host(CU_MEMORYTYPE_HOST, DEVICE));
+    assert_false(copy_ends_at_host(CU_MEMORYTYPE_ARRAY, 0));
+    assert_false(copy_ends_at_host(CU_MEMORYTYPE_DEVICE, DEVICE));
     assert_true(
-        copy_is_host(CU_MEMORYTYPE_DEVICE, DEVICE - 1)); /* pinned, by its unified address */
-    assert_true(copy_is_host(CU_MEMORYTYPE_DEVICE, MANAGED));
-    assert_false(copy_is_host(CU_MEMORYTYPE_UNIFIED, DEVICE));
-    assert_true(copy_is_host(CU_MEMORYTYPE_UNIFIED, 1));
+        copy_ends_at_host(CU_MEMORYTYPE_DEVICE, DEVICE - 1)); /* pinned, by its unified address */
+    assert_true(copy_ends_at_host(CU_MEMORYTYPE_DEVICE, MANAGED));
+    assert_false(copy_ends_at_host(CU_MEMORYTYPE_UNIFIED, DEVICE));
+    assert_true(copy_ends_at_host(CU_MEMORYTYPE_UNIFIED, 1));
 }
 
 static void children_are_looked_into(void **state)
@@ -171,7 +168,7 @@ static void life_of_an_exec(void **state)
         graphs_forget(handle(i));
         assert_true(graphs_to_host(handle(i)));
     }
-    assert_int_equal(process->graphs.count, 0);
+    assert_int_equal(graphs.known.count, 0);
     graphs_forget(handle(1));
 }
 

@@ -1,12 +1,12 @@
 /* The one list of hooked driver functions, and the list of those that we call ourselves.
  *
  * Adding a hook is adding a line here and a function of that name and of cuda.h's prototype (the
- * compiler checks it) to one of the exports_*.c files. Everything else (exported symbols, table of
+ * compiler checks it) to a file of interpose/exports/. Everything else (exported symbols, table of
  * real functions, substitution in dlsym and cuGetProcAddress, the check of the exports) follows
  * from the list.
  */
-#ifndef CACHALOT_INTERPOSE_EXPORTS_HOOKS_H
-#define CACHALOT_INTERPOSE_EXPORTS_HOOKS_H
+#ifndef CACHALOT_INTERPOSE_RESOLVE_HOOKS_H
+#define CACHALOT_INTERPOSE_RESOLVE_HOOKS_H
 
 #define HOOK_LIST(X)                                                                               \
     X(cuInit)                                                                                      \

@@ -1,0 +1,87 @@
+#include "interpose/lifecycle/request.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "interpose/process/process.h"
+
+static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
+                  const struct timespec *limit)
+{
+    return syscall(SYS_futex, word, operation, value, limit, NULL, 0);
+}
+
+void request_wake(uint32_t request)
+{
+    atomic_fetch_or(&process.page->request, request);
+    futex(&process.page->request, FUTEX_WAKE, 1, NULL);
+}
+
+uint32_t request_take(void)
+{
+    return atomic_exchange(&process.page->request, 0);
+}
+
+int request_wait(void)
+{
+    static const struct timespec second = {.tv_sec = 1};
+    return futex(&process.page->request, FUTEX_WAIT, 0, &second) && errno == ETIMEDOUT;
+}
+
+void request_answer(void)
+{
+    atomic_fetch_add(&process.page->answered, 1);
+    futex(&process.page->answered, FUTEX_WAKE, INT32_MAX, NULL);
+}
+
+static struct sigaction replaced; /* what was there before ours */
+
+/* Async-signal-safe: an atomic and a system call. In a forked child `process` is wiped, and nothing
+ * happens. */
+static void on_signal(int signal)
+{
+    int error = errno;
+    if (process_state() != PROCESS_IDLE) {
+        request_wake(REQUEST_SIGNAL);
+    } else if (replaced.sa_handler == SIG_DFL) { /* a forked child: as natively */
+        sigaction(signal, &replaced, NULL);
+        raise(signal);
+    }
+    errno = error;
+}
+
+void request_take_signal(void)
+{
+    struct sigaction old, mine = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
+    int number = process.config.signal;
+    if (!number || sigaction(number, NULL, &old))
+        return;
+    if (old.sa_handler == on_signal) /* a child's, made without fork */
+        old = replaced;
+    /* Ignored: by `cachalot run`, else the program wants it so, and what it starts inherits that. */
+    if ((old.sa_flags & SA_SIGINFO) ||
+        (old.sa_handler != SIG_DFL && (old.sa_handler != SIG_IGN || !process.page->session[0]))) {
+        process_warn("signal %d belongs to the program: ask with `cachalot dump %d`", number,
+                     process.pid);
+        return;
+    }
+    replaced = old;
+    if (sigaction(number, &mine, NULL) == 0)
+        atomic_store(&process.page->signal_installed, (uint32_t)number);
+}
+
+/* Did the program take the signal from us? Then it wins, and reports say so, once. */
+void request_check_signal(void)
+{
+    static int said;
+    struct sigaction now;
+    uint32_t number = atomic_load(&process.page->signal_installed);
+    if (said || !number || sigaction((int)number, NULL, &now) || now.sa_handler == on_signal)
+        return;
+    process_warn("the program took signal %u for itself later", number);
+    said = 1;
+}

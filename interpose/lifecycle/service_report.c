@@ -1,0 +1,91 @@
+#include "interpose/lifecycle/service_report.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "interpose/process/process.h"
+#include "stats/output/report_file.h"
+
+static struct WIPED writing {
+    pthread_mutex_t lock;
+} writing;
+static const struct wiped wiped WIPED_ENTRY = {&writing, sizeof writing};
+
+struct rows {
+    struct snapshot_block *row;
+    size_t count, room;
+};
+
+static void count_row(void *context, const struct snapshot_block *block)
+{
+    (void)block;
+    ((struct rows *)context)->count++;
+}
+
+static void take_row(void *context, const struct snapshot_block *block)
+{
+    struct rows *rows = context;
+    if (rows->count < rows->room)
+        rows->row[rows->count++] = *block;
+}
+
+/* The blocks as they are now, in memory of our own; row is NULL if there was none. */
+static struct rows list_blocks(void)
+{
+    struct rows rows = {0};
+    if (process_inside)
+        return rows;
+    domain_walk(process.domain, count_row, &rows);
+    rows.room = rows.count + 1024; /* some more may come between the two walks */
+    void *memory = mmap(NULL, rows.room * sizeof *rows.row, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    rows.count = 0;
+    rows.row = memory == MAP_FAILED ? NULL : memory;
+    if (rows.row)
+        domain_walk(process.domain, take_row, &rows);
+    return rows;
+}
+
+int service_report_write(enum report_kind kind, int with_segments)
+{
+    struct page *page = process.page;
+    struct rows rows = list_blocks();
+    const struct events *events = page_events(page); /* shown on the map of segments */
+    int list = with_segments || (events && events->shown);
+    const struct snapshot snapshot = {page, rows.row, rows.count, list};
+    const struct report_options options = {
+        .kind = kind,
+        .exit_reason = kind == REPORT_EXIT ? "exit" : "running",
+        .exit_code = kind == REPORT_EXIT ? atomic_load(&page->exit_code) : -1,
+    };
+    char path[sizeof page->answer];
+    atomic_fetch_add(&page->sequence, 1);
+    int code = report_write(&snapshot, &options, path, sizeof path);
+    if (code)
+        snprintf(page->answer, sizeof page->answer, "error: cannot write %.900s: %s", page->output,
+                 strerror(-code));
+    else
+        snprintf(page->answer, sizeof page->answer, "%s", path);
+    if (code)
+        process_warn("the report could not be written: %s", strerror(-code));
+    if (rows.row)
+        munmap(rows.row, rows.room * sizeof *rows.row);
+    return code;
+}
+
+void service_report_lock(void)
+{
+    pthread_mutex_lock(&writing.lock);
+}
+
+int service_report_lock_before(const struct timespec *limit)
+{
+    return pthread_mutex_timedlock(&writing.lock, limit);
+}
+
+void service_report_unlock(void)
+{
+    pthread_mutex_unlock(&writing.lock);
+}

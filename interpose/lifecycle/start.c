@@ -1,0 +1,133 @@
+#include "interpose/lifecycle/start.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "interpose/context/capture.h"
+#include "interpose/context/context.h"
+#include "interpose/lifecycle/exit_report.h"
+#include "interpose/lifecycle/service.h"
+#include "interpose/lifecycle/trace_writer.h"
+#include "interpose/memory/memory.h"
+#include "interpose/process/process.h"
+#include "interpose/process/thread_exit.h"
+#include "interpose/resolve/loaded_objects.h"
+#include "interpose/resolve/real_driver.h"
+#include "interpose/stream/submit.h"
+
+#define OLD_PAGE_SECONDS (7 * 24 * 3600)
+
+static struct WIPED starting {
+    pthread_mutex_t lock;
+} starting;
+static const struct wiped wiped WIPED_ENTRY = {&starting, sizeof starting};
+
+static void (*const at_thread_exit[])(void) = {capture_thread_ends, memory_thread_ends,
+                                               submit_thread_ends, NULL};
+
+/* Also where nothing is to be done each call is passed on, by loaded_objects.c. */
+__attribute__((constructor)) static void loaded(void)
+{
+    objects_prepare();
+    real_may_open();
+    process_load();
+}
+
+static void on_exit_begin(int status, void *unused)
+{
+    (void)unused;
+    if (!process_serving() || getpid() != process.pid)
+        return;
+    /* Of a handler that interrupted us: what this thread is in, it never leaves, and others may wait
+     * for that. */
+    if (domain_thread_is_inside(process.domain))
+        process_inside++;
+    if (!process_inside)
+        domain_poll(process.domain); /* the last legal moment for a call of ours */
+    atomic_store(&process.page->exit_code, status & 0xff);
+    atomic_store(&process.page->state, PAGE_EXITING);
+    atomic_store(&process.state, PROCESS_EXITING);
+    exit_report_watch();
+}
+
+__attribute__((destructor)) static void unload(void)
+{
+    if (!process_enabled())
+        return;
+    pid_t pid = getpid(), by = process_first_reached();
+    int cancel;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE,
+                           &cancel); /* a thread that ends in here ends no exit */
+    if (process_state() != PROCESS_IDLE && pid == process.pid) {
+        exit_report_write();
+        exit_report_watch();
+    } else if (process_state() == PROCESS_IDLE && (!by || by == pid)) {
+        exit_report_none();
+    }
+    pthread_setcancelstate(cancel, &cancel);
+}
+
+/* Everything that lasts for the process's life. Caller holds the start lock. Returns 0 if it can
+ * serve. */
+static int begin(void)
+{
+    const char *problem = NULL;
+    int count = 0;
+    if (real()->cuDeviceGetCount(&count) != CUDA_SUCCESS || count < 1)
+        return -1;
+    static int lives; /* a child that is made without fork may have its parent's pid, too */
+    process.pid = getpid();
+    process.life = ++lives;
+    context_start();
+    config_read(&process.config);
+    process.page = recording_page((unsigned)count, &problem);
+    if (!process.page)
+        return -1;
+    if (problem)
+        process_warn("the live page: %s", problem);
+    config_publish(&process.config, process.page);
+    process.domain = domain_create(&process.config.options);
+    if (!process.domain) {
+        page_close(process.page, 1);
+        process.page = NULL;
+        return -1;
+    }
+    thread_exit_calls(at_thread_exit);
+    recording_start();
+    submit_start();
+    for (enum coverage_kind kind = 0; kind < COVERAGE_KINDS; kind++)
+        atomic_fetch_add(&process.page->coverage[kind], atomic_exchange(&process.early[kind], 0));
+    atomic_store(&process.page->state, PAGE_RUNNING);
+    page_remove_old(config_page_dir(&process.config), OLD_PAGE_SECONDS);
+    return 0;
+}
+
+void start_serving(void)
+{
+    /* Inside: a tool that the driver calls back, within what `begin` asks of it, initialises too. */
+    if (!process_enabled() || process_state() != PROCESS_IDLE || process_inside)
+        return;
+    int error = errno, cancel;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE,
+                           &cancel); /* a thread that ends in here keeps the lock */
+    process_inside++;
+    wiped_all_from_now(); /* locks, too */
+    pthread_mutex_lock(&starting.lock);
+    /* Without the handler nobody would tell us when to end: then nothing is begun. */
+    if (process_state() == PROCESS_IDLE && !process.page && on_exit(on_exit_begin, NULL) == 0 &&
+        begin() == 0) {
+        process_count(COVERAGE_init_calls);
+        if (!atomic_load(&process.page->coverage[COVERAGE_dlsym_lookups]) &&
+            !atomic_load(&process.page->coverage[COVERAGE_proc_address_lookups]))
+            process_count(COVERAGE_linked_calls);
+        atomic_store(&process.state, PROCESS_SERVING);
+        service_start();
+        recording_serve();
+    }
+    pthread_mutex_unlock(&starting.lock);
+    process_inside--;
+    pthread_setcancelstate(cancel, &cancel);
+    errno = error;
+}
