@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "interpose/call_sites/python_layout.h"
+#include "interpose/resolve/real_driver.h"
 
 #define STEPS 32 /* frames that are looked at, those of C among them */
 #define FRAME_BYTES 128
@@ -37,7 +38,7 @@ static struct {
 
 static int find(void *pointer, const char *name)
 {
-    void *found = dlsym(RTLD_DEFAULT, name);
+    void *found = real_dlsym_call(RTLD_DEFAULT, name);
     memcpy(pointer, &found, sizeof found);
     return found != NULL;
 }

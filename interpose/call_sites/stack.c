@@ -18,7 +18,7 @@ extern const char _end[] __attribute__((visibility("hidden")));
 
 static _Thread_local uint64_t requests;
 
-void callers_start(void)
+void call_sites_start(void)
 {
     void *address[2];
     backtrace(address, 2); /* loads the unwinder: not in the middle of something */
@@ -106,7 +106,7 @@ static uint32_t look(void)
     return place;
 }
 
-void callers_look(void)
+void call_sites_look(void)
 {
     int error = errno;
     uint64_t every = process.sites->every;

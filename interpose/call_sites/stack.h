@@ -6,9 +6,9 @@
 #include "interpose/process/process.h"
 
 /* Before anything is served: loads what the first look needs. */
-void callers_start(void);
+void call_sites_start(void);
 
 /* Before each request. */
-void callers_look(void);
+void call_sites_look(void);
 
 #endif

@@ -145,12 +145,12 @@ static struct allocator *make_allocator(struct context *context, CUcontext handl
     CUdevice device = context->device;
     context->row = page_device(process.page, (unsigned)device);
     describe(context->row, device, total);
-    kind_decide(device);
+    expandable_decide(device);
     struct allocator *allocator =
         allocator_create(process.domain, &driver_ops, context, (uint64_t)(uintptr_t)handle,
                          (unsigned)device, &context->row->stats, total);
     if (allocator)
-        kind_check(device, allocator);
+        expandable_check(device, allocator);
     return allocator;
 }
 

@@ -47,7 +47,7 @@ static const char *reason_against(const struct options *options, int lends, int 
     return lends ? NULL : "memory that cannot be exported";
 }
 
-void kind_decide(CUdevice device)
+void expandable_decide(CUdevice device)
 {
     struct options *options = &process.config.options;
     /* Before the lock: the driver may call a tool, and that us. */
@@ -64,7 +64,7 @@ void kind_decide(CUdevice device)
     pthread_mutex_unlock(&decision.lock);
 }
 
-void kind_check(CUdevice device, const struct allocator *allocator)
+void expandable_check(CUdevice device, const struct allocator *allocator)
 {
     const struct options *options = &process.config.options;
     if (options->expandable != EXPANDABLE_TRUE || !options->cache || allocator_maps(allocator))

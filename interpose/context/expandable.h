@@ -8,9 +8,9 @@ struct allocator;
 
 /* Before the first allocator is made, of this device: decides what was left
  * to us, or cannot be as asked, and says so in the report. */
-void kind_decide(CUdevice device);
+void expandable_decide(CUdevice device);
 
 /* After an allocator was made: has it mapped memory, where it should? Else the report says so. */
-void kind_check(CUdevice device, const struct allocator *allocator);
+void expandable_check(CUdevice device, const struct allocator *allocator);
 
 #endif

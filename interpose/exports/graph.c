@@ -10,7 +10,7 @@
     {                                                                                              \
         CUresult result;                                                                           \
         RETRIED(result, real()->name arguments);                                                   \
-        return result || !(allocates) ? result : others_in_graph(result, address, bytes);          \
+        return result || !(allocates) ? result : uncached_in_graph(result, address, bytes);        \
     }
 #define ADD_ANY_NODE(name, parameters, arguments)                                                  \
     ADD_NODE(name, wanted->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC, wanted->alloc.dptr,               \

@@ -34,8 +34,8 @@ static CUresult made_async(CUresult result, const CUdeviceptr *pointer, size_t b
 {
     CUdeviceptr address = result ? 0 : *pointer;
     return !result && capture_active() && capture_is_on(stream, per_thread)
-               ? others_in_graph(result, address, bytes)
-               : others_made(result, OTHER_pool, address, bytes);
+               ? uncached_in_graph(result, address, bytes)
+               : uncached_made(result, OTHER_pool, address, bytes);
 }
 
 /* A function that allocates in a stream. */
@@ -75,14 +75,14 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
         CUresult result;                                                                           \
         RETRIED(result, real()->name arguments);                                                   \
         return result ? result                                                                     \
-                      : others_made(result, OTHER_##kind, (uint64_t)(uintptr_t)(key), bytes);      \
+                      : uncached_made(result, OTHER_##kind, (uint64_t)(uintptr_t)(key), bytes);    \
     }
 
 /* The function that gives it back. */
 #define GIVES_BACK(name, type)                                                                     \
     CUresult name(type key)                                                                        \
     {                                                                                              \
-        return others_ended(real()->name(key), (uint64_t)(uintptr_t)key, NULL);                    \
+        return uncached_ended(real()->name(key), (uint64_t)(uintptr_t)key, NULL);                  \
     }
 
 TAKES(managed, cuMemAllocManaged, *pointer, bytes,
@@ -99,14 +99,14 @@ static uint64_t array_2d(const CUDA_ARRAY_DESCRIPTOR *shape)
                                           .Height = shape->Height,
                                           .Format = shape->Format,
                                           .NumChannels = shape->NumChannels};
-    return others_array(&full, 1);
+    return uncached_array_bytes(&full, 1);
 }
 
 TAKES(array, cuArrayCreate_v2, *array, array_2d(shape),
       (CUarray * array, const CUDA_ARRAY_DESCRIPTOR *shape), (array, shape))
-TAKES(array, cuArray3DCreate_v2, *array, others_array(shape, 1),
+TAKES(array, cuArray3DCreate_v2, *array, uncached_array_bytes(shape, 1),
       (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR *shape), (array, shape))
-TAKES(array, cuMipmappedArrayCreate, *array, others_array(shape, levels),
+TAKES(array, cuMipmappedArrayCreate, *array, uncached_array_bytes(shape, levels),
       (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels),
       (array, shape, levels))
 GIVES_BACK(cuArrayDestroy, CUarray)
@@ -135,7 +135,7 @@ GIVES_BACK(cuDestroyExternalMemory, CUexternalMemory)
         CUresult result;                                                                           \
         int ours = ipc_is_ours(&handle);                                                           \
         RETRIED(result, ours ? ipc_open(pointer, &handle) : real()->name(pointer, handle, flags)); \
-        return others_made(result, OTHER_imported, result ? 0 : *pointer, 0);                      \
+        return uncached_made(result, OTHER_imported, result ? 0 : *pointer, 0);                    \
     }
 OPENS(cuIpcOpenMemHandle)
 OPENS(cuIpcOpenMemHandle_v2)
@@ -145,7 +145,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
     CUresult result;
     if (!ipc_close(pointer, &result))
         result = real()->cuIpcCloseMemHandle(pointer);
-    return others_ended(result, pointer, NULL);
+    return uncached_ended(result, pointer, NULL);
 }
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)

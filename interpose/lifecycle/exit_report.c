@@ -68,7 +68,7 @@ static void report_exit(void)
     if (service_report_lock_before(&limit))
         return;
     request_check_signal();
-    recording_end();
+    trace_writer_end();
     reported_frees = memory_late_frees();
     int code = service_report_write(REPORT_EXIT, 0);
     atomic_store(&process.page->state, code ? PAGE_EXITING : PAGE_REPORTED);
@@ -213,7 +213,7 @@ static int is_used(void)
     int count;
     dl_iterate_phdr(count_others, &others);
     dl_iterate_phdr(count_all, &all);
-    if (others == all || !maps_hold("/libcuda.so"))
+    if (others == all || !mapped_files_hold("/libcuda.so"))
         return 0;
     if (!real_load())
         return 1;

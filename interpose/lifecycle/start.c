@@ -82,7 +82,7 @@ static int begin(void)
     process.life = ++lives;
     context_start();
     config_read(&process.config);
-    process.page = recording_page((unsigned)count, &problem);
+    process.page = trace_writer_page((unsigned)count, &problem);
     if (!process.page)
         return -1;
     if (problem)
@@ -95,7 +95,7 @@ static int begin(void)
         return -1;
     }
     thread_exit_calls(at_thread_exit);
-    recording_start();
+    trace_writer_start();
     submit_start();
     for (enum coverage_kind kind = 0; kind < COVERAGE_KINDS; kind++)
         atomic_fetch_add(&process.page->coverage[kind], atomic_exchange(&process.early[kind], 0));
@@ -124,7 +124,7 @@ void start_serving(void)
             process_count(COVERAGE_linked_calls);
         atomic_store(&process.state, PROCESS_SERVING);
         service_start();
-        recording_serve();
+        trace_writer_serve();
     }
     pthread_mutex_unlock(&starting.lock);
     process_inside--;

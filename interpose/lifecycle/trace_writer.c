@@ -24,7 +24,7 @@ static struct WIPED trace {
 } trace;
 static const struct wiped wiped WIPED_ENTRY = {&trace, sizeof trace};
 
-struct page *recording_page(unsigned devices, const char **problem)
+struct page *trace_writer_page(unsigned devices, const char **problem)
 {
     struct page_shape plain = {.devices = devices}, shape = plain;
     shape.sites = process.config.sites;
@@ -60,7 +60,7 @@ static void open_trace(void)
         process_warn("%.60s is taken: traced in %.130s", path, process.page->trace);
 }
 
-void recording_start(void)
+void trace_writer_start(void)
 {
     struct events *events = page_events(process.page);
     if ((process.config.events || *process.config.trace) && !events)
@@ -71,7 +71,7 @@ void recording_start(void)
     if (process.config.sites && !process.sites)
         process_warn("no room for call sites beside the live page: none are recorded");
     if (process.sites)
-        callers_start();
+        call_sites_start();
     int wanted = events && (events->shown || process.page->trace[0]);
     domain_record(process.domain, wanted ? events : NULL, process.sites);
 }
@@ -108,7 +108,7 @@ static void *serve(void *unused)
     return unused;
 }
 
-void recording_serve(void)
+void trace_writer_serve(void)
 {
     if (!process.page->trace[0])
         return;
@@ -126,7 +126,7 @@ static void take_the_last(void)
         pause_ns(1000000);
 }
 
-void recording_end(void)
+void trace_writer_end(void)
 {
     struct timespec limit;
     if (!process.page->trace[0])

@@ -5,15 +5,15 @@
 #include "stats/page/page.h"
 
 /* The page with room for what is to be recorded, or, where there is no room, without. */
-struct page *recording_page(unsigned devices, const char **problem);
+struct page *trace_writer_page(unsigned devices, const char **problem);
 
 /* There are page and domain, nothing is served yet. */
-void recording_start(void);
+void trace_writer_start(void);
 
 /* The process is served: from now on the trace is written, if there is one. */
-void recording_serve(void);
+void trace_writer_serve(void);
 
 /* The process ends: the trace is whole. */
-void recording_end(void);
+void trace_writer_end(void);
 
 #endif

@@ -144,7 +144,7 @@ static CUresult forwarded(CUresult result, const CUdeviceptr *pointer, size_t by
     if (result != CUDA_SUCCESS || !process_serving())
         return result;
     process_count(COVERAGE_forwarded_allocations);
-    return others_made(result, OTHER_device, *pointer, bytes);
+    return uncached_made(result, OTHER_device, *pointer, bytes);
 }
 
 static CUresult forward_alloc(CUdeviceptr *pointer, size_t bytes)
@@ -157,7 +157,7 @@ static CUresult forward_alloc(CUdeviceptr *pointer, size_t bytes)
 /* Where call sites are noted, the look comes first; then what the thread's cache has. */
 __attribute__((noinline)) static uint64_t hit_asked(struct allocator *allocator, size_t bytes)
 {
-    callers_look();
+    call_sites_look();
     return allocator_hit_asked(allocator, bytes);
 }
 
@@ -270,7 +270,7 @@ static _Thread_local struct {
 static CUresult forward_free(CUdeviceptr pointer)
 {
     int known = 1;
-    CUresult result = others_ended(real()->cuMemFree_v2(pointer), pointer, &known);
+    CUresult result = uncached_ended(real()->cuMemFree_v2(pointer), pointer, &known);
     if (result == CUDA_SUCCESS && pointer && !known)
         process_count(COVERAGE_unseen_frees);
     return result;
@@ -340,7 +340,7 @@ CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
     CUresult result = per_thread ? driver->cuMemFreeAsync_ptsz(pointer, stream)
                                  : driver->cuMemFreeAsync(pointer, stream);
     submit_end(result, stream, per_thread, 0);
-    return captured ? result : others_ended(result, pointer, NULL);
+    return captured ? result : uncached_ended(result, pointer, NULL);
 }
 
 CUresult memory_info(size_t *available, size_t *total)

@@ -7,18 +7,18 @@
 #include "allocator/base/slab.h"
 #include "interpose/process/process.h"
 
-struct other {
+struct allocation {
     struct map_node node;
     uint64_t bytes;
     enum other_kind kind;
 };
 
-static struct WIPED others {
+static struct WIPED uncached {
     pthread_mutex_t lock;
-    struct map known; /* struct other */
+    struct map known; /* struct allocation */
     struct slab nodes;
-} others;
-static const struct wiped wiped WIPED_ENTRY = {&others, sizeof others};
+} uncached;
+static const struct wiped wiped WIPED_ENTRY = {&uncached, sizeof uncached};
 
 /* A launch brings no new entry, so those of graphs that are gone stay until their address is
  * another one's: that many, and no more. */
@@ -26,17 +26,17 @@ static const struct wiped wiped WIPED_ENTRY = {&others, sizeof others};
 
 static void put(enum other_kind kind, uint64_t key, uint64_t bytes)
 {
-    struct map_node *old = map_find(&others.known, key);
-    if (old && ((struct other *)old)->kind == OTHER_graph)
-        slab_give(&others.nodes, map_remove(&others.known, key));
-    if (kind == OTHER_graph && others.known.count >= MOST_IN_GRAPHS)
+    struct map_node *old = map_find(&uncached.known, key);
+    if (old && ((struct allocation *)old)->kind == OTHER_graph)
+        slab_give(&uncached.nodes, map_remove(&uncached.known, key));
+    if (kind == OTHER_graph && uncached.known.count >= MOST_IN_GRAPHS)
         return;
-    others.nodes.item_bytes = sizeof(struct other);
-    struct other *other = slab_take(&others.nodes);
-    if (other) {
-        *other = (struct other){.node.key = key, .bytes = bytes, .kind = kind};
-        if (map_insert(&others.known, &other->node))
-            slab_give(&others.nodes, other);
+    uncached.nodes.item_bytes = sizeof(struct allocation);
+    struct allocation *one = slab_take(&uncached.nodes);
+    if (one) {
+        *one = (struct allocation){.node.key = key, .bytes = bytes, .kind = kind};
+        if (map_insert(&uncached.known, &one->node))
+            slab_give(&uncached.nodes, one);
     }
 }
 
@@ -49,49 +49,49 @@ static void book(enum other_kind kind, uint64_t bytes)
         row->peak_bytes = row->bytes;
 }
 
-CUresult others_made(CUresult result, enum other_kind kind, uint64_t key, uint64_t bytes)
+CUresult uncached_made(CUresult result, enum other_kind kind, uint64_t key, uint64_t bytes)
 {
     if (result != CUDA_SUCCESS || !process_serving())
         return result;
     process_inside++;
-    pthread_mutex_lock(&others.lock);
+    pthread_mutex_lock(&uncached.lock);
     put(kind, key, bytes);
     book(kind, bytes);
-    pthread_mutex_unlock(&others.lock);
+    pthread_mutex_unlock(&uncached.lock);
     process_inside--;
     return result;
 }
 
-CUresult others_in_graph(CUresult result, uint64_t key, uint64_t bytes)
+CUresult uncached_in_graph(CUresult result, uint64_t key, uint64_t bytes)
 {
     if (result != CUDA_SUCCESS || !process_serving())
         return result;
     process_inside++;
-    pthread_mutex_lock(&others.lock);
+    pthread_mutex_lock(&uncached.lock);
     put(OTHER_graph, key, bytes);
-    pthread_mutex_unlock(&others.lock);
+    pthread_mutex_unlock(&uncached.lock);
     process_inside--;
     return result;
 }
 
-CUresult others_ended(CUresult result, uint64_t key, int *known)
+CUresult uncached_ended(CUresult result, uint64_t key, int *known)
 {
     if (result != CUDA_SUCCESS || !process_serving())
         return result;
     process_inside++;
-    pthread_mutex_lock(&others.lock);
-    struct map_node *node = map_find(&others.known, key);
+    pthread_mutex_lock(&uncached.lock);
+    struct map_node *node = map_find(&uncached.known, key);
     if (node) {
-        struct other *other = (struct other *)node;
-        struct page_other *row = &process.page->others[other->kind];
-        if (other->kind == OTHER_graph)
-            book(OTHER_graph, other->bytes);
+        struct allocation *one = (struct allocation *)node;
+        struct page_other *row = &process.page->others[one->kind];
+        if (one->kind == OTHER_graph)
+            book(OTHER_graph, one->bytes);
         row->freed++;
-        row->bytes -= other->bytes;
-        if (other->kind != OTHER_graph) /* the next launch allocates there again */
-            slab_give(&others.nodes, map_remove(&others.known, key));
+        row->bytes -= one->bytes;
+        if (one->kind != OTHER_graph) /* the next launch allocates there again */
+            slab_give(&uncached.nodes, map_remove(&uncached.known, key));
     }
-    pthread_mutex_unlock(&others.lock);
+    pthread_mutex_unlock(&uncached.lock);
     process_inside--;
     if (known)
         *known = node != NULL;
@@ -113,7 +113,7 @@ static uint64_t format_bytes(CUarray_format format)
     }
 }
 
-uint64_t others_array(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned levels)
+uint64_t uncached_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned levels)
 {
     uint64_t bytes = 0, width = array->Width, height = array->Height, depth = array->Depth;
     for (unsigned level = 0; level < (levels ? levels : 1) && level < 64; level++) {

@@ -9,17 +9,17 @@
 
 /* Books `bytes` of `kind` under the handle or address `key` if `result` is success; returns
  * `result`. */
-CUresult others_made(CUresult result, enum other_kind kind, uint64_t key, uint64_t bytes);
+CUresult uncached_made(CUresult result, enum other_kind kind, uint64_t key, uint64_t bytes);
 
 /* The driver will put `bytes` at `key` each time that a graph is launched: booked when the program
  * frees them, as one allocation and its end, since no launch says what it allocates. */
-CUresult others_in_graph(CUresult result, uint64_t key, uint64_t bytes);
+CUresult uncached_in_graph(CUresult result, uint64_t key, uint64_t bytes);
 
 /* The same for its end. An unknown key is passed over. Returns 1 in *known (may be NULL) if it was
  * on the books. */
-CUresult others_ended(CUresult result, uint64_t key, int *known);
+CUresult uncached_ended(CUresult result, uint64_t key, int *known);
 
 /* Bytes of the elements of an array of `levels` mip levels, without the driver's padding. */
-uint64_t others_array(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned levels);
+uint64_t uncached_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned levels);
 
 #endif

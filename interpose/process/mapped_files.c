@@ -6,7 +6,7 @@
 
 #define BLOCK 4096
 
-int maps_hold(const char *name)
+int mapped_files_hold(const char *name)
 {
     char buffer[BLOCK + 64];
     size_t kept = 0, overlap = strnlen(name, 64);

@@ -4,6 +4,6 @@
 #define CACHALOT_INTERPOSE_PROCESS_MAPPED_FILES_H
 
 /* Is there a mapping of a file whose path holds `name`, also one of another link namespace? */
-int maps_hold(const char *name);
+int mapped_files_hold(const char *name);
 
 #endif
