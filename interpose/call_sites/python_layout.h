@@ -1,8 +1,9 @@
-/* Where CPython keeps what a thread is in, by version: facts of its headers (64 bits, not
- * free-threaded), which test/preload/python_layout.c compares with the headers themselves.
+/* Offsets of the structures in which CPython keeps a thread's frames, by version: facts of its
+ * headers (64 bits, not free-threaded), which test/preload/python_layout.c compares with the
+ * headers themselves.
  *
- * 3.13 and later publish most of these in the process; but the published table itself differs from
- * version to version and leaves out `first`, so it would spare nothing. */
+ * 3.13 and later publish most of them in the process. The published table differs from version to
+ * version and leaves out `first`, so it would replace nothing. */
 #ifndef CACHALOT_INTERPOSE_CALL_SITES_PYTHON_LAYOUT_H
 #define CACHALOT_INTERPOSE_CALL_SITES_PYTHON_LAYOUT_H
 
@@ -16,7 +17,7 @@ enum {
     PYTHON_COMPACT_BIT = 5,
     PYTHON_ASCII_BIT = 6,
     PYTHON_BY_GENERATOR = 1, /* owners of frames; */
-    PYTHON_BY_C = 3,         /* from this one on it is not one of Python's */
+    PYTHON_BY_C = 3,         /* this owner and all higher ones: not a frame of Python code */
 };
 
 struct python_layout {

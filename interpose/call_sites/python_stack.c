@@ -1,12 +1,12 @@
-/* Read from the interpreter's own structures, with or without its lock (PyTorch, CuPy and ctypes let
- * it go before they ask for memory, and to wait for it could be for ever).
+/* Reads the frames from the interpreter's own structures, with or without its lock: PyTorch, CuPy
+ * and ctypes release the lock before they ask for memory, and waiting for it could take for ever.
  *
- * A thread's frames do not change while it is in C, and they keep their code, its names and its
- * table of lines; these are only read: no reference is counted, nothing is made. So it needs no
- * lock, but certainty of where things lie: by version (python_layout.h), and walks are made by
- * reads that cannot fault until one has found code and text where they should be. One thing can
- * take frames away from under a thread in C: the end of the interpreter, which does not wait for
- * daemon threads. The main thread is the one that ends it; all others read without faults always. */
+ * While a thread is in C its frames do not change, and they keep their code objects, with names and
+ * line tables, alive. The reader takes no reference and makes no object. So it needs no lock, but
+ * it must know the layout: by version (python_layout.h). Until one walk has found code and text
+ * where they should be, walks use reads that cannot fault. Only the end of the interpreter, which
+ * does not wait for daemon threads, takes frames away from a thread in C. The main thread ends the
+ * interpreter; all other threads always read without faults. */
 #include "interpose/call_sites/python_stack.h"
 
 #include <dlfcn.h>
@@ -21,13 +21,13 @@
 #include "interpose/call_sites/python_layout.h"
 #include "interpose/resolve/real_driver.h"
 
-#define STEPS 32 /* frames that are looked at, those of C among them */
+#define STEPS 32 /* frames that a walk visits, those of C included */
 #define FRAME_BYTES 128
 #define CODE_BYTES 256
 #define TEXT_BYTES 96
 
 static struct {
-    const struct python_layout *layout; /* NULL: not to be read */
+    const struct python_layout *layout; /* NULL: this version is not known */
     int (*initialized)(void);
     void *(*own)(void);
     int (*line)(void *, int);
@@ -43,7 +43,7 @@ static int find(void *pointer, const char *name)
     return found != NULL;
 }
 
-/* Not of alphas and betas, whose layout was not the last one, nor without a lock. */
+/* NULL for alphas and betas, whose layout was not final, and for free-threaded builds. */
 static const struct python_layout *layout_of(const char *version)
 {
     char *after;
@@ -75,7 +75,7 @@ void python_start(void)
     python.layout = layout;
 }
 
-/* Not asked again: after a fork the thread that is left may have become the main one. */
+/* Remembered: after a fork the calling thread may become the main one. */
 static int on_main_thread(void)
 {
     static _Thread_local signed char is_main;
@@ -114,7 +114,8 @@ static uintptr_t pointer_at(const struct python_frames *frames, uintptr_t addres
     return address && copy(frames, &value, address, sizeof value) ? value : 0;
 }
 
-/* Bytes from the start of the code; -1: not a whole frame yet, -2: not possible. */
+/* The offset of the current instruction in the code; -1: the frame is not complete yet; -2:
+ * impossible. */
 static intptr_t instruction(const unsigned char *frame, uintptr_t code, const unsigned char *head)
 {
     const struct python_layout *layout = python.layout;
@@ -132,7 +133,7 @@ static uintptr_t end_at_odd(struct python_frames *frames)
     return 0;
 }
 
-/* Notes a frame; returns the one that called it, 0: none, or not understood. */
+/* Notes a frame. Returns its caller; 0: there is none, or something was odd. */
 static uintptr_t step(struct python_frames *frames, uintptr_t address)
 {
     const struct python_layout *layout = python.layout;
@@ -142,7 +143,7 @@ static uintptr_t step(struct python_frames *frames, uintptr_t address)
     uintptr_t back = word(frame + layout->back);
     if (layout->owner && frame[layout->owner] >= PYTHON_BY_C)
         return back;
-    uintptr_t code = word(frame + layout->code) & ~(uintptr_t)7; /* from 3.14 on it has a mark */
+    uintptr_t code = word(frame + layout->code) & ~(uintptr_t)7; /* from 3.14 on: a tag */
     if (!code || !copy(frames, head, code, python.code_bytes) ||
         word(head + PYTHON_TYPE) != python.code_type)
         return end_at_odd(frames);
@@ -154,7 +155,8 @@ static uintptr_t step(struct python_frames *frames, uintptr_t address)
     return back;
 }
 
-/* As UTF-8; returns how many bytes. What would hide or fake something becomes a question mark. */
+/* Writes a character as UTF-8. Control characters and surrogates become a question mark: they could
+ * hide or fake text. Returns the number of bytes. */
 static size_t put_character(uint32_t c, char *to)
 {
     if (c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0xd800 && c < 0xe000) || c > 0x10ffff)
@@ -167,7 +169,8 @@ static size_t put_character(uint32_t c, char *to)
     return more + 1;
 }
 
-/* The text that lies at `address`: of a path the end says more. Returns how much was written. */
+/* Copies the end of the text at `address`: of a path the end says more. Returns the number of
+ * bytes. */
 static size_t put_text(const struct python_frames *frames, uintptr_t address, char to[TEXT_BYTES])
 {
     unsigned char head[PYTHON_STATE + sizeof(int)], tail[4 * TEXT_BYTES];
@@ -184,7 +187,7 @@ static size_t put_text(const struct python_frames *frames, uintptr_t address, ch
     address += state >> PYTHON_ASCII_BIT & 1 ? python.layout->ascii : python.layout->other;
     if (!copy(frames, tail, address + (length - count) * wide, count * wide))
         return 0;
-    while (count-- > 0) { /* from the end, to the end */
+    while (count-- > 0) { /* backwards, into the end of the buffer */
         uint32_t c = 0;
         memcpy(&c, tail + count * wide, wide);
         size_t bytes = put_character(c, one);
@@ -203,7 +206,7 @@ static size_t put_name(const struct python_frames *frames, int i, uint16_t which
     return put_text(frames, pointer_at(frames, frames->frame[i].code + which), to);
 }
 
-/* More than one frame, or what leads to the next was not seen. */
+/* Two frames or more, all with names: so the offset of `back` is right too. */
 static int proves(const struct python_frames *frames)
 {
     char text[TEXT_BYTES];
@@ -242,7 +245,7 @@ void python_text(const struct python_frames *frames, char *text, size_t size)
         put_name(frames, i, python.layout->name, function);
         int n = snprintf(text + at, size - at, "%s:%d %s\n", file, frames->frame[i].line, function);
         if (n < 0 || (size_t)n >= size - at) {
-            text[at] = '\0'; /* whole lines only */
+            text[at] = '\0'; /* only whole lines */
             return;
         }
         at += (size_t)n;

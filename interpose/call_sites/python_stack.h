@@ -1,4 +1,4 @@
-/* The lines of Python that a thread is in, for call sites. */
+/* The Python frames of the calling thread, for call sites. */
 #ifndef CACHALOT_INTERPOSE_CALL_SITES_PYTHON_STACK_H
 #define CACHALOT_INTERPOSE_CALL_SITES_PYTHON_STACK_H
 
@@ -7,10 +7,10 @@
 
 #define PYTHON_FRAMES 6
 
-/* Innermost first; good as long as the thread does not return to Python. */
+/* Innermost first. Valid until the thread returns to Python. */
 struct python_frames {
-    int count, odd; /* odd: something was not what it should be */
-    int safely;     /* by reads that cannot fault */
+    int count, odd; /* odd: something did not have the expected type */
+    int safely;     /* read without faults */
     struct {
         uintptr_t code;
         int line;
@@ -20,7 +20,7 @@ struct python_frames {
 /* Finds CPython in the process, once. */
 void python_start(void);
 
-/* None in a thread that Python does not know, nor of a version that is not known here. */
+/* No frames in a thread that Python does not know, or in an unknown version of Python. */
 void python_frames(struct python_frames *frames);
 
 /* Lines `file:line function`. */

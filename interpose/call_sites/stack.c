@@ -1,7 +1,7 @@
-/* The stack is walked by glibc's backtrace(), which has the unwinder of libgcc loaded for it: frame
- * pointers are not to be relied on, and a library of ours that needed libgcc_s would keep programs
- * from starting where it is missing. From glibc 2.35 on neither takes a lock. Modules are found by
- * dl_iterate_phdr, whose lock is not held while constructors run (loaded_objects.c). */
+/* glibc's backtrace() walks the stack with libgcc's unwinder, which it loads itself. Frame pointers
+ * are not reliable, and a library that needed libgcc_s would keep programs from starting where that
+ * is missing. From glibc 2.35 on neither takes a lock. Modules are found by dl_iterate_phdr, whose
+ * lock is not held while constructors run (loaded_objects.c). */
 #include "interpose/call_sites/stack.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #include "interpose/call_sites/python_stack.h"
 
-#define OWN_FRAMES 10 /* at most so many, ours and the run-time's, lie before the program's */
+#define OWN_FRAMES 10 /* most frames of this library and the CUDA runtime above the program's */
 #define OFFSET_BITS 48
 
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
@@ -21,7 +21,7 @@ static _Thread_local uint64_t requests;
 void call_sites_start(void)
 {
     void *address[2];
-    backtrace(address, 2); /* loads the unwinder: not in the middle of something */
+    backtrace(address, 2); /* loads the unwinder now, not within a request */
     python_start();
 }
 
@@ -46,7 +46,7 @@ static int look_in(struct dl_phdr_info *object, size_t size, void *context)
     return 0;
 }
 
-/* An address as sites have it. */
+/* An address as the table of sites stores it: module and offset. */
 static uint64_t frame_of(struct sites *sites, void *address)
 {
     struct where where = {.address = (uintptr_t)address};
@@ -75,8 +75,8 @@ static void fill(struct site *site, void **address, int count, const struct pyth
     atomic_store_explicit(&site->ready, 1, memory_order_release);
 }
 
-/* Frames up to the last of ours: a request that goes on into the run-time comes back to us, and is
- * the same site all the same. */
+/* The number of frames up to the last one of this library. A request that goes on into the runtime
+ * comes back to us and is the same site. */
 static int count_own(void **address, int count)
 {
     int own = 0;

@@ -1,14 +1,14 @@
-/* Call sites: who asks for memory now, by the stack of the thread, and by that of Python. Only
- * with CACHALOT_SITES. */
+/* Call sites: which stack of the thread, and which Python frames, ask for memory. Only with
+ * CACHALOT_SITES. */
 #ifndef CACHALOT_INTERPOSE_CALL_SITES_STACK_H
 #define CACHALOT_INTERPOSE_CALL_SITES_STACK_H
 
 #include "interpose/process/process.h"
 
-/* Before anything is served: loads what the first look needs. */
+/* Loads what the first look needs. Before anything is served. */
 void call_sites_start(void);
 
-/* Before each request. */
+/* Notes the calling thread's call site for its next request. */
 void call_sites_look(void);
 
 #endif

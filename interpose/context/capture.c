@@ -14,16 +14,17 @@
 #include "stats/os/pause.h"
 
 struct capture {
-    struct map_node node; /* key: the stream, and the thread for a per-thread stream */
+    struct map_node node; /* key: the stream; for a per-thread stream, the thread */
     CUcontext context;    /* the stream's; NULL: the driver does not say */
-    uint64_t number;      /* of all captures, in the order of their begin */
+    uint64_t number;      /* numbers captures in the order of their begin */
 };
 
 static struct WIPED captures {
-    _Atomic int count;                   /* under way, and about to begin */
-    _Atomic int unnoted;                 /* of them, those for which there was no memory */
-    _Alignas(64) _Atomic int recordings; /* changes with each mark: apart from the above */
-    pthread_mutex_t lock;                /* of all below */
+    _Atomic int count;   /* captures under way or about to begin */
+    _Atomic int unnoted; /* those of them without an entry below, for want of memory */
+    /* Written at each context event: on a cache line of its own. */
+    _Alignas(64) _Atomic int recordings;
+    pthread_mutex_t lock; /* of the fields below */
     uint64_t begun;
     struct map streams; /* struct capture */
     struct slab nodes;
@@ -32,7 +33,7 @@ static const struct wiped wiped WIPED_ENTRY = {&captures, sizeof captures};
 
 #define THREAD_KEYS ((uint64_t)1 << 62) /* beyond any address */
 
-/* A thread captures on its own default stream in one context at a time. */
+/* A thread can capture on its own default stream in one context at a time. */
 static uint64_t key_of(CUstream stream, int per_thread)
 {
     if (stream == CU_STREAM_PER_THREAD || (per_thread && !stream))
@@ -61,13 +62,15 @@ void capture_record_end(void)
 
 #define MOST_WAITS 1000 /* of 1 ms */
 
-/* The count goes up first, so no new recording begins; those under way are waited for. They are
- * short, but for a free on a driver without context events, which waits for the device, and the
- * device perhaps for us: then go on. */
+/* The count goes up first, so no recording of a context event begins; recordings under way are
+ * waited for. They are short, except for a free on a driver without context events: that one waits
+ * for the device, and the device may wait for the program. After MOST_WAITS the capture begins
+ * anyway. */
 CUcontext capture_before_begin(CUstream stream)
 {
-    CUcontext context = context_of_stream(stream); /* asked while the stream does not capture */
-    lane_capture_begins(process.domain);           /* its mark is recorded while that is allowed */
+    /* Before the stream captures: of a capturing stream the driver does not say. */
+    CUcontext context = context_of_stream(stream);
+    lane_capture_begins(process.domain); /* records its context event while that is allowed */
     atomic_fetch_add(&captures.count, 1);
     for (int i = 0; atomic_load(&captures.recordings) && i < MOST_WAITS; i++) {
         sched_yield();
@@ -77,7 +80,8 @@ CUcontext capture_before_begin(CUstream stream)
     return context;
 }
 
-/* Recording is allowed again before a lane is: who may not record relies on there being none. */
+/* Allows recording before it allows lanes: while recording is forbidden, free relies on there being
+ * no lane. */
 static void captures_less_one(void)
 {
     int last = atomic_fetch_sub(&captures.count, 1) == 1;
@@ -96,7 +100,7 @@ static int remove_capture(uint64_t key)
     return node != NULL;
 }
 
-/* Returns 0 without memory of the host. */
+/* Returns 0 if there is no host memory. */
 static int add_capture(uint64_t key, CUcontext context)
 {
     pthread_mutex_lock(&captures.lock);
@@ -115,8 +119,8 @@ static int add_capture(uint64_t key, CUcontext context)
     return capture != NULL;
 }
 
-/* A per-thread stream ends with its thread, and a capture on it too. Nothing is asked of the driver
- * in a thread that is going: what waited for the capture's end goes along with the next free. */
+/* A per-thread stream ends with its thread, and so does a capture on it. An ending thread makes no
+ * driver calls: the frees that waited for the capture's end are finished by the next free. */
 void capture_thread_ends(void)
 {
     if (!process_serving() || !capture_active() || !remove_capture(key_of(CU_STREAM_PER_THREAD, 1)))
@@ -129,12 +133,13 @@ void capture_after_begin(CUstream stream, int per_thread, CUcontext context, CUr
 {
     uint64_t key = key_of(stream, per_thread);
     int began = result == CUDA_SUCCESS;
-    if (began && remove_capture(key)) /* a stream that begins anew has ended what it had, unseen */
+    /* A stream that begins anew has ended its capture by a call that we do not see. */
+    if (began && remove_capture(key))
         captures_less_one();
     if (!began)
         captures_less_one();
     else if (!add_capture(key, context))
-        atomic_fetch_add(&captures.unnoted, 1); /* counted until some capture ends */
+        atomic_fetch_add(&captures.unnoted, 1); /* until some capture without an entry ends */
     else if (key != (uint64_t)(uintptr_t)stream)
         thread_exit_watch();
 }
@@ -153,7 +158,7 @@ static int is_noted(uint64_t key)
     return noted;
 }
 
-/* Where the driver does not say, a stream whose capture we saw begin is capturing. */
+/* Where the driver does not say, a stream is capturing if its capture has an entry. */
 int capture_is_on(CUstream stream, int per_thread)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -172,7 +177,7 @@ CUresult capture_stream_error(CUstream stream, int per_thread)
                : CUDA_SUCCESS;
 }
 
-/* One for which there was no memory. */
+/* Ends one capture without an entry. Returns 0 if there is none. */
 static int end_unnoted(void)
 {
     int count = atomic_load(&captures.unnoted);
@@ -181,10 +186,10 @@ static int end_unnoted(void)
     return count > 0;
 }
 
-/* What the driver's call will end is noted by its number before it, and after it, if it did, taken
- * off the list: what came on the list meanwhile is another's, which went on with the stream, or
- * whose stream or context was given the same handle; and other calls may be refused to end the same
- * one. */
+/* Before the driver's call the number of the capture that it will end is read; after it, that
+ * capture is removed. A capture that came on the list in between is another thread's: it went on
+ * with the stream, or its stream or context was given the same handle. A call that was refused
+ * removes nothing either. */
 uint64_t capture_before_end(CUstream stream, int per_thread)
 {
     if (!capture_active())
@@ -215,7 +220,7 @@ void capture_after_end(CUstream stream, int per_thread, uint64_t number)
         return;
     is_capturing(stream, per_thread, &status);
     if (status != CU_STREAM_CAPTURE_STATUS_NONE)
-        return; /* called on the wrong stream or thread: it goes on */
+        return; /* called on the wrong stream or thread: the capture goes on */
     if (remove_ended(key, number) || (!number && !is_noted(key) && end_unnoted()))
         captures_less_one();
 }

@@ -7,12 +7,12 @@
 #include "interpose/context/expandable.h"
 #include "interpose/resolve/real_driver.h"
 
-/* The context that this thread used last, valid while the generation stands. */
+/* The context that this thread used last, valid while the generation is the same. */
 static _Thread_local struct {
     CUcontext handle;
     uint64_t generation;
     struct context *context;
-    int switches; /* that this thread is in */
+    int switches; /* depth of context switches of this thread */
 } last;
 
 struct contexts contexts;
@@ -40,7 +40,7 @@ int context_found(CUcontext handle)
         none == (uintptr_t)handle)
         return 0;
     if (!atomic_exchange(&contexts.several, 1))
-        atomic_fetch_add(&contexts.generation, 1); /* what threads have noted */
+        atomic_fetch_add(&contexts.generation, 1); /* invalidates what threads have noted */
     return 1;
 }
 
@@ -49,8 +49,8 @@ void context_expect_host_work(void)
     atomic_store(&contexts.unnoted_work, 1);
 }
 
-/* The handle of the device's primary context, which is active. Retaining it costs a reference for a
- * moment only, and does not make it. NULL: the driver does not say. */
+/* The handle of the device's active primary context. Retaining it takes a reference for a moment
+ * and does not create it. NULL: the driver does not say. */
 static CUcontext active_primary(CUdevice device)
 {
     CUcontext primary = NULL;
@@ -60,7 +60,7 @@ static CUcontext active_primary(CUdevice device)
     return primary;
 }
 
-/* NULL: a free slot. Caller holds the context lock. */
+/* The slot of this handle; NULL: a free slot. Caller holds the lock of the slots. */
 static struct context *slot_of(CUcontext handle)
 {
     for (unsigned i = 0; i < MOST_CONTEXTS; i++)
@@ -77,12 +77,12 @@ static struct context *seek(CUcontext handle)
     return context;
 }
 
-/* How many changes of primary contexts this thread is in. More than one: a tool's function, which
- * the driver calls back within its own. */
+/* Depth of changes of primary contexts in this thread. More than one: the driver calls a tool's
+ * function back within its own call. */
 static _Thread_local int changes;
 
-/* Only the outermost takes a lock: its own it has, and for another device's two threads might wait
- * for each other. */
+/* Only the outermost change takes a lock. The thread has its own device's lock already; taking
+ * another device's could deadlock two threads. */
 void context_change_begin(CUdevice device)
 {
     if (!changes++)
@@ -113,8 +113,8 @@ static void describe(struct page_device *row, CUdevice device, size_t total)
     atomic_store(&row->used, 1);
 }
 
-/* The current context is the device's primary one if that is active and has this handle. Negative:
- * the driver does not say. */
+/* Is the current context, of this handle, the device's primary one? Negative: the driver does not
+ * say. */
 static int is_primary(CUcontext handle, CUdevice device)
 {
     int active = context_primary_is_active(device);
@@ -124,7 +124,7 @@ static int is_primary(CUcontext handle, CUdevice device)
     return primary ? primary == handle : -1;
 }
 
-#define UNMADE ((CUcontext)1) /* a slot's handle until its context can be found: none has it */
+#define UNMADE ((CUcontext)1) /* handle of a slot whose context is being made: no context has it */
 
 static struct context *reserve_slot(CUdevice device)
 {
@@ -154,7 +154,7 @@ static struct allocator *make_allocator(struct context *context, CUcontext handl
     return allocator;
 }
 
-/* From here on others find it, or (no allocator) the slot is free. */
+/* From here on other threads find the context; without an allocator the slot is free again. */
 static void publish(struct context *context, CUcontext handle, struct allocator *allocator,
                     int primary)
 {
@@ -166,8 +166,8 @@ static void publish(struct context *context, CUcontext handle, struct allocator 
     pthread_mutex_unlock(&contexts.lock);
 }
 
-/* A primary context that has ended stays current, and says whose it is; but nothing can be had in it
- * (709), also not what needs no context, as mapped memory. */
+/* A primary context that has ended stays current and still names its device. But every request in
+ * it fails (709), even for memory that needs no context, such as mapped memory. */
 static int has_memory(void)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -178,9 +178,9 @@ static int has_memory(void)
     return result == CUDA_SUCCESS;
 }
 
-/* Takes the current context, whose handle this is, on the books; NULL: it must be left to the
- * driver. The caller holds the lock of the device's primary context: one that still answers is not
- * ended meanwhile by another thread. */
+/* Makes the slot and the allocator of the current context. NULL: the context is left to the driver.
+ * The caller holds the lock of the device's primary context, so that another thread does not end a
+ * context that still answers. */
 static struct context *make(CUcontext handle)
 {
     CUdevice device;
@@ -200,7 +200,8 @@ static struct context *make(CUcontext handle)
         allocator_note_host_work(allocator);
     if (allocator && real()->cuCtxGetDevice(&device) == CUDA_SUCCESS)
         return context;
-    /* It ended while nobody could find it: another thread's, or this one's, called back. */
+    /* The context ended before it could be found: in another thread, or in a tool's function that
+     * the driver called back here. */
     if (allocator)
         context_close(handle);
     struct allocator *lost = allocator ? context_forget(handle) : NULL;
@@ -209,8 +210,8 @@ static struct context *make(CUcontext handle)
     return NULL;
 }
 
-/* The current one's. Within a change nothing is made: what is current is being made, or may be
- * ending. */
+/* The slot of the current context. Within a change none is made: the current context is being made,
+ * or may be ending. */
 static struct context *find(CUcontext handle)
 {
     CUdevice device;
@@ -225,7 +226,7 @@ static struct context *find(CUcontext handle)
     return context;
 }
 
-/* Nothing is noted of one that is ending: its slot may be another's next. */
+/* A context that is ending is not noted: its slot may be another context's next. */
 struct context *context_ask(void)
 {
     CUcontext handle = NULL;
@@ -271,13 +272,13 @@ CUresult context_push(CUcontext handle)
 void context_pop(void)
 {
     CUcontext popped;
-    /* Refused once, once more: else the program would have another context current. */
+    /* A refused pop is tried once more: otherwise the program would continue in another context. */
     if (real()->cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS)
         real()->cuCtxPopCurrent_v2(&popped);
     last.switches--;
 }
 
-enum { SUSPENDED = 1, CLOSED, ENDING /* and has a slot only for that */ };
+enum { SUSPENDED = 1, CLOSED, ENDING /* closed, and the slot exists only for that */ };
 
 struct context *context_noted(CUcontext handle)
 {
@@ -289,7 +290,7 @@ struct context *context_noted(CUcontext handle)
                                                                                        : NULL;
 }
 
-/* Caller holds the context lock. */
+/* Caller holds the lock of the slots. */
 static void shut(struct context *context)
 {
     context->ender = driver_ops.thread_id();
@@ -302,7 +303,8 @@ static void shut(struct context *context)
         process_count(COVERAGE_context_losses);
 }
 
-/* Caller holds the context lock, and the handle has no slot. NULL: there are too many. */
+/* A slot for a handle that has none, which is never served. NULL: there are too many contexts.
+ * Caller holds the lock of the slots. */
 static struct context *take_refused(CUcontext handle)
 {
     struct context *context = slot_of(NULL);
@@ -316,7 +318,7 @@ static struct context *take_refused(CUcontext handle)
     return context;
 }
 
-/* Also what has no slot: else it would get one on the way to its end. */
+/* A context without a slot gets one: otherwise a thread could make its allocator while it ends. */
 void context_close(CUcontext handle)
 {
     if (!handle)
@@ -346,7 +348,7 @@ void context_end_refused(CUcontext handle)
     pthread_mutex_lock(&contexts.lock);
     struct context *context = slot_of(handle);
     if (context && context->suspended == ENDING && context->ender == driver_ops.thread_id()) {
-        atomic_fetch_add(&contexts.generation, 1); /* threads may have looked it up */
+        atomic_fetch_add(&contexts.generation, 1); /* threads may have looked the slot up */
         context->handle = NULL;
     }
     pthread_mutex_unlock(&contexts.lock);
@@ -367,7 +369,8 @@ struct allocator *context_forget(CUcontext handle)
         return NULL;
     pthread_mutex_lock(&contexts.lock);
     struct context *context = slot_of(handle);
-    if (context && context->ender == driver_ops.thread_id()) { /* else the handle's next owner's */
+    /* Otherwise the slot is that of the handle's next owner. */
+    if (context && context->ender == driver_ops.thread_id()) {
         allocator = context->allocator;
         captures = context->last_capture;
         atomic_fetch_add(&contexts.generation, 1);
@@ -379,7 +382,7 @@ struct allocator *context_forget(CUcontext handle)
     return allocator;
 }
 
-/* A default stream is the current one's, and the driver says no more. */
+/* A default stream belongs to the current context; the driver says no more about it. */
 CUcontext context_of_stream(CUstream stream)
 {
     CUcontext context = NULL;
@@ -416,7 +419,7 @@ CUcontext context_primary(CUdevice device)
     pthread_mutex_unlock(&contexts.lock);
     if (handle || !capture_active() || changes > 1 || context_primary_is_active(device) <= 0)
         return handle;
-    return active_primary(device); /* not on our books, but captures of it may be */
+    return active_primary(device); /* without a slot, but there may be captures in it */
 }
 
 int context_suspend(CUcontext handle, int suspended)

@@ -1,4 +1,7 @@
-/* Contexts: each has an allocator from its first request to its end. */
+/* Contexts: each has an allocator from its first request to its end.
+ *
+ * Locks: contexts.lock protects the slots. Under it captures and an allocator may be locked, and
+ * the driver is not called. primary_lock[device] is taken before it, see context_change_begin. */
 #ifndef CACHALOT_INTERPOSE_CONTEXT_CONTEXT_H
 #define CACHALOT_INTERPOSE_CONTEXT_CONTEXT_H
 
@@ -14,45 +17,45 @@ struct context {
     CUcontext handle; /* NULL: slot free */
     CUdevice device;
     int primary;
-    _Atomic int suspended;        /* its release is under way, or its end: serve nothing */
-    uint64_t ender, last_capture; /* thread in the driver's call that ends it; before that */
+    _Atomic int suspended;        /* its release or end is under way: nothing is served */
+    uint64_t ender, last_capture; /* thread in the call that ends it; last capture before */
     struct allocator *allocator;
     struct page_device *row;
 };
 
-/* What all threads look at comes first: with the first contexts it is one page. */
+/* The fields that every request reads come first: with the first slots they share one page. */
 struct WIPED contexts {
-    _Atomic uint64_t generation; /* changes when a context ends, and with the second context */
-    _Atomic int several, unnoted_work; /* there were two; see context_expect_host_work */
+    _Atomic uint64_t generation; /* changes when a context ends, and when there is a second one */
+    _Atomic int several, unnoted_work; /* several: there were two */
     _Atomic uintptr_t first;
     struct context slot[MOST_CONTEXTS];
-    pthread_mutex_t lock, primary_lock[PEER_DEVICES]; /* of the slots; see context_change_begin */
+    pthread_mutex_t lock, primary_lock[PEER_DEVICES]; /* primary: of changes */
 };
 extern struct contexts contexts __attribute__((visibility("hidden")));
 
-/* What the driver said last, for as long as it holds: with one context in the process, until this
- * thread switches (generation 0 then) or the generation of all changes. */
+/* The driver's last answer. It holds in a process with one context until this thread switches
+ * contexts (generation 0 then) or contexts.generation changes. */
 struct context_note {
     uint64_t generation;
     struct context *context;
 };
 extern _Thread_local struct context_note context_note;
 
-/* When serving begins. */
+/* Called when service begins. */
 void context_start(void);
 
-/* The driver has made or found a context. Returns 1 if it is another one than the first. */
+/* The driver has made or found a context. Returns 1 if it is not the first. */
 int context_found(CUcontext handle);
 
-/* Work that the host may see was submitted in a context that has no allocator: the allocators of all
- * contexts to come count it as theirs. */
+/* Work that the host may see was submitted in a context that has no allocator yet. All allocators
+ * made later assume that such work runs in their context. */
 void context_expect_host_work(void);
 
-/* As the driver says. */
+/* The current context's slot, by asking the driver. */
 struct context *context_ask(void);
 
-/* The current context's, made at its first use; NULL: none is current, or it must be left to the
- * driver. */
+/* The slot of the current context, made at its first request. NULL: no context is current, or it
+ * must be left to the driver. */
 static inline struct context *context_current(void)
 {
     uint64_t generation = atomic_load_explicit(&contexts.generation, memory_order_acquire);
@@ -62,55 +65,57 @@ static inline struct context *context_current(void)
                                                                                        : NULL;
 }
 
-/* Has this thread's cudart made its context current, since it switched or called cudaSetDevice?
- * Until then the current one may be another device's (cudart <= 11 binds lazily) or none, and the
- * thread's first call must make it. */
+/* Has this thread's cudart made its context current since the last switch or cudaSetDevice? Before
+ * that the current context may be another device's (cudart <= 11 binds lazily) or none, and the
+ * thread's next call must enter cudart. */
 extern _Thread_local int context_bound;
 
-/* Around the driver's functions that may make another context this thread's current one. They nest:
- * a tool's function, which the driver calls back, may ask and switch within. */
+/* Around a driver function that may change this thread's current context. They nest: the driver may
+ * call a tool's function back, which may ask and switch too. */
 void context_switch_begin(void);
 void context_switch_end(void);
 
-/* Makes a context current for calls of our own, and the thread's current again. What a tool's
- * function learns within is noted no longer than it is true. */
+/* Makes a context current for our own calls, and restores the thread's. A note that a tool's
+ * function takes in between is dropped when it becomes wrong. */
 CUresult context_push(CUcontext handle);
 void context_pop(void);
 
-/* The context of this handle, also while a release of it is under way, which may not be the last;
- * NULL also if nothing was ever asked for in it. */
+/* The slot of this handle, also while a release that may not be the last is under way. NULL also if
+ * nothing was ever requested in it. */
 struct context *context_noted(CUcontext handle);
 
-/* Never serve this context: an event of a green context covers only its own work, but its memory is
- * reachable from the primary context it belongs to. */
+/* Never serves this green context: its events cover only its own work, but its memory can be
+ * reached from the primary context that it belongs to. */
 void context_refuse(CUcontext handle);
 
-/* The context is going, by whatever call: drops its blocks. empty: while it is certainly alive,
- * leaves what is idle to others. close: before the driver is told. Nothing of it is served until it
- * is forgotten, else a thread that still has it current would make its allocator anew. forget, by
- * the thread that closed it: returns what is to be buried (allocator_bury) when the driver has ended
- * it, or NULL. */
+/* The end of a context, by any call. empty: while the context certainly lives, gives its idle
+ * memory to others. close: before the driver is told; nothing of the context is served until it is
+ * forgotten, since a thread in which it is still current would make a new allocator. forget: by the
+ * thread that closed it, after the driver has ended it; returns the allocator for allocator_bury,
+ * or NULL. */
 void context_empty(CUcontext handle);
 void context_close(CUcontext handle);
 struct allocator *context_forget(CUcontext handle);
 
-/* The driver refused to end it: what had no slot before has none again. */
+/* The driver has refused to end the context: a slot made by context_close is free again. */
 void context_end_refused(CUcontext handle);
 
-/* It may be ending: nothing of it is served, and nobody visits it for others. Returns what it
- * was. */
+/* The context may be ending (suspended 1): nothing of it is served, and other contexts do not take
+ * its idle memory. Returns the value before. */
 int context_suspend(CUcontext handle, int suspended);
 
 int context_is_primary(CUcontext handle);
 
-/* Whose stream this is for the calling thread; NULL: none's, or the driver does not say. */
+/* The context of this stream, for the calling thread. NULL: there is none, or the driver does not
+ * say. */
 CUcontext context_of_stream(CUstream stream);
 
-/* Primary contexts of a device: a reset ends them; a release only if it was the last. A change is
- * whatever retains, releases or resets one: no other thread's comes between the driver's release
- * and our look whether it was the last, since the next one has the same handle. They nest: the
- * driver may call a tool's function within each. primary: NULL if it is not served and nothing is
- * captured. */
+/* Primary contexts of a device: a reset ends them; a release does if it was the last. A change is a
+ * call that retains, releases or resets one. Changes of a device exclude each other: otherwise
+ * another thread could make the next primary context, which has the same handle, between the
+ * driver's release and our question whether it was the last. Changes nest: the driver may call a
+ * tool's function back. context_primary returns NULL if the device's primary context is not served
+ * and nothing is being captured. */
 void context_change_begin(CUdevice device);
 void context_change_end(CUdevice device);
 CUcontext context_primary(CUdevice device);

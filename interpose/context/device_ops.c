@@ -1,6 +1,6 @@
-/* Our own calls into the driver: with saved real pointers, with the right context current, and with
- * this thread's capture mode relaxed, so that what would be legal without a capture does not
- * invalidate somebody's. */
+/* Our own driver calls. They use the saved real pointers, make the right context current, and relax
+ * this thread's capture mode: a call that is legal without captures must not invalidate the
+ * program's capture. */
 #include "interpose/context/device_ops.h"
 
 #include <time.h>
@@ -79,7 +79,7 @@ static CUresult make_event(const struct context *context, void **event)
     return result;
 }
 
-/* Said once, not at each try. */
+/* Warns once, not at each try. */
 static int without_events(void)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
@@ -102,8 +102,8 @@ static int fence_record(void *device, void **event)
     return unsupported(result) ? without_events() : (int)result;
 }
 
-/* Without a capture a query needs no capture mode: the usual case costs one call. None may begin
- * meanwhile, since a query invalidates one in global mode. */
+/* Outside of captures a query needs no capture mode: the common case costs one driver call. No
+ * capture begins meanwhile, since a query invalidates a capture in global mode. */
 static int fence_query(void *device, void *event)
 {
     struct visit visit;
@@ -137,7 +137,7 @@ static int wait_for_ever(void *device, void *event)
     return (int)result;
 }
 
-#define SPIN_NS 50000 /* then sleep between two looks */
+#define SPIN_NS 50000 /* then sleep between queries */
 #define SLEEP_NS 20000
 
 static int fence_wait(void *device, void *event, uint64_t timeout_ns)
@@ -164,8 +164,7 @@ static void fence_destroy(void *device, void *event)
     leave(&visit);
 }
 
-/* Cheap, but it would invalidate every capture that is under way: DEVICE_DEFERRED if there is one.
- */
+/* Cheap, but it would invalidate every active capture: DEVICE_DEFERRED if there is one. */
 static int wait_for_context(void *device)
 {
     struct visit visit;
@@ -180,8 +179,8 @@ static int wait_for_context(void *device)
     return (int)result;
 }
 
-/* Errors that cuda.h says leave the process or the context unusable, and those of broken hardware.
- */
+/* Errors after which cuda.h calls the process or the context unusable, and errors of broken
+ * hardware. */
 static int is_lasting(int code)
 {
     switch (code) {
@@ -209,8 +208,8 @@ static int is_lasting(int code)
     }
 }
 
-/* The wait of a native free, by a native free: legal while a capture is active, and invalidates
- * none. */
+/* Waits as a native free does, by a native allocation and free: legal while a capture is active,
+ * and invalidates none. */
 static int wait_as_free(void *device)
 {
     struct visit visit;
@@ -222,7 +221,7 @@ static int wait_as_free(void *device)
     int full = result == CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
         result = real()->cuMemFree_v2(pointer);
-    if (result != CUDA_SUCCESS && pointer && !is_lasting((int)result)) /* it is still there */
+    if (result != CUDA_SUCCESS && pointer && !is_lasting((int)result)) /* it still exists */
         real()->cuMemFree_v2(pointer);
     leave(&visit);
     return full ? DEVICE_DEFERRED : (int)result;
@@ -239,7 +238,7 @@ static int synchronize(void *device)
         code = wait_for_ever(device, event);
     else if (code != DEVICE_DEFERRED)
         code = wait_for_context(device);
-    if (code && !is_lasting(code)) /* a capture, or one that we do not know of */
+    if (code && !is_lasting(code)) /* a capture, perhaps one that we do not know of */
         code = wait_as_free(device);
     if (event)
         fence_destroy(device, event);
@@ -248,9 +247,9 @@ static int synchronize(void *device)
 
 static int failed(void *device, int code)
 {
-    static _Atomic int last; /* said once, not at each query */
+    static _Atomic int last; /* warned once, not at each query */
     const struct context *context = device;
-    if (last == code || atomic_load(&context->suspended)) /* asked while it ended: no news */
+    if (last == code || atomic_load(&context->suspended)) /* while it ends errors are expected */
         return is_lasting(code);
     last = code;
     if (is_lasting(code))
@@ -286,8 +285,8 @@ static uint64_t thread_id(void)
     return id;
 }
 
-/* Natively only synchronous operations on memory are waited for, not a kernel that runs for ever, and
- * beside a capture there are none. */
+/* Natively only synchronous memory operations are waited for, not a kernel that runs for ever; next
+ * to a capture there are none. */
 #define SYNC_MEMOPS_WAIT_NS UINT64_C(2000000000)
 
 CUresult driver_sync_memops(struct context *context)

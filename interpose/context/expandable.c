@@ -1,9 +1,9 @@
-/* expandable_segments:auto, or True with ipc:dedicated. Mapped memory is for all but those who hand the driver's own IPC
- * handles to processes that may not have us in front, or in which our socket is not to be reached
- * (other containers): MPI and UCX, loaded when memory is first asked for, and whoever asks for such
- * handles by the option ipc:dedicated. All others share mapped memory by handles of ours (ipc.h),
- * where the device has memory that can be exported. NVSHMEM is no reason: its heap is memory of
- * cuMemCreate already. */
+/* The decision for expandable_segments:auto, and for True with ipc:dedicated. Every process gets
+ * mapped memory, with the following exceptions. MPI and UCX, if loaded at the first request, send
+ * the driver's own IPC handles to processes that may run without this library or cannot reach our
+ * socket (other containers). The option ipc:dedicated asks for such handles. All other processes
+ * share mapped memory by handles of ours (ipc.h), if the device's memory can be exported. NVSHMEM
+ * is no exception: its heap is memory of cuMemCreate already. */
 #include "interpose/context/expandable.h"
 
 #include <link.h>
@@ -14,14 +14,14 @@
 #include "interpose/process/process.h"
 
 static struct WIPED decision {
-    pthread_mutex_t lock; /* of the option, until it is decided, and of its row in the page */
+    pthread_mutex_t lock; /* of the option until it is decided, and of its row in the page */
 } decision;
 static const struct wiped wiped WIPED_ENTRY = {&decision, sizeof decision};
 
 /* libmpi_: HPE Cray's, one for each compiler (libmpi_gnu.so). */
 static const char *const libraries[] = {"libmpi.so", "libmpich.so", "libmpi_", "libucp.so"};
 
-/* Notes in `data` which of them the object is. */
+/* Stores the name of such a library in `data` if this object is one. */
 static int is_library(struct dl_phdr_info *object, size_t size, void *data)
 {
     (void)size;
@@ -33,13 +33,13 @@ static int is_library(struct dl_phdr_info *object, size_t size, void *data)
     return *(const char **)data != NULL;
 }
 
-/* The library, or option, because of which there is no mapped memory; NULL: there is. */
+/* The library, option or property that excludes mapped memory; NULL: nothing does. */
 static const char *reason_against(const struct options *options, int lends, int strangers)
 {
     const char *library = NULL;
     if (options->ipc == IPC_DEDICATED)
         return "the option ipc";
-    /* Not /proc/self/maps: of a program with CUDA that is long, and takes milliseconds to read. */
+    /* /proc/self/maps is not read: in a CUDA program it is long and takes milliseconds. */
     if (dl_iterate_phdr(is_library, &library))
         return library;
     if (strangers)
@@ -50,7 +50,7 @@ static const char *reason_against(const struct options *options, int lends, int 
 void expandable_decide(CUdevice device)
 {
     struct options *options = &process.config.options;
-    /* Before the lock: the driver may call a tool, and that us. */
+    /* Outside the lock: the driver may call a tool back, which may call us. */
     int lends = driver_lends(device);
     int strangers = options->expandable == EXPANDABLE_AUTO && driver_has_strangers();
     pthread_mutex_lock(&decision.lock);

@@ -1,4 +1,4 @@
-/* Which kind of memory this process gets: mapped memory or ordinary segments. */
+/* Decides which kind of memory this process gets: mapped memory or ordinary segments. */
 #ifndef CACHALOT_INTERPOSE_CONTEXT_EXPANDABLE_H
 #define CACHALOT_INTERPOSE_CONTEXT_EXPANDABLE_H
 
@@ -6,11 +6,12 @@
 
 struct allocator;
 
-/* Before the first allocator is made, of this device: decides what was left
- * to us, or cannot be as asked, and says so in the report. */
+/* Before the first allocator, which is on this device: decides what the options leave open or ask
+ * for in vain, and says so in the report. */
 void expandable_decide(CUdevice device);
 
-/* After an allocator was made: has it mapped memory, where it should? Else the report says so. */
+/* After an allocator was made: warns, and corrects the report, if it has no mapped memory though it
+ * should. */
 void expandable_check(CUdevice device, const struct allocator *allocator);
 
 #endif

@@ -1,5 +1,5 @@
-/* Mapped memory by way of the real driver: addresses of our own, physical memory in handles. None
- * of these functions needs a context; they wait for no work. */
+/* Mapped memory on the real driver: addresses of our own, physical memory in handles. These
+ * functions need no context and wait for no work. */
 #include "interpose/context/virtual_memory.h"
 
 #include "interpose/context/context.h"
@@ -9,14 +9,14 @@
 #define GRAIN (2 * MIB)
 #define ADDRESSES_PER_BYTE 8 /* of the device's memory */
 
-/* Bit i is device i's. Used: it has had a context; and its access to what others had mapped before
- * is settled. By device: those that may use its mapped memory, besides itself. */
+/* Bit i is device i's. used: it has had a context. settled: it has access to the memory that others
+ * had mapped before. of: the devices that may use this device's mapped memory, besides itself. */
 static struct WIPED peers {
     _Atomic uint64_t used, settled, of[PEER_DEVICES];
 } peers;
 static const struct wiped wiped WIPED_ENTRY = {&peers, sizeof peers};
 
-/* Calls with this thread's capture mode relaxed, so that no capture is invalidated. */
+/* Calls the driver with this thread's capture mode relaxed, so that no capture is invalidated. */
 #define RELAXED(result, call)                                                                      \
     do {                                                                                           \
         CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;                                 \
@@ -25,7 +25,7 @@ static const struct wiped wiped WIPED_ENTRY = {&peers, sizeof peers};
         real()->cuThreadExchangeStreamCaptureMode(&mode);                                          \
     } while (0)
 
-/* What is given back is nobody's any more: who is refused once asks once more. */
+/* Gives something back. Nothing refers to it any more, so a refused call is tried once more. */
 #define TWICE(result, call)                                                                        \
     do {                                                                                           \
         RELAXED(result, call);                                                                     \
@@ -39,7 +39,7 @@ static int has(CUdevice device, CUdevice_attribute attribute)
     return real()->cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value;
 }
 
-static _Atomic int no_exports; /* the driver says it can, and then cannot */
+static _Atomic int no_exports; /* the driver reported support, and then refused */
 
 int driver_lends(CUdevice device)
 {
@@ -52,7 +52,7 @@ static CUmemAllocationProp properties(const struct context *context)
     CUmemAllocationProp wanted = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = context->device}};
-    /* As cudaMalloc's memory may be used by network cards. */
+    /* As network cards may use cudaMalloc's memory. */
     if (has(context->device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
         wanted.allocFlags.gpuDirectRDMACapable = 1;
     if (driver_lends(context->device))
@@ -127,8 +127,8 @@ int driver_chunk_map(void *device, uint64_t address, uint64_t bytes, uint64_t ha
     return (int)result;
 }
 
-/* To the device's own and its peers. One that becomes a peer meanwhile is seen by this call or by
- * the walk of driver_device_used. */
+/* Gives access to the device itself and its peers. A device that becomes a peer meanwhile is seen
+ * here or by the walk in driver_device_used. */
 int driver_chunk_allow(void *device, uint64_t address, uint64_t bytes)
 {
     const struct context *context = device;
@@ -179,7 +179,8 @@ int driver_has_strangers(void)
     return 0;
 }
 
-/* Returns whether that is settled. No call of the program can fail for it, so who is refused asks once more. */
+/* Returns 1 if the access is settled. No call of the program may fail because of it, so a refused
+ * call is tried once more. */
 static int allow_peer(CUdevice device, CUdevice owner, driver_allow *allow_more)
 {
     if (!can_reach(device, owner)) {
@@ -200,9 +201,9 @@ static int allow_peer(CUdevice device, CUdevice owner, driver_allow *allow_more)
     return 0;
 }
 
-/* Of two that are used for the first time at once each or the other sees both; and nobody goes on
- * before the walk over what was mapped has ended, so two threads may do the same one. What was refused the next
- * context of the device has tried again. */
+/* If two devices are used for the first time at once, at least one sees the other. No thread goes
+ * on before the walk over the mapped memory is complete, so two threads may do the same walk. The
+ * next context of the device tries again what the driver refused. */
 void driver_device_used(CUdevice device, driver_allow *allow_more)
 {
     if (device < 0 || device >= PEER_DEVICES || atomic_load(&peers.settled) >> device & 1)

@@ -1,4 +1,4 @@
-/* The part of driver_ops (device_ops.h) that maps memory. */
+/* The functions of driver_ops (device_ops.h) that map memory. */
 #ifndef CACHALOT_INTERPOSE_CONTEXT_VIRTUAL_MEMORY_H
 #define CACHALOT_INTERPOSE_CONTEXT_VIRTUAL_MEMORY_H
 
@@ -17,24 +17,24 @@ int driver_chunk_map(void *device, uint64_t address, uint64_t bytes, uint64_t ha
 int driver_chunk_allow(void *device, uint64_t address, uint64_t bytes);
 int driver_chunk_unmap(void *device, uint64_t address, uint64_t bytes);
 
-/* Can other processes have the device's chunks? And a file descriptor by which one can; returns 0
- * or the driver's error. */
+/* lends: can the device's chunks be given to other processes? export: makes a file descriptor for
+ * that; returns 0 or the driver's error. */
 int driver_lends(CUdevice device);
 int driver_chunk_export(uint64_t handle, int *fd);
 
 typedef int driver_allow(CUdevice owner, CUdevice peer);
 
-/* The device has a context. Natively all of cudaMalloc's memory can be copied and set by any device
- * that has one; mapped memory only by those that have access to it. So all that are used have, as
- * far as they can reach each other: also what a program enables by cuCtxEnablePeerAccess.
- * allow_more gives `peer` access to what lies beside the allocators' memory; it returns 0, or -1 if
- * the driver has refused some. */
+/* The device has a context. Natively any device with a context can copy and set all of cudaMalloc's
+ * memory; mapped memory can be used only by devices with access. So all devices in use get access,
+ * as far as the hardware allows; this includes what cuCtxEnablePeerAccess would enable. allow_more
+ * gives `peer` access to memory beside the allocators'; it returns 0, or -1 if the driver has
+ * refused some. */
 void driver_device_used(CUdevice device, driver_allow *allow_more);
 
-/* The devices that may use the mapped memory of this one, besides itself: bit i is device i's. */
+/* The devices that may use this device's mapped memory, besides itself: bit i is device i's. */
 uint64_t driver_peers_of(CUdevice device);
 
-/* Are there devices that cannot? */
+/* Are there devices that cannot reach each other's memory? */
 int driver_has_strangers(void);
 
 #endif

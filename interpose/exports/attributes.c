@@ -1,8 +1,7 @@
-/* Exported: what the program asks and sets of an address. Of mapped memory the driver knows
- * mappings, of which a block has several, or a part of one; natively an allocation is what it asks
- * about. A program sends its offset in the range along with an IPC handle, so both speak of the
- * same thing: the block, where the memory is mapped; the segment, in the driver's own handle and
- * answers, where it is not. */
+/* Exported: queries and settings of an address. Of mapped memory the driver knows mappings; a block
+ * has several, or a part of one. Programs ask about allocations. A program also sends its offset in
+ * the range along with an IPC handle, so both must mean the same thing: the block for mapped memory
+ * (our handle), the segment for other memory (the driver's handle). */
 #include "allocator/share.h"
 #include "interpose/context/context.h"
 #include "interpose/context/device_ops.h"
@@ -11,16 +10,16 @@
 #include "interpose/resolve/real_driver.h"
 #include "interpose/memory/retry.h"
 
-/* Numbers of ours are none of the driver's, which count from 1. */
+/* Our numbers start where the driver's, which count from 1, do not get. */
 #define OUR_NAMES ((unsigned long long)1 << 62)
 
-/* What the driver says of it is what it says of freed memory. */
+/* An address for which the driver answers as for freed memory. */
 #define NOWHERE ((CUdeviceptr)1)
 
 enum found { NOTHING, ORDINARY, MAPPED };
 
-/* Is it in memory of ours that the program holds, or in mapped memory of another process? What it
- * does not hold of ours becomes an address that nobody has. */
+/* Is the address in a live block of ours, or in imported mapped memory? An address in memory of
+ * ours that the program does not hold becomes NOWHERE. */
 static enum found find(CUdeviceptr *address, struct block_place *place)
 {
     if (!process_serving())
@@ -48,8 +47,9 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr a
     return CUDA_SUCCESS;
 }
 
-/* What is for memory of cuMemCreate natively is refused for cudaMalloc's; but of that the driver says which access
- * was set: none (an H200, driver 580). Who had the handle of a chunk would send it for the block. */
+/* Functions for memory of cuMemCreate are refused for cudaMalloc's memory. For cuMemGetAccess the
+ * driver answers that no access was set (an H200, driver 580). With the handle of a chunk a program
+ * would share the chunk in place of the block. */
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
 {
     struct block_place place;
@@ -93,8 +93,8 @@ static int context_syncs(void)
     return (flags & CU_CTX_SYNC_MEMOPS) != 0;
 }
 
-/* Puts right what the driver has answered: of blocks what it knows of allocations only, of mapped
- * ones what it knows of mappings, and of nothing the address that was asked about. */
+/* Corrects the driver's answer. For ordinary blocks it knows whole allocations, for mapped ones
+ * mappings. For NOWHERE the answer gets the address that was asked about. */
 static void correct(enum found found, const struct block_place *place,
                     CUpointer_attribute attribute, void *data, CUdeviceptr asked)
 {
@@ -108,7 +108,7 @@ static void correct(enum found found, const struct block_place *place,
     if (found != MAPPED)
         return;
     switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: /* the driver: none */
+    case CU_POINTER_ATTRIBUTE_CONTEXT: /* the driver answers NULL */
         *(CUcontext *)data = (CUcontext)(uintptr_t)place->context;
         break;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
@@ -124,7 +124,7 @@ static void correct(enum found found, const struct block_place *place,
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: /* bits of one byte, in an int or a long */
         *(unsigned char *)data = 0;
         break;
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* a boolean, however wide: by us */
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* by a handle of ours; a boolean */
         *(unsigned char *)data = place->mapped && driver_lends((CUdevice)place->device);
         break;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
@@ -158,8 +158,8 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
     return result;
 }
 
-/* The driver refuses it for mapped memory, of which the program knows nothing: there it is set for
- * the whole context. */
+/* The driver refuses it for mapped memory, but the program knows of no mapping: it is set for the
+ * whole context. */
 static int set_sync_memops(void *device, uint64_t address, int mapped, int on)
 {
     unsigned int value = (unsigned)on;
@@ -169,8 +169,8 @@ static int set_sync_memops(void *device, uint64_t address, int mapped, int on)
     return on ? (int)driver_sync_memops(device) : 0;
 }
 
-/* Of what another process has, nothing is kept: the context's flag says it. CUDA_ERROR_NOT_FOUND: it
- * is for the driver. */
+/* Of imported memory nothing is stored: the context's flag says it. CUDA_ERROR_NOT_FOUND: the
+ * address is for the driver. */
 static CUresult sync_imported(CUdeviceptr pointer, int on)
 {
     struct block_place place;
@@ -199,7 +199,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     CUresult result = CUDA_ERROR_NOT_FOUND;
     if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !value) {
         if (find(&pointer, &place) == MAPPED)
-            pointer = NOWHERE; /* natively as wrong for all memory, for mappings another error */
+            pointer = NOWHERE; /* for mappings the driver gives another error than natively */
     } else if (process_serving()) {
         result = sync_memops(pointer, *(const unsigned int *)value != 0);
     }

@@ -1,4 +1,5 @@
-/* Exported: contexts, streams, captures: what we react to. */
+/* Exported: the ends of contexts and streams, and captures. This file orders what the other rooms
+ * do at such an end. */
 #include "interpose/context/capture.h"
 #include "interpose/context/context.h"
 #include "interpose/process/process.h"
@@ -52,7 +53,7 @@ MAKES_CONTEXT(cuVDPAUCtxCreate_v2,
                void *vdp_address),
               (context, flags, device, vdp_device, vdp_address))
 
-/* A function that makes another context the current one. */
+/* A function that changes the current context. */
 #define SWITCHES(name, parameters, arguments)                                                      \
     CUresult name parameters                                                                       \
     {                                                                                              \
@@ -67,14 +68,14 @@ SWITCHES(cuCtxPushCurrent_v2, (CUcontext context), (context))
 SWITCHES(cuCtxPopCurrent, (CUcontext * context), (context))
 SWITCHES(cuCtxPopCurrent_v2, (CUcontext * context), (context))
 
-/* Before the driver is told of the end: nothing more is served of it, or opened in it. */
+/* Before the driver is told of the end: nothing more is served, and no import is opened. */
 static void close_context(CUcontext context)
 {
     context_close(context);
     ipc_forget(context);
 }
 
-/* What the driver has ended already, of the primary context that had this handle. */
+/* Closes and forgets the primary context of this handle if the driver has ended it. */
 static struct allocator *forget_ended(CUdevice device, CUcontext primary)
 {
     if (!primary || context_primary_is_active(device) != 0)
@@ -83,7 +84,7 @@ static struct allocator *forget_ended(CUdevice device, CUcontext primary)
     return context_forget(primary);
 }
 
-/* After the driver ended a context: what of its mappings is left. */
+/* After the driver has ended a context: unmaps what is left of its memory. */
 static void bury(CUcontext context, struct allocator *lost)
 {
     if (lost)
@@ -92,8 +93,8 @@ static void bury(CUcontext context, struct allocator *lost)
         ipc_bury(context);
 }
 
-/* Around what retains the primary context: it may have ended in the release that we are called
- * within. */
+/* Around a call that retains a primary context. We may be called within a release, and that may
+ * have ended it. */
 struct retaining {
     CUcontext before;
     struct allocator *lost;
@@ -153,9 +154,9 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     return result;
 }
 
-/* The driver refuses to destroy a primary context, whose blocks then live on. Any other error may be
- * one of work before, and the context gone: while it lives it stays closed, and its memory mapped,
- * until the driver ends it. */
+/* The driver refuses to destroy a primary context: its blocks live on. Any other error may stem
+ * from earlier work, and the context be gone. If it is not, it stays closed, and its memory mapped,
+ * until it ends. */
 static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
 {
     if (!process_serving())
@@ -188,7 +189,7 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     return destroy(real()->cuCtxDestroy_v2, context);
 }
 
-/* Only the last who is attached ends it: then it is not current any more. */
+/* Only the last detach ends the context: then it is not current any more. */
 CUresult cuCtxDetach(CUcontext context)
 {
     CUcontext current = NULL;
@@ -196,8 +197,8 @@ CUresult cuCtxDetach(CUcontext context)
     unsigned version;
     if (!process_serving() || real()->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !context ||
         current != context || real()->cuCtxGetDevice(&device) != CUDA_SUCCESS)
-        return real()->cuCtxDetach(context); /* it refuses */
-    context_change_begin(device);            /* one at a time */
+        return real()->cuCtxDetach(context); /* the driver refuses */
+    context_change_begin(device);            /* one detach at a time */
     domain_end_begins(process.domain);
     int before = context_suspend(context, 1);
     context_switch_begin();
@@ -227,7 +228,7 @@ CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
 
 struct release {
     CUresult (*call)(CUdevice);
-    CUgreenCtx green; /* instead: retained the primary context that it is of (cuGreenCtxCreate) */
+    CUgreenCtx green; /* or: destroys this green context, which retains the primary one */
     CUcontext of_green;
 };
 
@@ -244,7 +245,7 @@ static CUresult run_release(const struct release *release, CUdevice device)
     return result;
 }
 
-/* Counted by the driver: only the last release ends the context. */
+/* The driver counts releases: only the last one ends the context. */
 static CUresult release_primary(const struct release *release, CUdevice device)
 {
     if (!process_serving())
@@ -254,7 +255,8 @@ static CUresult release_primary(const struct release *release, CUdevice device)
     domain_end_begins(process.domain);
     int before = context_suspend(context, 1);
     CUresult result = run_release(release, device);
-    struct allocator *lost = forget_ended(device, context); /* also by an error of before */
+    /* The release may return an error of earlier work and have ended the context. */
+    struct allocator *lost = forget_ended(device, context);
     context_suspend(context, before);
     context_change_end(device);
     if (lost)

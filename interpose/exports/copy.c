@@ -1,5 +1,5 @@
-/* Exported: copies in the default stream, which have brought to the host what they bring when they
- * return, and copies in a stream. */
+/* Exported: copies. In the default stream, a copy to the host is complete when the function
+ * returns. */
 #include "interpose/exports/submit_wrapper.h"
 #include "interpose/stream/copy_destination.h"
 
@@ -83,7 +83,7 @@ SUBMIT_TWINS_TO_HOST(copies, cuMemcpyWithAttributesAsync, destination_is_host(to
 SUBMIT_TWINS_TO_HOST(copies, cuMemcpy3DWithAttributesAsync, destination_3d_batch(copy, 1),
                      (CUDA_MEMCPY3D_BATCH_OP * copy, unsigned long long flags, CUstream stream),
                      (copy, flags, stream))
-/* What its operations are, our toolkit may not know. */
+/* Our toolkit may not know this operation's type. */
 SUBMIT_TWINS_TO_HOST(copies, cuFabricCpyBatchAsync, 1,
                      (size_t count, CUDA_FABRIC_COPY_BATCH_OP *copies, unsigned long long flags,
                       CUstream stream),

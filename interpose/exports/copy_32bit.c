@@ -1,5 +1,5 @@
-/* Exported: copies and sets of the 32-bit era. Drivers still export them and cuGetProcAddress hands
- * them out for versions before 3.2; they have no twins. */
+/* Exported: copies and sets of the 32-bit era. Drivers still export them, and cuGetProcAddress
+ * returns them for versions before 3.2. They have no per-thread twins. */
 #include "interpose/stream/copy_destination.h"
 #include "interpose/exports/submit_wrapper.h"
 

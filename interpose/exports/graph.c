@@ -1,4 +1,4 @@
-/* Exported: nodes that allocate; how executable graphs come about, change and end. */
+/* Exported: graph nodes that allocate, and the life of executable graphs. */
 #include "interpose/stream/graph_contents.h"
 #include "interpose/memory/uncached.h"
 #include "interpose/exports/submit_wrapper.h"
@@ -28,7 +28,7 @@ ADD_ANY_NODE(cuGraphAddNode_v2,
               const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *wanted),
              (node, graph, after, edges, count, wanted))
 
-/* A function that makes `exec` of `graph`. */
+/* A function that makes `exec` from `graph`. */
 #define INSTANTIATE(name, parameters, arguments)                                                   \
     CUresult name parameters                                                                       \
     {                                                                                              \
@@ -44,7 +44,7 @@ INSTANTIATE(cuGraphInstantiate_v2, WITH_LOG, (exec, graph, failed, log, bytes))
 INSTANTIATE(cuGraphInstantiateWithFlags,
             (CUgraphExec * exec, CUgraph graph, unsigned long long flags), (exec, graph, flags))
 
-/* May upload it too, on a stream that the parameters name. */
+/* It may also upload the graph, on a stream that the parameters name. */
 #define INSTANTIATE_WITH_PARAMS(name, per_thread)                                                  \
     CUresult name(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)     \
     {                                                                                              \
@@ -63,7 +63,7 @@ INSTANTIATE(cuGraphInstantiateWithFlags,
 INSTANTIATE_WITH_PARAMS(cuGraphInstantiateWithParams, 0)
 INSTANTIATE_WITH_PARAMS(cuGraphInstantiateWithParams_ptsz, 1)
 
-/* A function that gives all of `exec` the parameters of `graph`, or some when it fails. */
+/* A function that updates `exec` from `graph`, in part if it fails. */
 #define UPDATE(name, parameters, arguments)                                                        \
     CUresult name parameters                                                                       \
     {                                                                                              \
@@ -81,7 +81,7 @@ UPDATE(cuGraphExecUpdate,
 UPDATE(cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why),
        (exec, graph, why))
 
-/* A function after which we do not know `exec`. */
+/* A function after which the contents of `exec` are unknown. */
 #define FORGET(name, parameters, arguments)                                                        \
     CUresult name parameters                                                                       \
     {                                                                                              \

@@ -1,4 +1,4 @@
-/* Exported: work in a stream for other interfaces: semaphores and resources shared with them. */
+/* Exported: work in a stream on semaphores and resources shared with graphics interfaces. */
 #include "interpose/exports/submit_wrapper.h"
 
 SUBMIT_TWINS(others, cuSignalExternalSemaphoresAsync,
@@ -27,7 +27,7 @@ SUBMIT_TWINS(others, cuGLMapBufferObjectAsync_v2,
 SUBMIT(others, cuGLUnmapBufferObjectAsync, 0, stream, (unsigned int buffer, CUstream stream),
        (buffer, stream))
 
-/* These may go without a stream: the default one. */
+/* Without a stream these use the default one. */
 #define EGL(name, parameters, arguments)                                                           \
     SUBMIT(others, name, 0, stream ? *stream : NULL, parameters, arguments)
 EGL(cuEGLStreamConsumerAcquireFrame,

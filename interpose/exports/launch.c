@@ -1,4 +1,4 @@
-/* Exported: kernels, graphs and functions of the host, put into a stream. */
+/* Exported: kernels, graphs and host functions put into a stream. */
 #include "interpose/stream/graph_contents.h"
 #include "interpose/exports/submit_wrapper.h"
 
@@ -8,9 +8,9 @@
      void **extra)
 #define LAUNCH_ARGUMENTS (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra)
 
-/* The call that programs make most. What would live through the driver's call for the sake of what
- * is rare, each in a register that must be pushed and popped, lies in memory instead: what came in
- * registers is kept there, what came on the stack is there. */
+/* The hottest wrapper. The rare second try needs all arguments after the driver's call. Kept in
+ * registers, each would cost a push and a pop per launch; so register arguments are stored in
+ * volatile variables, and stack arguments stay where they are. */
 #define LAUNCH(name, per_thread)                                                                   \
     __attribute__((cold, noinline)) static CUresult name##_put LAUNCH_PARAMETERS SUBMIT_BODY(      \
         kernels, name, per_thread, stream, (void)0, 0, LAUNCH_ARGUMENTS)                           \
@@ -62,10 +62,10 @@ static int is_programmatic(const CUlaunchAttribute *attribute)
            attribute->value.programmaticStreamSerializationAllowed;
 }
 
-#define MOST_ATTRIBUTES 64 /* several times as many as there are kinds */
+#define MOST_ATTRIBUTES 64 /* several times the number of attribute kinds */
 
-/* How many attributes must be copied so that the kernel may not overtake what it follows: 0 if it
- * may not anyway. */
+/* How many attributes to copy so that the kernel cannot overtake earlier work; 0 if it cannot
+ * anyway. */
 static unsigned attributes_to_copy(const CUlaunchConfig *config)
 {
     if (!config->attrs || config->numAttrs > MOST_ATTRIBUTES)
@@ -100,7 +100,7 @@ __attribute__((noinline)) static CUresult launch_in_order(launch_ex *call, unsig
                   void **extra)                                                                    \
     {                                                                                              \
         CUresult result;                                                                           \
-        if (!config) /* the driver says what it says */                                            \
+        if (!config) /* the driver gives the error */                                              \
             return real()->name(config, function, parameters, extra);                              \
         int in_order = submit_begin(SUBMISSION_kernels, config->hStream, per_thread);              \
         unsigned copied = in_order ? attributes_to_copy(config) : 0;                               \
@@ -126,7 +126,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsi
         submit_begin(SUBMISSION_kernels, launches[i].hStream, 0);
     RETRIED(result, real()->cuLaunchCooperativeKernelMultiDevice(launches, count, flags));
     if (count)
-        submit_end(result, launches[0].hStream, 0, 0); /* of all: what is in flight is the thread */
+        submit_end(result, launches[0].hStream, 0, 0); /* once: this is one call in flight */
     return result;
 }
 

@@ -1,11 +1,11 @@
-/* Exported: how the program finds and begins CUDA. dlsym itself is in dlsym_*.S.
+/* Exported: dlsym (its entry is dlsym_*.S), cuGetProcAddress and cuInit.
  *
- * Substitution is by address: the real resolver is asked first, and its answer is replaced only if
+ * Substitution is by address. The real resolver is asked first, and its answer is replaced only if
  * it is the address of a hooked function. Unknown versions, missing symbols, status codes and
  * dlerror stay the driver's and libc's own.
  *
- * Where a search meets our exports first, it goes on behind them: programs ask that way whether
- * there is CUDA, and what nobody else defines is not there. */
+ * A search that meets our exports first goes on behind them: programs test in this way whether
+ * there is CUDA, and a name that nobody else defines must stay undefined. */
 #include <dlfcn.h>
 #include <link.h>
 
@@ -15,12 +15,12 @@
 
 struct lookup {
     void *answer;
-    void *next; /* not NULL: not ours to answer; this function is, called as ours was */
+    void *next; /* not NULL: continue with this function, called as ours was */
 };
 
-/* dlsym for names that begin with `cu`, and for all others until the real one is known; `caller` is
- * the return address. Called from dlsym_*.S, perhaps before our constructor and under the loader's
- * lock: no malloc, no lock, no stdio. */
+/* dlsym for names that begin with `cu`, and for all names until the real dlsym is known. `caller`
+ * is the return address. It may run before our constructor and under the loader's lock: no malloc,
+ * no lock, no stdio. */
 struct lookup lookup_dlsym(void *handle, const char *name, const void *caller)
     __attribute__((visibility("hidden")));
 
@@ -31,7 +31,7 @@ static void *const wrappers[] = {
 #undef X
 };
 
-/* Our wrapper of a hooked function of the real driver, else `function` itself. */
+/* Our wrapper of a hooked driver function; for any other, `function` itself. */
 static void *substitute(void *function)
 {
     int hook = real_hook_of(function);
@@ -43,8 +43,8 @@ static int is_capital(char c)
     return c >= 'A' && c <= 'Z';
 }
 
-/* NULL, and for dlerror what a search says that finds nothing. That names the object that asks; in
- * the scope of the program itself we would be found, so there it names libc. */
+/* NULL, with dlerror set as by a search that finds nothing. The error names the caller's object;
+ * where our exports would be found in its scope (the program's own), it names libc. */
 static struct lookup absent(const char *name, const void *caller)
 {
     void *handle = real_scope(caller);
@@ -53,7 +53,7 @@ static struct lookup absent(const char *name, const void *caller)
     return (struct lookup){0};
 }
 
-/* Would a search that begins behind the caller find our export, and natively nothing? */
+/* Would a search behind the caller find only our export, and natively nothing? */
 static int next_is_only_ours(const char *name, const void *caller)
 {
     const struct link_map *asking = real_object(caller), *object = real_object(real_dlsym_call);
@@ -65,13 +65,13 @@ static int next_is_only_ours(const char *name, const void *caller)
         if (handle && real_dlsym_call(handle, name))
             return 0;
     }
-    return object != NULL; /* else the caller is behind us */
+    return object != NULL; /* otherwise the caller lies behind us */
 }
 
-/* Where objects lie in the loader's list, which is the order of a search. */
+/* Positions of objects in the loader's list, which is the order of a search. */
 struct order {
     uintptr_t base[3];
-    int place[3], count; /* 0: not there */
+    int place[3], count; /* 0: not found */
 };
 
 static int find_place(struct dl_phdr_info *info, size_t size, void *data)
@@ -85,8 +85,8 @@ static int find_place(struct dl_phdr_info *info, size_t size, void *data)
     return 0;
 }
 
-/* What a search that begins behind the caller finds, if that is a function of the driver and the
- * first of its name behind us: our wrapper of it. */
+/* For a search behind the caller: our wrapper, if the search finds a function of the driver that is
+ * the first of its name behind us; else NULL. */
 static void *next_of_driver(const char *name, const void *caller)
 {
     void *native = real_dlsym_call(RTLD_NEXT, name), *wrapper = substitute(native);
@@ -118,12 +118,12 @@ static struct lookup search(void *handle, const char *name, const void *caller, 
         native = scope ? real_dlsym_call(scope, name) : NULL;
     }
     if (function && !native)
-        native = real_dlsym_call(RTLD_NEXT, name); /* behind us */
+        native = real_dlsym_call(RTLD_NEXT, name); /* search behind us */
     if (!native)
         return function ? absent(name, caller) : (struct lookup){NULL, real};
-    if (name[2] == 'd') /* of a cudart: never by address, since there may be several */
+    if (name[2] == 'd') /* a function of cudart: there may be several cudarts, so not by address */
         return (struct lookup){function ? function : native, NULL};
-    /* Asked again, since before the first look-up the driver is not known. */
+    /* real_is_driver once more: before the first look-up the driver is not known. */
     void *wrapper = serving && !real_is_driver(caller) ? substitute(native) : native;
     if (wrapper != native)
         process_count(COVERAGE_dlsym_lookups);
@@ -145,7 +145,7 @@ REAL_NOT_SANITIZED struct lookup lookup_dlsym(void *handle, const char *name, co
     return search(handle, name, caller, real);
 }
 
-/* What cuGetProcAddress answered, with our wrapper in place of a hooked function. */
+/* The result of cuGetProcAddress, with our wrapper in place of a hooked function. */
 static CUresult substituted(CUresult result, void **function)
 {
     if (result != CUDA_SUCCESS || !function || !*function || !process_enabled())

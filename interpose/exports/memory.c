@@ -1,4 +1,4 @@
-/* Exported: memory that is served, and memory that is passed on and counted. */
+/* Exported: served memory, and uncached allocations, which are passed on and counted. */
 #include "interpose/context/capture.h"
 #include "interpose/memory/ipc.h"
 #include "interpose/memory/memory.h"
@@ -28,7 +28,7 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
     return memory_info(available, total);
 }
 
-/* In a capture nothing is allocated yet: a node is made, whose launches allocate. */
+/* In a capture nothing is allocated: the call makes a node, whose launches allocate. */
 static CUresult made_async(CUresult result, const CUdeviceptr *pointer, size_t bytes,
                            CUstream stream, int per_thread)
 {
@@ -67,8 +67,8 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
     return memory_free_async(pointer, stream, 1);
 }
 
-/* A function that takes memory past the cache: `bytes` of `kind`, booked under `key`. Both are
- * expressions of its parameters, evaluated after it has succeeded. */
+/* A function that makes an uncached allocation: `bytes` of `kind`, counted under `key`. Both are
+ * expressions of its parameters, evaluated after success. */
 #define TAKES(kind, name, key, bytes, parameters, arguments)                                       \
     CUresult name parameters                                                                       \
     {                                                                                              \
@@ -78,7 +78,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
                       : uncached_made(result, OTHER_##kind, (uint64_t)(uintptr_t)(key), bytes);    \
     }
 
-/* The function that gives it back. */
+/* The function that frees it. */
 #define GIVES_BACK(name, type)                                                                     \
     CUresult name(type key)                                                                        \
     {                                                                                              \
@@ -128,7 +128,7 @@ TAKES(imported, cuImportExternalMemory, *memory, handle->size,
       (CUexternalMemory * memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle), (memory, handle))
 GIVES_BACK(cuDestroyExternalMemory, CUexternalMemory)
 
-/* A handle of ours, or the driver's. */
+/* A function that opens a handle, ours or the driver's. */
 #define OPENS(name)                                                                                \
     CUresult name(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags)                 \
     {                                                                                              \
@@ -156,6 +156,6 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr pointer, size_t size,
                                        CUmemRangeHandleType type, unsigned long long flags)
 {
-    ipc_share(pointer); /* names its range itself, so an offset is no danger */
+    ipc_share(pointer); /* such a handle names its range, so an offset is harmless */
     return real()->cuMemGetHandleForAddressRange(handle, pointer, size, type, flags);
 }

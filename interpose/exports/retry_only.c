@@ -1,9 +1,9 @@
-/* Exported: what allocates on the way to something else, and so may fail because our cache holds
+/* Exported: functions that allocate as a side effect, and so may fail because our cache holds the
  * memory. */
 #include "interpose/memory/retry.h"
 #include "interpose/resolve/real_driver.h"
 
-/* An exported function that only needs the second try. */
+/* A function that only needs the second try. */
 #define RETRY(name, parameters, arguments)                                                         \
     CUresult name parameters                                                                       \
     {                                                                                              \

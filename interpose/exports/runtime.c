@@ -1,6 +1,6 @@
-/* Exported: functions of a shared cudart. A hit is answered here; everything else enters the real
- * cudart, which comes back to us through the driver, so that its last error and its lazy contexts
- * stay its own. */
+/* Exported: functions of a shared cudart. A cache hit is answered here. Everything else enters the
+ * real cudart, which comes back to us through the driver, so that its last error and its lazy
+ * contexts stay its own. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,7 +11,7 @@
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
 
-/* cudaError_t is an int in the ABI of every cudart; we include no header of it. */
+/* cudaError_t is an int in the ABI of every cudart. Its headers are not included. */
 #pragma GCC visibility push(default)
 int cudaMalloc(void **pointer, size_t bytes);
 int cudaFree(void *pointer);
@@ -19,10 +19,10 @@ int cudaSetDevice(int device);
 int cudaDeviceReset(void);
 #pragma GCC visibility pop
 
-#define CUDART_UNLOADING 4 /* cudaErrorCudartUnloading: what a gone cudart answers */
+#define CUDART_UNLOADING 4 /* cudaErrorCudartUnloading: the answer of an unloaded cudart */
 
-/* The real function `name` for the object that `caller` lies in: with two cudarts in one process
- * its own one. */
+/* The real function `name` for the object of `caller`: with two cudarts in the process, the
+ * caller's. */
 static void *real_runtime(const char *name, const void *caller)
 {
     void *function = objects_beside(caller, name);
@@ -40,7 +40,7 @@ __attribute__((noinline)) static int malloc_by_cudart(void **pointer, size_t byt
     return error;
 }
 
-/* A small one that the thread's cache does not have. */
+/* A small request that the thread's cache did not serve. */
 __attribute__((noinline)) static int malloc_further(void **pointer, size_t bytes,
                                                     const void *caller)
 {
@@ -73,8 +73,8 @@ __attribute__((noinline)) static int free_by_cudart(void *pointer, const void *c
 
 __attribute__((noinline)) static int free_further(void *pointer, const void *caller)
 {
-    int early = context_bound ||
-                process_state() == PROCESS_EXITING; /* a cudart that is unloading would refuse */
+    /* At exit a cudart that is being unloaded would refuse. */
+    int early = context_bound || process_state() == PROCESS_EXITING;
     if (early && pointer && !memory_free_early((CUdeviceptr)(uintptr_t)pointer))
         return 0;
     return free_by_cudart(pointer, caller);

@@ -1,4 +1,4 @@
-/* Exported: sets, with the default stream and with one. */
+/* Exported: memory sets, in the default stream and in any stream. */
 #include "interpose/exports/submit_wrapper.h"
 
 #define SET(name, value_type)                                                                      \

@@ -1,4 +1,4 @@
-/* Exported: work in a stream that is no kernel, copy or set. */
+/* Exported: work in a stream other than kernels, copies and sets. */
 #include "interpose/exports/submit_wrapper.h"
 
 #define VALUE(name, type, begun)                                                                   \

@@ -1,12 +1,12 @@
-/* Exported functions that carry work to a stream, made from one line each. */
+/* Macros that make an exported function which carries work to a stream, one line each. */
 #ifndef CACHALOT_INTERPOSE_EXPORTS_SUBMIT_WRAPPER_H
 #define CACHALOT_INTERPOSE_EXPORTS_SUBMIT_WRAPPER_H
 
 #include "interpose/memory/retry.h"
 #include "interpose/stream/submit.h"
 
-/* What the exported function `name` does. `stream` and `to_host` are expressions of its parameters;
- * to_host is evaluated after the call. `begun`: what is done after submit_begin. */
+/* The body of the exported function `name`. `stream` and `to_host` are expressions of its
+ * parameters; to_host is evaluated after the call. `begun` runs after submit_begin. */
 #define SUBMIT_BODY(kind, name, per_thread, stream, begun, to_host, arguments)                     \
     {                                                                                              \
         CUresult result;                                                                           \
@@ -23,15 +23,15 @@
 #define SUBMIT(kind, name, per_thread, stream, parameters, arguments)                              \
     SUBMIT_TO_HOST(kind, name, per_thread, stream, 0, parameters, arguments)
 
-/* The function and its twin, where `stream` is a parameter. */
+/* The function and its per-thread twin, which have a parameter `stream`. */
 #define SUBMIT_TWINS_TO_HOST(kind, name, to_host, parameters, arguments)                           \
     SUBMIT_TO_HOST(kind, name, 0, stream, to_host, parameters, arguments)                          \
     SUBMIT_TO_HOST(kind, name##_ptsz, 1, stream, to_host, parameters, arguments)
 #define SUBMIT_TWINS(kind, name, parameters, arguments)                                            \
     SUBMIT_TWINS_TO_HOST(kind, name, 0, parameters, arguments)
 
-/* The function and its twin without a stream: the default stream, which the call waits for where
- * the host might see what it did. */
+/* The function and its per-thread twin in the default stream. The call itself waits for effects
+ * that the host might see. */
 #define SUBMIT_DEFAULT(kind, name, parameters, arguments)                                          \
     SUBMIT(kind, name, 0, NULL, parameters, arguments)                                             \
     SUBMIT(kind, name##_ptds, 1, NULL, parameters, arguments)

@@ -1,5 +1,5 @@
-/* The report at the end of the process: who writes it, when it is written again, and that of a process
- * in which nothing came through us. */
+/* The report at the end of the process: which thread writes it, when it is written again, and the
+ * report of a process whose CUDA calls never reached the library. */
 #include "interpose/lifecycle/exit_report.h"
 
 #include <errno.h>
@@ -22,22 +22,22 @@
 #include "interpose/memory/memory.h"
 #include "interpose/process/own_thread.h"
 
-#define MOST_SECONDS 30 /* for a report that the exit waits for */
+#define MOST_SECONDS 30 /* the exit waits so long for the report */
 
 static int reported;
-static uint64_t reported_frees; /* late ones that the exit report knows of */
+static uint64_t reported_frees; /* the late frees that the exit report includes */
 
 enum ending { NOT_ENDING, ENDING_ASKED, ENDING_BEGUN, ENDING_DONE };
 
-/* The exit report as the exiting thread asks for it: it may have interrupted anything, a malloc
- * too, and stand on a signal's stack of 8 KiB. So the service thread writes it, if it is not held
- * up by what was interrupted. */
+/* The exiting thread asks for the exit report. It may have interrupted anything, even malloc, and
+ * may run on a signal stack of 8 KiB. So the service thread writes the report, unless it waits for
+ * something that the exiting thread holds. */
 static struct ending_report {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     enum ending phase;
-    int inside;     /* the asking thread's process_inside */
-    int has_thread; /* one that answers */
+    int inside;     /* process_inside of the exiting thread */
+    int has_thread; /* the service thread runs */
 } ending;
 
 static int ending_goes(enum ending from, enum ending to)
@@ -62,7 +62,7 @@ static struct timespec in_seconds(int seconds)
 static void report_exit(void)
 {
     const struct timespec limit = in_seconds(2);
-    /* A report under way is let finish; one that hangs (a dead network disk) does not hang the
+    /* A report under way may finish. One that hangs (a dead network disk) must not hang the
      * exit. */
     reported = 1;
     if (service_report_lock_before(&limit))
@@ -72,7 +72,7 @@ static void report_exit(void)
     reported_frees = memory_late_frees();
     int code = service_report_write(REPORT_EXIT, 0);
     atomic_store(&process.page->state, code ? PAGE_EXITING : PAGE_REPORTED);
-    /* Not unmapped: threads that outlive exit may still count. */
+    /* The page stays mapped: threads that outlive exit may still count in it. */
     if (code == 0 && process.page->path[0])
         unlink(process.page->path);
     service_report_unlock();
@@ -82,14 +82,14 @@ void exit_report_answer(void)
 {
     if (!ending_goes(ENDING_ASKED, ENDING_BEGUN))
         return;
-    files_apart(); /* no driver is called any more */
+    files_apart(); /* no driver call follows in this thread */
     process_inside = ending.inside;
     report_exit();
     process_inside = 0;
     ending_goes(ENDING_BEGUN, ENDING_DONE);
 }
 
-/* While `phase` is that, up to a time. The lock is held. */
+/* Waits while the phase is `phase`, until `limit`. Caller holds the lock. */
 static void wait_while(enum ending phase, struct timespec limit)
 {
     while (ending.phase == phase &&
@@ -97,8 +97,9 @@ static void wait_while(enum ending phase, struct timespec limit)
         ;
 }
 
-/* Returns 0 if the service thread does not come to it. One that does not get it done (it needs what
- * was interrupted, or the disk is dead) is left: the page stays. */
+/* Returns 0 if the service thread does not begin. If it begins and does not finish (it needs a lock
+ * that the exiting thread interrupted, or the disk is dead), the exit goes on and the page
+ * stays. */
 static int report_by_thread(void)
 {
     pthread_mutex_lock(&ending.lock);
@@ -126,7 +127,7 @@ static void *report_exit_for(void *inside)
     return NULL;
 }
 
-/* Not by the service thread, and not on a small stack. */
+/* Without the service thread, and not on a small stack. */
 static void report_alone(void)
 {
     stack_t stack = {0};
@@ -157,11 +158,11 @@ static ssize_t at_the_very_end(void *unused, const char *text, size_t size)
     return (ssize_t)size;
 }
 
-/* Libraries' destructors may run after ours, and what they free is no leak; one that runs before may
- * exit again, and then ours does not run. glibc flushes its streams after all of them: one of our
- * own, with something in it, brings us back. It is made at the start, as the exit may have
- * interrupted a malloc, and filled at the begin of the exit, and again at our own end, as what comes
- * between may flush all streams. */
+/* Destructors of other libraries may run after ours, and what they free is no leak. A destructor
+ * that runs before ours may call exit again, and then ours does not run. glibc flushes its streams
+ * after all destructors: a stream of our own with one byte in it calls at_the_very_end. The stream
+ * is made at the start, since the exit may have interrupted malloc. It is filled when the exit
+ * begins and again in our destructor, since the program may flush all streams in between. */
 static FILE *last_stream;
 
 void exit_report_prepare(void)
@@ -188,7 +189,7 @@ void exit_report_watch(void)
     fputc_unlocked('.', last_stream);
 }
 
-/* Counts the objects of this namespace that are no libcuda. */
+/* Counts the objects of this link namespace except libcuda. */
 static int count_others(struct dl_phdr_info *object, size_t size, void *data)
 {
     unsigned long long *others = data;
@@ -197,7 +198,7 @@ static int count_others(struct dl_phdr_info *object, size_t size, void *data)
     return 0;
 }
 
-/* The objects of all namespaces. */
+/* Counts the objects of all link namespaces. */
 static int count_all(struct dl_phdr_info *object, size_t size, void *data)
 {
     (void)size;
@@ -205,8 +206,8 @@ static int count_all(struct dl_phdr_info *object, size_t size, void *data)
     return 1;
 }
 
-/* Of a libcuda that the program is only linked to there is nothing to report; one in a namespace of
- * its own cannot be asked. Where there is neither, no file is opened. */
+/* Does the process use a libcuda? One that the program is only linked to needs no report; one in a
+ * namespace of its own cannot be asked. If there is neither, no file is opened. */
 static int is_used(void)
 {
     unsigned long long others = 0, all = 0;

@@ -2,21 +2,22 @@
 #ifndef CACHALOT_INTERPOSE_LIFECYCLE_EXIT_REPORT_H
 #define CACHALOT_INTERPOSE_LIFECYCLE_EXIT_REPORT_H
 
-/* Before the service thread begins; whether there is one; and what it does when it wakes: the exit
- * report, if somebody waits for that. */
+/* For the service thread. prepare: before it begins. has_thread: whether it runs. answer: writes
+ * the exit report if the exiting thread waits for it. */
 void exit_report_prepare(void);
 void exit_report_has_thread(int has);
 void exit_report_answer(void);
 
-/* The report at the end of a process that was served. The page goes if it could be written, else it
- * stays. */
+/* Writes the report of a process that was served. Deletes the page's file if the report could be
+ * written. */
 void exit_report_write(void);
 
-/* Before it and after: once more, if libraries that end later free. */
+/* Has the report written once more at the very end if blocks are freed after it. Called before and
+ * after exit_report_write. */
 void exit_report_watch(void);
 
-/* If libcuda is mapped but nothing of it ever came through us (RTLD_DEEPBIND, dlmopen), a report
- * says so. */
+/* Writes a report if libcuda is in use but none of its calls came through the library
+ * (RTLD_DEEPBIND, dlmopen). */
 void exit_report_none(void);
 
 #endif

@@ -38,16 +38,16 @@ void request_answer(void)
     futex(&process.page->answered, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
-static struct sigaction replaced; /* what was there before ours */
+static struct sigaction replaced; /* the action before ours */
 
-/* Async-signal-safe: an atomic and a system call. In a forked child `process` is wiped, and nothing
- * happens. */
+/* Async-signal-safe: an atomic and a system call. A forked child is not served: there the signal
+ * does what it would do natively. */
 static void on_signal(int signal)
 {
     int error = errno;
     if (process_state() != PROCESS_IDLE) {
         request_wake(REQUEST_SIGNAL);
-    } else if (replaced.sa_handler == SIG_DFL) { /* a forked child: as natively */
+    } else if (replaced.sa_handler == SIG_DFL) { /* the default action, as natively */
         sigaction(signal, &replaced, NULL);
         raise(signal);
     }
@@ -60,9 +60,10 @@ void request_take_signal(void)
     int number = process.config.signal;
     if (!number || sigaction(number, NULL, &old))
         return;
-    if (old.sa_handler == on_signal) /* a child's, made without fork */
+    if (old.sa_handler == on_signal) /* inherited: the child was made without fork */
         old = replaced;
-    /* Ignored: by `cachalot run`, else the program wants it so, and what it starts inherits that. */
+    /* `cachalot run` ignores the signal for the program. Otherwise the program ignores it itself,
+     * and its children inherit that: then it stays ignored. */
     if ((old.sa_flags & SA_SIGINFO) ||
         (old.sa_handler != SIG_DFL && (old.sa_handler != SIG_IGN || !process.page->session[0]))) {
         process_warn("signal %d belongs to the program: ask with `cachalot dump %d`", number,
@@ -74,7 +75,6 @@ void request_take_signal(void)
         atomic_store(&process.page->signal_installed, (uint32_t)number);
 }
 
-/* Did the program take the signal from us? Then it wins, and reports say so, once. */
 void request_check_signal(void)
 {
     static int said;

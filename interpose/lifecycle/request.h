@@ -1,30 +1,30 @@
-/* What asks the service thread for something: the word `request` in the page, set by other
- * processes, by the signal and by the end of the process. */
+/* Requests to the service thread: bits of the word `request` in the page. Other processes, the
+ * signal and the exit set them. */
 #ifndef CACHALOT_INTERPOSE_LIFECYCLE_REQUEST_H
 #define CACHALOT_INTERPOSE_LIFECYCLE_REQUEST_H
 
 #include <stdint.h>
 
-/* Requests that come from this process; the page's own are in stats/page/page.h. */
+/* Requests of this process itself; those of other processes are in stats/page/page.h. */
 #define REQUEST_SIGNAL 256 /* the signal asks for a report */
-#define REQUEST_LOOK 512   /* the exit report is asked for */
+#define REQUEST_LOOK 512   /* the exiting thread waits for the exit report */
 
-/* Adds to the requests and wakes the service thread. Async-signal-safe. */
+/* Adds `request` and wakes the service thread. Async-signal-safe. */
 void request_wake(uint32_t request);
 
-/* All requests that have come since the last call. */
+/* Takes all requests since the last call. */
 uint32_t request_take(void);
 
-/* Waits for the next one, for a second at most. Returns 1 if none came. */
+/* Waits for a request, for a second at most. Returns 1 if none came. */
 int request_wait(void);
 
-/* What was taken is carried out: wakes the processes that wait for that. */
+/* Tells the waiting processes that the requests taken are carried out. */
 void request_answer(void);
 
-/* Takes the signal, unless the program has it. */
+/* Installs the signal handler, unless the program handles the signal. */
 void request_take_signal(void);
 
-/* Warns, once, if the program has taken the signal from us. */
+/* Warns, once, if the program has replaced our signal handler. The program keeps the signal. */
 void request_check_signal(void);
 
 #endif

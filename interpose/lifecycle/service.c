@@ -15,7 +15,7 @@
 #include "interpose/process/process.h"
 #include "stats/os/proc.h"
 
-#define SELDOM 8 /* seconds; two looks in a row */
+#define SELDOM 8 /* seconds between two pairs of looks */
 
 static void write_reports(void *requests)
 {
@@ -31,7 +31,7 @@ static void carry_out(uint32_t request)
     service_report_lock();
     if (process_serving()) {
         request_check_signal();
-        domain_poll(process.domain); /* what has become reusable is shown so */
+        domain_poll(process.domain); /* blocks that have become reusable are reported so */
         if (request & REQUEST_EMPTY_CACHE) {
             uint64_t bytes = domain_empty_cache(process.domain, 0);
             snprintf(process.page->answer, sizeof process.page->answer, "%llu bytes given back",
@@ -43,7 +43,8 @@ static void carry_out(uint32_t request)
     service_report_unlock();
 }
 
-/* Other processes may need what lies idle here. Not while a stream is captured: another time. */
+/* Gives idle memory back if other processes need it. Not while a stream is being captured; the next
+ * second tries again. */
 static void relieve_others(void)
 {
     service_report_lock();
@@ -52,7 +53,8 @@ static void relieve_others(void)
     service_report_unlock();
 }
 
-/* What has ended has no memory. Where the call is forbidden, a look now and then must do. */
+/* Reads one byte of our own memory by the main thread's id: a thread that has ended has no memory.
+ * Where a sandbox forbids the call, /proc is read now and then. */
 static int main_thread_lives(void)
 {
     static unsigned looks;
@@ -74,8 +76,9 @@ static void look_for_the_last(void *times)
                 : 0;
 }
 
-/* A process whose main thread has called pthread_exit ends, with code 0, when its last thread does.
- * (On a GPU it does not: the driver's threads stay.) Seen twice, as threads come and go. */
+/* Ends the process, with code 0, when the main thread has called pthread_exit and no other thread
+ * of the program is left. (On a real GPU the driver's own threads stay, and so does the process.)
+ * Requires two equal looks, since threads come and go. */
 static void end_if_last(void)
 {
     static int seen;
@@ -85,7 +88,7 @@ static void end_if_last(void)
         files_run(look_for_the_last, &seen);
     if (seen < 2)
         return;
-    exit_report_has_thread(0); /* this one is not to wait for itself */
+    exit_report_has_thread(0); /* the service thread must not wait for itself */
     exit(0);
 }
 

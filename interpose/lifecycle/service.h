@@ -3,7 +3,7 @@
 #ifndef CACHALOT_INTERPOSE_LIFECYCLE_SERVICE_H
 #define CACHALOT_INTERPOSE_LIFECYCLE_SERVICE_H
 
-/* Makes the thread and takes the signal, unless the program has it. */
+/* Starts the thread, and takes the signal unless the program has it. */
 void service_start(void);
 
 #endif

@@ -31,14 +31,14 @@ static void take_row(void *context, const struct snapshot_block *block)
         rows->row[rows->count++] = *block;
 }
 
-/* The blocks as they are now, in memory of our own; row is NULL if there was none. */
+/* Lists the blocks as they are now, in memory of our own; row is NULL if there was none. */
 static struct rows list_blocks(void)
 {
     struct rows rows = {0};
     if (process_inside)
         return rows;
     domain_walk(process.domain, count_row, &rows);
-    rows.room = rows.count + 1024; /* some more may come between the two walks */
+    rows.room = rows.count + 1024; /* for blocks made between the two walks */
     void *memory = mmap(NULL, rows.room * sizeof *rows.row, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     rows.count = 0;
@@ -52,7 +52,7 @@ int service_report_write(enum report_kind kind, int with_segments)
 {
     struct page *page = process.page;
     struct rows rows = list_blocks();
-    const struct events *events = page_events(page); /* shown on the map of segments */
+    const struct events *events = page_events(page); /* events are shown on the map of segments */
     int list = with_segments || (events && events->shown);
     const struct snapshot snapshot = {page, rows.row, rows.count, list};
     const struct report_options options = {

@@ -1,4 +1,4 @@
-/* One report of this process, as the environment asks for it. */
+/* Writes reports of this process, as the environment asks for them. */
 #ifndef CACHALOT_INTERPOSE_LIFECYCLE_SERVICE_REPORT_H
 #define CACHALOT_INTERPOSE_LIFECYCLE_SERVICE_REPORT_H
 
@@ -6,12 +6,12 @@
 
 #include "stats/report/options.h"
 
-/* Writes it, and notes in the page what came of it. Returns 0 or -errno. Caller holds the lock,
- * except when nothing is served. */
+/* Writes one, and notes the path or the error in the page. Returns 0 or -errno. The caller holds
+ * the lock, except when the process is not served. */
 int service_report_write(enum report_kind kind, int with_segments);
 
-/* Held while a report is written, or memory is given back for one. before: returns 0 if the lock was
- * taken by then (CLOCK_REALTIME). */
+/* The lock of reports: held while one is written, or idle memory is given back. lock_before returns
+ * 0 if it got the lock until then (CLOCK_REALTIME). */
 void service_report_lock(void);
 int service_report_lock_before(const struct timespec *limit);
 void service_report_unlock(void);

@@ -27,7 +27,7 @@ static const struct wiped wiped WIPED_ENTRY = {&starting, sizeof starting};
 static void (*const at_thread_exit[])(void) = {capture_thread_ends, memory_thread_ends,
                                                submit_thread_ends, NULL};
 
-/* Also where nothing is to be done each call is passed on, by loaded_objects.c. */
+/* Runs also in a process that is not served: there loaded_objects.c passes each call on. */
 __attribute__((constructor)) static void loaded(void)
 {
     objects_prepare();
@@ -40,12 +40,12 @@ static void on_exit_begin(int status, void *unused)
     (void)unused;
     if (!process_serving() || getpid() != process.pid)
         return;
-    /* Of a handler that interrupted us: what this thread is in, it never leaves, and others may wait
-     * for that. */
+    /* A signal handler that calls exit has interrupted this thread inside the allocator. The thread
+     * never leaves it, and others may wait for that. */
     if (domain_thread_is_inside(process.domain))
         process_inside++;
     if (!process_inside)
-        domain_poll(process.domain); /* the last legal moment for a call of ours */
+        domain_poll(process.domain); /* the last moment at which the library may call the driver */
     atomic_store(&process.page->exit_code, status & 0xff);
     atomic_store(&process.page->state, PAGE_EXITING);
     atomic_store(&process.state, PROCESS_EXITING);
@@ -58,8 +58,8 @@ __attribute__((destructor)) static void unload(void)
         return;
     pid_t pid = getpid(), by = process_first_reached();
     int cancel;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE,
-                           &cancel); /* a thread that ends in here ends no exit */
+    /* A thread that is cancelled in here would end the exit. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     if (process_state() != PROCESS_IDLE && pid == process.pid) {
         exit_report_write();
         exit_report_watch();
@@ -69,15 +69,15 @@ __attribute__((destructor)) static void unload(void)
     pthread_setcancelstate(cancel, &cancel);
 }
 
-/* Everything that lasts for the process's life. Caller holds the start lock. Returns 0 if it can
- * serve. */
+/* Makes everything that lasts for the process's life. Caller holds the lock. Returns 0 if the
+ * process can be served. */
 static int begin(void)
 {
     const char *problem = NULL;
     int count = 0;
     if (real()->cuDeviceGetCount(&count) != CUDA_SUCCESS || count < 1)
         return -1;
-    static int lives; /* a child that is made without fork may have its parent's pid, too */
+    static int lives; /* a child made without fork may have its parent's pid */
     process.pid = getpid();
     process.life = ++lives;
     context_start();
@@ -106,16 +106,16 @@ static int begin(void)
 
 void start_serving(void)
 {
-    /* Inside: a tool that the driver calls back, within what `begin` asks of it, initialises too. */
+    /* process_inside: a tool that the driver calls back within `begin` may call cuInit too. */
     if (!process_enabled() || process_state() != PROCESS_IDLE || process_inside)
         return;
     int error = errno, cancel;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE,
-                           &cancel); /* a thread that ends in here keeps the lock */
+    /* A thread that is cancelled in here would keep the lock. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     process_inside++;
-    wiped_all_from_now(); /* locks, too */
+    wiped_all_from_now(); /* including the lock */
     pthread_mutex_lock(&starting.lock);
-    /* Without the handler nobody would tell us when to end: then nothing is begun. */
+    /* Without the exit handler nothing would tell us when to stop: then nothing begins. */
     if (process_state() == PROCESS_IDLE && !process.page && on_exit(on_exit_begin, NULL) == 0 &&
         begin() == 0) {
         process_count(COVERAGE_init_calls);

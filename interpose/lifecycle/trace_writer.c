@@ -16,11 +16,11 @@
 #include "stats/output/trace.h"
 
 #define WRITE_EVERY_NS 100000000
-#define MOST_TRIES 100 /* a millisecond apart */
+#define MOST_TRIES 100 /* of 1 ms */
 
 static struct WIPED trace {
     pthread_mutex_t lock;
-    int whole; /* nothing more is written */
+    int whole; /* nothing more may be written */
 } trace;
 static const struct wiped wiped WIPED_ENTRY = {&trace, sizeof trace};
 
@@ -36,7 +36,7 @@ struct page *trace_writer_page(unsigned devices, const char **problem)
     struct page *page = page_create(config_page_dir(&process.config), shape, problem);
     if ((!shape.events && !shape.sites) || (page && page->path[0]))
         return page;
-    /* A page in its place is worth more than events. */
+    /* No room for events: a page in its place is worth more than events. */
     const char *another;
     struct page *smaller = page_create(config_page_dir(&process.config), plain, &another);
     int keep = page && (!smaller || !smaller->path[0]);
@@ -76,7 +76,7 @@ void trace_writer_start(void)
     domain_record(process.domain, wanted ? events : NULL, process.sites);
 }
 
-/* Writes the trace as far as it has come. Returns whether there is more to come. */
+/* Writes the events recorded until now. Returns 0 if the trace ends here. */
 static int write_trace(enum events_trace end)
 {
     int error = trace_write(process.page, end, 0);
@@ -85,8 +85,8 @@ static int write_trace(enum events_trace end)
     return error == 0;
 }
 
-/* When much is there to be written, and now and then, so that a kill loses little if nobody
- * harvests. */
+/* Writes when many events wait, and every WRITE_EVERY_NS, so that a killed process loses little if
+ * its page is not harvested. */
 static void *serve(void *unused)
 {
     struct events *events = page_events(process.page);
@@ -119,7 +119,8 @@ void trace_writer_serve(void)
         trace_write(process.page, TRACE_STOPPED, 0);
 }
 
-/* There is room for it: the trace was just written. Who holds the lock may have waited for that. */
+/* Takes the events that threads still hold back. There is room for them, since the trace was just
+ * written; a thread that holds a lock may have waited for that room. */
 static void take_the_last(void)
 {
     for (int i = 0; domain_take_events(process.domain) && i < MOST_TRIES; i++)
@@ -134,7 +135,7 @@ void trace_writer_end(void)
     clock_gettime(CLOCK_REALTIME, &limit);
     limit.tv_sec += 2;
     if (pthread_mutex_timedlock(&trace.lock, &limit))
-        return; /* a disk that hangs: harvest has the rest */
+        return; /* the disk hangs: `cachalot harvest` finds the rest in the page */
     if (!trace.whole && stat_get(&page_events(process.page)->trace) == TRACE_ON &&
         write_trace(TRACE_ON)) {
         take_the_last();

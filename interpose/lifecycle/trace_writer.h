@@ -1,19 +1,20 @@
-/* What is recorded beyond the numbers when it is asked for: events and the trace. */
+/* Events, call sites and the trace: what is recorded, when asked for, beyond the counters. */
 #ifndef CACHALOT_INTERPOSE_LIFECYCLE_TRACE_WRITER_H
 #define CACHALOT_INTERPOSE_LIFECYCLE_TRACE_WRITER_H
 
 #include "stats/page/page.h"
 
-/* The page with room for what is to be recorded, or, where there is no room, without. */
+/* Makes the process's page with room for events and call sites, or without if there is no room.
+ * *problem is a warning, or NULL. */
 struct page *trace_writer_page(unsigned devices, const char **problem);
 
-/* There are page and domain, nothing is served yet. */
+/* Begins to record. Page and domain exist, nothing is served yet. */
 void trace_writer_start(void);
 
-/* The process is served: from now on the trace is written, if there is one. */
+/* Begins to write the trace, if one is asked for. The process is served. */
 void trace_writer_serve(void);
 
-/* The process ends: the trace is whole. */
+/* Completes the trace, at the end of the process. */
 void trace_writer_end(void);
 
 #endif

@@ -1,32 +1,36 @@
-/* IPC of mapped memory: the driver has handles for whole allocations of its own only, so those of
- * blocks in mapped memory are ours (ipc_export.c), and we open them (ipc_import.c): the memory's
- * file descriptors pass through a socket from the one process to the other. Both have us in front;
- * any other process gets the driver's error. */
+/* IPC of mapped memory. The driver makes handles of whole allocations of its own only. So handles
+ * of blocks in mapped memory are ours (ipc_export.c), and we open them (ipc_import.c): file
+ * descriptors of the memory pass through a socket. Both processes need this library; any other
+ * process gets the driver's error. */
 #ifndef CACHALOT_INTERPOSE_MEMORY_IPC_H
 #define CACHALOT_INTERPOSE_MEMORY_IPC_H
 
 #include "allocator/share.h"
 #include "interpose/resolve/cuda_api.h"
 
-/* cuIpcGetMemHandle: a handle of ours for a live block of mapped memory, always the same one; the
- * driver's for all else. share: before any other handle of the memory is made. */
+/* export: cuIpcGetMemHandle. For a live block of mapped memory it makes a handle of ours, always
+ * the same one; for all other memory, the driver's. share: before any other handle of the memory is
+ * made. */
 CUresult ipc_export(CUipcMemHandle *handle, CUdeviceptr pointer);
 void ipc_share(CUdeviceptr pointer);
 
-/* Is it one of ours? Then ipc_open opens it, as natively. */
+/* is_ours: is it a handle of ours? open: opens such a handle, with the results that the driver
+ * would give. */
 int ipc_is_ours(const CUipcMemHandle *handle);
 CUresult ipc_open(CUdeviceptr *pointer, const CUipcMemHandle *handle);
 
-/* 0: that is nothing which ipc_open returned. */
+/* cuIpcCloseMemHandle. Returns 0 if ipc_open did not return `pointer`. */
 int ipc_close(CUdeviceptr pointer, CUresult *result);
 
-/* The memory opened here that holds `address`; 0: there is none. */
+/* The imported memory that contains `address`. Returns 0 if there is none. */
 int ipc_find(CUdeviceptr address, struct block_place *place);
 
-/* As driver_device_used: also to what was opened in contexts of `owner`. -1: the driver has refused some. */
+/* For driver_device_used: gives `peer` access to the memory opened in contexts of `owner`. Returns
+ * -1 if the driver has refused some. */
 int ipc_allow_peer(CUdevice owner, CUdevice peer);
 
-/* A context is about to end, and has ended: what was opened in it goes. */
+/* The end of a context. forget: before the driver is told. bury: after the context has ended,
+ * unmaps what was opened in it. Both by the same thread. */
 void ipc_forget(CUcontext context);
 void ipc_bury(CUcontext context);
 

@@ -1,8 +1,9 @@
-/* Handles of blocks in mapped memory, and the door behind which their memory is to be had.
+/* Handles of blocks in mapped memory, and the socket (the door) through which this process gives
+ * the memory out.
  *
- * A handle has the block's address and name: if that block is no more, nobody gets its memory, so
- * nothing has to be kept for it or taken back. An exported block is finished with all old work
- * (domain_mark), is freed through a fence, and stays where it is: live memory is never moved. */
+ * A handle holds the block's address and name. If that block no longer exists, nobody gets its
+ * memory, so handles need no table and no revocation. An exported block is free of old work
+ * (domain_mark), is freed through a fence, and stays in place: live memory never moves. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -24,11 +25,11 @@
 #include "interpose/process/own_thread.h"
 #include "stats/os/pause.h"
 
-#define PATIENCE_S 2 /* with a process that has come and says nothing */
-#define LEAST_FD 64  /* below, programs expect their own */
-#define WAITING 64   /* processes at the door */
+#define PATIENCE_S 2 /* for a visitor that says nothing */
+#define LEAST_FD 64  /* programs expect lower numbers to be their own */
+#define WAITING 64   /* connections that wait to be accepted */
 
-/* Where this process answers to those who open its handles. */
+/* The socket on which this process answers. */
 struct door {
     int fd; /* plus 1; 0: closed */
     int said;
@@ -58,14 +59,15 @@ int ipc_peer_is(int socket, uint32_t pid)
            peer.uid == geteuid() && (!pid || (uint32_t)peer.pid == pid);
 }
 
-/* Has the program left our descriptor alone? It may close all that it does not know. */
+/* Is the descriptor still our socket? The program may close descriptors that it does not know. */
 static int is_open(int fd, ino_t inode)
 {
     struct stat now;
     return fd >= 0 && fstat(fd, &now) == 0 && now.st_ino == inode;
 }
 
-/* What a forked child has of ours and does not need; survives a fork, which `process` does not. */
+/* Descriptors that a forked child inherits and must close. They survive the fork, as wiped
+ * variables do not. */
 enum { DOOR, VISITOR, CHUNK, INHERITED };
 static _Atomic int inherited[INHERITED]; /* plus 1 */
 static _Atomic ino_t door_inode;
@@ -81,7 +83,7 @@ static void close_inherited(void)
 
 static void let_go(int which, int fd)
 {
-    int noted = fd + 1; /* a child must not close what has its number next */
+    int noted = fd + 1; /* otherwise a child would close an unrelated descriptor of that number */
     atomic_compare_exchange_strong(&inherited[which], &noted, 0);
     if (fd >= 0)
         close(fd);
@@ -93,7 +95,7 @@ struct visitor {
     struct block_loan loan;
 };
 
-/* One message, with a descriptor if that is not negative. */
+/* Sends one message, with a descriptor if `fd` is not negative. */
 static int tell(int socket, const void *data, size_t size, int fd)
 {
     union {
@@ -171,7 +173,7 @@ static void *serve(void *unused)
         struct pollfd wanted = {.fd = mine.fd - 1, .events = POLLIN};
         poll(&wanted, 1, -1);
         if (!is_open(mine.fd - 1, mine.inode))
-            break; /* handles that are out are worth nothing; the next export opens anew */
+            break; /* earlier handles are void; the next export opens a new door */
         int socket = accept4(mine.fd - 1, NULL, NULL, SOCK_CLOEXEC);
         if (socket < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
             pause_ns(10000000);
@@ -237,7 +239,7 @@ static int open_door(struct door *door)
     return 0;
 }
 
-/* Once: who can open handles, or why nobody can. */
+/* Warns once: which processes can open handles (failed 0), or why none can (1). */
 static void say(struct door *door, int failed)
 {
     if (door->said & (1 << failed))
@@ -268,12 +270,12 @@ static CUresult handle_of(CUipcMemHandle *handle, const struct block_place *plac
     pthread_mutex_unlock(&exports.lock);
     errno = error;
     if (failed)
-        return CUDA_ERROR_INVALID_VALUE; /* the driver's, of mapped memory */
+        return CUDA_ERROR_INVALID_VALUE; /* the driver's answer for mapped memory */
     memcpy(handle, &ours, sizeof ours);
     return CUDA_SUCCESS;
 }
 
-/* Marks the block as one that other processes have. Returns as domain_mark. */
+/* Marks the block as shared with other processes. Returns as domain_mark. */
 static int mark_exported(CUdeviceptr pointer, struct block_place *place)
 {
     CUdevice device;
@@ -298,7 +300,7 @@ CUresult ipc_export(CUipcMemHandle *handle, CUdeviceptr pointer)
     struct block_place place;
     int code = mark_exported(pointer, &place);
     if (code == ALLOCATOR_INVALID)
-        return CUDA_ERROR_INVALID_VALUE; /* the driver knows the segment only */
+        return CUDA_ERROR_INVALID_VALUE; /* the driver would export the whole segment */
     if (code || !handle)
         return real()->cuIpcGetMemHandle(handle, pointer);
     if (place.mapped && driver_lends((CUdevice)place.device))

@@ -1,6 +1,6 @@
-/* Memory of other processes, opened by handles of theirs that are ours (ipc_export.c): its chunks
- * are mapped side by side, at addresses of their own. Who opens waits for the other process as
- * long as that says something, and not long for the next thing. */
+/* Memory of other processes, opened by handles of ours (ipc_export.c). Its chunks are mapped side
+ * by side, at a new address. The opening thread waits while the other process sends messages, and
+ * at most SILENCE_MS for the next one. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -17,23 +17,24 @@
 #include "interpose/memory/ipc_wire.h"
 #include "interpose/resolve/real_driver.h"
 
-#define SILENCE_MS 5000 /* longer than the other end is patient with another visitor */
-#define IPC_NAMES ((uint64_t)1 << 61) /* none of a block's (block_place) */
+#define SILENCE_MS 5000 /* more than the other process waits for another visitor (PATIENCE_S) */
+#define IPC_NAMES ((uint64_t)1 << 61) /* numbers that no block has (block_place) */
 #define MOST_BYTES ((uint64_t)1 << 47)
 
 struct import {
     struct import *next;
     struct ipc_handle handle;
     CUcontext context;
-    CUdevice device; /* the context's */
+    CUdevice device; /* of the context */
     CUdeviceptr range, pointer;
     size_t range_bytes;
     uint64_t name;
     unsigned opened;
-    uint64_t ender; /* thread in the driver's call that ends its context */
+    uint64_t ender; /* the thread in the driver's call that ends the context */
 };
 
-/* What other processes have, opened here. */
+/* Memory of other processes that is open here. The lock is never held during a driver call or a
+ * message. */
 static struct WIPED imports {
     pthread_mutex_t lock;
     struct import *first;
@@ -47,7 +48,7 @@ int ipc_is_ours(const CUipcMemHandle *handle)
     return process_serving() && memcmp(handle, IPC_MAGIC, 8) == 0;
 }
 
-/* Waits for a message, or the end of the other side. */
+/* Waits for a message, or for the other side to close. */
 static int wait_for(int socket)
 {
     struct pollfd wanted = {.fd = socket, .events = POLLIN};
@@ -60,7 +61,7 @@ static int wait_for(int socket)
     return ready > 0 ? 0 : -1;
 }
 
-/* One message of `size` bytes, and the descriptor in it. */
+/* Receives one message of `size` bytes, and its descriptor or -1. */
 static int hear(int socket, void *data, size_t size, int *fd)
 {
     union {
@@ -83,7 +84,8 @@ static int hear(int socket, void *data, size_t size, int *fd)
     return got == (ssize_t)size ? 0 : -1;
 }
 
-/* At the door of the handle's process, the handle given in; negative: nobody there. */
+/* Connects to the door of the handle's process and sends the handle. Negative: that process does
+ * not answer. */
 static int visit(const struct ipc_handle *handle)
 {
     struct sockaddr_un address;
@@ -93,7 +95,7 @@ static int visit(const struct ipc_handle *handle)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -1;
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience); /* connect's, too */
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience); /* for connect too */
     if (connect(fd, (struct sockaddr *)&address, size) == 0 && ipc_peer_is(fd, pid) &&
         send(fd, handle, sizeof *handle, MSG_NOSIGNAL) == sizeof *handle)
         return fd;
@@ -108,7 +110,7 @@ static CUresult allow_one(const struct import *import, CUdevice device)
     return real()->cuMemSetAccess(import->range, import->range_bytes, &access, 1);
 }
 
-/* The devices that may use it: the context's own and its peers, and the one that it lies on. */
+/* Gives access to the context's device, its peers, and the device that the memory lies on. */
 static CUresult allow(const struct import *import, CUdevice owner)
 {
     CUdevice own = import->device;
@@ -116,11 +118,11 @@ static CUresult allow(const struct import *import, CUdevice owner)
     CUresult result = allow_one(import, own);
     for (int i = 0; i < PEER_DEVICES && result == CUDA_SUCCESS; i++)
         if (i != own && (i == owner || peers >> i & 1))
-            allow_one(import, i); /* as far as it can be had */
+            allow_one(import, i); /* a device without access is left out */
     return result;
 }
 
-/* Maps the piece that comes next at `at`, where there is room for *bytes. Fills *bytes. */
+/* Receives and maps the next piece at `at`, where *bytes are left. Sets *bytes to its size. */
 static CUresult map_piece(int socket, CUdeviceptr at, uint64_t *bytes, CUdevice *owner)
 {
     CUmemGenericAllocationHandle handle = 0;
@@ -138,7 +140,7 @@ static CUresult map_piece(int socket, CUdeviceptr at, uint64_t *bytes, CUdevice 
     if (*owner < 0 && real()->cuMemGetAllocationPropertiesFromHandle(&properties, handle) == 0)
         *owner = properties.location.id;
     result = real()->cuMemMap(at, *bytes, 0, handle, 0);
-    driver_chunk_release(NULL, *bytes, handle); /* what is mapped stays */
+    driver_chunk_release(NULL, *bytes, handle); /* the mapping keeps the memory */
     return result;
 }
 
@@ -179,7 +181,7 @@ static CUresult fetch(struct import *import)
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     int fd, socket = visit(&import->handle);
     if (socket < 0)
-        return CUDA_ERROR_INVALID_HANDLE; /* as natively where the process has ended */
+        return CUDA_ERROR_INVALID_HANDLE; /* as natively if the process has ended */
     real()->cuThreadExchangeStreamCaptureMode(&mode);
     if (hear(socket, &answer, sizeof answer, &fd) == 0 && fd < 0 &&
         makes_sense(&answer, &import->handle))
@@ -197,7 +199,7 @@ static void take_down(struct import *import)
     driver_range_free(NULL, import->range, import->range_bytes);
 }
 
-/* What is open already. Caller holds the lock. */
+/* The import of this handle that is open in this context. Caller holds the lock. */
 static struct import *find_open(const struct import *wanted)
 {
     struct import *import = imports.first;
@@ -207,8 +209,7 @@ static struct import *find_open(const struct import *wanted)
     return import;
 }
 
-/* As natively: once more in the same context is the same pointer. The lock is not held while the
- * other process is asked. */
+/* Opening a handle again in the same context returns the same pointer, as natively. */
 static CUresult open_once_more(struct import *wanted, CUdeviceptr *pointer)
 {
     CUresult result = CUDA_SUCCESS;
@@ -243,7 +244,8 @@ static CUresult open_once_more(struct import *wanted, CUdeviceptr *pointer)
     return result;
 }
 
-/* What the driver says of mappings it does not say of handles. */
+/* Errors of mapping functions that cuIpcOpenMemHandle never returns become
+ * CUDA_ERROR_MAP_FAILED. */
 static CUresult as_of_handles(CUresult result)
 {
     int says = result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE ||
@@ -261,7 +263,7 @@ CUresult ipc_open(CUdeviceptr *pointer, const CUipcMemHandle *handle)
     if (real()->cuCtxGetCurrent(&wanted.context) != CUDA_SUCCESS || !wanted.context ||
         real()->cuCtxGetDevice(&wanted.device) != CUDA_SUCCESS || ipc_is_own(&wanted.handle))
         return CUDA_ERROR_INVALID_CONTEXT; /* as natively */
-    context_current();                     /* on our books, so that its end is noticed */
+    context_current();                     /* makes its slot, so that its end is noticed */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     CUresult result = as_of_handles(open_once_more(&wanted, pointer));
     pthread_setcancelstate(state, &state);
@@ -269,7 +271,7 @@ CUresult ipc_open(CUdeviceptr *pointer, const CUipcMemHandle *handle)
     return result;
 }
 
-/* What the list holds that was opened at `pointer`. Caller holds the lock. */
+/* The link to the import opened at `pointer`. Caller holds the lock. */
 static struct import **link_to(CUdeviceptr pointer)
 {
     struct import **link = &imports.first;
@@ -278,7 +280,7 @@ static struct import **link_to(CUdeviceptr pointer)
     return link;
 }
 
-/* As natively: its context's work may still use it. */
+/* As natively: work of the context may still use the memory. */
 static int wait_for_work(CUcontext handle)
 {
     struct context *context = context_noted(handle);
@@ -304,12 +306,12 @@ int ipc_close(CUdeviceptr pointer, CUresult *result)
         code = wait_for_work(import->context);
     if (code == 0)
         take_down(import);
-    if (code > 0) /* still open */
+    if (code > 0) /* it stays open */
         *result = CUDA_ERROR_MAP_FAILED;
     pthread_mutex_lock(lock);
     if (code == 0) {
         slab_give(&imports.nodes, import);
-    } else { /* no wait could be had: closed, but mapped until its context ends */
+    } else { /* nothing can be waited for: closed, but mapped until the context ends */
         import->opened += code > 0;
         import->next = imports.first;
         imports.first = import;
@@ -334,8 +336,8 @@ int ipc_find(CUdeviceptr address, struct block_place *place)
     return import != NULL;
 }
 
-/* Opens once more, for us, what is open on this device and has the highest name below that. Returns
- * 0 if nothing is. */
+/* Opens once more, for us, the import on this device with the highest name below `name`. Returns 0
+ * if there is none. */
 static int hold_below(uint64_t name, CUdevice device, struct import *held)
 {
     struct import *highest = NULL;
@@ -374,7 +376,7 @@ void ipc_forget(CUcontext context)
     pthread_mutex_unlock(&imports.lock);
 }
 
-/* Of one after the other: the lock is not held while the driver is called. */
+/* One import after the other, since the lock is not held during driver calls. */
 void ipc_bury(CUcontext context)
 {
     uint64_t self = driver_ops.thread_id();

@@ -1,5 +1,4 @@
-/* What the program asks for, answered from the cache where that is right, and by the driver in all
- * other cases. */
+/* Requests and frees: answered by the cache where that is correct, else by the driver. */
 #include "interpose/memory/memory.h"
 
 #include <string.h>
@@ -15,7 +14,7 @@
 #include "interpose/process/thread_exit.h"
 
 static struct WIPED requests {
-    _Atomic uint64_t rows[PAGE_CACHES / 64]; /* bit i: a thread cache has row i of the page */
+    _Atomic uint64_t rows[PAGE_CACHES / 64]; /* bit i: a thread cache owns row i of the page */
     _Atomic uint64_t late_frees;
 } requests;
 static const struct wiped wiped WIPED_ENTRY = {&requests, sizeof requests};
@@ -30,7 +29,7 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* What would be free without us, when the driver says that `available` bytes are. */
+/* The free memory that the driver would report without this library; it reports `available` now. */
 static uint64_t natively_free(const struct device_stats *stats, uint64_t available)
 {
     uint64_t allocated = stats_current_all(stats, STAT_allocated_bytes);
@@ -40,7 +39,7 @@ static uint64_t natively_free(const struct device_stats *stats, uint64_t availab
     return limit ? least(native, limit > allocated ? limit - allocated : 0) : native;
 }
 
-/* The numbers of a device as they are now, with what threads counted alone. */
+/* The device's counters, with what threads have counted alone. */
 static struct device_stats numbers_of(const struct context *context)
 {
     struct device_stats stats;
@@ -49,7 +48,8 @@ static struct device_stats numbers_of(const struct context *context)
     return stats;
 }
 
-/* Notes in page why a request failed: what was there, and whether it would have fitted natively. */
+/* Notes in the page why a request failed: the state of the device, and whether the request would
+ * have fitted natively. */
 static void note_oom(const struct context *context, uint64_t bytes)
 {
     struct page *page = process.page;
@@ -74,7 +74,7 @@ static void note_oom(const struct context *context, uint64_t bytes)
     atomic_store(&event->time_ns, now_ns() - page->start_monotonic_ns);
 }
 
-/* Takes note of the driver's answer to what could not even be tried here. */
+/* Notes the driver's answer to a request that the allocator did not try. */
 static CUresult answered_for(const struct context *context, uint64_t bytes, CUresult result)
 {
     if (result == CUDA_ERROR_OUT_OF_MEMORY && context) {
@@ -86,9 +86,9 @@ static CUresult answered_for(const struct context *context, uint64_t bytes, CUre
     return result;
 }
 
-/* Has this thread a cache of its own? */
+/* The calling thread's cache. */
 static _Thread_local struct {
-    int begun_in; /* a life: the child of a bare clone has its parent's notes */
+    int begun_in; /* a life: the child of a bare clone has its parent's */
     int has;
     unsigned row;
 } cached;
@@ -133,12 +133,12 @@ void memory_thread_ends(void)
         process_inside--;
         give_row(cached.row);
     }
-    /* And no other one, whatever destructors of the program still free. */
+    /* And it gets no new cache, though the program's destructors may still free. */
     cached.begun_in = process.life;
     cached.has = 0;
 }
 
-/* The driver's own memory for the program: on the books as what went past the cache. */
+/* Memory of the driver's own, given to the program: counted as an uncached allocation. */
 static CUresult forwarded(CUresult result, const CUdeviceptr *pointer, size_t bytes)
 {
     if (result != CUDA_SUCCESS || !process_serving())
@@ -154,7 +154,7 @@ static CUresult forward_alloc(CUdeviceptr *pointer, size_t bytes)
     return forwarded(result, pointer, bytes);
 }
 
-/* Where call sites are noted, the look comes first; then what the thread's cache has. */
+/* Notes the call site, then takes from the thread cache. */
 __attribute__((noinline)) static uint64_t hit_asked(struct allocator *allocator, size_t bytes)
 {
     call_sites_look();
@@ -185,7 +185,7 @@ CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
     return (CUresult)code;
 }
 
-/* With the lock. */
+/* Takes from the cache with the allocator's lock. */
 __attribute__((noinline)) static CUdeviceptr hit_locked(struct allocator *allocator, size_t bytes)
 {
     uint64_t address = 0;
@@ -212,8 +212,8 @@ CUdeviceptr memory_hit_again(size_t bytes)
     return context ? hit_locked(context->allocator, bytes) : 0;
 }
 
-/* The pitch that the driver gives: the width rounded up to the device's texture alignment (checked
- * against the driver on the H200 for all element sizes: test/gpu). */
+/* The driver's pitch: the width rounded up to the device's texture alignment. test/gpu compares it
+ * with the driver for all element sizes. */
 static int pitch_of(const struct context *context, size_t width, size_t *pitch)
 {
     int alignment = 0;
@@ -240,14 +240,14 @@ CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, s
     }
     CUresult result = memory_alloc(pointer, bytes);
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY)
-        *pitch = wanted; /* as the driver does: it is known before memory is asked for */
+        *pitch = wanted; /* as the driver does, which sets it before it asks for memory */
     return result;
 }
 
 static int free_block(CUdeviceptr pointer, int state, enum free_kind kind)
 {
     int late = state == PROCESS_EXITING;
-    if (late && process_inside) /* exit interrupted us: what this is cannot be looked up */
+    if (late && process_inside) /* exit has interrupted this thread in the allocator */
         return CUDA_SUCCESS;
     process_inside++;
     if (cached.begun_in != process.life && !late)
@@ -261,7 +261,7 @@ static int free_block(CUdeviceptr pointer, int state, enum free_kind kind)
     return code;
 }
 
-/* A free that went through cudart carries its answer from the early door to here. */
+/* The answer of memory_free_early, which memory_free gives when cudart has passed the free on. */
 static _Thread_local struct {
     CUdeviceptr pointer;
     CUresult result;
@@ -318,13 +318,14 @@ void memory_free_answered(void)
     answered.pointer = 0;
 }
 
-/* Natively such memory goes back when `stream` gets there; a fence of the whole context covers
+/* Natively the memory is free when `stream` gets there. A fence of the whole context covers
  * that. */
 CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
 {
     const struct real_driver *driver = real();
     int state = process_state(), code = ALLOCATOR_UNKNOWN;
-    /* Captured, it is a node, for what a node allocates: of anything else the driver has no free. */
+    /* While the stream is captured, the free becomes a graph node, which the driver allows only for
+     * memory of an allocation node. */
     int captured = capture_active() && capture_is_on(stream, per_thread);
     CUresult wrong =
         state == PROCESS_SERVING ? capture_stream_error(stream, per_thread) : CUDA_SUCCESS;

@@ -4,8 +4,8 @@
 
 #include "interpose/resolve/cuda_api.h"
 
-/* The driver's answer to a request, from the cache or by growing it, with its errors as they are.
- */
+/* Answer a request as the driver would, from the cache or by growing it, with the driver's
+ * errors. */
 CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes);
 CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height,
                             unsigned element);
@@ -13,23 +13,24 @@ CUresult memory_free(CUdeviceptr pointer);
 CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread);
 CUresult memory_info(size_t *available, size_t *total);
 
-/* Only what is in the cache: the address, or 0. again: after that. */
+/* The address of a cached block of that size, or 0. hit_again: after memory_hit returned 0, looks
+ * further. */
 CUdeviceptr memory_hit(size_t bytes);
 CUdeviceptr memory_hit_again(size_t bytes);
 
-/* A free from the runtime's door: 0 done; 1 let it enter cudart (whatever it is, memory_free
- * answers it there). */
+/* A free that came in through cudaFree. Returns 0: done; 1: let cudart pass it on, memory_free
+ * answers it then. */
 int memory_free_early(CUdeviceptr pointer);
-int memory_free_alone(CUdeviceptr pointer); /* without a lock, to be tried first: 1 done */
+int memory_free_alone(CUdeviceptr pointer); /* without a lock, tried first; returns 1: done */
 void memory_free_answered(void);            /* cudart has returned */
 
-/* How many blocks were freed after the program's exit had begun. */
+/* The number of blocks freed after the program's exit had begun. */
 uint64_t memory_late_frees(void);
 
-/* After the first try of some allocation failed for want of memory: gives our cache back, and says
- * whether to try once more. */
+/* After an allocation of any kind failed for want of memory: gives the cache back. Returns 1 if
+ * another try may succeed. */
 __attribute__((cold)) int memory_retry(void);
 
-void memory_thread_ends(void); /* what the calling thread has cached is everybody's */
+void memory_thread_ends(void); /* the calling thread's cache goes to the allocators */
 
 #endif

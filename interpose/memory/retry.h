@@ -1,13 +1,13 @@
-/* Once more after out of memory: whatever fails may have failed because our cache holds the memory.
- */
+/* The second try after out of memory: any call may have failed because our cache holds the
+ * memory. */
 #ifndef CACHALOT_INTERPOSE_MEMORY_RETRY_H
 #define CACHALOT_INTERPOSE_MEMORY_RETRY_H
 
 #include "interpose/memory/memory.h"
 #include "interpose/resolve/real_driver.h"
 
-/* result = call; and once more if that failed while our cache held memory. `call` is written down
- * twice: it must not change what it depends on. */
+/* result = call; and once more if that failed while our cache held memory. `call` is expanded
+ * twice: it must not change its own operands. */
 #define RETRIED(result, call)                                                                      \
     do {                                                                                           \
         (result) = (call);                                                                         \

@@ -20,8 +20,8 @@ static struct WIPED uncached {
 } uncached;
 static const struct wiped wiped WIPED_ENTRY = {&uncached, sizeof uncached};
 
-/* A launch brings no new entry, so those of graphs that are gone stay until their address is
- * another one's: that many, and no more. */
+/* Most entries of graph nodes. A launch adds none, and the entry of a destroyed graph stays until
+ * its address is used otherwise. */
 #define MOST_IN_GRAPHS (1 << 20)
 
 static void put(enum other_kind kind, uint64_t key, uint64_t bytes)

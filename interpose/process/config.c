@@ -15,13 +15,14 @@
 #include "stats/output/path_pattern.h"
 
 static char directory[sizeof((struct page *)NULL)->cwd];
-static char began_with[8192]; /* our variables, each with its end; then an empty one */
+/* The CACHALOT_ variables, each with its terminating zero; an empty string ends them. */
+static char began_with[8192];
 
 void config_note_start(void)
 {
     size_t used = 0;
     if (!getcwd(directory, sizeof directory))
-        directory[0] = 0; /* gone, or its name is too long */
+        directory[0] = 0; /* the directory is deleted, or its name is too long */
     for (char **entry = environ; entry && *entry; entry++) {
         size_t size = strlen(*entry) + 1;
         if (strncmp(*entry, "CACHALOT_", 9) || used + size >= sizeof began_with)
@@ -31,7 +32,8 @@ void config_note_start(void)
     }
 }
 
-/* A program that cleans its environment drops LD_PRELOAD, too: then what it began with stands. */
+/* The variables as the program has them. A program that cleans its environment drops LD_PRELOAD
+ * too: then the values at the start of the process count. */
 static const char *given(const char *name)
 {
     const char *value = getenv(name);
@@ -50,7 +52,8 @@ static const char *value_of(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* Stops at our own object: 1, and *data is set if another one of our name is before it. */
+/* Stops at the object of this library. Returns 1, and sets *data if another object of the same name
+ * is loaded before it. */
 static int look_before_us(struct dl_phdr_info *object, size_t size, void *data)
 {
     const char *slash = strrchr(object->dlpi_name, '/');
@@ -64,7 +67,8 @@ static int look_before_us(struct dl_phdr_info *object, size_t size, void *data)
     return *(int *)data = slash && strcmp(slash, "/libcachalot.so") == 0;
 }
 
-/* An operator's copy and a user's own: the first one serves, and only it reports. */
+/* Is this the second copy of the library in the process (an operator's and a user's own)? Only the
+ * first one serves and reports. */
 static int is_second_copy(void)
 {
     int before = 0;
@@ -100,8 +104,8 @@ static const struct {
     int pytorch;
 } sources[] = {{"CACHALOT_CONF", 0}, {"PYTORCH_ALLOC_CONF", 1}, {"PYTORCH_CUDA_ALLOC_CONF", 1}};
 
-/* Where the options come from: our variable, else PyTorch's for the few keys that mean the same;
- * -1: nowhere. */
+/* The index of the variable that the options come from: ours, else PyTorch's for the keys that mean
+ * the same; -1: none is set. */
 static int source(void)
 {
     for (int i = 0; i < (int)(sizeof sources / sizeof *sources); i++)
@@ -139,7 +143,7 @@ static void read_signal(struct config *config)
                      "or none; USR1 stands");
 }
 
-/* A number of events, made a power of two. */
+/* A number of events, rounded up to a power of two. */
 static unsigned read_events(struct config *config)
 {
     const char *wanted = value_of("CACHALOT_EVENTS");
@@ -171,7 +175,7 @@ static unsigned read_sites(struct config *config)
     return 0;
 }
 
-/* What is not understood hides them too: a secret that was shown cannot be taken back. */
+/* An unknown value hides the arguments too: a secret that was shown cannot be taken back. */
 static int read_redact(struct config *config)
 {
     const char *wanted = value_of("CACHALOT_REDACT");
@@ -182,7 +186,8 @@ static int read_redact(struct config *config)
     return 1;
 }
 
-/* A path from the environment, absolute unless it is a pattern that becomes so later. */
+/* Reads a path from the environment and makes it absolute. A pattern (`relative`) stays as it is:
+ * it becomes absolute later. */
 static void read_path(struct config *config, const char *name, int relative, char path[PATH_MAX])
 {
     const char *value = value_of(name), *from = "", *slash = "";
@@ -203,7 +208,8 @@ const char *config_page_dir(const struct config *config)
     return *config->page_dir ? config->page_dir : NULL;
 }
 
-/* The program's may have a decimal comma, or another small I. glibc has this one ready made. */
+/* The C locale, which glibc has ready. The program's locale may have a decimal comma, or map `I` to
+ * another letter. */
 static locale_t plain_locale(void)
 {
     return newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -258,7 +264,7 @@ void config_trace_path(const struct config *config, const struct page *page, cha
                      problem ? problem : "?");
         path[0] = '\0';
     }
-    for (size_t i = 0; path[i]; i++, to++) { /* reports are numbered, traces are not */
+    for (size_t i = 0; path[i]; i++, to++) { /* %n numbers reports; a trace has no number */
         path[to] = path[i] == '%' && path[i + 1] == 'n' ? '0' : path[i];
         i += path[i] == '%';
     }
@@ -278,7 +284,7 @@ static void publish_output(struct page *page)
     if (pattern ||
         !report_expand(page, standard, lookup, page->output, sizeof page->output, &problem))
         return;
-    page->output[0] = 0; /* not a part of a path, which may name somebody's */
+    page->output[0] = 0; /* a truncated path might name somebody else's file */
     process_warn("there will be no report: %s; CACHALOT_OUTPUT may name another place", problem);
 }
 

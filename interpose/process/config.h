@@ -1,4 +1,4 @@
-/* What the environment asks for. Read once, when service starts. */
+/* The options and variables that the environment sets. They are read once, when service starts. */
 #ifndef CACHALOT_INTERPOSE_PROCESS_CONFIG_H
 #define CACHALOT_INTERPOSE_PROCESS_CONFIG_H
 
@@ -11,7 +11,7 @@
 
 struct config {
     struct options options;
-    /* Copies, since a program may write over its environment. */
+    /* Copies: a program may overwrite its environment. */
     char page_dir[PATH_MAX]; /* absolute; empty: the default */
     char log[PATH_MAX];      /* CACHALOT_LOG: "stderr" or a file, absolute; empty: none */
     char trace[PATH_MAX];    /* CACHALOT_TRACE: a pattern; empty: none */
@@ -19,16 +19,17 @@ struct config {
     int signal;              /* 0: none */
     unsigned events;         /* CACHALOT_EVENTS, a power of two; 0: none */
     int redact_argv;
-    char problem[MOST_PROBLEMS][256]; /* what was wrong, to be said once there is a page */
-    unsigned problems;                /* also those for which there was no room */
+    char problem[MOST_PROBLEMS][256]; /* the warnings, until there is a page to put them into */
+    unsigned problems;                /* their number, also of those that found no room above */
 };
 
-/* Is this program meant at all (CACHALOT_DISABLE, CACHALOT_ONLY, AT_SECURE)? Needs nothing but the
- * environment. */
+/* Does the environment want this program to be served (CACHALOT_DISABLE, CACHALOT_ONLY, AT_SECURE)?
+ * Needs nothing but the environment. */
 int config_enabled(void);
 
-/* When the process starts: relative names mean this directory, wherever a daemon goes later, and our
- * variables count as they are, should it clean its environment. Holds in forked children too. */
+/* Notes the working directory and our variables at the start of the process: relative names refer
+ * to this directory although a daemon may leave it, and the variables count although the program
+ * may clean its environment. Forked children use the same notes. */
 void config_note_start(void);
 
 void config_read(struct config *config);
@@ -36,11 +37,12 @@ void config_read(struct config *config);
 /* NULL: the default. */
 const char *config_page_dir(const struct config *config);
 
-/* Writes options with their sources, session, rank and the report's path into the page, which is
- * the process's, and gives the warnings about them. */
+/* Writes the options with their sources, the session, the rank and the report's path into the
+ * process's page, and gives the warnings about them. */
 void config_publish(const struct config *config, struct page *page);
 
-/* Where the trace goes, as an absolute path; empty, with a warning, if that cannot be. */
+/* Writes the absolute path of the trace into `path`. On failure `path` is empty and a warning is
+ * given. */
 void config_trace_path(const struct config *config, const struct page *page, char *path,
                        size_t size);
 

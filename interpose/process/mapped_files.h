@@ -1,9 +1,9 @@
-/* What the process has mapped, as the kernel says it: asked without the loader, whose lock may be
- * held by who waits for us. */
+/* The files that the process has mapped, read from /proc. The loader is not asked: a thread that
+ * waits for us may hold its lock. */
 #ifndef CACHALOT_INTERPOSE_PROCESS_MAPPED_FILES_H
 #define CACHALOT_INTERPOSE_PROCESS_MAPPED_FILES_H
 
-/* Is there a mapping of a file whose path holds `name`, also one of another link namespace? */
+/* Is a file mapped whose path contains `name`? Finds mappings of other link namespaces too. */
 int mapped_files_hold(const char *name);
 
 #endif

@@ -30,7 +30,8 @@ int own_thread_detached(void *(*function)(void *))
     return code ? code : pthread_detach(thread);
 }
 
-/* A thread begins as its maker is: one that traps what is inexact, say, would end in a division. */
+/* A thread inherits the floating-point control of its creator. With a program's trap for inexact
+ * results, a division here would end the process. */
 static void plain_arithmetic(void)
 {
 #if defined(__x86_64__)

@@ -13,10 +13,11 @@
 #include "interpose/process/own_thread.h"
 #include "interpose/process/process.h"
 
-#define CLOSE_RANGE 436 /* the number of close_range, of Linux 5.9: on all processors */
-#define CLOSED_IN_A_TABLE_OF_ITS_OWN 2 /* its CLOSE_RANGE_UNSHARE */
+#define CLOSE_RANGE 436 /* SYS_close_range, of Linux 5.9; the same number on all processors */
+#define CLOSED_IN_A_TABLE_OF_ITS_OWN 2 /* CLOSE_RANGE_UNSHARE */
 
-/* A copy of the table keeps pipes open that the program closes. */
+/* Closes the copies of the program's descriptors: a copy would keep a pipe open that the program
+ * closes. */
 static void close_copies(void)
 {
     DIR *listing = opendir("/proc/thread-self/fd");
@@ -29,7 +30,8 @@ static void close_copies(void)
         closedir(listing);
 }
 
-#ifdef __SANITIZE_THREAD__ /* takes all descriptors of a process for the same ones */
+/* TSan believes that all threads of a process share one descriptor table. */
+#ifdef __SANITIZE_THREAD__
 #define MAY_PART 0
 #else
 #define MAY_PART 1

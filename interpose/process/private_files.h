@@ -1,19 +1,21 @@
-/* Files are opened where the program does not see it. */
+/* Opens files where the program does not see their descriptors. */
 #ifndef CACHALOT_INTERPOSE_PROCESS_PRIVATE_FILES_H
 #define CACHALOT_INTERPOSE_PROCESS_PRIVATE_FILES_H
 
-/* This thread, one of ours that calls no driver (whose own files it would miss), has a table of
- * descriptors of its own from here on, with none of the program's: else the program would find
- * numbers taken that it thinks free, put other files there while we write, or leave them to its
- * children. Where the kernel refuses, it shares them as before. */
+/* Gives the calling thread a descriptor table of its own, without the program's descriptors.
+ * Otherwise the program would find numbers taken that it believes free, put other files there while
+ * the library writes, or leave the files to its children. Only for threads of the library that
+ * never call the driver, whose own files lie in the program's table. Where the kernel refuses, the
+ * table stays shared. */
 void files_apart(void);
 
-/* The program's standard error, in such a thread opened anew; negative: there is none. close: it,
- * or another descriptor of ours. */
+/* The program's standard error, which a thread with its own table opens anew; negative: there is
+ * none. files_close closes it, or any other descriptor of ours. */
 int files_stderr(void);
 void files_close(int fd);
 
-/* Runs `function` in such a thread, and waits for it; here, if there can be none. */
+/* Runs `function` in a thread with its own table and waits for it. Without a thread, `function`
+ * runs in the calling one. */
 void files_run(void (*function)(void *), void *argument);
 
 #endif

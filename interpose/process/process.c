@@ -19,7 +19,7 @@ static const struct wiped wiped WIPED_ENTRY = {&process, sizeof process};
 _Thread_local int process_inside;
 static _Atomic int enabled = -1, loaded;
 static _Atomic pid_t
-    reached; /* survives a fork: the child of a CUDA program has libcuda mapped, too */
+    reached; /* survives a fork: the child of a CUDA program has libcuda mapped too */
 
 void process_load(void)
 {
@@ -28,7 +28,8 @@ void process_load(void)
     config_note_start();
     wiped_from_now(&wiped);
     atomic_store(&loaded, 1);
-    /* What lanes need. Once there are threads, the kernel takes 10 to 20 ms for it. */
+    /* Lanes need this registration. In a process with threads the kernel takes 10 to 20 ms for
+     * it. */
     if (config_enabled())
         syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
 }
@@ -58,7 +59,8 @@ pid_t process_first_reached(void)
     return atomic_load(&reached);
 }
 
-/* As write, to a pipe that nobody reads and beyond a limit too: its signal would end the program. */
+/* As write, without the signals of a pipe that nobody reads and of a file size limit: they would
+ * end the program. */
 static void write_quietly(int fd, const char *text, size_t length)
 {
     static const struct timespec at_once;
@@ -78,7 +80,8 @@ static void write_quietly(int fd, const char *text, size_t length)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* One line to CACHALOT_LOG. Opened each time: nothing of ours stays open in the host. */
+/* Writes one line to CACHALOT_LOG. The file is opened for each line: the library keeps no
+ * descriptor in the program's table. */
 static void log_line(const char *text)
 {
     const char *log = process.config.log;

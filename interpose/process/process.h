@@ -1,4 +1,6 @@
-/* The host process: whether it is served, and what all rooms need of it. */
+/* The host process: is it served, and the state that every room needs.
+ *
+ * Lock rule: fields are written by start.c before service begins, except for the atomic ones. */
 #ifndef CACHALOT_INTERPOSE_PROCESS_PROCESS_H
 #define CACHALOT_INTERPOSE_PROCESS_PROCESS_H
 
@@ -13,22 +15,21 @@ enum process_state { PROCESS_IDLE, PROCESS_SERVING, PROCESS_EXITING };
 
 struct WIPED process {
     _Atomic int state; /* enum process_state */
-    int pid, life;     /* life: of this process and those that it was made from; see start.c */
+    int pid, life;     /* life: of this process and its ancestors, see start.c */
     struct domain *domain;
     struct page *page;
-    struct sites *sites; /* of the page; NULL: nobody wants them */
+    struct sites *sites; /* call sites, in the page; NULL: not recorded */
     _Atomic int own_threads;
-    stat_value early[COVERAGE_KINDS]; /* counted before there is a page */
+    stat_value early[COVERAGE_KINDS]; /* events counted before there is a page */
     struct config config;
 };
 extern struct process process __attribute__((visibility("hidden")));
 
-/* How deep this thread is in the allocator: a signal handler that calls exit interrupts it there,
- * and then the exit must take no lock of ours. */
+/* How deep the calling thread is inside the library. A signal handler that calls exit may have
+ * interrupted the thread there; the exit then takes none of our locks. */
 extern _Thread_local int process_inside;
 
-/* Is there anything to do here? 0 when disabled, in another program than CACHALOT_ONLY, or setuid.
- */
+/* Should this process be served? 0 when it is disabled, excluded by CACHALOT_ONLY, or setuid. */
 int process_enabled(void);
 
 static inline int process_state(void)
@@ -41,15 +42,17 @@ static inline int process_serving(void)
     return process_state() == PROCESS_SERVING;
 }
 
-/* In the constructor, or before it, when the constructor of a library uses CUDA. */
+/* Prepares the process. Called by the constructor, or before it if a constructor of another library
+ * uses CUDA. Idempotent. */
 void process_load(void);
 
 void process_count(enum coverage_kind kind);
 
-/* The process that called process_count first, this one or one that it was forked from; 0: none. */
+/* The process that called process_count first: this one or an ancestor; 0: none has. */
 pid_t process_first_reached(void);
 
-/* A warning into page, report, and CACHALOT_LOG if set. printf-like. */
+/* Puts a warning (printf-like) into page and report, and into CACHALOT_LOG if that is set. Needs
+ * the page. */
 void process_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -6,7 +6,7 @@
 
 static void (*const *calls)(void);
 static pthread_key_t key;
-static int has_key; /* the program may have taken all */
+static int has_key; /* 0: the program has taken all keys */
 
 static void ends(void *unused)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The linker's: where the entries of all files lie. */
+/* Set by the linker: the entries of all files. */
 extern const struct wiped __start_wiped_list[] __attribute__((visibility("hidden")));
 extern const struct wiped __stop_wiped_list[] __attribute__((visibility("hidden")));
 

@@ -1,8 +1,8 @@
-/* Variables that a forked or cloned child finds zeroed: CUDA does not survive a fork, so the child
- * finds nothing begun, no lock held, and starts from nothing if it can.
+/* Variables that a forked or cloned child finds zeroed. CUDA does not survive a fork: the child
+ * finds nothing begun and no lock held, and may begin anew.
  *
- * The kernel does it (MADV_WIPEONFORK), page by page and also in a child that runs no handlers. So an
- * owner keeps all such variables in one struct, which has its pages to itself, and lists it:
+ * The kernel wipes whole pages (MADV_WIPEONFORK), also in a child that runs no fork handlers. So an
+ * owner keeps all such variables in one struct with pages of its own, and lists it:
  *
  *     static struct WIPED captures { ... } captures;
  *     static const struct wiped wiped WIPED_ENTRY = {&captures, sizeof captures}; */
@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-/* The largest page of any kernel for this processor. */
+/* The largest page size of any kernel for this processor. */
 #if defined(__x86_64__)
 #define WIPED_BYTES 4096
 #else
@@ -26,8 +26,8 @@ struct wiped {
     size_t bytes;
 };
 
-/* From here on a child finds this entry's variables zeroed, or those of all entries. Where the
- * kernel cannot, a handler does it after a fork. As often as wanted. */
+/* From this call on, a child finds the variables of this entry, or of all entries, zeroed.
+ * Idempotent. Where the kernel refuses, a fork handler clears them. */
 void wiped_from_now(const struct wiped *entry);
 void wiped_all_from_now(void);
 

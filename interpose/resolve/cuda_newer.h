@@ -1,6 +1,7 @@
-/* Functions that carry work and that not every toolkit's cuda.h declares, as later ones do (12.8 to
- * 13.5): a program may have been built with a newer toolkit than we were. With theirs the compiler
- * compares. And those of cudaGL.h, cudaVDPAU.h and cudaEGL.h, which need headers of their own. */
+/* Functions that carry work and that only newer toolkits' cuda.h declare (12.8 to 13.5): a program
+ * may be built with a newer toolkit than this library. With a newer toolkit the compiler compares
+ * the declarations. Also functions of cudaGL.h, cudaVDPAU.h and cudaEGL.h, which need further
+ * headers. */
 #ifndef CACHALOT_INTERPOSE_RESOLVE_CUDA_NEWER_H
 #define CACHALOT_INTERPOSE_RESOLVE_CUDA_NEWER_H
 
@@ -13,13 +14,13 @@ typedef void (*CUgraphRecaptureCallback)(void); /* passed on, never called */
 typedef struct CUDA_FABRIC_COPY_BATCH_OP_st CUDA_FABRIC_COPY_BATCH_OP;
 typedef struct CUeglStreamConnection_st *CUeglStreamConnection;
 
-/* CUeglFrame, by its size: passed on by value. */
+/* CUeglFrame, by size: it is passed by value. */
 struct cuda_egl_frame {
     void *plane[3];
     unsigned int shape[6], format[3];
 };
 
-/* A function and its twin. */
+/* A function and its per-thread twin. */
 #define TWINS(name, parameters) CUresult name parameters, name##_ptsz parameters
 
 #pragma GCC visibility push(default)

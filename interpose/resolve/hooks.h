@@ -1,10 +1,8 @@
-/* The one list of hooked driver functions, and the list of those that we call ourselves.
+/* The list of hooked driver functions, and the list of driver functions that the library calls.
  *
- * Adding a hook is adding a line here and a function of that name and of cuda.h's prototype (the
- * compiler checks it) to a file of interpose/exports/. Everything else (exported symbols, table of
- * real functions, substitution in dlsym and cuGetProcAddress, the check of the exports) follows
- * from the list.
- */
+ * To add a hook, add a line here, and to interpose/exports/ a function of that name with cuda.h's
+ * prototype (the compiler compares it). Exported symbols, the table of real functions, substitution
+ * in dlsym and cuGetProcAddress, and the check of the exports follow from the list. */
 #ifndef CACHALOT_INTERPOSE_RESOLVE_HOOKS_H
 #define CACHALOT_INTERPOSE_RESOLVE_HOOKS_H
 
@@ -16,7 +14,7 @@
     X(cuMemFree_v2)                                                                                \
     X(cuMemAllocPitch_v2)                                                                          \
     X(cuMemGetInfo_v2)                                                                             \
-    X(cuMemAllocAsync) /* passed and counted, released for when out of memory */                   \
+    X(cuMemAllocAsync) /* passed on and counted; the cache is released when out of memory */       \
     X(cuMemAllocAsync_ptsz)                                                                        \
     X(cuMemAllocFromPoolAsync)                                                                     \
     X(cuMemAllocFromPoolAsync_ptsz)                                                                \
@@ -310,7 +308,7 @@
     X(cuGraphExecNodeSetParams)                                                                    \
     X(cuGraphExecDestroy)
 
-/* Called by us, never replaced. */
+/* Called by the library, never replaced. */
 #define CALL_LIST(X)                                                                               \
     X(cuCtxGetCurrent)                                                                             \
     X(cuCtxGetDevice)                                                                              \
@@ -345,7 +343,7 @@
     X(cuGraphMemcpyNodeGetParams)                                                                  \
     X(cuGraphChildGraphNodeGetGraph)
 
-/* Functions of a shared cudart on the hot path, or that change which context its calls mean. */
+/* Functions of a shared cudart on the hot path, or that change the current context. */
 #define RUNTIME_LIST(X)                                                                            \
     X(cudaMalloc)                                                                                  \
     X(cudaFree)                                                                                    \

@@ -1,16 +1,16 @@
 /* dlsym, dladdr and dlopen take the loader's lock, which is held while constructors and destructors
- * run. dl_iterate_phdr takes another one, which never is; _dl_find_object (glibc 2.35) takes none.
- * So the tables of the objects are read here.
+ * run. dl_iterate_phdr takes another lock, which is not; _dl_find_object (glibc 2.35) takes none.
+ * So this file reads the objects' tables itself.
  *
- * Whose definition the caller would get:
- * - An object before us in the order of loading (the program, or a preload) searches the global
- *   scope: the first definition after us.
- * - Any other one has named the library that it wants (DT_NEEDED), or there is but one definition.
+ * Which definition the caller would get:
+ * - An object loaded before us (the program, or a preload) searches the global scope: it gets the
+ *   first definition after us.
+ * - Any other object names the library (DT_NEEDED), or there is only one definition.
  *
- * What was found is remembered for each thread, as a claim that is checked each time: the caller is
- * in the same place, and where the definition was there is an object of a name that it wants, which
- * defines the function. So it does no harm when objects go and others take their place. A claim
- * that rests on there being no other definition holds until anything is loaded or unloaded. */
+ * Each thread remembers results as claims, and checks a claim at each use: the caller's object is
+ * unchanged, and where the definition was lies an object whose name the caller wants and which
+ * defines the function. So unloading objects does no harm. A claim that rests on there being only
+ * one definition holds until any object is loaded or unloaded. */
 #include "interpose/resolve/loaded_objects.h"
 
 #include <dlfcn.h>
@@ -21,9 +21,9 @@
 #include <string.h>
 
 #define MOST_DEFINERS 8
-#define REMEMBERED 4 /* callers, for each thread */
+#define REMEMBERED 4 /* callers per thread */
 
-/* What glibc's _dl_find_object fills in; later ones may fill in more. */
+/* The result of glibc's _dl_find_object; later versions may fill in more. */
 struct found {
     unsigned long long flags;
     void *begin, *end;
@@ -43,7 +43,7 @@ struct tables {
     const uint32_t *gnu_hash, *hash;
 };
 
-/* What the loader has made an address already, in most objects; NULL for 0. */
+/* A table entry as an address; NULL for 0. In most objects the loader has relocated it already. */
 static const void *address_in(const struct object *object, ElfW(Addr) value)
 {
     return !value ? NULL : (const void *)(value < object->base ? object->base + value : value);
@@ -82,7 +82,8 @@ static int is_definition(const struct tables *tables, uint32_t i, const char *na
            strcmp(tables->strings + symbol->st_name, name) == 0;
 }
 
-/* Index of the symbol, or 0. The table: buckets, first symbol, words and shift of the filter. */
+/* The index of the symbol, or 0. The table: buckets, first symbol, words and shift of the
+ * filter. */
 static uint32_t find_by_gnu_hash(const struct tables *tables, const char *name)
 {
     const uint32_t *table = tables->gnu_hash;
@@ -104,7 +105,7 @@ static uint32_t find_by_gnu_hash(const struct tables *tables, const char *name)
     return 0;
 }
 
-/* The same in the older table: numbers of buckets and of symbols, buckets, chains. */
+/* The same in the older hash table: numbers of buckets and symbols, buckets, chains. */
 static uint32_t find_by_hash(const struct tables *tables, const char *name)
 {
     const uint32_t *table = tables->hash;
@@ -131,7 +132,7 @@ static void *find(const struct object *object, const struct tables *tables, cons
     return i ? (void *)(object->base + tables->symbols[i].st_value) : NULL;
 }
 
-/* Does the object name a library `soname` as one that it needs? */
+/* Does the object name `soname` among the libraries that it needs? */
 static int needs(const struct object *object, const char *soname)
 {
     const char *strings = tables_of(object).strings;
@@ -143,18 +144,18 @@ static int needs(const struct object *object, const char *soname)
 
 enum choice { CHOSEN_NONE, CHOSEN_NAMED, CHOSEN_FIRST, CHOSEN_ONLY };
 
-/* One walk over all objects, in the order of loading. */
+/* A walk over all objects, in the order of loading. */
 struct search {
     const char *name;
     uintptr_t caller;
     int found_us, before_us;
-    struct object from; /* the caller's */
+    struct object from; /* the caller's object */
     struct definer {
         const char *soname;
         void *function;
     } definer[MOST_DEFINERS];
     unsigned count;
-    void *function; /* what was chosen, and why */
+    void *function; /* the definition chosen, and why */
     enum choice choice;
     uint64_t changes;
 };
@@ -199,7 +200,8 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
     return 0;
 }
 
-/* The first library that the caller names and that defines the function; else the only one. */
+/* Chooses the first library that the caller names and that defines the function; else the only
+ * one. */
 static void choose(struct search *search)
 {
     if (!search->count || search->count > MOST_DEFINERS)
@@ -221,7 +223,7 @@ static void choose(struct search *search)
         }
 }
 
-/* How often objects came or went until now. */
+/* Counts loads and unloads until now. */
 static int count_changes(struct dl_phdr_info *info, size_t size, void *data)
 {
     (void)size;
@@ -229,7 +231,7 @@ static int count_changes(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-/* While a walk is under way nothing is unloaded: so the walk is made inside another. */
+/* Nothing is unloaded during a walk: so `visit` and `choose` run inside one. */
 static int walk(struct dl_phdr_info *info, size_t size, void *data)
 {
     dl_iterate_phdr(visit, data);
@@ -253,13 +255,13 @@ static int object_at(const void *address, struct found *found)
 
 static _Thread_local struct claim {
     const void *map, *begin; /* of the caller's object; NULL: no claim */
-    const void *function;    /* some function of the object found */
+    const void *function;    /* a function of the object found */
     enum choice choice;      /* CHOSEN_FIRST: the caller is never unloaded */
     uint64_t changes;
 } claims[REMEMBERED];
 static _Thread_local unsigned claimed;
 
-/* The function `name` of the object claimed, if the claim still holds. */
+/* The function `name` of the claimed object, if the claim still holds. */
 static void *recall(const struct claim *claim, const struct found *caller, const char *name)
 {
     struct found found;
@@ -278,7 +280,7 @@ static void *recall(const struct claim *claim, const struct found *caller, const
     return find(&object, &tables, name);
 }
 
-/* The claim of this caller, or one to use for it. */
+/* The claim of this caller, or an entry to reuse for it. */
 static struct claim *claim_of(const struct found *caller)
 {
     for (unsigned i = 0; i < REMEMBERED; i++)

@@ -1,5 +1,5 @@
-/* Finding the real functions. The table is filled with the same values by whoever comes first;
- * there is no latch that could stay failed, and no lock. */
+/* Finds the real functions. Every thread fills the table with the same values, so it needs no lock,
+ * and no failure is permanent. */
 #include "interpose/resolve/real_driver.h"
 
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 
 #include "interpose/resolve/loaded_objects.h"
 
-/* Read by dlsym_*.S, too. */
+/* Read by dlsym_*.S too. */
 void *real_dlsym __attribute__((visibility("hidden")));
 
 #if defined(__x86_64__)
@@ -18,8 +18,7 @@ static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", NULL};
 static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", NULL};
 #endif
 
-/* Stands in for what this driver does not have; its callers pass arguments that it does not look
- * at. */
+/* Stands in for functions that this driver lacks. Callers pass arguments, which it ignores. */
 static CUresult missing(void)
 {
     return CUDA_ERROR_NOT_FOUND;
@@ -31,10 +30,12 @@ struct real_driver real_table = {
 #undef X
 };
 _Atomic int real_loaded;
-extern const char __ehdr_start[] __attribute__((visibility("hidden"))); /* the linker's: where */
-extern const char etext[] __attribute__((visibility("hidden")));        /* our code lies */
 
-/* The hooked ones come first. */
+/* Set by the linker: the range of our code. */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char etext[] __attribute__((visibility("hidden")));
+
+/* The hooked functions come first. */
 static const struct function {
     const char *name;
     size_t offset;
@@ -48,12 +49,12 @@ static const struct function {
 enum { HOOKS = 0 HOOK_LIST(X) };
 #undef X
 
-/* libcuda's own functions. A library may stand in for libcuda by answering a dlopen of it with
- * itself (Nsight Compute): then the table has the functions of that one, as the program would, but
- * its cuGetProcAddress hands out libcuda's. */
+/* libcuda's own functions. A tool may stand in for libcuda by answering its dlopen (Nsight
+ * Compute). Then the table holds the tool's functions, as the program would get them, but the
+ * tool's cuGetProcAddress returns libcuda's. */
 static void *own[FUNCTIONS];
 
-/* Where the table's functions lie, and libcuda's own. */
+/* The address ranges of the table's object and of libcuda. */
 static struct range {
     _Atomic uintptr_t begin, end;
 } drivers[2];
@@ -114,7 +115,7 @@ void *real_beside(const void *caller, const char *name)
 {
     void *handle = real_scope(caller);
     void *function = handle ? real_dlsym_call(handle, name) : NULL;
-    /* Another interposer called us, and has a definition of its own: it would call us again. */
+    /* Another interposer has called us and defines the function itself: it would call us again. */
     return function && real_object(function) != real_object(caller) ? function : NULL;
 }
 
@@ -163,7 +164,7 @@ static int find_libcuda(struct dl_phdr_info *info, size_t size, void *data)
     return is_libcuda(info->dlpi_name);
 }
 
-/* libcuda itself; `driver` is who answers to its name. */
+/* libcuda itself; `driver` is the object that answers to its name. */
 static void *libcuda_behind(void *driver)
 {
     const struct link_map *object = real_object(real_dlsym_call(driver, "cuInit"));
@@ -180,15 +181,15 @@ int real_load(void)
         return 1;
     if (!real_may_open())
         return 0;
-    void *driver =
-        dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY); /* kept: the table points into it */
+    /* Never closed: the table points into it. */
+    void *driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
     if (!driver)
         return 0;
     void *libcuda = libcuda_behind(driver);
     for (size_t i = 0; i < FUNCTIONS; i++) {
         void *function = real_dlsym_call(driver, functions[i].name);
         void *behind = libcuda == driver ? function : real_dlsym_call(libcuda, functions[i].name);
-        if (!function) /* newer than who stands in */
+        if (!function) /* the stand-in lacks it */
             function = behind ? behind : (void *)missing;
         __atomic_store_n(&own[i], behind, __ATOMIC_RELAXED);
         __atomic_store_n(slot(i), function, __ATOMIC_RELAXED);

@@ -2,7 +2,7 @@
 
 #include "interpose/resolve/real_driver.h"
 
-/* The plural form answers 0 for an address that the driver does not know, and is no error. */
+/* Asked in the plural form, an unknown address is type 0 and not an error. */
 int destination_is_host(CUdeviceptr pointer)
 {
     CUmemorytype type = 0;
@@ -14,7 +14,7 @@ int destination_is_host(CUdeviceptr pointer)
            type != CU_MEMORYTYPE_DEVICE || managed;
 }
 
-/* What is called a device's may be a unified address. */
+/* An address given as device memory may be a unified address of the host. */
 static int is_host(CUmemorytype type, CUdeviceptr pointer)
 {
     return type == CU_MEMORYTYPE_HOST ||

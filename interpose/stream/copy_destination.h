@@ -1,14 +1,14 @@
-/* Where a copy goes: into memory that the host looks at without asking the driver, or not. Not
- * surely device memory counts as the host's. */
+/* Does a copy go to memory that the host may read without asking the driver? Memory that is not
+ * certainly the device's counts as the host's. */
 #ifndef CACHALOT_INTERPOSE_STREAM_COPY_DESTINATION_H
 #define CACHALOT_INTERPOSE_STREAM_COPY_DESTINATION_H
 
 #include "interpose/resolve/cuda_api.h"
 
-/* A unified address. Asks the driver. */
+/* For a unified address, by asking the driver. */
 int destination_is_host(CUdeviceptr pointer);
 
-/* What a call was given; NULL and empty are not the host's. */
+/* For the parameters of a call. NULL and empty parameters are not the host's. */
 int destination_2d(const CUDA_MEMCPY2D *copy);
 int destination_2d_v1(const CUDA_MEMCPY2D_v1 *copy);
 int destination_3d(const CUDA_MEMCPY3D *copy);

@@ -10,25 +10,25 @@
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
 
-/* An executable graph that the host sees nothing of. Any other is unknown. */
+/* An executable graph without effects that the host can see. All other graphs are unknown. */
 struct exec {
     struct map_node node;
 };
 
 static struct WIPED graphs {
-    _Atomic uint64_t forgotten; /* how many were */
+    _Atomic uint64_t forgotten; /* number of graphs forgotten */
     pthread_mutex_t lock;
     struct map known; /* struct exec */
     struct slab nodes;
 } graphs;
 static const struct wiped wiped WIPED_ENTRY = {&graphs, sizeof graphs};
 
-#define DEEPEST 16 /* graphs in graphs; deeper ones are not looked at */
+#define DEEPEST 16 /* levels of nested graphs; deeper ones count as visible to the host */
 
 static int graph_is_host(CUgraph graph, int depth);
 
-/* A destination that the parameters call device memory may be the host's, by its unified address.
- */
+/* A destination that the parameters call device memory may be the host's, by its unified
+ * address. */
 static int copy_is_host(CUgraphNode node)
 {
     CUDA_MEMCPY3D copy;
@@ -61,7 +61,7 @@ static int node_is_host(CUgraphNode node, int depth)
     case CU_GRAPH_NODE_TYPE_GRAPH:
         return real()->cuGraphChildGraphNodeGetGraph(node, &child) != CUDA_SUCCESS ||
                graph_is_host(child, depth + 1);
-    default: /* host, conditional, and what later drivers bring */
+    default: /* host nodes, conditional nodes, and kinds of later drivers */
         return 1;
     }
 }
@@ -107,7 +107,7 @@ void graphs_made(CUgraphExec handle, CUgraph graph)
     if (!process_serving())
         return;
     if (graph_is_host(graph, 0)) {
-        graphs_forget(handle); /* it may have been otherwise before an update */
+        graphs_forget(handle); /* the update may have added such a node */
         return;
     }
     process_inside++;
@@ -123,7 +123,7 @@ void graphs_made(CUgraphExec handle, CUgraph graph)
     process_inside--;
 }
 
-/* What this thread found out, valid as long as none was forgotten: so a launch takes no lock. */
+/* This thread's answers, valid until any graph is forgotten: so a launch takes no lock. */
 #define FOUND_BITS 4
 static _Thread_local struct {
     CUgraphExec handle;

@@ -14,7 +14,7 @@ _Thread_local struct submitter submitter;
 
 static struct WIPED lanes {
     int on;                /* free_mode is async */
-    _Atomic uint64_t rows; /* bit i: a thread has row i of the page */
+    _Atomic uint64_t rows; /* bit i: a thread owns row i of the page */
 } lanes;
 static const struct wiped wiped WIPED_ENTRY = {&lanes, sizeof lanes};
 
@@ -37,8 +37,8 @@ static int is_default(CUstream stream)
     return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD;
 }
 
-/* Handles are even. A default stream is another one in each context; as long as there is but one,
- * it is not asked for. */
+/* The name of a stream for its lane. Handles are even, so odd names are free. Each context has its
+ * own default streams; the driver is asked for the context only if there are several. */
 static struct lane_stream name_of(CUstream stream, int per_thread)
 {
     CUcontext context = NULL;
@@ -80,8 +80,8 @@ static int barrier(void)
 static const struct lane_ops lane_ops = {
     .context = context_of, .is_capturing = is_capturing, .join = join, .barrier = barrier};
 
-/* The lane of a forked child's thread is on no books, and where the kernel does not wipe, its memory is
- * the parent's. */
+/* A forked child's copy of its parent's lane. Where the kernel does not wipe, the copy still looks
+ * valid. */
 static void forget_lane(void)
 {
     submitter.alone = NULL;
@@ -108,7 +108,7 @@ void submit_context_made(CUcontext context)
         lane_names_from(process.domain, (uintptr_t)CU_STREAM_PER_THREAD + 1);
 }
 
-/* A row of the page for this thread alone, or the shared one. */
+/* Takes a row of the page for this thread alone. Returns 0, the shared row, if all are taken. */
 static unsigned take_row(void)
 {
     uint64_t taken = atomic_load(&lanes.rows);
@@ -167,7 +167,7 @@ int submit_put(enum submission_kind kind, CUstream stream, int per_thread)
 void submit_was_in_order(CUstream stream, int per_thread)
 {
     uint64_t name = name_of(stream, per_thread).name;
-    if (capture_active() || !submitter.lane) /* it may be in a graph only */
+    if (capture_active() || !submitter.lane) /* captured work goes into a graph */
         return;
     unsigned note = lane_note(name);
     if (submitter.lane->name[note] == name)
@@ -180,9 +180,9 @@ static void note_host_work(const struct lane_stream *stream)
     struct context *context = context_noted(handle);
     if (capture_active() && is_capturing(stream))
         return;
-    if (!context) { /* its first request is still to come */
+    if (!context) { /* the context has no allocator yet */
         context_expect_host_work();
-        context = context_noted(handle); /* or came meanwhile */
+        context = context_noted(handle); /* or got one meanwhile */
     }
     if (!context)
         return;
