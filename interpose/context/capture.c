@@ -6,8 +6,6 @@
 #include "allocator/base/map.h"
 #include "allocator/base/slab.h"
 #include "allocator/reuse/lane.h"
-#include "interpose/context/context.h"
-#include "interpose/context/device_ops.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
 #include "interpose/process/thread_exit.h"
@@ -37,7 +35,7 @@ static const struct wiped wiped WIPED_ENTRY = {&captures, sizeof captures};
 static uint64_t key_of(CUstream stream, int per_thread)
 {
     if (stream == CU_STREAM_PER_THREAD || (per_thread && !stream))
-        return THREAD_KEYS | driver_ops.thread_id();
+        return THREAD_KEYS | process_thread_id();
     return (uint64_t)(uintptr_t)stream;
 }
 
@@ -66,10 +64,8 @@ void capture_record_end(void)
  * waited for. They are short, except for a free on a driver without context events: that one waits
  * for the device, and the device may wait for the program. After MOST_WAITS the capture begins
  * anyway. */
-CUcontext capture_before_begin(CUstream stream)
+void capture_before_begin(void)
 {
-    /* Before the stream captures: of a capturing stream the driver does not say. */
-    CUcontext context = context_of_stream(stream);
     lane_capture_begins(process.domain); /* records its context event while that is allowed */
     atomic_fetch_add(&captures.count, 1);
     for (int i = 0; atomic_load(&captures.recordings) && i < MOST_WAITS; i++) {
@@ -77,7 +73,6 @@ CUcontext capture_before_begin(CUstream stream)
         if (i > MOST_WAITS / 2)
             pause_ns(1000000);
     }
-    return context;
 }
 
 /* Allows recording before it allows lanes: while recording is forbidden, free relies on there being

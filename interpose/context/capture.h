@@ -6,9 +6,9 @@
 #include "interpose/resolve/cuda_api.h"
 
 /* Around the driver's call that begins a capture on `stream`; the capture counts before the driver
- * begins it. `context` is the result of the first call: the stream's context, which need not be the
- * current one. */
-CUcontext capture_before_begin(CUstream stream);
+ * begins it. `context` is the stream's, which need not be the current one. It is asked for before:
+ * of a capturing stream the driver does not say. */
+void capture_before_begin(void);
 void capture_after_begin(CUstream stream, int per_thread, CUcontext context, CUresult result);
 
 /* Around the driver's call that may end the capture on `stream`, or that destroys the stream with

@@ -12,13 +12,10 @@ static _Thread_local struct {
     CUcontext handle;
     uint64_t generation;
     struct context *context;
-    int switches; /* depth of context switches of this thread */
 } last;
 
 struct contexts contexts;
 static const struct wiped wiped WIPED_ENTRY = {&contexts, sizeof contexts};
-_Thread_local struct context_note context_note;
-_Thread_local int context_bound;
 
 int context_primary_is_active(CUdevice device)
 {
@@ -243,39 +240,9 @@ struct context *context_ask(void)
         if (!serves && last.generation == generation)
             return NULL;
     }
-    if (!last.switches && !atomic_load(&contexts.several))
+    if (!context_switches && !atomic_load(&contexts.several))
         context_note = (struct context_note){generation, last.context};
     return last.context;
-}
-
-void context_switch_begin(void)
-{
-    last.switches++;
-    context_note = (struct context_note){0, NULL};
-    context_bound = 0;
-}
-
-void context_switch_end(void)
-{
-    last.switches--;
-}
-
-CUresult context_push(CUcontext handle)
-{
-    last.switches++;
-    CUresult result = real()->cuCtxPushCurrent_v2(handle);
-    if (result != CUDA_SUCCESS)
-        last.switches--;
-    return result;
-}
-
-void context_pop(void)
-{
-    CUcontext popped;
-    /* A refused pop is tried once more: otherwise the program would continue in another context. */
-    if (real()->cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS)
-        real()->cuCtxPopCurrent_v2(&popped);
-    last.switches--;
 }
 
 enum { SUSPENDED = 1, CLOSED, ENDING /* closed, and the slot exists only for that */ };
@@ -293,7 +260,7 @@ struct context *context_noted(CUcontext handle)
 /* Caller holds the lock of the slots. */
 static void shut(struct context *context)
 {
-    context->ender = driver_ops.thread_id();
+    context->ender = process_thread_id();
     context->last_capture = capture_last();
     int before = context->suspended;
     if (before == CLOSED || before == ENDING)
@@ -347,7 +314,7 @@ void context_end_refused(CUcontext handle)
 {
     pthread_mutex_lock(&contexts.lock);
     struct context *context = slot_of(handle);
-    if (context && context->suspended == ENDING && context->ender == driver_ops.thread_id()) {
+    if (context && context->suspended == ENDING && context->ender == process_thread_id()) {
         atomic_fetch_add(&contexts.generation, 1); /* threads may have looked the slot up */
         context->handle = NULL;
     }
@@ -370,7 +337,7 @@ struct allocator *context_forget(CUcontext handle)
     pthread_mutex_lock(&contexts.lock);
     struct context *context = slot_of(handle);
     /* Otherwise the slot is that of the handle's next owner. */
-    if (context && context->ender == driver_ops.thread_id()) {
+    if (context && context->ender == process_thread_id()) {
         allocator = context->allocator;
         captures = context->last_capture;
         atomic_fetch_add(&contexts.generation, 1);

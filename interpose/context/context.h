@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "interpose/context/current.h"
 #include "interpose/context/virtual_memory.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/cuda_api.h"
@@ -33,14 +34,6 @@ struct WIPED contexts {
 };
 extern struct contexts contexts __attribute__((visibility("hidden")));
 
-/* The driver's last answer. It holds in a process with one context until this thread switches
- * contexts (generation 0 then) or contexts.generation changes. */
-struct context_note {
-    uint64_t generation;
-    struct context *context;
-};
-extern _Thread_local struct context_note context_note;
-
 /* Called when service begins. */
 void context_start(void);
 
@@ -64,21 +57,6 @@ static inline struct context *context_current(void)
     return context && !atomic_load_explicit(&context->suspended, memory_order_relaxed) ? context
                                                                                        : NULL;
 }
-
-/* Has this thread's cudart made its context current since the last switch or cudaSetDevice? Before
- * that the current context may be another device's (cudart <= 11 binds lazily) or none, and the
- * thread's next call must enter cudart. */
-extern _Thread_local int context_bound;
-
-/* Around a driver function that may change this thread's current context. They nest: the driver may
- * call a tool's function back, which may ask and switch too. */
-void context_switch_begin(void);
-void context_switch_end(void);
-
-/* Makes a context current for our own calls, and restores the thread's. A note that a tool's
- * function takes in between is dropped when it becomes wrong. */
-CUresult context_push(CUcontext handle);
-void context_pop(void);
 
 /* The slot of this handle, also while a release that may not be the last is under way. NULL also if
  * nothing was ever requested in it. */

@@ -276,15 +276,6 @@ static int query_memory(void *device, uint64_t *bytes, uint64_t *total)
     return (int)result;
 }
 
-static uint64_t thread_id(void)
-{
-    static _Thread_local uint64_t id;
-    static _Atomic uint64_t last;
-    if (!id)
-        id = atomic_fetch_add(&last, 1) + 1;
-    return id;
-}
-
 /* Natively only synchronous memory operations are waited for, not a kernel that runs for ever; next
  * to a capture there are none. */
 #define SYNC_MEMOPS_WAIT_NS UINT64_C(2000000000)
@@ -333,5 +324,5 @@ const struct device_ops driver_ops = {
     .failed = failed,
     .query_memory = query_memory,
     .now_ns = now_ns,
-    .thread_id = thread_id,
+    .thread_id = process_thread_id,
 };

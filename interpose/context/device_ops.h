@@ -4,7 +4,9 @@
 #define CACHALOT_INTERPOSE_CONTEXT_DEVICE_OPS_H
 
 #include "allocator/base/device.h"
-#include "interpose/context/context.h"
+#include "interpose/resolve/cuda_api.h"
+
+struct context;
 
 extern const struct device_ops driver_ops;
 

@@ -334,7 +334,8 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
     {                                                                                              \
         if (!process_serving())                                                                    \
             return real()->name arguments;                                                         \
-        CUcontext context = capture_before_begin(stream);                                          \
+        CUcontext context = context_of_stream(stream);                                             \
+        capture_before_begin();                                                                    \
         CUresult result = real()->name arguments;                                                  \
         capture_after_begin(stream, per_thread, context, result);                                  \
         return result;                                                                             \

@@ -233,7 +233,7 @@ void exit_report_none(void)
     process.domain = domain_create(&process.config.options);
     if (!process.page || !process.domain)
         return;
-    config_publish(&process.config, process.page);
+    config_publish(&process.config, process.page, process_warn);
     snprintf(process.page->coverage_note, sizeof process.page->coverage_note,
              "libcuda is in use, but it was not initialised through us (RTLD_DEEPBIND, dlmopen, or "
              "a library that stands in for it)");

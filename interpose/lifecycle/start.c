@@ -87,7 +87,7 @@ static int begin(void)
         return -1;
     if (problem)
         process_warn("the live page: %s", problem);
-    config_publish(&process.config, process.page);
+    config_publish(&process.config, process.page, process_warn);
     process.domain = domain_create(&process.config.options);
     if (!process.domain) {
         page_close(process.page, 1);

@@ -52,7 +52,7 @@ struct page *trace_writer_page(unsigned devices, const char **problem)
 static void open_trace(void)
 {
     char path[sizeof process.page->trace];
-    config_trace_path(&process.config, process.page, path, sizeof path);
+    config_trace_path(&process.config, process.page, path, sizeof path, process_warn);
     int error = path[0] ? trace_open(process.page, path) : 0;
     if (error)
         process_warn("nothing is traced: %.150s: %s", path, strerror(-error));

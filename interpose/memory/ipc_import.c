@@ -372,14 +372,14 @@ void ipc_forget(CUcontext context)
     pthread_mutex_lock(&imports.lock);
     for (struct import *import = imports.first; import; import = import->next)
         if (import->context == context)
-            import->ender = driver_ops.thread_id();
+            import->ender = process_thread_id();
     pthread_mutex_unlock(&imports.lock);
 }
 
 /* One import after the other, since the lock is not held during driver calls. */
 void ipc_bury(CUcontext context)
 {
-    uint64_t self = driver_ops.thread_id();
+    uint64_t self = process_thread_id();
     struct import *import;
     pthread_mutex_lock(&imports.lock);
     do {

@@ -11,7 +11,6 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include "interpose/process/process.h"
 #include "stats/output/path_pattern.h"
 
 static char directory[sizeof((struct page *)NULL)->cwd];
@@ -255,13 +254,12 @@ static const char *lookup(const char *name)
 }
 
 void config_trace_path(const struct config *config, const struct page *page, char *path,
-                       size_t size)
+                       size_t size, config_warn *warn)
 {
     const char *problem = NULL;
     size_t to = 0;
     if (report_expand(page, config->trace, lookup, path, size, &problem)) {
-        process_warn("CACHALOT_TRACE is not usable: %s; nothing is traced",
-                     problem ? problem : "?");
+        warn("CACHALOT_TRACE is not usable: %s; nothing is traced", problem ? problem : "?");
         path[0] = '\0';
     }
     for (size_t i = 0; path[i]; i++, to++) { /* %n numbers reports; a trace has no number */
@@ -271,24 +269,23 @@ void config_trace_path(const struct config *config, const struct page *page, cha
     path[to] = '\0';
 }
 
-static void publish_output(struct page *page)
+static void publish_output(struct page *page, config_warn *warn)
 {
     static const char standard[] = "cachalot.%e.%p.json";
     const char *pattern = value_of("CACHALOT_OUTPUT"), *problem = NULL;
     if (pattern &&
         report_expand(page, pattern, lookup, page->output, sizeof page->output, &problem)) {
-        process_warn("CACHALOT_OUTPUT is not usable: %s; %s stands", problem ? problem : "?",
-                     standard);
+        warn("CACHALOT_OUTPUT is not usable: %s; %s stands", problem ? problem : "?", standard);
         pattern = NULL;
     }
     if (pattern ||
         !report_expand(page, standard, lookup, page->output, sizeof page->output, &problem))
         return;
     page->output[0] = 0; /* a truncated path might name somebody else's file */
-    process_warn("there will be no report: %s; CACHALOT_OUTPUT may name another place", problem);
+    warn("there will be no report: %s; CACHALOT_OUTPUT may name another place", problem);
 }
 
-void config_publish(const struct config *config, struct page *page)
+void config_publish(const struct config *config, struct page *page, config_warn *warn)
 {
     int from = source();
     const char *session = value_of("CACHALOT_SESSION");
@@ -310,9 +307,9 @@ void config_publish(const struct config *config, struct page *page)
         page->argv_bytes = 0;
     }
     publish_rank(page);
-    publish_output(page);
+    publish_output(page, warn);
     for (unsigned i = 0; i < config->problems && i < MOST_PROBLEMS; i++)
-        process_warn("%s", config->problem[i]);
+        warn("%s", config->problem[i]);
     if (config->problems > MOST_PROBLEMS)
-        process_warn("%u more settings are not understood", config->problems - MOST_PROBLEMS);
+        warn("%u more settings are not understood", config->problems - MOST_PROBLEMS);
 }

@@ -37,13 +37,16 @@ void config_read(struct config *config);
 /* NULL: the default. */
 const char *config_page_dir(const struct config *config);
 
+/* A function that gives a warning: process_warn. */
+typedef void config_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Writes the options with their sources, the session, the rank and the report's path into the
  * process's page, and gives the warnings about them. */
-void config_publish(const struct config *config, struct page *page);
+void config_publish(const struct config *config, struct page *page, config_warn *warn);
 
 /* Writes the absolute path of the trace into `path`. On failure `path` is empty and a warning is
  * given. */
 void config_trace_path(const struct config *config, const struct page *page, char *path,
-                       size_t size);
+                       size_t size, config_warn *warn);
 
 #endif

@@ -1,11 +1,17 @@
 #include "interpose/process/own_thread.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/prctl.h>
 
-#include "interpose/process/process.h"
+#include "interpose/process/wiped.h"
 
 #define STACK_BYTES (512 * 1024)
+
+static struct WIPED own_threads {
+    _Atomic int count;
+} own_threads;
+static const struct wiped wiped WIPED_ENTRY = {&own_threads, sizeof own_threads};
 
 int own_thread_create(pthread_t *thread, void *(*function)(void *), void *argument)
 {
@@ -45,15 +51,15 @@ void own_thread_begins(const char *name)
 {
     prctl(PR_SET_NAME, name);
     plain_arithmetic();
-    atomic_fetch_add(&process.own_threads, 1);
+    atomic_fetch_add(&own_threads.count, 1);
 }
 
 void own_thread_ends(void)
 {
-    atomic_fetch_sub(&process.own_threads, 1);
+    atomic_fetch_sub(&own_threads.count, 1);
 }
 
 int own_thread_count(void)
 {
-    return atomic_load(&process.own_threads);
+    return atomic_load(&own_threads.count);
 }

@@ -11,7 +11,6 @@
 #include <sys/syscall.h>
 
 #include "interpose/process/own_thread.h"
-#include "interpose/process/process.h"
 
 #define CLOSE_RANGE 436 /* SYS_close_range, of Linux 5.9; the same number on all processors */
 #define CLOSED_IN_A_TABLE_OF_ITS_OWN 2 /* CLOSE_RANGE_UNSHARE */
@@ -53,7 +52,7 @@ void files_apart(void)
 int files_stderr(void)
 {
     char path[48];
-    snprintf(path, sizeof path, "/proc/%d/fd/2", process.pid);
+    snprintf(path, sizeof path, "/proc/%d/fd/2", getpid());
     return apart ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
                  : STDERR_FILENO;
 }

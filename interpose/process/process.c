@@ -54,6 +54,15 @@ void process_count(enum coverage_kind kind)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
+uint64_t process_thread_id(void)
+{
+    static _Thread_local uint64_t id;
+    static _Atomic uint64_t last;
+    if (!id)
+        id = atomic_fetch_add(&last, 1) + 1;
+    return id;
+}
+
 pid_t process_first_reached(void)
 {
     return atomic_load(&reached);

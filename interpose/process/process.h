@@ -18,8 +18,7 @@ struct WIPED process {
     int pid, life;     /* life: of this process and its ancestors, see start.c */
     struct domain *domain;
     struct page *page;
-    struct sites *sites; /* call sites, in the page; NULL: not recorded */
-    _Atomic int own_threads;
+    struct sites *sites;              /* call sites, in the page; NULL: not recorded */
     stat_value early[COVERAGE_KINDS]; /* events counted before there is a page */
     struct config config;
 };
@@ -50,6 +49,9 @@ void process_count(enum coverage_kind kind);
 
 /* The process that called process_count first: this one or an ancestor; 0: none has. */
 pid_t process_first_reached(void);
+
+/* A number of the calling thread; never 0, and never another thread's. */
+uint64_t process_thread_id(void);
 
 /* Puts a warning (printf-like) into page and report, and into CACHALOT_LOG if that is set. Needs
  * the page. */

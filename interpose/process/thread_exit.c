@@ -2,8 +2,6 @@
 
 #include <pthread.h>
 
-#include "interpose/process/process.h"
-
 static void (*const *calls)(void);
 static pthread_key_t key;
 static int has_key; /* 0: the program has taken all keys */

@@ -153,10 +153,10 @@ BUGS = (
         (("    uint64_t number = capture_before_end(stream, 0);\n    CUresult result = call(stream);",
           "    CUresult result = call(stream);\n    uint64_t number = capture_before_end(stream, 0);"),)),
     Bug("capture_uncounted", "a capture has begun before it is counted", CONTEXT, "stress",
-        (("        CUcontext context = capture_before_begin(stream);                                          \\\n"
+        (("        capture_before_begin();                                                                    \\\n"
           "        CUresult result = real()->name arguments;                                                  \\\n",
           "        CUresult result = real()->name arguments;                                                  \\\n"
-          "        CUcontext context = capture_before_begin(stream);                                          \\\n"),)),
+          "        capture_before_begin();                                                                    \\\n"),)),
     Bug("capture_joined", "a stream that captures joins like any other", LANE, "stress",
         (("lane->ops->is_capturing(stream)", "0"),)),
     Bug("graph_uncounted", "launching a graph is no submission", LAUNCH, "stress",
