@@ -35,7 +35,7 @@ static CUresult made_async(CUresult result, const CUdeviceptr *pointer, size_t b
     CUdeviceptr address = result ? 0 : *pointer;
     return !result && capture_active() && capture_is_on(stream, per_thread)
                ? uncached_in_graph(result, address, bytes)
-               : uncached_made(result, OTHER_pool, address, bytes);
+               : uncached_made(result, UNCACHED_pool, address, bytes);
 }
 
 /* A function that allocates in a stream. */
@@ -69,29 +69,29 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 
 /* A function that makes an uncached allocation: `bytes` of `kind`, counted under `key`. Both are
  * expressions of its parameters, evaluated after success. */
-#define TAKES(kind, name, key, bytes, parameters, arguments)                                       \
+#define UNCACHED(kind, name, key, bytes, parameters, arguments)                                    \
     CUresult name parameters                                                                       \
     {                                                                                              \
         CUresult result;                                                                           \
         RETRIED(result, real()->name arguments);                                                   \
         return result ? result                                                                     \
-                      : uncached_made(result, OTHER_##kind, (uint64_t)(uintptr_t)(key), bytes);    \
+                      : uncached_made(result, UNCACHED_##kind, (uint64_t)(uintptr_t)(key), bytes); \
     }
 
 /* The function that frees it. */
-#define GIVES_BACK(name, type)                                                                     \
+#define UNCACHED_END(name, type)                                                                   \
     CUresult name(type key)                                                                        \
     {                                                                                              \
         return uncached_ended(real()->name(key), (uint64_t)(uintptr_t)key, NULL);                  \
     }
 
-TAKES(managed, cuMemAllocManaged, *pointer, bytes,
-      (CUdeviceptr * pointer, size_t bytes, unsigned int flags), (pointer, bytes, flags))
+UNCACHED(managed, cuMemAllocManaged, *pointer, bytes,
+         (CUdeviceptr * pointer, size_t bytes, unsigned int flags), (pointer, bytes, flags))
 
-TAKES(host, cuMemAllocHost_v2, *pointer, bytes, (void **pointer, size_t bytes), (pointer, bytes))
-TAKES(host, cuMemHostAlloc, *pointer, bytes, (void **pointer, size_t bytes, unsigned int flags),
-      (pointer, bytes, flags))
-GIVES_BACK(cuMemFreeHost, void *)
+UNCACHED(host, cuMemAllocHost_v2, *pointer, bytes, (void **pointer, size_t bytes), (pointer, bytes))
+UNCACHED(host, cuMemHostAlloc, *pointer, bytes, (void **pointer, size_t bytes, unsigned int flags),
+         (pointer, bytes, flags))
+UNCACHED_END(cuMemFreeHost, void *)
 
 static uint64_t array_2d(const CUDA_ARRAY_DESCRIPTOR *shape)
 {
@@ -102,31 +102,32 @@ static uint64_t array_2d(const CUDA_ARRAY_DESCRIPTOR *shape)
     return uncached_array_bytes(&full, 1);
 }
 
-TAKES(array, cuArrayCreate_v2, *array, array_2d(shape),
-      (CUarray * array, const CUDA_ARRAY_DESCRIPTOR *shape), (array, shape))
-TAKES(array, cuArray3DCreate_v2, *array, uncached_array_bytes(shape, 1),
-      (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR *shape), (array, shape))
-TAKES(array, cuMipmappedArrayCreate, *array, uncached_array_bytes(shape, levels),
-      (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels),
-      (array, shape, levels))
-GIVES_BACK(cuArrayDestroy, CUarray)
-GIVES_BACK(cuMipmappedArrayDestroy, CUmipmappedArray)
+UNCACHED(array, cuArrayCreate_v2, *array, array_2d(shape),
+         (CUarray * array, const CUDA_ARRAY_DESCRIPTOR *shape), (array, shape))
+UNCACHED(array, cuArray3DCreate_v2, *array, uncached_array_bytes(shape, 1),
+         (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR *shape), (array, shape))
+UNCACHED(array, cuMipmappedArrayCreate, *array, uncached_array_bytes(shape, levels),
+         (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels),
+         (array, shape, levels))
+UNCACHED_END(cuArrayDestroy, CUarray)
+UNCACHED_END(cuMipmappedArrayDestroy, CUmipmappedArray)
 
-TAKES(vmm, cuMemCreate, *handle, bytes,
-      (CUmemGenericAllocationHandle * handle, size_t bytes, const CUmemAllocationProp *properties,
-       unsigned long long flags),
-      (handle, bytes, properties, flags))
-GIVES_BACK(cuMemRelease, CUmemGenericAllocationHandle)
+UNCACHED(vmm, cuMemCreate, *handle, bytes,
+         (CUmemGenericAllocationHandle * handle, size_t bytes,
+          const CUmemAllocationProp *properties, unsigned long long flags),
+         (handle, bytes, properties, flags))
+UNCACHED_END(cuMemRelease, CUmemGenericAllocationHandle)
 
-TAKES(imported, cuMemImportFromShareableHandle, *handle, 0,
-      (CUmemGenericAllocationHandle * handle, void *os_handle, CUmemAllocationHandleType type),
-      (handle, os_handle, type))
-TAKES(imported, cuMemPoolImportPointer, *pointer, 0,
-      (CUdeviceptr * pointer, CUmemoryPool pool, CUmemPoolPtrExportData *data),
-      (pointer, pool, data))
-TAKES(imported, cuImportExternalMemory, *memory, handle->size,
-      (CUexternalMemory * memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle), (memory, handle))
-GIVES_BACK(cuDestroyExternalMemory, CUexternalMemory)
+UNCACHED(imported, cuMemImportFromShareableHandle, *handle, 0,
+         (CUmemGenericAllocationHandle * handle, void *os_handle, CUmemAllocationHandleType type),
+         (handle, os_handle, type))
+UNCACHED(imported, cuMemPoolImportPointer, *pointer, 0,
+         (CUdeviceptr * pointer, CUmemoryPool pool, CUmemPoolPtrExportData *data),
+         (pointer, pool, data))
+UNCACHED(imported, cuImportExternalMemory, *memory, handle->size,
+         (CUexternalMemory * memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle),
+         (memory, handle))
+UNCACHED_END(cuDestroyExternalMemory, CUexternalMemory)
 
 /* A function that opens a handle, ours or the driver's. */
 #define OPENS(name)                                                                                \
@@ -135,7 +136,7 @@ GIVES_BACK(cuDestroyExternalMemory, CUexternalMemory)
         CUresult result;                                                                           \
         int ours = ipc_is_ours(&handle);                                                           \
         RETRIED(result, ours ? ipc_open(pointer, &handle) : real()->name(pointer, handle, flags)); \
-        return uncached_made(result, OTHER_imported, result ? 0 : *pointer, 0);                    \
+        return uncached_made(result, UNCACHED_imported, result ? 0 : *pointer, 0);                 \
     }
 OPENS(cuIpcOpenMemHandle)
 OPENS(cuIpcOpenMemHandle_v2)

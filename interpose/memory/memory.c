@@ -144,7 +144,7 @@ static CUresult forwarded(CUresult result, const CUdeviceptr *pointer, size_t by
     if (result != CUDA_SUCCESS || !process_serving())
         return result;
     process_count(COVERAGE_forwarded_allocations);
-    return uncached_made(result, OTHER_device, *pointer, bytes);
+    return uncached_made(result, UNCACHED_device, *pointer, bytes);
 }
 
 static CUresult forward_alloc(CUdeviceptr *pointer, size_t bytes)

@@ -10,7 +10,7 @@
 struct allocation {
     struct map_node node;
     uint64_t bytes;
-    enum other_kind kind;
+    enum uncached_kind kind;
 };
 
 static struct WIPED uncached {
@@ -24,12 +24,12 @@ static const struct wiped wiped WIPED_ENTRY = {&uncached, sizeof uncached};
  * its address is used otherwise. */
 #define MOST_IN_GRAPHS (1 << 20)
 
-static void put(enum other_kind kind, uint64_t key, uint64_t bytes)
+static void put(enum uncached_kind kind, uint64_t key, uint64_t bytes)
 {
     struct map_node *old = map_find(&uncached.known, key);
-    if (old && ((struct allocation *)old)->kind == OTHER_graph)
+    if (old && ((struct allocation *)old)->kind == UNCACHED_graph)
         slab_give(&uncached.nodes, map_remove(&uncached.known, key));
-    if (kind == OTHER_graph && uncached.known.count >= MOST_IN_GRAPHS)
+    if (kind == UNCACHED_graph && uncached.known.count >= MOST_IN_GRAPHS)
         return;
     uncached.nodes.item_bytes = sizeof(struct allocation);
     struct allocation *one = slab_take(&uncached.nodes);
@@ -40,16 +40,16 @@ static void put(enum other_kind kind, uint64_t key, uint64_t bytes)
     }
 }
 
-static void book(enum other_kind kind, uint64_t bytes)
+static void book(enum uncached_kind kind, uint64_t bytes)
 {
-    struct page_other *row = &process.page->others[kind];
+    struct page_uncached *row = &process.page->others[kind];
     row->allocated++;
     row->bytes += bytes;
     if (row->bytes > row->peak_bytes)
         row->peak_bytes = row->bytes;
 }
 
-CUresult uncached_made(CUresult result, enum other_kind kind, uint64_t key, uint64_t bytes)
+CUresult uncached_made(CUresult result, enum uncached_kind kind, uint64_t key, uint64_t bytes)
 {
     if (result != CUDA_SUCCESS || !process_serving())
         return result;
@@ -68,7 +68,7 @@ CUresult uncached_in_graph(CUresult result, uint64_t key, uint64_t bytes)
         return result;
     process_inside++;
     pthread_mutex_lock(&uncached.lock);
-    put(OTHER_graph, key, bytes);
+    put(UNCACHED_graph, key, bytes);
     pthread_mutex_unlock(&uncached.lock);
     process_inside--;
     return result;
@@ -83,12 +83,12 @@ CUresult uncached_ended(CUresult result, uint64_t key, int *known)
     struct map_node *node = map_find(&uncached.known, key);
     if (node) {
         struct allocation *one = (struct allocation *)node;
-        struct page_other *row = &process.page->others[one->kind];
-        if (one->kind == OTHER_graph)
-            book(OTHER_graph, one->bytes);
+        struct page_uncached *row = &process.page->others[one->kind];
+        if (one->kind == UNCACHED_graph)
+            book(UNCACHED_graph, one->bytes);
         row->freed++;
         row->bytes -= one->bytes;
-        if (one->kind != OTHER_graph) /* the next launch allocates there again */
+        if (one->kind != UNCACHED_graph) /* the next launch allocates there again */
             slab_give(&uncached.nodes, map_remove(&uncached.known, key));
     }
     pthread_mutex_unlock(&uncached.lock);

@@ -9,7 +9,7 @@
 
 /* Counts `bytes` of `kind` under the handle or address `key` if `result` is success. Returns
  * `result`. */
-CUresult uncached_made(CUresult result, enum other_kind kind, uint64_t key, uint64_t bytes);
+CUresult uncached_made(CUresult result, enum uncached_kind kind, uint64_t key, uint64_t bytes);
 
 /* Each launch of a graph will put `bytes` at `key`. No launch says so: one allocation and its end
  * are counted when the program frees them. */

@@ -122,16 +122,17 @@ static void coverage_fields(struct field_writer *writer)
 #undef X
 }
 
-static void other_fields(struct field_writer *writer)
+static void uncached_fields(struct field_writer *writer)
 {
 #define OTHER(name, part, unit)                                                                    \
-    field(writer, "others." #name "." #part, offsetof(struct page, others[OTHER_##name].part), unit)
+    field(writer, "others." #name "." #part, offsetof(struct page, others[UNCACHED_##name].part),  \
+          unit)
 #define X(name)                                                                                    \
     OTHER(name, bytes, "bytes");                                                                   \
     OTHER(name, peak_bytes, "bytes");                                                              \
     OTHER(name, allocated, "count");                                                               \
     OTHER(name, freed, "count");
-    OTHERS_LIST(X)
+    UNCACHED_LIST(X)
 #undef X
 #undef OTHER
 }
@@ -201,7 +202,7 @@ static void all_fields(struct field_writer *writer)
 {
     process_fields(writer);
     coverage_fields(writer);
-    other_fields(writer);
+    uncached_fields(writer);
     cache_fields(writer);
     device_fields(writer);
 }

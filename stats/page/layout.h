@@ -26,7 +26,7 @@ enum page_request {
 enum page_state { PAGE_RUNNING = 1, PAGE_EXITING = 2, PAGE_REPORTED = 3 };
 
 /* Memory that the program took past the cache: uncached allocations.  X(name) */
-#define OTHERS_LIST(X)                                                                             \
+#define UNCACHED_LIST(X)                                                                           \
     X(managed)                                                                                     \
     X(host)                                                                                        \
     X(pool)                                                                                        \
@@ -35,11 +35,11 @@ enum page_state { PAGE_RUNNING = 1, PAGE_EXITING = 2, PAGE_REPORTED = 3 };
     X(imported)                                                                                    \
     X(device)                                                                                      \
     X(graph) /* allocated by a launched graph, freed by the program: counted at the free */
-enum other_kind {
-#define X(name) OTHER_##name,
-    OTHERS_LIST(X)
+enum uncached_kind {
+#define X(name) UNCACHED_##name,
+    UNCACHED_LIST(X)
 #undef X
-        OTHER_KINDS
+        UNCACHED_KINDS
 };
 
 /* How the program reached CUDA.  X(name, meaning) */
@@ -75,7 +75,7 @@ enum submission_kind {
         SUBMISSION_KINDS
 };
 
-struct page_other {
+struct page_uncached {
     stat_value bytes, peak_bytes, allocated, freed; /* the last two count calls */
 };
 
@@ -156,7 +156,7 @@ struct page {
     stat_value oom_count, warnings_lost;
     uint32_t config_count;
     struct page_thread thread[PAGE_THREADS];
-    struct page_other others[OTHER_KINDS];
+    struct page_uncached others[UNCACHED_KINDS];
     struct page_oom oom[PAGE_OOMS]; /* the last ones; event n is at n % PAGE_OOMS */
     struct page_warning warning[PAGE_WARNINGS];
     struct page_config config[PAGE_CONFIGS];

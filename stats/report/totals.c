@@ -115,7 +115,7 @@ json_t *report_others(const struct report_source *source)
     json_t *others = json_object();
 #define X(name)                                                                                    \
     {                                                                                              \
-        const struct page_other *other = &source->page->others[OTHER_##name];                      \
+        const struct page_uncached *other = &source->page->others[UNCACHED_##name];                \
         json_t *entry = json_object();                                                             \
         REPORT_NUMBER(entry, other, bytes);                                                        \
         REPORT_NUMBER(entry, other, peak_bytes);                                                   \
@@ -123,7 +123,7 @@ json_t *report_others(const struct report_source *source)
         REPORT_NUMBER(entry, other, freed);                                                        \
         report_put(others, #name, entry);                                                          \
     }
-    OTHERS_LIST(X)
+    UNCACHED_LIST(X)
 #undef X
     return others;
 }

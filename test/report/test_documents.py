@@ -82,6 +82,17 @@ def test_links_lead_somewhere(document):
         assert heading in headings, target
 
 
+ROOMS = ("allocator", "interpose", "stats", "scripts", "test")
+
+
+@pytest.mark.parametrize("document", [ROOT / "DESIGN.md", ROOT / "CONTRIBUTING.md", *sorted(
+    path for room in ROOMS for path in (ROOT / room).rglob("README.md"))], ids=lambda path: str(path.relative_to(ROOT)))
+def test_paths_that_documents_name_exist(document):
+    """Paths in backticks that begin with a folder of the project; `*` and `{a,b}` stand for several files."""
+    named = re.findall(r"`((?:%s)/[\w./{},*-]+)`" % "|".join(ROOMS), document.read_text())
+    assert [path for path in named if "{" not in path and not list(ROOT.glob(path.rstrip("/")))] == []
+
+
 @pytest.mark.parametrize("name, words, lines", [("README.md", 1200, 200), ("DESIGN.md", 3000, 400), ("NEWS.md", 1200, 40)])
 def test_documents_keep_to_their_length(name, words, lines):
     text = (ROOT / name).read_text()

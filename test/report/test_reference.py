@@ -101,7 +101,7 @@ def test_no_text_names_a_field_that_does_not_exist():
     ("COUNTER_LIST", "$defs/counters"), ("COUNTER_LIST", "$defs/memory_stats"),
     ("STAT_LIST", "$defs/device/properties/statistics"), ("MOMENT_LIST", "$defs/fragmentation"),
     ("COVERAGE_LIST", "properties/coverage/properties/counters"), ("SUBMISSION_LIST", "properties/coverage/properties/submissions"),
-    ("OTHERS_LIST", "properties/others")])
+    ("UNCACHED_LIST", "properties/others")])
 def test_the_schema_has_what_the_library_counts(name, place):
     found = SCHEMA
     for key in place.split("/"):
