@@ -5,7 +5,7 @@
 
 #include "case.h"
 
-/* Only glibc knows what the program itself is called: of that text, what comes behind. */
+/* Only glibc knows what the program itself is called: of that text, what comes behind. An error begins with the path of an object. */
 static void look(void *handle, const char *which, const char *name)
 {
     Dl_info info;
@@ -13,7 +13,7 @@ static void look(void *handle, const char *which, const char *name)
     void *found = dlsym(handle, name);
     const char *error = dlerror(), *colon = error ? strrchr(error, ':') : NULL;
     printf("%s %s: %s%s%s", which, name, found ? "found" : "none", colon ? colon : "",
-           error && strstr(error, "cachalot") ? " in the library" : "");
+           error && strstr(error, "/libcachalot.so: ") ? " in the library" : "");
     printf(", then %s\n", dlerror() ? "more" : "no more");
     if (found && getenv("LOOK_UP_OWNERS") && dladdr(found, &info))
         printf("  of %s\n", strrchr(info.dli_fname, '/'));
