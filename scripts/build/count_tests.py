@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Adds up what `meson test` ran: count_tests.py FAILED WHAT=testlog.json… ; WHAT=skipped: REASON is one skip.
+"""Adds up what `meson test` ran: count_tests.py FAILED NOT-RUN WHAT=testlog.json… ; WHAT=skipped: REASON is one skip.
+count_tests.py suites testlog.json: the seconds of each suite.
 
 Cases inside a TAP test count one by one. FAILED=1: a run failed, so at least one failure is reported. What failed is
-printed last, after the end of what it said: of a long log, people are often shown only the end.
+printed last, after the end of what it said: of a long log, people are often shown only the end. Then come NOT-RUN, a text
+that says what was left out, and the cases that were skipped by kind of reason.
 """
 
 import json
@@ -11,6 +13,14 @@ import sys
 from collections import Counter
 
 CASE = re.compile(r"^(not )?ok\b(.*)$", re.MULTILINE)
+KINDS = (  # of reasons to skip a case, the first that is found
+    ("a file is missing", r"^no /"),
+    ("a program or package is missing", r"not here|^no [A-Za-z]|apt-get|pip install|could not import|No module|headers here|greenlets|\bdoes not run"),
+    ("not in this build (sanitizer, processor, build type)", r"[at]san\b|sanitizer|processor|build\b|built|each step|x86-64"),
+    ("needs root or a second user", r"root|owner|users?\b"),
+    ("this machine does not allow it", r"here$|mount|random bits|namespaces|priorities|in use|traced"),
+)
+OTHER = "no reason given"
 TESTS_EXPLAINED = 5
 LINES_EACH = 30
 
@@ -33,6 +43,23 @@ def cases(test):
     return found
 
 
+def kind_of(reason):
+    return next((kind for kind, pattern in KINDS if re.search(pattern, reason)), OTHER)
+
+
+def read(log):
+    with open(log, encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def seconds(log):
+    """Of each suite: its tests run side by side, so the sum is more than the time that passed."""
+    suites = Counter()
+    for test in read(log):
+        suites[test["name"].rpartition(" / ")[0].partition(":")[2].partition("+")[0]] += test["duration"]
+    return "   seconds of each suite's tests: " + ", ".join(f"{name} {time:.0f}" for name, time in suites.most_common())
+
+
 def explain(what, test):
     """The end of what a failed test said."""
     said = (test.get("stderr") or "").strip() or (test.get("stdout") or "").strip()
@@ -41,22 +68,25 @@ def explain(what, test):
 
 
 def main(arguments):
+    if arguments[0] == "suites":
+        print(seconds(arguments[1]))
+        return 0
+    failed, not_run, *logs = arguments
     count = Counter(passed=0, failed=0, skipped=0)
     skips, failures = Counter(), []
-    for argument in arguments[1:]:
+    for argument in logs:
         what, _, log = argument.partition("=")
         if log.startswith("skipped: "):
             count["skipped"] += 1
             skips[what, "", log.removeprefix("skipped: ")] += 1
             continue
-        with open(log, encoding="utf-8") as lines:
-            for test in map(json.loads, lines):
-                verdicts = cases(test)
-                count.update(verdict for verdict, _, _ in verdicts)
-                skips.update((what, test["name"], reason) for verdict, _, reason in verdicts if verdict == "skipped")
-                names = [name for verdict, name, _ in verdicts if verdict == "failed"]
-                if names:
-                    failures.append((what, test, names))
+        for test in read(log):
+            verdicts = cases(test)
+            count.update(verdict for verdict, _, _ in verdicts)
+            skips.update((what, test["name"], reason) for verdict, _, reason in verdicts if verdict == "skipped")
+            names = [name for verdict, name, _ in verdicts if verdict == "failed"]
+            if names:
+                failures.append((what, test, names))
     for (what, name, reason), times in skips.items():
         print(f"skipped: {what}: {name + ': ' if name else ''}{reason}{f' ({times} cases)' if times > 1 else ''}")
     for what, test, _ in failures[:TESTS_EXPLAINED]:
@@ -64,8 +94,14 @@ def main(arguments):
     for what, test, names in failures:
         for name in names:
             print(f"failed: {what}: {test['name']}: {name}")
-    if arguments[0] != "0" and not count["failed"]:
+    if failed != "0" and not count["failed"]:
         count["failed"] = 1
+    print(f"Not run: {not_run}" if not_run else "Not run: nothing.")
+    kinds = Counter()
+    for (_, _, reason), times in skips.items():
+        kinds[kind_of(reason)] += times
+    if kinds:
+        print("Skipped, by kind: " + "; ".join(f"{times} {kind}" for kind, times in kinds.most_common()))
     print(", ".join(f"{n} {verdict}" for verdict, n in count.items()))
     return 1 if count["failed"] else 0
 

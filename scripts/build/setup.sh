@@ -8,7 +8,7 @@ build_packages=(gcc libc6-dev ninja-build meson pkg-config libjansson-dev libcmo
 export PYTHONDONTWRITEBYTECODE=1
 
 case ${1:-} in -h | --help) # what the script that sources this says of itself
-    sed -n '1d; /^#/!q; 2s/^# /usage: /; s/^# //; p' "$0"
+    sed -n '1d; /^#/!q; 2s/^# /usage: /; s/^# \{0,1\}//; p' "$0"
     exit
     ;;
 esac
@@ -79,6 +79,15 @@ install_packages() {
     local log=$1
     shift
     with_progress "$log" apt update && with_progress "$log" apt install -y --no-install-recommends "$@"
+}
+
+# Of the Debian packages named, those that are missing.
+missing_packages() {
+    local package
+    command -v dpkg-query >/dev/null 2>&1 || return 0
+    for package; do
+        is_installed "$package" || printf ' %s' "$package"
+    done
 }
 
 # Installs the Debian packages named that are missing. Elsewhere: only says what is needed.
@@ -194,10 +203,10 @@ for report in ended_run.reports_of_run():
 PYTHON
 }
 
-# build_tree FOLDER TARGET [meson option…]: configured if it is not, then built; a line that moves unless something is wrong.
-build_tree() {
-    local folder=$1 target=$2 log=$1/build.log
-    shift 2
+# configure_tree FOLDER [meson option…]: if it is not.
+configure_tree() {
+    local folder=$1 log=$1/build.log
+    shift
     mkdir -p "$folder"
     if [ ! -f "$folder/build.ninja" ]; then
         say "Building in $folder"
@@ -207,9 +216,22 @@ build_tree() {
             give_up "the build in $folder could not be configured"
         fi
     fi
+}
+
+# build_targets FOLDER TARGET…: a line that moves unless something is wrong.
+build_targets() {
+    local folder=$1 log=$1/build.log
     : >"$log"
-    if ! with_progress "$log" ninja -C "$folder" "$target"; then
+    if ! with_progress "$log" ninja -C "$@"; then
         grep -vE '^\[[0-9]+/[0-9]+\]|^ninja: Entering' "$log" | tail -n 60 >&2
         give_up "the build in $folder failed"
     fi
+}
+
+# build_tree FOLDER TARGET [meson option…]: configured and built.
+build_tree() {
+    local folder=$1 target=$2
+    shift 2
+    configure_tree "$folder" "$@"
+    build_targets "$folder" "$target"
 }
