@@ -1,7 +1,10 @@
 """Runs pytest and speaks TAP, so that `meson test` counts each case: run_pytest.py FILE… [pytest options]."""
 
 import os
+import re
+import shutil
 import sys
+import tempfile
 
 import pytest
 
@@ -49,8 +52,30 @@ class Tap:
         self.line(f"{verdict} {self.count} - " + " ".join(text.split()))
 
 
+def link_to_build():
+    """LD_PRELOAD, and those of our variables that hold commands, end a path at a blank: a build that lies below one is
+    called by a link. Returns the folder of the link, or None. (Meson runs tests in the folder of the build.)"""
+    build = os.getcwd()
+    if not re.search(r"[\s:]", build):
+        return None
+    folder = tempfile.mkdtemp(prefix="cachalot-build-", dir="/tmp")
+    os.symlink(build, f"{folder}/build")
+    for name in [name for name in os.environ if name.startswith("CACHALOT_")]:
+        os.environ[name] = os.environ[name].replace(build, f"{folder}/build")
+    return folder
+
+
 def main(arguments):
     sys.dont_write_bytecode = True
+    link = link_to_build()
+    try:
+        return run(arguments)
+    finally:
+        if link:
+            shutil.rmtree(link)
+
+
+def run(arguments):
     tap = Tap(os.fdopen(os.dup(1), "w"))
     code = pytest.main(["-p", "no:terminal", "-p", "no:cacheprovider", *arguments], plugins=[tap])
     tap.line(f"1..{tap.count}" if tap.count else "1..0 # SKIP no tests")

@@ -23,6 +23,7 @@ KINDS = (  # of reasons to skip a case, the first that is found
 OTHER = "no reason given"
 TESTS_EXPLAINED = 5
 LINES_EACH = 30
+NAMES_EACH = 20
 
 
 def cases(test):
@@ -92,8 +93,10 @@ def main(arguments):
     for what, test, _ in failures[:TESTS_EXPLAINED]:
         explain(what, test)
     for what, test, names in failures:
-        for name in names:
+        for name in names[:NAMES_EACH]:
             print(f"failed: {what}: {test['name']}: {name}")
+        if len(names) > NAMES_EACH:
+            print(f"failed: {what}: {test['name']}: {len(names) - NAMES_EACH} more")
     if failed != "0" and not count["failed"]:
         count["failed"] = 1
     print(f"Not run: {not_run}" if not_run else "Not run: nothing.")

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-BUILD = pathlib.Path(os.environ["CACHALOT_BUILD"]).resolve()
+BUILD = pathlib.Path(os.environ["CACHALOT_BUILD"]).absolute()
 SIM, PRELOAD = BUILD / "test/sim", BUILD / "test/preload"
 OPTIONS = {o["name"]: o["value"] for o in json.loads((BUILD / "meson-info/intro-buildoptions.json").read_text())}
 PREFIX, LIBDIR = OPTIONS["prefix"].lstrip("/"), OPTIONS["libdir"]

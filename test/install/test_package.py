@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ["CACHALOT_BUILD"]).resolve()
+BUILD = pathlib.Path(os.environ["CACHALOT_BUILD"]).absolute()
 pytestmark = pytest.mark.skipif(not (shutil.which("dpkg-deb") and shutil.which("dpkg")), reason="no dpkg")
 
 

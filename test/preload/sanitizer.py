@@ -11,7 +11,7 @@ import tempfile
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
+BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).absolute()
 RUNTIME = re.compile(r"=> (\S*/lib(asan|tsan)\.so\S*)")
 # Signals are the program's own, as natively. A leak is a leak only in what is sanitized (Python is not).
 COMMON = "handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0"

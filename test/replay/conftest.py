@@ -10,7 +10,7 @@ import jsonschema
 import traces
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).resolve()
+BUILD = pathlib.Path(os.environ.get("CACHALOT_BUILD", ROOT / "build")).absolute()
 TOOL = BUILD / "cachalot-replay"
 SCHEMA = json.loads((ROOT / "stats/report/report.schema.json").read_text())
 sys.path[:0] = [str(ROOT / "test/unit"), str(ROOT / "test")]
