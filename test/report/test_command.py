@@ -116,7 +116,7 @@ def test_scripts_load_no_module_from_where_they_are_called(place, model):
         (place.work / f"{name}.py").write_text("print('mine')\nraise SystemExit(9)\n")
     model["process"]["session"] = "s"
     (place.work / "cachalot.x.1.json").write_text(json.dumps(model))
-    script = f". {ROOT}/scripts/build/setup.sh; gpu_name; say_reports"
+    script = f". {shlex.quote(str(ROOT))}/scripts/build/setup.sh; gpu_name; say_reports"
     done = place.run("bash", "-c", script, env={**place.environment, "CACHALOT_SESSION": "s"})
     assert "mine" not in done.stdout and "cachalot.x.1.json" in done.stdout, done
 

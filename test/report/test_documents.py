@@ -1,6 +1,7 @@
 """The documents: their commands run, their links lead somewhere, and they keep to their length."""
 
 import re
+import shlex
 
 import pytest
 from conftest import BUILD, COMMAND, ROOT, built
@@ -19,7 +20,7 @@ def shell(place):
         pytest.skip("no program for the simulated device is built")
     command = place.work / "bin/cachalot"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
     command.chmod(0o755)
     place.environment.update(CACHALOT_LIBRARY=built("libcachalot.so"), LD_LIBRARY_PATH=str(BUILD / "test/sim"),
                              PATH=f"{command.parent}:{place.environment['PATH']}", ASAN_OPTIONS="detect_leaks=0")

@@ -309,10 +309,10 @@ def test_env_for_slurm_runs(place):
                                     "%q{SLURM_ARRAY_TASK_ID}/x.%p.json"])
 def test_env_for_slurm_judges_the_reports_that_it_asks_for(real, output):
     environment = {**in_a_job(real, f"exec {BUILD}/test/preload/allocate_130"), "SLURM_JOBID": "5", "SLURM_ARRAY_TASK_ID": "1"}
-    (real.work / "cachalot").write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n')
+    (real.work / "cachalot").write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
     (real.work / "cachalot").chmod(0o755)
     done = real.cachalot("env", "--for", "slurm", *(("--output", output) if output else ()))
-    script = re.sub(r"^\S+cachalot check", "cachalot check", done.stdout, flags=re.M)
+    script = re.sub(r"^.*/cachalot'? check", "cachalot check", done.stdout, flags=re.M)
     judged = real.run("sh", "-c", script, env=environment)
     assert "ok   require-reports (at least 2): reports of 2 processes" in judged.stdout, (script, judged.stdout)
 

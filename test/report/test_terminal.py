@@ -2,6 +2,7 @@
 
 import os
 import pty
+import shlex
 import shutil
 import subprocess
 import time
@@ -75,7 +76,7 @@ def test_the_terminal_is_as_before(place, terminal):
     place.start("busy")
     shown = terminal((80, 24), "sh")
     for key in ("q", "C-c"):
-        shown.call("send-keys", "clear; " + " ".join(COMMAND) + " top", "Enter")
+        shown.call("send-keys", "clear; " + shlex.join(COMMAND) + " top", "Enter")
         shown.screen("make_page")
         shown.call("send-keys", key)
         shown.until("sh\n".__eq__, "display-message", "-p", "#{pane_current_command}")  # what is typed before is lost
@@ -103,6 +104,6 @@ def test_a_terminal_that_knows_no_escapes_gets_tables(place, term):
 def test_show_fits(place, terminal, size):
     process, _ = place.start("report")
     path = process.stdout.readline()[:-1]
-    shown = terminal(size, "sh", "-c", f"{' '.join(COMMAND)} show {path} | tail -n 18; sleep 60")
+    shown = terminal(size, "sh", "-c", f"{shlex.join(COMMAND)} show {shlex.quote(path)} | tail -n 18; sleep 60")
     lines = shown.screen("Leaked: ")
     assert max(map(len, lines)) <= size[0] and any("Fragmentation" in line for line in lines)
