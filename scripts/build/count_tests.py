@@ -15,10 +15,10 @@ from collections import Counter
 CASE = re.compile(r"^(not )?ok\b(.*)$", re.MULTILINE)
 KINDS = (  # of reasons to skip a case, the first that is found
     ("a file is missing", r"^no /"),
-    ("a program or package is missing", r"not here|^no [A-Za-z]|apt-get|pip install|could not import|No module|headers here|greenlets|\bdoes not run"),
-    ("not in this build (sanitizer, processor, build type)", r"[at]san\b|sanitizer|processor|build\b|built|each step|x86-64"),
-    ("needs root or a second user", r"root|owner|users?\b"),
-    ("this machine does not allow it", r"here$|mount|random bits|namespaces|priorities|in use|traced"),
+    ("needs root or a second user", r"root|owner|\busers?\b|^mounts$"),
+    ("this machine does not allow it", r"mount|random bits|namespaces|priorities|in use|traced|cannot be|setarch|x86-64"),
+    ("not in this kind of build", r"[at]san\b|sanitizer|processor|build\b|built\b|each step"),
+    ("a program or package is missing", r"not here|^no [A-Za-z]|apt-get|pip install|could not import|does not run|packages|headers"),
 )
 OTHER = "no reason given"
 TESTS_EXPLAINED = 5

@@ -203,7 +203,7 @@ for report in ended_run.reports_of_run():
 PYTHON
 }
 
-# configure_tree FOLDER [meson option…]: if it is not.
+# configure_tree FOLDER [meson option…]: if it is not, or anew where a meson.build has changed.
 configure_tree() {
     local folder=$1 log=$1/build.log
     shift
@@ -215,6 +215,8 @@ configure_tree() {
             tail -n 25 "$log" >&2
             give_up "the build in $folder could not be configured"
         fi
+    else
+        build_targets "$folder" build.ninja
     fi
 }
 

@@ -77,7 +77,7 @@ def lines_of(path, offsets):
     lines = done.stdout.splitlines()
     if done.returncode or len(lines) != len(offsets):
         return {}
-    named = {offset: line.split(" ", 1)[0] for offset, line in zip(offsets, lines)}
+    named = {offset: line.rsplit(" (discriminator ", 1)[0] for offset, line in zip(offsets, lines)}
     return {offset: os.path.basename(line) for offset, line in named.items()
             if not line.startswith("?") and not line.endswith((":0", ":?"))}
 
