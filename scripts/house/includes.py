@@ -66,7 +66,6 @@ ASSERTION = re.compile(r"\bassert\((.*?)\);", re.DOTALL)
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.MULTILINE)
 FOLDERS = ("allocator", "interpose", "stats", "scripts")
 TARGETS = ("libcore.a.p/", "libcachalot.so.p/", "cachalot-page.p/", "cachalot-replay.p/")
-KNOWN = "scripts/house/includes_known.txt"
 
 Arrow = collections.namedtuple("Arrow", "source target what")
 
@@ -243,32 +242,10 @@ def surroundings(texts):
                 yield f"{path}: the allocator may not call {call}()"
 
 
-def known(root):
-    """Arrows up that are still there (`room -> room`) and circles (`circle FOLDER FILES`): a list that only shrinks."""
-    path = root / KNOWN
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    lines = [line for line in lines if line and not line.startswith("#")]
-    pairs = [tuple(line.split(" -> ")) for line in lines if " -> " in line]
-    return pairs, {line.split()[1]: int(line.split()[2]) for line in lines if line.startswith("circle ")}
-
-
-def check(root, texts, arrows):
-    pairs, sizes = known(root)
-    used = set()
+def check(texts, arrows):
     yield from surroundings(texts)
-    for arrow in upward(texts, arrows):
-        pair = (room_of(arrow.source), room_of(arrow.target))
-        used.add(pair)
-        if pair not in pairs:
-            yield describe(arrow)
-    yield from (f"{KNOWN}: {a} -> {b} is there no more: remove the line" for a, b in pairs if (a, b) not in used)
-    seen = set()
-    for circle in circles(nouns(arrows)):
-        folder = circle[0].split("/")[0]
-        seen.add(folder)
-        if len(circle) > sizes.get(folder, 1):
-            yield f"a circle of {len(circle)} nouns: {', '.join(circle)}"
-    yield from (f"{KNOWN}: {folder} has no circle any more: remove the line" for folder in sizes if folder not in seen)
+    yield from map(describe, upward(texts, arrows))
+    yield from (f"a circle of {len(circle)} nouns: {', '.join(circle)}" for circle in circles(nouns(arrows)))
 
 
 def figures(texts, arrows):
@@ -291,7 +268,7 @@ def main(root, build, *options):
     if "--figures" in options:
         figures(texts, arrows)
         return 0
-    found = list(check(root, texts, arrows))
+    found = list(check(texts, arrows))
     print("\n".join(found))
     return 1 if found else 0
 

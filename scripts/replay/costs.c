@@ -9,6 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const call_names[CALL_KINDS] = {
+#define X(name, meaning) #name,
+    CALL_LIST(X)
+#undef X
+};
+
 #define COST_MOST UINT64_C(999999999999999) /* ns a call, as far as a file can name them */
 
 static const struct measured {

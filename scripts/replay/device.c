@@ -13,12 +13,6 @@
 #define RANGE_BYTES (UINT64_C(1) << 46)
 #define RANGES_MOST 8
 
-const char *const call_names[CALL_KINDS] = {
-#define X(name, meaning) #name,
-    CALL_LIST(X)
-#undef X
-};
-
 void replay_device_init(struct replay_device *device, uint64_t capacity, const struct costs *costs)
 {
     device->capacity = capacity;
