@@ -54,8 +54,6 @@ ROOMS = {
     "scripts/cachalot_command/command": "scripts/cachalot_command/writing",
     "scripts/cachalot_command": "scripts/cachalot_command/command",
 }
-# Files that belong to a room below the folder in which they lie.
-ELSEWHERE = {"allocator/policy.h": "allocator/base"}
 # Libraries: the folder that may include each.
 FOREIGN = re.compile(r"cuda.*|jansson\.h|cmocka\.h|nv.*")
 FOREIGN_ALLOWED = {"jansson.h": r"stats/(report|output)/|scripts/", "cuda.h": r"interpose/"}
@@ -71,7 +69,7 @@ Arrow = collections.namedtuple("Arrow", "source target what")
 
 
 def room_of(path):
-    return ELSEWHERE.get(path, os.path.dirname(path))
+    return os.path.dirname(path)
 
 
 def below(room, seen=None):
