@@ -6,11 +6,11 @@
  * spinner, and waking another before it has run would cost a system call per unlock. After
  * policy.lock_turns unlocks another sleeper is woken anyway, in case the first was not scheduled.
  *
- * Unlock stores FREE and then loads `sleepers`, both plainly: an atomic change would cost a hit a
- * tenth. So the load may run before other threads see the store. It can then miss a thread that
- * counts itself at that moment and still finds the lock taken. Therefore a sleep ends by itself
- * after 1 ms for each sleeper, at most policy.lock_sleep_ms. If thousands of threads woke each
- * millisecond, the holder of the lock would not get to run. */
+ * Unlock stores FREE and then loads `sleepers` without a fence: an atomic exchange would slow a hit
+ * by a tenth. So the load may run before other threads see the store. It can then miss a thread that
+ * counts itself at that moment and still finds the lock taken. Therefore every sleep has a timeout:
+ * with n sleepers n ms, at most policy.lock_sleep_ms. It grows with n because thousands of threads
+ * that wake every millisecond would keep the holder of the lock from running. */
 #include "allocator/base/lock.h"
 
 #include <errno.h>

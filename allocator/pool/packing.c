@@ -9,8 +9,8 @@
  * program of many blocks that live while ever more other sizes appear, a block is hardly ever
  * replaced by its like. Its blocks are packed into handles of one chunk.
  *
- * Not sharing may fail while the device works, and blocks that were packed before hold their
- * chunks. So the last resort begins once a request is out of memory that would have fitted
+ * Separate chunks may not be had while the device works, and blocks that were packed earlier still
+ * hold theirs. So the last resort begins once a request is out of memory that would have fitted
  * natively. From then on large blocks are the driver's own: their granules are shared with no other
  * large block, and they are never cut for one. Small blocks get segments of a granule, and none
  * lies across its end. The arena's memory goes back as its blocks end. Before a request fails it

@@ -89,7 +89,8 @@ void pool_insert(struct allocator *a, struct block *block)
  * back. Once much of the device has been in use (`pressed`), segments larger than the common one
  * stay whole. Those of the common size are cut: blocks pack better there than in granules of their
  * own (test/record/crowds.md, "Ordinary segments under pressure"). Once large blocks are the
- * driver's own, all stay whole. Except for small requests, which would have no other memory. */
+ * driver's own, all stay whole. Exception to all of this: a small request may cut a whole segment,
+ * since it would have no other memory. */
 static int is_kept_whole(const struct allocator *a, enum pool pool, const struct block *block,
                          uint64_t size)
 {

@@ -185,10 +185,12 @@ static int record(struct allocator *a, struct fence *fence, int *lasting)
     return code;
 }
 
-/* Makes a free wait in a crowd, where threads free faster than the device works. Without this, each
- * request that finds nothing would grow the cache. The wait covers what this thread freed more than
- * its share ago, so that no thread runs ahead. While much memory is pending, it covers everything
- * freed earlier. CUDA's free waits for both. */
+/* Makes a free wait in a crowd, where threads free faster than the device works. A request waits for
+ * fences of other threads only for a limited time, so without this each miss would grow the cache.
+ * The free waits for all that its thread freed before its most recent share of bytes
+ * (fence_not_ahead_of). Else the running thread gets ahead, and all others wait behind its stream.
+ * While much memory is pending, the free waits for every fence before its own. CUDA's free waits
+ * for both. */
 static int wait_in_line(struct allocator *a, const struct fence *fence)
 {
     uint64_t begin = a->ops->now_ns(), before = fence->covers, mine = fence_not_ahead_of(a, fence);

@@ -93,6 +93,7 @@ struct caches_state {
 };
 
 /* thread_cache/: read and changed by threads without the lock. */
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): counts that threads change lie apart */
 struct caches_shared {
     /* Limits in bytes: of the transfer cache, of each thread cache, and of what a thread counts
      * alone. */

@@ -39,9 +39,9 @@ static inline int64_t alone_limit(const struct thread_cache *cache)
 
 /* How much a cache may hold. Cached blocks are missing where they could be split or merged, so more
  * memory is reserved, or looked for (thread_caches_assemble). That pays only where caches miss all
- * the time. So after each `policy.pace` requests that fold, the clock says whether a cache may hold
- * one MiB more, or half as much more. (Small requests by the lock fold, and large ones in ordinary
- * segments.) Where threads share, a look that found something halves it too.
+ * the time. So the time that `policy.pace` requests took decides whether the limit grows by 1 MiB
+ * or its growth so far is halved. Counted are small requests that take the lock, and large ones in
+ * ordinary segments. Where threads share, a look that found something halves the growth, too.
  *
  * After `policy.contended` such requests, none of which waited for the lock, threads do not contend
  * any longer (transfer.h).

@@ -31,7 +31,8 @@
  *    were allocated. Each thread logs its last allocations in a ring (`taken`) that any thread may
  *    read at any time. When a thread frees two consecutive entries of another thread's ring, it
  *    prefetches the block TAKEN_AHEAD entries ahead. Otherwise the free would wait for a cache line
- *    from the other core. The ring is only a hint: the compare-and-swap on `claim` decides. */
+ *    from the other core. The ring is only a hint, and a wrong one costs time alone: the
+ *    compare-and-swap on `claim` decides. */
 #include "allocator/base/map.h"
 #include "allocator/thread_cache/own.h"
 #include "allocator/thread_cache/record_alone.h"
