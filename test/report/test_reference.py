@@ -11,7 +11,7 @@ from cachalot_command.common.exit_codes import EXIT_CODES
 from cachalot_command.common.variables import VARIABLES
 
 PACKAGE = ROOT / "scripts/cachalot_command"
-LISTS = "".join((ROOT / "stats" / name).read_text() for name in ("counters/lists.h", "page/page_lists.h"))
+LISTS = "".join((ROOT / "stats" / name).read_text() for name in ("counters/lists.h", "page/layout.h"))
 UNITS = {"_bytes": "[bytes]", "_ns": "[ns]", "_ratio": "[0 to 1]"}  # by the end of a name
 SIMULATED = "CACHALOT_SIM_"  # of the simulated device: only tests set them
 
