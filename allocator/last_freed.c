@@ -2,10 +2,9 @@
  *
  * A request took block K from its pool: the front of a reusable block M, or all of M. If no pool
  * has changed since (`taken`), giving K back makes M again. The next request of as many bytes then
- * finds what the one before it found: K. (In an arena of which more is lost by then, it at least
- * might.) So K is counted as reusable, but neither merged nor in the pool (CLAIMED). That ends when
- * K is taken again, or when any thread takes the lock for anything else (domain_lock). Then K is
- * put into its pool, as if it had been there from the start.
+ * finds what the one before it found: K. So K is counted as reusable, but neither merged nor in the
+ * pool (CLAIMED). That ends when K is taken again, or when any thread takes the lock for anything
+ * else (domain_lock). Then K is put into its pool, as if it had been there from the start.
  *
  * Whatever changes which block a request would get clears `taken`: pool_put_in and pool_take_out.
  * So do the functions that change a block's pool or the rules: growth_by_driver, domain_mark,

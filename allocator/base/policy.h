@@ -37,21 +37,14 @@
     X(uint64_t, handle_most, 16 * MIB, "bytes", "handles", "largest handle: calls of the driver against memory held by a part of a handle", "footprint.md") \
     X(uint64_t, handle_part_of_block, 8, "1/n", "handles", "handle as a part of the block: calls against memory lost at the ends of blocks", "tried") \
     X(uint64_t, handle_loss_part, 40, "1/n", "handles", "memory that handles may lose, as a part of what is reserved: calls against memory", "tried") \
-    X(uint64_t, handle_part_of_rest, 6, "1/n", "handles", "memory that handles may lose, as a part of what the device has left", "tried") \
     X(uint64_t, handle_part_of_memory, 768, "1/n", "handles", "handle as a part of what is reserved, at least: calls against memory", "tried") \
     X(uint64_t, handle_part_repeated, 256, "1/n", "handles", "handle as a part of what is reserved, at most, once sizes come again", "tried") \
     X(uint64_t, handle_repeats, 24, "requests", "handles", "requests for each size after which sizes are known to come again", "tried") \
     X(uint64_t, device_chunks_least, 1024, "chunks", "handles", "handles are smaller on a device that has fewer of them", "footprint.md") \
     /* Which hole serves a request. */ \
     X(uint64_t, apart_most, MIB / 4, "bytes", "fit", "largest block that never lies among large ones: memory against chunks held by a small block", "tried") \
-    X(uint64_t, fit_much_lost, 22, "1/n", "fit", "lost part of the memory above which the best of many holes serves: memory against calls", "tried") \
     X(uint32_t, fit_slots, 1024, "slots", "fit", "slots of which the best hole serves: memory against 0.1 to 0.3 us a request", "tried") \
     X(uint32_t, fit_rest_part, 16, "1/n", "fit", "part of the block that the best hole may leave over", "tried") \
-    /* Whether an idle handle returns to its first place. */ \
-    X(uint64_t, stay_moves, 1000, "moves", "homes", "handles that moved before one may stay away", "tried") \
-    X(uint64_t, stay_requests, 20, "requests", "homes", "requests for each move below which one may stay away", "tried") \
-    X(uint64_t, stay_sizes, 24, "sizes", "homes", "distinct sizes above which one may stay away", "tried") \
-    X(uint64_t, stay_idle_part, 8, "1/n", "homes", "idle part of the memory above which one may stay away", "tried") \
     /* Which large blocks share chunks. */ \
     X(int, irregular_most, 16, "sizes", "packing", "new sizes in a row that are remembered: how soon blocks share chunks again", "tried") \
     X(int, irregular_again, 2, "sizes", "packing", "new sizes that one which comes again outweighs", "tried") \

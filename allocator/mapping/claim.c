@@ -252,9 +252,7 @@ static uint64_t move_in(struct arena *arena, struct window *window, struct block
         number = run ? take_idle(arena, &supply, run) : take_tail(arena, bytes);
         if (!number && run && slot + run == window->end && size > MIB && !exact)
             number = take_larger(arena, &supply, window, block, run);
-        if (number) {
-            arena->packing.moves++;
-        } else {
+        if (!number) {
             number = arena_number_handle(arena, last + 1, span ? span : 1, bytes);
             last = number + arena->chunk[number].span - 1;
             fresh += arena_handle_bytes(arena, number);

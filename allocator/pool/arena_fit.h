@@ -1,6 +1,5 @@
-/* Which hole among the large blocks of an arena a request gets: the lowest that is large enough.
- * While much is lost between blocks, a hole near that one serves if hardly anything of it is left
- * over. The domain's lock is held. */
+/* Which hole among the large blocks of an arena a request gets: the lowest that is large enough, or
+ * one near it of which hardly anything is left over. The domain's lock is held. */
 #ifndef CACHALOT_ALLOCATOR_POOL_ARENA_FIT_H
 #define CACHALOT_ALLOCATOR_POOL_ARENA_FIT_H
 

@@ -3,57 +3,17 @@
 #include <string.h>
 
 #include "allocator/pool/arena_chunks.h"
-#include "allocator/base/policy.h"
-#include "allocator/pool/packing.h"
 #include "allocator/pool/arena_holes.h"
 #include "allocator/pool/arena_blocks.h"
 
-/* Do handles move all the time, because large sizes hardly come again? */
-static int is_restless(const struct arena *arena)
-{
-    return arena->packing.moves > policy.stay_moves &&
-           arena->packing.moves > arena->packing.requests / policy.stay_requests &&
-           arena->packing.distinct > policy.stay_sizes;
-}
-
-/* Bytes of the hole of which the handle, which is away, would be a part at home. */
-static uint64_t hole_at_home(const struct arena *arena, const struct chunk *chunk)
-{
-    uint64_t begin = arena_address(arena, chunk->home - 1);
-    uint64_t bytes = chunk->span * chunk->bytes, end = begin + bytes;
-    const struct block *absent = arena_absent_at(arena, chunk->home - 1);
-    const struct block *before = absent->previous, *behind = absent->next;
-    if (block_address(absent) == begin && before && before->state == BLOCK_REUSABLE)
-        bytes += block_size(before);
-    if (block_address(absent) + block_size(absent) == end && behind &&
-        behind->state == BLOCK_REUSABLE)
-        bytes += block_size(behind);
-    return bytes;
-}
-
-/* Should an idle handle stay where it is? Homes serve programs that repeat themselves. If handles
- * move all the time, one stays where the hole is larger, so that the next request needs no claim.
- * But if little is idle, or if blocks that are never replaced by their like lie everywhere, staying
- * would scatter the idle memory. */
-static int is_to_stay(const struct arena *arena, uint32_t slot)
-{
-    const struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
-    uint64_t booked = arena->part[SMALL_POOL].booked + arena->part[LARGE_POOL].booked;
-    return is_restless(arena) && !packing_is_varied(arena->allocator, 0) && !arena->tails &&
-           arena_pool_of(arena, slot) == LARGE_POOL &&
-           arena_pool_of(arena, chunk->home - 1) == LARGE_POOL &&
-           arena_idle_bytes(arena) > booked / policy.stay_idle_part &&
-           block_size(arena_block_at(arena, slot)) > hole_at_home(arena, chunk);
-}
-
-/* Is the handle that begins in `slot` idle, away and to go home? A handle without a home, or one
- * that is to stay, gets its home here. */
+/* Is the handle that begins in `slot` idle, away and to go home? A handle without a home gets its
+ * home here. */
 static int is_to_go_home(struct arena *arena, uint32_t slot)
 {
     struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
     if (arena->present[slot] != AWAY || !arena->idle[slot] || chunk->home == slot + 1)
         return 0;
-    if (chunk->home && !is_to_stay(arena, slot))
+    if (chunk->home)
         return 1;
     for (uint32_t i = 0; i < chunk->span; i++) {
         chunk[i].home = slot + i + 1;

@@ -94,7 +94,7 @@ struct arena_kit {
 
 /* pool/packing.c: what requests of more than 1 MiB say about the program. */
 struct arena_packing {
-    uint64_t requests, moves;                  /* so far; moves: of existing handles */
+    uint64_t requests;                         /* so far */
     struct asked asked[NATIVE_SIZES];          /* by hash of the size */
     uint64_t sizes[POLICY_VARIED_SIZES], news; /* the last new sizes, in a ring; new sizes so far */
     uint64_t seen[NATIVE_SEEN / 64];           /* a bit by hash of each size asked for */

@@ -52,19 +52,15 @@ STORMS = {f"storm_{seed}": lambda seed=seed: workloads.storm(6000, STORM_CAP, se
 
 # Rules that numbers can switch off.
 OFF = {
-    "no stay": {"stay_moves": NEVER},
-    "no rest of the device": {"handle_part_of_rest": 1},
     "no share-no-chunk": {"noted_least": NEVER},
     "no small handles where blocks outlive their sizes": {"varied_outlived": 0},
     "no 256th where sizes come again": {"handle_repeats": NEVER},
     "no 768th": {"handle_part_of_memory": NEVER},
-    "best fit always": {"fit_much_lost": 1000000},
-    "first fit always": {"fit_much_lost": 1},
+    "first fit, nearly": {"fit_slots": 1},
     "best fit whatever is left over": {"fit_rest_part": 1},
     "small blocks up to 1 MiB apart": {"apart_most": MIB},
     "handles of 2 MiB": {"handle_most": 2 * MIB},
     "handles of up to 32 MiB": {"handle_most": 32 * MIB},
-    "A: no stay, no rest, best fit always": {"stay_moves": NEVER, "handle_part_of_rest": 1, "fit_much_lost": 1000000},
 }
 UNSEEN = {"thread caches", "transfer cache", "cache size", "lock", "pressure", "fences", "PyTorch's rules"}  # a replay of one thread has none
 QUICK = 3  # each so manieth trace

@@ -1,5 +1,4 @@
-/* The allocator by lines, for the model tests: reads `options TEXT`, `capacity BYTES`, `moves N` (handles have moved
- * so often) first, then
+/* The allocator by lines, for the model tests: reads `options TEXT`, `capacity BYTES` first, then
  * `m BYTES` (malloc), `f N` (free what malloc number N gave), `e` (empty the cache), `o BYTES` (are
  * other processes'), `r` (give back what was idle), `x CALL N` (the N-th next call of the device's
  * CALL fails), and answers each with `CODE ADDRESS` and all statistics. With mapped memory there
@@ -100,7 +99,7 @@ int main(void)
 {
     struct options options;
     char line[512], op;
-    uint64_t n, number, moves = 0;
+    uint64_t n, number;
     options_default(&options);
     options.expandable = EXPANDABLE_FALSE;
     fake_init(&device, UINT64_MAX);
@@ -110,14 +109,10 @@ int main(void)
             options_parse(&options, line + 8, OPTIONS_ALL, complain, NULL);
         } else if (!strncmp(line, "capacity ", 9)) {
             device.capacity = strtoull(line + 9, NULL, 10);
-        } else if (!strncmp(line, "moves ", 6)) {
-            moves = strtoull(line + 6, NULL, 10);
         } else {
             if (!a) {
                 domain = domain_create(&options);
                 a = allocator_create(domain, &fake_ops, &device, 1, 0, &stats, device.capacity);
-                if (a->arena)
-                    a->arena->packing.moves = moves;
             }
             n = number = 0;
             if (sscanf(line, "%c %" SCNu64 " %" SCNu64, &op, &n, &number) < 1)

@@ -127,54 +127,19 @@ static void sizes_that_share_a_place_are_two(void **state)
     assert_in_range(w.a->arena->packing.distinct - distinct, 1, 2);
 }
 
-/* A block of both, given back in a program that moves handles all the time, after so many requests, of which for so
- * many sizes. Returns where a block lies then. */
-static uint64_t after_a_move(uint64_t live, uint64_t requests, uint32_t sizes)
+/* Handles whose home has been given away get a home where they are idle next. */
+static void all_of_one_is_at_home(void **state)
 {
-    uint64_t moved = w.a->arena->packing.moves;
-    take(live);
+    (void)state;
     make_room();
     uint64_t both = take(2 * BLOCK);
-    assert_int_equal(w.a->arena->packing.moves - moved, HANDLES);
-    w.a->arena->packing.moves = 1001;
-    w.a->arena->packing.requests = requests;
-    w.a->arena->packing.distinct = sizes;
+    policy.keep = 1;
+    assert_int_equal(take(BLOCK), low);
+    policy_reset();
     give(both);
-    uint64_t mapped = CALLS(MAP);
-    both = take(BLOCK);
-    assert_int_equal(CALLS(MAP), mapped);
-    return both;
-}
-
-static void in_a_restless_program_the_larger_hole_stays(void **state)
-{
-    (void)state;
-    uint64_t block = after_a_move(2 * MIB, 20000, 25);
-    assert_int_equal(block, high);
-    for (uint64_t slot = (block - w.a->arena->base) / CHUNK, end = slot + 2 * BLOCK / CHUNK;
-         slot < end; slot++)
-        assert_int_equal(w.a->arena->present[slot], AT_HOME);
-}
-
-static void but_not_where_little_is_idle(void **state)
-{
-    (void)state;
-    uint64_t block = after_a_move(16 * BLOCK, 20000, 25);
-    assert_int_equal(block, low);
-}
-
-static void nor_where_most_requests_move_nothing(void **state)
-{
-    (void)state;
-    uint64_t block = after_a_move(2 * MIB, 1001 * 20, 25);
-    assert_int_equal(block, low);
-}
-
-static void nor_where_sizes_are_few(void **state)
-{
-    (void)state;
-    uint64_t block = after_a_move(2 * MIB, 20000, 20);
-    assert_int_equal(block, low);
+    uint32_t slot = (uint32_t)((both - w.a->arena->base) / CHUNK);
+    for (uint32_t i = 0; i < 2 * BLOCK / CHUNK; i++)
+        assert_int_equal(w.a->arena->present[slot + i], AT_HOME);
 }
 
 /* A block that shares none does not have one of which it needs a part alone. */
@@ -362,10 +327,7 @@ int main(void)
         cmocka_unit_test_setup(where_sizes_come_again_they_are_a_256th, handle_world_setup),
         cmocka_unit_test_setup(sizes_that_share_a_place_are_two, handle_world_setup),
         cmocka_unit_test_setup(what_is_in_the_way_goes_as_one, handle_world_setup),
-        cmocka_unit_test_setup(in_a_restless_program_the_larger_hole_stays, handle_world_setup),
-        cmocka_unit_test_setup(but_not_where_little_is_idle, handle_world_setup),
-        cmocka_unit_test_setup(nor_where_most_requests_move_nothing, handle_world_setup),
-        cmocka_unit_test_setup(nor_where_sizes_are_few, handle_world_setup),
+        cmocka_unit_test_setup(all_of_one_is_at_home, handle_world_setup),
         cmocka_unit_test_setup(none_is_called_back_in_part, handle_world_alone),
         cmocka_unit_test_setup(they_are_called_back_as_one, handle_world_setup),
         cmocka_unit_test_setup(one_in_use_in_part_stays, handle_world_setup),
