@@ -35,11 +35,8 @@
 #define POLICY_LIST(X) \
     /* How large a handle is. */ \
     X(uint64_t, handle_most, 16 * MIB, "bytes", "handles", "largest handle: calls of the driver against memory held by a part of a handle", "footprint.md") \
-    X(uint64_t, handle_part_of_block, 8, "1/n", "handles", "handle as a part of the block: calls against memory lost at the ends of blocks", "tried") \
+    X(uint64_t, handle_part, 192, "1/n", "handles", "handle as a part of the memory: calls against memory", "tried") \
     X(uint64_t, handle_loss_part, 40, "1/n", "handles", "memory that handles may lose, as a part of what is reserved: calls against memory", "tried") \
-    X(uint64_t, handle_part_of_memory, 768, "1/n", "handles", "handle as a part of what is reserved, at least: calls against memory", "tried") \
-    X(uint64_t, handle_part_repeated, 256, "1/n", "handles", "handle as a part of what is reserved, at most, once sizes come again", "tried") \
-    X(uint64_t, handle_repeats, 24, "requests", "handles", "requests for each size after which sizes are known to come again", "tried") \
     X(uint64_t, device_chunks_least, 1024, "chunks", "handles", "handles are smaller on a device that has fewer of them", "footprint.md") \
     /* Which hole serves a request. */ \
     X(uint64_t, apart_most, MIB / 4, "bytes", "fit", "largest block that never lies among large ones: memory against chunks held by a small block", "tried") \

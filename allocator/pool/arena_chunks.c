@@ -124,29 +124,19 @@ static uint64_t lost_of(const struct arena *arena, uint64_t booked, uint64_t mor
 }
 
 /* A handle that holds a live block cannot move, so small handles waste least. But the driver's
- * calls to make or move a handle cost the same for any size. So a handle is a part of the block
- * (policy.handle_part_of_block), or a small part of all memory (handle_part_of_memory), and smaller
- * where much is lost already (handle_loss_part). Memory is made when nothing is idle except what
- * fits no gap. So what is lost then is what large handles have cost so far. It does not predict
- * what they will cost: a program that repeats itself moves little. And blocks that a first step
- * leaves, such as an optimizer's states, stay in the handles of its temporaries for good. Once each
- * size has had handle_repeats requests on average, sizes are known to come again: then a handle is
- * at most handle_part_repeated of all. test/replay/tried.md has the cost of other numbers. */
-
+ * calls to make or move a handle cost the same for any size. So a handle is a part of all memory
+ * (policy.handle_part), and smaller where much is lost already (handle_loss_part). Memory is made
+ * when nothing is idle except what fits no gap. So what is lost then is what large handles have
+ * cost so far. Where blocks outlive their sizes, handles have one chunk. test/replay/tried.md has
+ * the cost of other numbers. */
 uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missing)
 {
     uint64_t booked = booked_of(arena);
     uint64_t lost = lost_of(arena, booked + missing, size);
-    uint64_t may = (booked + size) / policy.handle_loss_part,
-             least = (booked + size) / policy.handle_part_of_memory;
-    uint64_t most = packing_repeats(arena) < policy.handle_repeats
-                        ? UINT64_MAX
-                        : (booked + size) / policy.handle_part_repeated;
-    uint64_t bytes =
-        size / policy.handle_part_of_block < most ? size / policy.handle_part_of_block : most;
-    bytes = bytes > least ? bytes : least;
+    uint64_t may = (booked + size) / policy.handle_loss_part;
     if (size <= MIB || packing_is_varied(arena->allocator, size) || may <= lost)
         return 1;
+    uint64_t bytes = (booked + size) / policy.handle_part;
     bytes = (bytes < may - lost ? bytes : may - lost) / arena->chunk_bytes;
     return bytes < 1                        ? 1
            : bytes < arena->claim.span_most ? (uint32_t)bytes

@@ -46,7 +46,6 @@ struct chunk {
 };
 
 #define NATIVE_SIZES 512
-#define NATIVE_SEEN 4096
 
 /* A size above 1 MiB that was asked for (packing.c). */
 struct asked {
@@ -97,8 +96,6 @@ struct arena_packing {
     uint64_t requests;                         /* so far */
     struct asked asked[NATIVE_SIZES];          /* by hash of the size */
     uint64_t sizes[POLICY_VARIED_SIZES], news; /* the last new sizes, in a ring; new sizes so far */
-    uint64_t seen[NATIVE_SEEN / 64];           /* a bit by hash of each size asked for */
-    uint32_t distinct;                         /* how many of these bits are set */
     uint64_t noted;        /* new sizes count from this one on (packing_noted) */
     int irregular, varied; /* above 0: large sizes hardly recur; blocks outlive their sizes */
 };

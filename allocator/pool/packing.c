@@ -60,15 +60,6 @@ static struct asked *asked_for(struct arena *arena, uint64_t size)
     return &arena->packing.asked[hash_of(size) & (NATIVE_SIZES - 1)];
 }
 
-/* Counts distinct sizes. `asked` forgets sizes, so one may be new again and again there. Here, of
- * thousands of sizes, a few are taken for one another. */
-static void note_distinct(struct arena *arena, uint64_t size)
-{
-    uint64_t place = hash_of(size) & (NATIVE_SEEN - 1), bit = UINT64_C(1) << place % 64;
-    arena->packing.distinct += !(arena->packing.seen[place / 64] & bit);
-    arena->packing.seen[place / 64] |= bit;
-}
-
 /* The weight of a request in the score `varied`; above 0: blocks outlive their sizes. A size that
  * recurs late speaks against it. A new size, which is noted here, looks at the size that was new
  * policy.varied_sizes sizes earlier: do blocks of it still live? A block that is larger than the
@@ -98,7 +89,6 @@ void packing_note(struct allocator *a, uint64_t size)
     if (!arena)
         return;
     arena->packing.requests++;
-    note_distinct(arena, size);
     struct asked *asked = asked_for(arena, size);
     int was = arena->packing.irregular > 0, counts = size >= arena->packing.noted;
     arena->packing.irregular =

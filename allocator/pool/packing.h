@@ -28,12 +28,6 @@ static inline void packing_count(struct allocator *allocator, uint64_t size, int
  * which pack best, though they need more driver calls. */
 int packing_is_varied(const struct allocator *allocator, uint64_t size);
 
-/* How many requests each size above 1 MiB has had so far, on average. */
-static inline uint64_t packing_repeats(const struct arena *arena)
-{
-    return arena->packing.requests / (arena->packing.distinct + 1);
-}
-
 /* The bytes that the driver takes for a large block of `bytes` bytes: whole granules of 2 MiB. */
 static inline uint64_t native_bytes_of(uint64_t bytes)
 {

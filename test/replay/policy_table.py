@@ -54,8 +54,6 @@ STORMS = {f"storm_{seed}": lambda seed=seed: workloads.storm(6000, STORM_CAP, se
 OFF = {
     "no share-no-chunk": {"noted_least": NEVER},
     "no small handles where blocks outlive their sizes": {"varied_outlived": 0},
-    "no 256th where sizes come again": {"handle_repeats": NEVER},
-    "no 768th": {"handle_part_of_memory": NEVER},
     "first fit, nearly": {"fit_slots": 1},
     "best fit whatever is left over": {"fit_rest_part": 1},
     "small blocks up to 1 MiB apart": {"apart_most": MIB},

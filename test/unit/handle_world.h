@@ -8,7 +8,7 @@
 
 #define CHUNK (2 * MIB)
 #define HANDLE (16 * MIB)
-#define BLOCK (1152 * MIB) /* where it is the first, the least that has such handles */
+#define BLOCK (3072 * MIB) /* where it is the first, the least that has such handles */
 #define HANDLES (BLOCK / HANDLE)
 
 #define CALLS(kind) (w.device.calls[FAKE_##kind])

@@ -304,8 +304,10 @@ static void what_was_mapped_there_is_one(void **state)
     handle_world_remake("expandable_segments:True", 64 * GIB);
     lane_start(w.domain, ops);
     uint64_t large = take(BLOCK);
+    policy.handle_part = UINT64_MAX; /* handles of a chunk */
     for (int i = 0; i < 4; i++)
         block[i] = take(3 * MIB);
+    policy_reset();
     give(large);
     take(BLOCK + CHUNK); /* has those handles, whose old mappings stay */
     w.device.capacity = w.device.used;

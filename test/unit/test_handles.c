@@ -16,7 +16,7 @@ static void they_are_large_beside_large_blocks(void **state)
     assert_int_equal(CURRENT(segment), 320);
     assert_int_equal(COUNTER(num_device_alloc) - made, 320);
     take(64 * MIB);
-    assert_int_equal(CALLS(CREATE), 320 + 8); /* an eighth */
+    assert_int_equal(CALLS(CREATE), 320 + 4); /* of all memory */
     handle_world_setup(NULL);
     take(BLOCK);
     assert_int_equal(CALLS(CREATE), HANDLES);
@@ -38,8 +38,8 @@ static void on_a_small_device_they_are_small(void **state)
 {
     (void)state;
     handle_world_remake("expandable_segments:True", 2 * GIB);
-    take(BLOCK);
-    assert_int_equal(CALLS(CREATE), BLOCK / CHUNK);
+    take(GIB);
+    assert_int_equal(CALLS(CREATE), GIB / CHUNK);
 }
 
 /* Blocks of 17 MiB in handles of 16, every other one free. */
@@ -103,28 +103,16 @@ static void what_is_in_the_way_goes_as_one(void **state)
     assert_all_goes_back();
 }
 
-/* Who repeats himself hardly moves any, and what his first step leaves lies in them for good. */
-static void where_sizes_come_again_they_are_a_256th(void **state)
-{
-    (void)state;
-    for (unsigned i = 0; i < 100; i++)
-        give(take(2 * MIB));
-    uint64_t made = CALLS(CREATE);
-    take(BLOCK);
-    assert_int_equal(CALLS(CREATE) - made, BLOCK / (4 * MIB));
-}
-
 /* Each has the other forgotten, and is new again. */
 static void sizes_that_share_a_place_are_two(void **state)
 {
     (void)state;
-    uint64_t news = w.a->arena->packing.news, distinct = w.a->arena->packing.distinct;
+    uint64_t news = w.a->arena->packing.news;
     for (unsigned i = 0; i < 50; i++) {
         give(take(2 * MIB));
         give(take(365 * MIB / 2));
     }
     assert_true(w.a->arena->packing.news - news >= 99);
-    assert_in_range(w.a->arena->packing.distinct - distinct, 1, 2);
 }
 
 /* Handles whose home has been given away get a home where they are idle next. */
@@ -182,7 +170,7 @@ static void one_in_use_in_part_stays(void **state)
     assert_int_equal(take(4 * MIB), block + BLOCK - 5 * MIB);
     assert_int_equal(CALLS(CREATE), made);
     give(take(9 * MIB));
-    assert_int_equal(CALLS(CREATE) - made, 4); /* 1 MiB is there */
+    assert_int_equal(CALLS(CREATE) - made, 1); /* of 8 MiB: 1 MiB is there */
     give(block);
     domain_empty_cache(w.domain, 1);
     assert_int_equal(CURRENT(reserved_bytes), HANDLE);
@@ -227,11 +215,11 @@ static void what_fits_no_gap_is_made_anew(void **state)
 static void it_keeps_its_limit(void **state)
 {
     (void)state;
-    world_remake("expandable_segments:True,memory_limit_mb:2324", 64 * GIB);
+    world_remake("expandable_segments:True,memory_limit_mb:6164", 64 * GIB);
     second = BLOCK + HANDLE;
     make_room();
     take(second + 2 * MIB);
-    assert_true(CURRENT(reserved_bytes) <= 2324 * MIB);
+    assert_true(CURRENT(reserved_bytes) <= 6164 * MIB);
 }
 
 static uint64_t lent, lent_bytes, last_handle;
@@ -324,7 +312,6 @@ int main(void)
         cmocka_unit_test_setup(on_a_small_device_they_are_small, handle_world_setup),
         cmocka_unit_test_setup(where_much_is_lost_they_are_small, handle_world_setup),
         cmocka_unit_test_setup(they_move_as_one, handle_world_setup),
-        cmocka_unit_test_setup(where_sizes_come_again_they_are_a_256th, handle_world_setup),
         cmocka_unit_test_setup(sizes_that_share_a_place_are_two, handle_world_setup),
         cmocka_unit_test_setup(what_is_in_the_way_goes_as_one, handle_world_setup),
         cmocka_unit_test_setup(all_of_one_is_at_home, handle_world_setup),
