@@ -53,10 +53,10 @@ void allocator_empty(struct allocator *a)
     allocator_enter(a);
     if (!a->life.error && !a->life.forgotten && !a->life.away && !is_alone(a)) {
         thread_caches_empty(a);
-        fence_wait_all(a, policy.end_wait_ns);
+        fence_wait_all(a, policy.moment_wait_ns);
         if (a->arena && !a->life.forgotten)
-            arena_release(a, a->arena, UINT64_MAX, policy.end_wait_ns);
-        if (!a->life.forgotten && fence_is_idle(a, policy.end_wait_ns) == 1)
+            arena_release(a, a->arena, UINT64_MAX, policy.moment_wait_ns);
+        if (!a->life.forgotten && fence_is_idle(a, policy.moment_wait_ns) == 1)
             segment_release_whole(a, UINT64_MAX, 0);
     }
     allocator_leave(a);
@@ -67,7 +67,8 @@ void allocator_put_away(struct allocator *a, int away)
     allocator_enter(a);
     int back = a->life.away && !away;
     a->life.away = away;
-    for (int i = 0; away && a->life.visits > allocator_own.visits && i < policy.end_looks; i++)
+    for (uint64_t i = 0; away && a->life.visits > allocator_own.visits && i < allocator_pauses();
+         i++)
         allocator_pause(a);
     if (back && !a->life.error && !a->life.forgotten) { /* captures may have ended meanwhile */
         a->fences.captures_ended++;
@@ -131,7 +132,7 @@ uint64_t allocator_forget(struct allocator *a)
             break;
         }
     /* Waits for calls of other threads into the context that ends: no new one begins. */
-    for (int i = 0; a->life.calls && i < policy.end_looks; i++)
+    for (uint64_t i = 0; a->life.calls && i < allocator_pauses(); i++)
         allocator_pause(a);
     allocator_leave(a);
     return held;

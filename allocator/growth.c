@@ -76,15 +76,15 @@ static int claim_idle(struct allocator *a, uint64_t size, struct block **taken)
 }
 
 /* Gives back what is in the way of a block of its own chunks, and idle within
- * `policy.alone_wait_ns`. A device that is not far behind needs no longer, and CUDA's frees
+ * `policy.moment_wait_ns`. A device that is not far behind needs no longer, and CUDA's frees
  * would have waited for it. Returns bytes. */
 static uint64_t give_back(struct allocator *a, uint64_t size)
 {
     uint64_t missing = a->arena->claim.missing;
     if (a->arena->claim.room + arena_idle_bytes(a->arena) >= native_bytes_of(size))
-        return arena_release(a, a->arena, missing, policy.alone_wait_ns);
+        return arena_release(a, a->arena, missing, policy.moment_wait_ns);
     thread_caches_empty(a);
-    return segment_release_whole(a, missing, policy.alone_wait_ns);
+    return segment_release_whole(a, missing, policy.moment_wait_ns);
 }
 
 /* Where blocks share no chunk, idle memory in other pieces may have to go back first. But no thread
@@ -92,7 +92,8 @@ static uint64_t give_back(struct allocator *a, uint64_t size)
 static int grow_mapped(struct allocator *a, uint64_t size, struct block **taken)
 {
     for (int round = 0;
-         round < policy.alone_rounds && !a->life.forgotten && packing_is_exact(a, size); round++) {
+         round < policy.pressure_rounds && !a->life.forgotten && packing_is_exact(a, size);
+         round++) {
         int code = arena_claim_in(a->arena, size, CLAIM_GROW | CLAIM_ALONE, taken);
         if (code != a->ops->out_of_memory)
             return code;

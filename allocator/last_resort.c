@@ -75,7 +75,7 @@ struct block *last_resort_corner(struct allocator *a, uint64_t size)
         block = pool_take_from(a, POOL_MAPPED, size);
     if (block && !last_resort_is_cornered(a)) {
         a->growth.cornered = 1 + changes(a);
-        a->growth.cornered_until = a->mallocs + policy.corner_requests;
+        a->growth.cornered_until = a->mallocs + policy.pace;
     }
     return block;
 }

@@ -69,9 +69,8 @@ uint64_t release_unused(struct allocator *a)
     uint64_t wanted = total / policy.relief_part - available;
     if (mapped)
         released =
-            arena_release(a, a->arena, wanted < mapped ? wanted : mapped, policy.relief_wait_ns);
-    if (released < wanted && !a->life.forgotten && is_old &&
-        fence_is_idle(a, policy.relief_wait_ns))
+            arena_release(a, a->arena, wanted < mapped ? wanted : mapped, policy.brief_wait_ns);
+    if (released < wanted && !a->life.forgotten && is_old && fence_is_idle(a, policy.brief_wait_ns))
         released += segment_release_oldest(a, wanted - released, seen);
     stats_count(a->stats, COUNTER_relieved_bytes, released);
     return released;

@@ -32,8 +32,7 @@ enum device_condition {
     X(alloc_mib, 250, "cuMemAlloc, for each MiB")                                                  \
     X(free, 39000, "cuMemFree")                                                                    \
     X(free_mib, 650, "cuMemFree, for each MiB")                                                    \
-    X(event, 260, "cuCtxRecordEvent")                                                              \
-    X(question, 4900, "cuMemGetInfo")
+    X(event, 260, "cuCtxRecordEvent")
 
 struct device_costs {
 #define X(name, ns, what) uint64_t name;

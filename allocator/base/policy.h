@@ -34,7 +34,7 @@
 /* clang-format off */
 #define POLICY_LIST(X) \
     /* How large a handle is. */ \
-    X(uint64_t, handle_most, 16 * MIB, "bytes", "handles", "largest handle: calls of the driver against memory held by a part of a handle", "footprint.md") \
+    X(uint64_t, handle_most, 16 * MIB, "bytes", "handles", "largest handle, and the request from which on the driver is asked what is free: calls of the driver against memory held by a part of a handle", "footprint.md") \
     X(uint64_t, handle_part, 192, "1/n", "handles", "handle as a part of the memory: calls against memory", "tried") \
     X(uint64_t, handle_loss_part, 40, "1/n", "handles", "memory that handles may lose, as a part of what is reserved: calls against memory", "tried") \
     X(uint64_t, device_chunks_least, 1024, "chunks", "handles", "handles are smaller on a device that has fewer of them", "footprint.md") \
@@ -43,31 +43,19 @@
     X(uint32_t, fit_slots, 1024, "slots", "fit", "slots of which the best hole serves: memory against 0.1 to 0.3 us a request", "tried") \
     X(uint32_t, fit_rest_part, 16, "1/n", "fit", "part of the block that the best hole may leave over", "tried") \
     /* Which large blocks share chunks. */ \
-    X(int, irregular_most, 16, "sizes", "packing", "new sizes in a row that are remembered: how soon blocks share chunks again", "tried") \
-    X(int, irregular_again, 2, "sizes", "packing", "new sizes that one which comes again outweighs", "tried") \
+    X(int, score_most, 16, "sizes", "packing", "new sizes in a row that are remembered, and what a size outweighs that its blocks outlive", "tried") \
     X(uint64_t, noted_part, 512, "1/n", "packing", "part of the device from which on a new size is a sign", "tried") \
     X(uint64_t, noted_least, 32 * MIB, "bytes", "packing", "the least of that", "tried") \
     X(uint64_t, few_blocks, 16, "blocks", "packing", "smaller blocks that lose nothing beside the large ones", "tried") \
-    X(uint64_t, few_lost_part, 64, "1/n", "packing", "part of the active memory that smaller blocks may lose", "tried") \
     X(uint64_t, varied_most, 384 * MIB, "bytes", "packing", "largest block that lies in small handles where blocks outlive their sizes", "tried") \
     X(uint64_t, varied_sizes, 48, "sizes", "packing", "new sizes after which one is looked at: do its blocks live on?", "tried") \
-    X(int, varied_outlived, 16, "sizes", "packing", "sizes that come again which one outlived by its blocks outweighs", "tried") \
     X(uint32_t, varied_late, 512, "requests", "packing", "requests within which a size that comes again says nothing", "tried") \
-    X(uint64_t, corner_requests, 1024, "requests", "packing", "requests for which small blocks take corners of large holes before the driver is asked", "none") \
     /* Moving memory. */ \
     X(uint64_t, keep, 4, "1", "mapping", "addresses in use, in times the memory: unmap calls against page tables", "footprint.md") \
-    X(uint64_t, keep_least, 64, "slots", "mapping", "the least of that", "none") \
-    X(uint64_t, ask_part, 90, "1/n", "mapping", "price of the question what is free, as a part of what growing costs, from which on it is asked", "record") \
-    X(uint32_t, small_addresses_part, 8, "1/n", "mapping", "addresses that small blocks have", "none") \
-    X(int, alone_rounds, 4, "rounds", "mapping", "tries for a block that shares no chunk: others take what was given back", "none") \
-    X(uint64_t, alone_wait_ns, 20000000, "ns", "mapping", "wait for idle memory that lies in the way of a block that shares no chunk", "none") \
-    X(uint64_t, corner_small, 4, "chunks", "mapping", "worth of a corner among small blocks: memory that they soon need against a failure", "tried") \
-    X(uint64_t, corner_large_part, 4, "1/n", "mapping", "worth of a corner among large blocks, of a chunk", "tried") \
     /* Ordinary segments. */ \
     X(uint64_t, pressed_part, 3, "1/n", "segments", "part of the device that is left when segments are no longer cut", "tried") \
     X(uint64_t, dedicated_part, 8, "1/n", "segments", "part that a segment which other processes may map may be too large", "none") \
     X(uint64_t, relief_part, 10, "1/n", "segments", "free part of the device below which idle memory goes back for other processes", "none") \
-    X(uint64_t, relief_wait_ns, 1000000, "ns", "segments", "wait for idle memory then", "none") \
     /* What a thread holds and counts without the lock. */ \
     X(uint64_t, cache_least, 2 * MIB, "bytes", "thread caches", "what a cache may hold at least: requests that take the lock against memory", "benchmarks") \
     X(uint64_t, cache_most, 10 * MIB, "bytes", "thread caches", "and at most", "benchmarks") \
@@ -86,7 +74,7 @@
     X(int, trim_looks, 16, "sizes", "transfer cache", "sizes that it looks for them at", "benchmarks") \
     X(uint64_t, stock_blocks, 8, "blocks", "transfer cache", "blocks that one request takes from the pool", "benchmarks") \
     /* When caches hold more, and when they are looked through. */ \
-    X(uint64_t, pace, 1024, "requests", "cache size", "requests by the lock between two looks at the clock", "record") \
+    X(uint64_t, pace, 1024, "requests", "cache size", "requests by the lock between two looks at the clock, or at a full device: calls against delay", "record") \
     X(uint64_t, pace_fast_ns, 4000000, "ns", "cache size", "a faster pace lets caches hold more: locks against memory", "record") \
     X(uint64_t, pace_brisk_ns, 200000000, "ns", "cache size", "the same where threads do not contend", "record") \
     X(uint64_t, pace_slow, 5, "1", "cache size", "a pace so many times slower lets them hold half", "record") \
@@ -99,20 +87,18 @@
     X(uint64_t, yield_ns, 7050, "ns/MiB", "cache size", "price of emptying caches, against that of growing", "record") \
     /* How long a freed block is waited for. */ \
     X(uint64_t, slack_ns, 300000, "ns", "fences", "work ahead of the host from which on a wait costs nothing: steps against memory", "record") \
-    X(uint64_t, foreign_wait_ns, 2000000, "ns", "fences", "wait for another thread's free, which might wait for this thread", "record") \
+    X(uint64_t, brief_wait_ns, 2000000, "ns", "fences", "wait for another thread's free, which might wait for this thread, or to help other processes", "record") \
     X(uint64_t, fat_part, 4, "1/n", "fences", "pending part of what is in use from which on frees wait: throughput against memory", "simulated device") \
     X(uint64_t, fat_least, 32 * MIB, "bytes", "fences", "the least of that", "simulated device") \
     X(unsigned, crowd_turns, 16, "turns", "fences", "requests of one thread in a row that end a crowd", "simulated device") \
-    X(unsigned, crowd_most, 1u << 30, "turns", "fences", "requests that a crowd may last", "simulated device") \
     X(uint64_t, poll_again, 8, "requests", "fences", "requests between two polls in vain", "benchmarks") \
     X(unsigned, lane_patience, 64, "seals", "fences", "seals between two tries to return to a lane", "benchmarks") \
     /* What is done before a request fails, and when a context ends. */ \
     X(uint64_t, pressure_wait_ns, 10000000000, "ns", "pressure", "wait where the alternative is out of memory", "none") \
-    X(int, pressure_rounds, 4, "rounds", "pressure", "tries while other threads free", "none") \
+    X(int, pressure_rounds, 4, "rounds", "pressure", "tries while other threads free, or take what was given back", "none") \
     X(uint64_t, idle_wait_ns, 2000000000, "ns", "pressure", "wait for what can wait until another time", "none") \
-    X(uint64_t, end_look_ns, 1000000, "ns", "pressure", "time between two looks at a context that ends", "none") \
-    X(int, end_looks, 2000, "looks", "pressure", "of these", "none") \
-    X(uint64_t, end_wait_ns, 100000000, "ns", "pressure", "wait for idle memory before a context ends", "none") \
+    X(uint64_t, moment_wait_ns, 100000000, "ns", "pressure", "wait for idle memory before a context ends, or a block must share chunks", "none") \
+    X(uint64_t, end_look_ns, 1000000, "ns", "pressure", "time between two looks at a context that ends, within idle_wait_ns", "none") \
     X(int, mark_tries, 1000, "tries", "pressure", "context events tried where the driver's error passes", "none") \
     /* The allocator's lock. */ \
     X(int, lock_looks, 8000, "looks", "lock", "looks before a thread sleeps (10 us): processor time against system calls", "benchmarks") \

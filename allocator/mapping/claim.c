@@ -286,21 +286,14 @@ static void dissolve(struct arena *arena, struct block *block)
     arena_go_home(arena, begin, until);
 }
 
-/* Is the price of asking what is free small beside the price of making so many chunks? */
-static int is_worth_asking(const struct allocator *a, uint64_t chunks)
-{
-    const struct device_costs *costs = a->ops->costs;
-    return chunks * device_handle_ns(costs) >= costs->question * policy.ask_part;
-}
-
 /* Returns the driver's free bytes where the claim needs them; UINT64_MAX: any number. A large
  * request needs them: else it would fill the device with chunks each time before it fails.
  * CLAIM_ALONE must know what to give back. After CLAIM_DIVIDE nothing would give back what was made
  * in vain. Drops the lock meanwhile. */
-static uint64_t room_for(struct allocator *a, const struct arena *arena, uint64_t size, int flags)
+static uint64_t room_for(struct allocator *a, uint64_t size, int flags)
 {
     uint64_t room = UINT64_MAX, total;
-    if (!is_worth_asking(a, size / arena->chunk_bytes) && !(flags & (CLAIM_ALONE | CLAIM_DIVIDE)))
+    if (size < policy.handle_most && !(flags & (CLAIM_ALONE | CLAIM_DIVIDE)))
         return room;
     allocator_call(a);
     if (a->ops->query_memory(a->device, &room, &total))
@@ -333,7 +326,7 @@ static int choose(const struct allocator *a, struct arena *arena, uint64_t size,
     const struct arena_part *part = arena_part_for(arena, size);
     int alone = (flags & CLAIM_ALONE) != 0;
     uint64_t most = (part->chunks + size / arena->chunk_bytes) * policy.keep;
-    most = part->first + (most < policy.keep_least ? policy.keep_least : most);
+    most += part->first;
     most = most < part->end ? most : part->end;
     if (alone && !has_room(a, arena, window_fresh_alone(arena, size), room))
         return 0;
@@ -354,7 +347,7 @@ int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block *
     int code = 0, alone = (flags & CLAIM_ALONE) != 0;
     uint64_t whole = alone ? native_bytes_of(size) : size;
     arena->claim.missing = arena->claim.unfit = 0;
-    uint64_t room = flags & CLAIM_GROW ? room_for(a, arena, size, flags) : 0;
+    uint64_t room = flags & CLAIM_GROW ? room_for(a, size, flags) : 0;
     if (!a->life.forgotten)
         arena_poll(a, arena);
     if (a->life.forgotten) /* both steps may drop the lock */

@@ -56,11 +56,13 @@ static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_
     return arena;
 }
 
+#define SMALL_PART 8 /* of the addresses, one part of so many is for small blocks */
+
 /* Gives the last slots to small blocks. One slot before them stays unused, so that nothing goes on
  * from one part into the other. */
 static void divide(struct arena *arena)
 {
-    uint32_t slots = arena->slots / policy.small_addresses_part;
+    uint32_t slots = arena->slots / SMALL_PART;
     arena->part[SMALL_POOL].first = arena->part[SMALL_POOL].top = arena->slots - slots;
     if (slots)
         arena->part[LARGE_POOL].end = arena->slots - slots - 1;

@@ -55,17 +55,6 @@ static void find_corners(const struct arena *arena, struct corners *corners)
             find_in(arena, arena->part[pool].segment->first, corners);
 }
 
-/* Returns what a corner costs beside its bytes: it takes a mapping. Among small blocks, which may
- * soon need it, a corner costs more than anything that may be left over. */
-static uint64_t worth(const struct arena *arena, const struct corner *corner)
-{
-    if (!corner->bytes)
-        return 0;
-    int small = arena_pool_of(arena, corner->slot) == SMALL_POOL;
-    return small ? policy.corner_small * arena->chunk_bytes
-                 : arena->chunk_bytes / policy.corner_large_part;
-}
-
 /* Takes these corners for the window, if they are best: they need the least new memory. Of those
  * that need as little, the best take the least memory in all. */
 static void consider(const struct arena *arena, uint64_t size, const struct corner *front,
@@ -75,7 +64,7 @@ static void consider(const struct arena *arena, uint64_t size, const struct corn
     uint64_t have = arena->free.slots + arena->free.spares;
     uint64_t whole = bytes < size ? (size - bytes + c - 1) / c : 0;
     uint64_t fresh = whole > have ? (whole - have) * c : 0;
-    uint64_t cost = bytes + whole * c + worth(arena, front) + worth(arena, back);
+    uint64_t cost = bytes + whole * c;
     if (!bytes || front->bytes >= size || back->bytes >= size ||
         (front->bytes && back->bytes && front->slot == back->slot) || fresh > window->fresh ||
         (fresh == window->fresh && cost >= window->cost))

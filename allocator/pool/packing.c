@@ -33,9 +33,7 @@ static int are_few(const struct allocator *a, uint64_t most)
     uint64_t count = 0;
     for (unsigned bin = stat_bin_of(MIB + 1); bin <= stat_bin_of(most); bin++)
         count += stat_get(&a->stats->histogram_live[bin]);
-    return count <= policy.few_blocks ||
-           count * MIB <=
-               stats_current(a->stats, STAT_active_bytes, LARGE_POOL) / policy.few_lost_part;
+    return count <= policy.few_blocks;
 }
 
 int packing_is_exact(const struct allocator *a, uint64_t size)
@@ -75,7 +73,7 @@ static int weight_of(struct arena *arena, struct asked *asked, uint64_t size)
     asked = asked_for(arena, old);
     if (!old || asked->size != old)
         return 0;
-    return asked->live > 0 ? policy.varied_outlived : -1;
+    return asked->live > 0 ? policy.score_most : -1;
 }
 
 static int within(int n, int most)
@@ -92,10 +90,9 @@ void packing_note(struct allocator *a, uint64_t size)
     struct asked *asked = asked_for(arena, size);
     int was = arena->packing.irregular > 0, counts = size >= arena->packing.noted;
     arena->packing.irregular =
-        within(arena->packing.irregular + (asked->size == size ? -policy.irregular_again : counts),
-               policy.irregular_most);
+        within(arena->packing.irregular + (asked->size == size ? -1 : counts), policy.score_most);
     arena->packing.varied = within(arena->packing.varied + weight_of(arena, asked, size),
-                                   policy.irregular_most * policy.varied_outlived);
+                                   policy.score_most * policy.score_most);
     if (was != (arena->packing.irregular > 0))
         a->taken = NULL; /* the same request may get another block from here on */
 }

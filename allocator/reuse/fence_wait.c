@@ -1,5 +1,6 @@
 /* How long a thread waits for a fence: a request instead of growing, and a free in a crowd. The
  * head of fence.c says for which fences a wait needs a limit. */
+#include <limits.h>
 #include <stddef.h>
 
 #include "allocator/reuse/fence_wait.h"
@@ -35,8 +36,8 @@ uint64_t fence_patience(const struct allocator *a, const struct fence *fence, ui
     if (budget == OWN_FOREVER)
         return 0;
     uint64_t limit = budget == DEVICE_FOREVER ? policy.pressure_wait_ns : budget;
-    if (!own && behind && limit < policy.foreign_wait_ns)
-        limit = policy.foreign_wait_ns;
+    if (!own && behind && limit < policy.brief_wait_ns)
+        limit = policy.brief_wait_ns;
     return spent < limit ? limit - spent : 0;
 }
 
@@ -66,9 +67,10 @@ void fence_crowd_begins(struct allocator *a)
 {
     a->crowd.is_on = 1;
     a->crowd.turns = 0;
-    a->crowd.least_turns = !a->crowd.least_turns                      ? 2 * policy.crowd_turns
-                           : a->crowd.least_turns < policy.crowd_most ? 2 * a->crowd.least_turns
-                                                                      : policy.crowd_most;
+    if (!a->crowd.least_turns)
+        a->crowd.least_turns = policy.crowd_turns;
+    if (a->crowd.least_turns <= UINT_MAX / 2)
+        a->crowd.least_turns *= 2;
 }
 
 /* What this thread has freed since fence `number`, which it must not run ahead of. */

@@ -52,8 +52,8 @@ int allocator_visit(struct allocator *a)
  * with it, so the visit is not needed. */
 int allocator_visit_soon(struct allocator *a)
 {
-    for (int i = 0;
-         a->life.away && !a->life.forgotten && !allocator_own.ends && i < policy.end_looks; i++)
+    for (uint64_t i = 0;
+         a->life.away && !a->life.forgotten && !allocator_own.ends && i < allocator_pauses(); i++)
         allocator_pause(a);
     return allocator_visit(a);
 }

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 
+#include "allocator/base/policy.h"
 #include "allocator/state/domain.h"
 
 /* enter: takes the domain's lock and begins a change of this allocator's statistics. leave: ends
@@ -45,9 +46,14 @@ static inline void allocator_before_leaving(struct allocator *a)
     stats_end(a->stats);
 }
 
-/* Drops the lock for policy.end_look_ns. A wait for other threads pauses at most policy.end_looks
- * times. */
+/* Drops the lock for policy.end_look_ns. A wait for other threads pauses at most allocator_pauses()
+ * times: for policy.idle_wait_ns. */
 void allocator_pause(struct allocator *allocator);
+
+static inline uint64_t allocator_pauses(void)
+{
+    return policy.idle_wait_ns / policy.end_look_ns;
+}
 
 /* Bytes that all contexts of the device have reserved or are about to reserve. The lock is held. */
 uint64_t allocator_reserved(const struct allocator *allocator);

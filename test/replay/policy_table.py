@@ -53,7 +53,7 @@ STORMS = {f"storm_{seed}": lambda seed=seed: workloads.storm(6000, STORM_CAP, se
 # Rules that numbers can switch off.
 OFF = {
     "no share-no-chunk": {"noted_least": NEVER},
-    "no small handles where blocks outlive their sizes": {"varied_outlived": 0},
+    "no small handles where blocks outlive their sizes": {"varied_most": 0},
     "first fit, nearly": {"fit_slots": 1},
     "best fit whatever is left over": {"fit_rest_part": 1},
     "small blocks up to 1 MiB apart": {"apart_most": MIB},

@@ -109,7 +109,7 @@ class Mapped:
         """Sizes that hardly come again: packing.c."""
         if size > MIB:
             at = size // 512 * 0x9e3779b97f4a7c15 % 2 ** 64 >> 32 & 511
-            change = -2 if self.sizes.get(at) == size else int(size >= 32 * MIB)
+            change = -1 if self.sizes.get(at) == size else int(size >= 32 * MIB)
             self.sizes[at], self.irregular = size, max(-16, min(16, self.irregular + change))
         few = sum(MIB < requested <= 16 * MIB for _, requested, _ in self.live.values()) <= 16  # in more, half a granule each counts
         return size > MIB and self.irregular > 0 and not self.as_native and few
