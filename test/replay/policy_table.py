@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""policy_table.py [--tool CACHALOT-REPLAY] [--sealed | --all] [--quick] [ROW…]: what each number of the policy is worth, as a table.
+"""policy_table.py [--tool CACHALOT-REPLAY] [--sealed | --all] [--quick] [--write FILE] [ROW…]: what each number of the policy is worth, as a table.
 
 A row is one change: a number halved or doubled (`keep/2`, `keep*2`), a rule switched off (RULES), numbers set by hand
 (`keep=8,few_blocks=4`), or another cachalot-replay (its path). Without ROWs: all of them. Columns, for each set of traces: peak reserved /
@@ -205,6 +205,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help=f"one of {QUICK} traces")
     parser.add_argument("--sealed", action="store_const", const="sealed", default="open", dest="which", help="the traces that are set aside")
     parser.add_argument("--all", action="store_const", const="all", dest="which", help="both")
+    parser.add_argument("--write", type=argparse.FileType("w"), default=sys.stdout, metavar="FILE", help="where the table goes: policy_table.md is renewed so")
     parser.add_argument("rows", nargs="*", metavar="ROW")
     arguments = parser.parse_args()
     replays = Replays(arguments.cache)
@@ -212,9 +213,11 @@ def main():
     rules = ["--conf", "expandable_segments:False,thread_cache:off"]
     allocated = {name: [got[1] for got in replays.all([(arguments.tool, path, rules) for path in found])] for name, found in paths.items()}
     files = {name: list(zip(paths[name], allocated[name])) for name in paths}
-    print("| change | " + " | ".join(head(files)) + " |\n|---|" + "---|" * len(list(head(files))))
+    if arguments.write is not sys.stdout:
+        print("# What the numbers of the policy are worth\n\n`policy_table.py --quick --write test/replay/policy_table.md` writes this file; its head says what the columns are.\n", file=arguments.write)
+    print("| change | " + " | ".join(head(files)) + " |\n|---|" + "---|" * len(list(head(files))), file=arguments.write)
     for name, tool, policy in [("as it is", arguments.tool, {}), *changes(arguments.rows, numbers(arguments.tool), arguments.tool)]:
-        print(f"| {name} | " + " | ".join(cells(measure(replays, files, tool, policy))) + " |", flush=True)
+        print(f"| {name} | " + " | ".join(cells(measure(replays, files, tool, policy))) + " |", flush=True, file=arguments.write)
 
 
 if __name__ == "__main__":
