@@ -94,7 +94,7 @@ uint32_t max_tree_best(const struct max_tree *fit, uint32_t first, uint32_t leas
     uint32_t at = first - first % FIRST_FIT_NODE, best = at;
     uint32_t end = fit->places - at < policy.fit_slots ? fit->places : at + policy.fit_slots;
     uint32_t fewest = least_over(fit->level[0] + at, least);
-    /* Most nodes have no place with enough, as its maximum says. Level 0 alone has no maxima. */
+    /* Most nodes have no place with enough, as their maxima say. Level 0 alone has no maxima. */
     for (at += FIRST_FIT_NODE; fit->top && at < end && fewest; at += FIRST_FIT_NODE) {
         if (fit->level[1][at / FIRST_FIT_NODE] < least)
             continue;
