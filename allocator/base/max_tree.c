@@ -7,9 +7,9 @@ size_t max_tree_begin(struct max_tree *fit, void *memory, uint32_t places)
     size_t numbers = places, used = 0;
     *fit = (struct max_tree){.places = places};
     for (unsigned level = 0; level == 0 || numbers > 1; level++) {
-        size_t nodes = (numbers + FIRST_FIT_NODE - 1) / FIRST_FIT_NODE;
+        size_t nodes = (numbers + MAX_TREE_NODE - 1) / MAX_TREE_NODE;
         fit->level[level] = memory ? (uint32_t *)memory + used : NULL;
-        used += nodes * FIRST_FIT_NODE;
+        used += nodes * MAX_TREE_NODE;
         numbers = nodes;
     }
     return used * sizeof(uint32_t);
@@ -45,15 +45,15 @@ uint32_t max_tree_most(const struct max_tree *fit)
 void max_tree_set(struct max_tree *fit, uint32_t place, uint32_t has)
 {
     uint32_t had = fit->level[0][place];
-    for (uint64_t node = place / FIRST_FIT_NODE; node >> 4 * fit->top; fit->top++) /* 16^top */
+    for (uint64_t node = place / MAX_TREE_NODE; node >> 4 * fit->top; fit->top++) /* 16^top */
         fit->level[fit->top + 1][0] = most_of(fit->level[fit->top]);
     fit->level[0][place] = has;
     for (unsigned level = 0; level < fit->top; level++) {
-        place /= FIRST_FIT_NODE;
+        place /= MAX_TREE_NODE;
         uint32_t *most = &fit->level[level + 1][place];
         if (has < had) {
             if (*most == had)
-                has = most_of(fit->level[level] + place * (size_t)FIRST_FIT_NODE);
+                has = most_of(fit->level[level] + place * (size_t)MAX_TREE_NODE);
             if (*most != had || has == had)
                 return;
         } else if (*most >= has) {
@@ -69,8 +69,8 @@ uint32_t max_tree_find(const struct max_tree *fit, uint32_t least)
     if (max_tree_most(fit) < least)
         return UINT32_MAX;
     for (unsigned level = fit->top + 1; level-- > 0;) {
-        const uint32_t *node = fit->level[level] + (size_t)(at *= FIRST_FIT_NODE);
-        uint32_t first = FIRST_FIT_NODE - 1;
+        const uint32_t *node = fit->level[level] + (size_t)(at *= MAX_TREE_NODE);
+        uint32_t first = MAX_TREE_NODE - 1;
         for (uint32_t i = first; i-- > 0;) /* no branch: it would be mispredicted */
             first = node[i] >= least ? i : first;
         at += first;
@@ -91,12 +91,12 @@ static uint32_t least_over(const uint32_t *node, uint32_t least)
 
 uint32_t max_tree_best(const struct max_tree *fit, uint32_t first, uint32_t least)
 {
-    uint32_t at = first - first % FIRST_FIT_NODE, best = at;
+    uint32_t at = first - first % MAX_TREE_NODE, best = at;
     uint32_t end = fit->places - at < policy.fit_slots ? fit->places : at + policy.fit_slots;
     uint32_t fewest = least_over(fit->level[0] + at, least);
     /* Most nodes have no place with enough, as their maxima say. Level 0 alone has no maxima. */
-    for (at += FIRST_FIT_NODE; fit->top && at < end && fewest; at += FIRST_FIT_NODE) {
-        if (fit->level[1][at / FIRST_FIT_NODE] < least)
+    for (at += MAX_TREE_NODE; fit->top && at < end && fewest; at += MAX_TREE_NODE) {
+        if (fit->level[1][at / MAX_TREE_NODE] < least)
             continue;
         uint32_t over = least_over(fit->level[0] + at, least);
         best = over < fewest ? at : best;

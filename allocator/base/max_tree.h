@@ -9,12 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FIRST_FIT_NODE 16
-#define FIRST_FIT_LEVELS 8 /* 16^8 places */
+#define MAX_TREE_NODE 16
+#define MAX_TREE_LEVELS 8 /* 16^8 places */
 
 struct max_tree {
     /* [0]: the number of each place; [n + 1]: the maximum of each node of [n] */
-    uint32_t *level[FIRST_FIT_LEVELS];
+    uint32_t *level[MAX_TREE_LEVELS];
     uint32_t places;
     unsigned top; /* one node of this level covers all places that ever had more than 0 */
 };

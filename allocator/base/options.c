@@ -226,7 +226,7 @@ static const struct key {
      "before new ones are taken."},
     {"large_segment_size_mb", set_segment, "an even number of MiB", 0,
      "Size of a segment for requests from 1 to 10 MiB. If given, also the size of a handle of "
-     "mapped memory, which by default is 2 to 16 MiB, as the sizes of blocks suggest."},
+     "mapped memory. By default a handle is a part of the memory in use, from 2 to 16 MiB."},
     {"expandable_segments", set_expandable, "auto, True or False", 0,
      "True: blocks lie in mapped memory, where holes between them can be used. False: they lie in "
      "ordinary segments. auto: as True, unless MPI or UCX is loaded, devices cannot reach each "

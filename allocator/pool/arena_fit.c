@@ -103,8 +103,8 @@ int arena_fit_is_valid(const struct block *block)
     const struct block *largest = arena->slot[slot].largest;
     if (!largest || slot_of(largest) != slot || block_size(largest) < block_size(block))
         return 0;
-    for (unsigned level = 0; level < fit->top; level++, at /= FIRST_FIT_NODE)
-        if (fit->level[level + 1][at / FIRST_FIT_NODE] < fit->level[level][at])
+    for (unsigned level = 0; level < fit->top; level++, at /= MAX_TREE_NODE)
+        if (fit->level[level + 1][at / MAX_TREE_NODE] < fit->level[level][at])
             return 0;
     return max_tree_of(fit, slot) == grains_of(block_size(largest)) &&
            arena_fit_largest(arena) >= block_size(block);
