@@ -123,6 +123,12 @@ static uint64_t lost_of(const struct arena *arena, uint64_t booked, uint64_t mor
     return booked > used ? booked - used : 0;
 }
 
+int arena_loses_much(const struct arena *arena)
+{
+    uint64_t booked = booked_of(arena);
+    return lost_of(arena, booked, 0) > booked / policy.fit_loss_part;
+}
+
 /* A handle that holds a live block cannot move, so small handles waste least. But the driver's
  * calls to make or move a handle cost the same for any size. So a handle is a part of all memory
  * (policy.handle_part), and smaller where much is lost already (handle_loss_part). Memory is made

@@ -1,6 +1,6 @@
 /* First fit by address. Each slot knows the largest hole that begins in it, and a tree of maxima
- * finds the first slot whose hole is large enough. The best of policy.fit_slots slots from there on
- * serves, if it leaves little over. */
+ * finds the first slot whose hole is large enough. While much is lost between blocks, the best of
+ * policy.fit_slots slots from there on serves. */
 #include "allocator/pool/arena_fit.h"
 
 #include <stddef.h>
@@ -29,8 +29,8 @@ static void set(struct arena *arena, uint32_t slot, struct block *block)
     max_tree_set(&arena->fit, slot, block ? grains_of(block_size(block)) : 0);
 }
 
-/* The larger of two holes, or the lower of equal ones; block may be NULL. So which hole a request
- * gets depends only on the holes that there are: last_freed.c relies on it. */
+/* The larger of two holes, or the lower of equal ones; block may be NULL. So the hole
+ * that the tree holds depends only on the holes that there are: last_freed.c relies on it. */
 static struct block *larger(struct block *block, struct block *other)
 {
     uint64_t size = block ? block_size(block) : 0, more = block_size(other);
@@ -73,9 +73,8 @@ struct block *arena_fit_find(const struct arena *arena, uint64_t size)
     uint32_t slot = max_tree_find(&arena->fit, grains);
     if (slot == UINT32_MAX)
         return NULL;
-    uint32_t best = max_tree_best(&arena->fit, slot, grains);
-    if (max_tree_of(&arena->fit, best) - grains <= grains / policy.fit_rest_part)
-        slot = best;
+    if (arena_loses_much(arena))
+        slot = max_tree_best(&arena->fit, slot, grains);
     return arena->slot[slot].largest;
 }
 
