@@ -11,6 +11,7 @@
 
 #include "interpose/lifecycle/start.h"
 #include "interpose/process/process.h"
+#include "interpose/resolve/bindings.h"
 #include "interpose/resolve/real_driver.h"
 
 struct lookup {
@@ -18,9 +19,8 @@ struct lookup {
     void *next; /* not NULL: continue with this function, called as ours was */
 };
 
-/* dlsym for names that begin with `cu`, and for all names until the real dlsym is known. `caller`
- * is the return address. It may run before our constructor and under the loader's lock: no malloc,
- * no lock, no stdio. */
+/* dlsym. `caller` is the return address. It may run before our constructor and under the loader's
+ * lock: no malloc, no lock, no stdio. A program mostly calls it after it has loaded an object. */
 struct lookup lookup_dlsym(void *handle, const char *name, const void *caller)
     __attribute__((visibility("hidden")));
 
@@ -134,6 +134,7 @@ REAL_NOT_SANITIZED struct lookup lookup_dlsym(void *handle, const char *name, co
 {
     void *real = real_dlsym_find();
     const struct lookup as_natively = {NULL, real};
+    bindings_look();
     if (!real || !name || name[0] != 'c' || name[1] != 'u')
         return as_natively;
     if (!is_capital(name[2]) && !(name[2] == 'd' && name[3] == 'a' && is_capital(name[4])))
@@ -161,6 +162,7 @@ static CUresult substituted(CUresult result, void **function)
 CUresult cuInit(unsigned int flags)
 {
     CUresult result = real()->cuInit(flags);
+    bindings_look();
     if (result == CUDA_SUCCESS)
         start_serving();
     return result;

@@ -15,6 +15,7 @@
 #include "interpose/process/private_files.h"
 #include "interpose/process/mapped_files.h"
 #include "interpose/process/process.h"
+#include "interpose/resolve/bindings.h"
 #include "interpose/resolve/real_driver.h"
 #include "interpose/lifecycle/trace_writer.h"
 #include "interpose/lifecycle/request.h"
@@ -234,9 +235,12 @@ void exit_report_none(void)
     if (!process.page || !process.domain)
         return;
     config_publish(&process.config, process.page, process_warn);
-    snprintf(process.page->coverage_note, sizeof process.page->coverage_note,
-             "libcuda is in use, but it was not initialised through us (RTLD_DEEPBIND, dlmopen, or "
-             "a library that stands in for it)");
+    bindings_look();
+    if (!process.page->coverage_note[0])
+        snprintf(
+            process.page->coverage_note, sizeof process.page->coverage_note,
+            "libcuda is in use, but it was not initialised through us (dlmopen, a constructor, or "
+            "a library that stands in for it)");
     service_report_write(REPORT_EXIT, 0);
     page_close(process.page, 1);
 }

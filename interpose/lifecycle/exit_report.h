@@ -17,7 +17,7 @@ void exit_report_write(void);
 void exit_report_watch(void);
 
 /* Writes a report if libcuda is in use but none of its calls came through the library
- * (RTLD_DEEPBIND, dlmopen). */
+ * (dlmopen). */
 void exit_report_none(void);
 
 #endif

@@ -13,6 +13,7 @@
 #include "interpose/memory/memory.h"
 #include "interpose/process/process.h"
 #include "interpose/process/thread_exit.h"
+#include "interpose/resolve/bindings.h"
 #include "interpose/resolve/loaded_objects.h"
 #include "interpose/resolve/real_driver.h"
 #include "interpose/stream/submit.h"
@@ -33,6 +34,7 @@ __attribute__((constructor)) static void loaded(void)
     objects_prepare();
     real_may_open();
     process_load();
+    bindings_begin();
 }
 
 static void on_exit_begin(int status, void *unused)
@@ -88,6 +90,7 @@ static int begin(void)
     if (problem)
         process_warn("the live page: %s", problem);
     config_publish(&process.config, process.page, process_warn);
+    bindings_look(); /* says in the page what an earlier look has found */
     process.domain = domain_create(&process.config.options);
     if (!process.domain) {
         page_close(process.page, 1);

@@ -1,6 +1,6 @@
 /* dlsym, dladdr and dlopen take the loader's lock, which is held while constructors and destructors
  * run. dl_iterate_phdr takes another lock, which is not; _dl_find_object (glibc 2.35) takes none.
- * So this file reads the objects' tables itself.
+ * So this file reads the objects' tables itself (elf_tables.c).
  *
  * Which definition the caller would get:
  * - An object loaded before us (the program, or a preload) searches the global scope: it gets the
@@ -14,11 +14,12 @@
 #include "interpose/resolve/loaded_objects.h"
 
 #include <dlfcn.h>
-#include <elf.h>
 #include <link.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "interpose/resolve/elf_tables.h"
 
 #define MOST_DEFINERS 8
 #define REMEMBERED 4 /* callers per thread */
@@ -31,111 +32,10 @@ struct found {
     void *more[12];
 };
 
-struct object {
-    uintptr_t base;
-    const ElfW(Dyn) * dynamic;
-};
-
-struct tables {
-    const char *strings, *soname;
-    const ElfW(Sym) * symbols;
-    const ElfW(Half) * versions;
-    const uint32_t *gnu_hash, *hash;
-};
-
-/* A table entry as an address; NULL for 0. In most objects the loader has relocated it already. */
-static const void *address_in(const struct object *object, ElfW(Addr) value)
-{
-    return !value ? NULL : (const void *)(value < object->base ? object->base + value : value);
-}
-
-static struct tables tables_of(const struct object *object)
-{
-    ElfW(Addr) value[DT_SYMBOLIC] = {0}, gnu_hash = 0, versions = 0;
-    for (const ElfW(Dyn) *entry = object->dynamic; entry->d_tag != DT_NULL; entry++)
-        if ((uint64_t)entry->d_tag < DT_SYMBOLIC)
-            value[entry->d_tag] = entry->d_un.d_ptr;
-        else if (entry->d_tag == DT_GNU_HASH)
-            gnu_hash = entry->d_un.d_ptr;
-        else if (entry->d_tag == DT_VERSYM)
-            versions = entry->d_un.d_ptr;
-    struct tables tables = {
-        .strings = address_in(object, value[DT_STRTAB]),
-        .symbols = address_in(object, value[DT_SYMTAB]),
-        .versions = address_in(object, versions),
-        .gnu_hash = address_in(object, gnu_hash),
-        .hash = address_in(object, value[DT_HASH]),
-    };
-    if (tables.strings && value[DT_SONAME])
-        tables.soname = tables.strings + value[DT_SONAME];
-    return tables;
-}
-
-/* Is symbol i the definition of a function `name`, in its default version? */
-static int is_definition(const struct tables *tables, uint32_t i, const char *name)
-{
-    const ElfW(Sym) *symbol = &tables->symbols[i];
-    int type = symbol->st_info & 0xf; /* the same in both classes */
-    return symbol->st_shndx != SHN_UNDEF && symbol->st_value &&
-           (type == STT_FUNC || type == STT_NOTYPE) &&
-           !(tables->versions && tables->versions[i] & 0x8000) &&
-           strcmp(tables->strings + symbol->st_name, name) == 0;
-}
-
-/* The index of the symbol, or 0. The table: buckets, first symbol, words and shift of the
- * filter. */
-static uint32_t find_by_gnu_hash(const struct tables *tables, const char *name)
-{
-    const uint32_t *table = tables->gnu_hash;
-    uint32_t buckets = table[0], first = table[1], words = table[2], hash = 5381;
-    const ElfW(Addr) *filter = (const ElfW(Addr) *)(table + 4);
-    const uint32_t *bucket = (const uint32_t *)(filter + words), *chain = bucket + buckets;
-    for (const char *c = name; *c; c++)
-        hash = hash * 33 + (unsigned char)*c;
-    unsigned bits = sizeof *filter * 8;
-    ElfW(Addr) word = filter[hash / bits % words];
-    if (!buckets || !(word >> hash % bits & word >> (hash >> table[3]) % bits & 1))
-        return 0;
-    for (uint32_t i = bucket[hash % buckets]; i >= first && i; i++) {
-        if ((chain[i - first] | 1) == (hash | 1) && is_definition(tables, i, name))
-            return i;
-        if (chain[i - first] & 1)
-            break;
-    }
-    return 0;
-}
-
-/* The same in the older hash table: numbers of buckets and symbols, buckets, chains. */
-static uint32_t find_by_hash(const struct tables *tables, const char *name)
-{
-    const uint32_t *table = tables->hash;
-    uint32_t buckets = table[0], hash = 0;
-    for (const char *c = name; *c; c++) {
-        hash = (hash << 4) + (unsigned char)*c;
-        hash ^= hash >> 24 & 0xf0;
-        hash &= 0x0fffffff;
-    }
-    const uint32_t *bucket = table + 2, *chain = bucket + buckets;
-    for (uint32_t i = buckets ? bucket[hash % buckets] : 0; i; i = chain[i])
-        if (is_definition(tables, i, name))
-            return i;
-    return 0;
-}
-
-static void *find(const struct object *object, const struct tables *tables, const char *name)
-{
-    uint32_t i = 0;
-    if (tables->strings && tables->symbols && tables->gnu_hash)
-        i = find_by_gnu_hash(tables, name);
-    else if (tables->strings && tables->symbols && tables->hash)
-        i = find_by_hash(tables, name);
-    return i ? (void *)(object->base + tables->symbols[i].st_value) : NULL;
-}
-
 /* Does the object name `soname` among the libraries that it needs? */
 static int needs(const struct object *object, const char *soname)
 {
-    const char *strings = tables_of(object).strings;
+    const char *strings = elf_tables(object).strings;
     for (const ElfW(Dyn) *entry = object->dynamic; strings && entry->d_tag != DT_NULL; entry++)
         if (entry->d_tag == DT_NEEDED && strcmp(strings + entry->d_un.d_val, soname) == 0)
             return 1;
@@ -160,21 +60,10 @@ struct search {
     uint64_t changes;
 };
 
-static int holds(const struct dl_phdr_info *info, uintptr_t address)
-{
-    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
-        if (header->p_type == PT_LOAD &&
-            address - info->dlpi_addr - header->p_vaddr < header->p_memsz)
-            return 1;
-    }
-    return 0;
-}
-
 static void note_definer(struct search *search, const struct object *object)
 {
-    const struct tables tables = tables_of(object);
-    void *function = find(object, &tables, search->name);
+    const struct tables tables = elf_tables(object);
+    void *function = elf_find(object, &tables, search->name);
     if (function && search->count++ < MOST_DEFINERS)
         search->definer[search->count - 1] = (struct definer){tables.soname, function};
 }
@@ -182,18 +71,15 @@ static void note_definer(struct search *search, const struct object *object)
 static int visit(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct search *search = data;
-    struct object object = {.base = info->dlpi_addr};
+    struct object object = elf_object(info);
     (void)size;
-    for (unsigned i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-            object.dynamic = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
     if (!object.dynamic)
         return 0;
-    if (holds(info, search->caller)) {
+    if (elf_holds(info, search->caller)) {
         search->from = object;
         search->before_us = !search->found_us;
     } else if (!search->found_us) {
-        search->found_us = holds(info, (uintptr_t)visit);
+        search->found_us = elf_holds(info, (uintptr_t)visit);
     } else {
         note_definer(search, &object);
     }
@@ -210,7 +96,7 @@ static void choose(struct search *search)
         search->function = search->definer[0].function;
         search->choice = search->before_us ? CHOSEN_FIRST : CHOSEN_ONLY;
     }
-    struct tables tables = search->from.dynamic ? tables_of(&search->from) : (struct tables){0};
+    struct tables tables = search->from.dynamic ? elf_tables(&search->from) : (struct tables){0};
     for (const ElfW(Dyn) *entry = search->from.dynamic;
          tables.strings && !search->before_us && entry->d_tag != DT_NULL; entry++)
         for (unsigned i = 0; entry->d_tag == DT_NEEDED && i < search->count; i++) {
@@ -274,10 +160,10 @@ static void *recall(const struct claim *claim, const struct found *caller, const
         return NULL;
     const struct object object = {found.map->l_addr, found.map->l_ld};
     const struct object from = {caller->map->l_addr, caller->map->l_ld};
-    const struct tables tables = tables_of(&object);
+    const struct tables tables = elf_tables(&object);
     if (claim->choice == CHOSEN_NAMED && (!tables.soname || !needs(&from, tables.soname)))
         return NULL;
-    return find(&object, &tables, name);
+    return elf_find(&object, &tables, name);
 }
 
 /* The claim of this caller, or an entry to reuse for it. */

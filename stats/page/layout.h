@@ -47,6 +47,7 @@ enum uncached_kind {
     X(dlsym_lookups, "driver functions handed out by dlsym")                                       \
     X(proc_address_lookups, "driver functions handed out by cuGetProcAddress")                     \
     X(linked_calls, "calls of driver functions that the program is linked to")                     \
+    X(table_entries, "table entries of other objects that held a function of CUDA, led to us")     \
     X(init_calls, "cuInit calls that succeeded")                                                   \
     X(unseen_frees, "driver allocations freed through us that we had not seen made")               \
     X(forwarded_allocations, "cuMemAlloc calls answered by the driver for the program")            \

@@ -1,7 +1,8 @@
-/* Linked to the driver: 6 requests, 5 frees. */
+/* Linked to the driver: 6 requests, 5 frees. Also built as a plugin. */
 #include "driver_case.h"
 
-int main(void)
+int run(void);
+int run(void)
 {
     static const size_t sizes[] = {1, 1000, 1 << 20, 3 << 20, 30 << 20};
     CUdeviceptr block[5];
@@ -12,4 +13,9 @@ int main(void)
         SAY(cuMemFree(block[i]));
     SAY(make(1000) != 0);
     return 0;
+}
+
+int main(void)
+{
+    return run();
 }

@@ -89,7 +89,7 @@ def test_ranks_under_open_mpi(place):
     assert {load(path)["process"]["rank"] for path in place.work.glob("reports/*.json")} == {0, 1, 2}
 
 
-PAST_US = [PROGRAMS / "load_deep", "deep", PROGRAMS / "liballocate_plugin_130.so"]
+PAST_US = [PROGRAMS / "load_deep", "namespace", PROGRAMS / "liballocate_plugin_130.so"]
 
 
 @pytest.mark.parametrize("words, said", [

@@ -7,7 +7,7 @@ import sys
 import pytest
 import sanitizer
 
-from conftest import LIBRARY, PROGRAMS
+from conftest import LIBRARY, PROGRAMS, SIM
 
 ANOTHER = PROGRAMS / "libanother_preload.so"
 ANOTHER_NEXT = PROGRAMS / "libask_next.so"
@@ -122,6 +122,37 @@ def test_a_plugin_whose_constructor_waits_for_a_thread(place, plugin):
 
 def test_a_plugin_finds_the_driver_in_its_own_scope(place):
     check(place.report("load_plugins", PROGRAMS / "libdefault_plugin.so"), 1, 0)
+
+
+@sanitizer.unless_sanitized("its runtime does not allow RTLD_DEEPBIND")
+@pytest.mark.parametrize("asked", [(), ("libcuda.so.1",)], ids=["", "asked"])
+@pytest.mark.parametrize("way", ["deep", "lazy"])
+@pytest.mark.parametrize("plugin", ["130", "131", "static", "113", "112", "driver", "lazy"])
+def test_a_plugin_that_is_bound_past_us(place, plugin, way, asked):
+    """Its tables are led to us, also those that are protected, and those that are not filled yet."""
+    report = place.report("load_deep", way, PROGRAMS / f"liballocate_plugin_{plugin}.so", *asked)
+    check(report)
+    assert report["coverage"]["counters"]["table_entries"] > 0
+    if plugin != "driver":
+        assert report["coverage"]["submissions"]["copies"] == 2
+
+
+@pytest.mark.parametrize("program", ["allocate_130", "allocate_static", "allocate_driver"])
+def test_a_driver_before_us(place, program):
+    """A program that is linked to it would call it directly."""
+    place.run(program, preload=(SIM / "libcuda.so.1", LIBRARY))
+    report = place.only_report()
+    check(report)
+    assert (report["coverage"]["counters"]["table_entries"] > 0) == (program == "allocate_driver")
+
+
+def test_a_tool_before_a_plugin_that_is_bound_past_it(place):
+    """What the plugin calls natively it calls in front of us: the tool gets none of its calls."""
+    words = ["load_deep", "lazy", PROGRAMS / "liballocate_plugin_lazy.so"]
+    native = place.run(*words, preload=(ANOTHER,))
+    ours = place.run(*words, preload=(ANOTHER, LIBRARY))
+    assert (native.code, ours.code, ours.out, ours.err) == (0, 0, native.out, "")
+    check(place.only_report())
 
 
 @pytest.mark.parametrize("driver", [11040, 12020, 13000, 14000])

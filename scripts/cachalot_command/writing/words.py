@@ -52,7 +52,7 @@ def coverage_advice(report):
     doctor = f"`cachalot doctor {shlex.quote(printable(name)[:200]) if isinstance(name, str) and name else 'PROGRAM'}`"
     return {
         "none": [f"Nothing of what this program allocated is in these figures. Next: {doctor} says whether the cache can get in "
-                 "front of it; what loads CUDA by RTLD_DEEPBIND or dlmopen it cannot serve."],
+                 "front of it; what loads CUDA by dlmopen it cannot serve."],
         "partial": ["The figures leave out what went past the cache. Next: start the whole program by `cachalot run`, not a part "
                     f"of it, before it touches CUDA; {doctor} looks for what stands in the way."],
     }.get(str(report.get("coverage", "status")), [])

@@ -1,0 +1,17 @@
+/* Calls of CUDA that the loader has bound past this library. */
+#ifndef CACHALOT_INTERPOSE_RESOLVE_BINDINGS_H
+#define CACHALOT_INTERPOSE_RESOLVE_BINDINGS_H
+
+/* From now on bindings_look acts, unless the process is not to be served. Only the constructor calls
+ * it: before that, objects may be unrelocated. */
+void bindings_begin(void);
+
+/* Looks at the tables of objects that were loaded since the last look. An entry that holds a
+ * function of a CUDA library, and that this library exports, gets our function. Takes the lock of
+ * dl_iterate_phdr only, and leaves errno and dlerror alone. */
+void bindings_look(void);
+
+/* The file of an object with an entry that could not be changed; NULL: there is none. */
+const char *bindings_unreached(void);
+
+#endif
