@@ -10,6 +10,8 @@
 
 static struct WIPED writing {
     pthread_mutex_t lock;
+    /* Where the exit report is: when it is written again, it goes there. */
+    char exit_path[sizeof((struct page *)NULL)->answer];
 } writing;
 static const struct wiped wiped WIPED_ENTRY = {&writing, sizeof writing};
 
@@ -59,6 +61,7 @@ int service_report_write(enum report_kind kind, int with_segments)
         .kind = kind,
         .exit_reason = kind == REPORT_EXIT ? "exit" : "running",
         .exit_code = kind == REPORT_EXIT ? atomic_load(&page->exit_code) : -1,
+        .output = kind == REPORT_EXIT && writing.exit_path[0] ? writing.exit_path : NULL,
     };
     char path[sizeof page->answer];
     atomic_fetch_add(&page->sequence, 1);
@@ -68,6 +71,8 @@ int service_report_write(enum report_kind kind, int with_segments)
                  strerror(-code));
     else
         snprintf(page->answer, sizeof page->answer, "%s", path);
+    if (code == 0 && kind == REPORT_EXIT && strcmp(path, "/dev/null"))
+        memcpy(writing.exit_path, path, sizeof path);
     if (code)
         process_warn("the report could not be written: %s", strerror(-code));
     if (rows.row)

@@ -1,6 +1,6 @@
 #include "stats/output/directory.h"
 
-#include "stats/os/pause.h"
+#include "stats/os/create.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* mkdir -p of everything before the last slash, except of the directory in which the process began:
  * where that is gone, or lies below another root, it is not made anew. */
@@ -19,11 +20,10 @@ static int make_directories(char *path, const char *cwd)
     for (char *slash = strchr(path + given + 1, '/'); slash != NULL;
          slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        int failed = mkdir(path, 0777) != 0 && errno != EEXIST && errno != EROFS && errno != EACCES;
-        int error = errno;
+        int error = create_directory(AT_FDCWD, path, 0755);
         *slash = '/';
-        if (failed)
-            return -error;
+        if (error != 0 && error != -EEXIST && error != -EROFS && error != -EACCES)
+            return error;
     }
     return 0;
 }
@@ -46,11 +46,40 @@ int output_directory_open(const struct page *page, const char *path, const char 
     return fd >= 0 ? fd : -errno;
 }
 
-void output_directory_lock(int directory)
+int output_open_taken(int directory, const char *name, unsigned owner)
 {
-    for (int i = 0; i < 100 && flock(directory, LOCK_EX | LOCK_NB) != 0; i++) {
-        if (errno != EWOULDBLOCK)
-            return;
-        pause_ns(10000000);
-    }
+    struct stat status;
+    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+        return -errno;
+    if (status.st_uid != owner || S_ISLNK(status.st_mode))
+        return -EEXIST;
+    if (!S_ISREG(status.st_mode))
+        return S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL;
+    int fd = openat(directory, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? -ENOENT : -EEXIST;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == owner)
+        return fd;
+    close(fd);
+    return -EEXIST;
+}
+
+int output_claim(int directory, const char *name, int fd)
+{
+    struct stat ours, there;
+    return flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &ours) == 0 &&
+           fstatat(directory, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+           ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
+
+void output_add_suffix(const struct page *page, unsigned attempt, char *suffix, size_t size)
+{
+    char pid[32] = "", start[32] = "", again[16] = "";
+    if (attempt > 0)
+        snprintf(pid, sizeof pid, ".%llu", (unsigned long long)page->pid);
+    if (attempt >= OUTPUT_NAMES / 2)
+        snprintf(start, sizeof start, ".%llu", (unsigned long long)page->start_realtime_ns);
+    if (attempt > 1)
+        snprintf(again, sizeof again, ".%u", attempt);
+    snprintf(suffix, size, "%s%s%s", pid, start, again);
 }

@@ -5,21 +5,24 @@
 #include "stats/report/options.h"
 #include "stats/report/snapshot.h"
 
-/* Writes the report. Makes directories that are missing. Replaces an existing file of that name,
- * except when the file's writer lives or belongs to the same run: then .PID is added. The kinds
- * signal and request add .N (page->sequence, which the caller counts) before .json. `path` (size
- * bytes) receives the path written. A page that names /dev/null wants no report. Returns 0 or -errno
- * with nothing left behind. */
+/* Writes the report. Makes directories that are missing. It replaces an empty file, the earlier last
+ * report of the same process, and, within `cachalot run`, a report of a run that is over. Any other
+ * file of that name stays, and the report's name gets .PID added. The kinds signal and request add .N
+ * (page->sequence, which the caller counts) before .json. `path` (size bytes) receives the path
+ * written. A page that names /dev/null wants no report. Returns 0 or -errno with nothing left
+ * behind. */
 int report_write(const struct snapshot *snapshot, const struct report_options *options, char *path,
                  size_t size);
 
-/* The `attempt`th name to try: the wanted one, then with .PID, then with .PID.1 and so on;
- * snapshots with .N before .json. Returns 0, -ENAMETOOLONG, or -ENOENT where the page names none. */
+/* The `attempt`th name to try: the wanted one, then with a suffix (output_add_suffix); snapshots with
+ * .N before .json. Returns 0, -ENAMETOOLONG, or -ENOENT where the page names none. */
 int report_file_name(const struct page *page, const struct report_options *options,
                      unsigned attempt, char *path, size_t size);
 
-/* Whether the report of `page` may replace what has that name. 1: yes, or nothing has it; 0: take
- * another name; -errno where no report can be. */
-int report_file_may_replace(int directory, const char *name, const struct page *page);
+/* Opens what has that name, if `report` may replace it: renaming over it is safe until that descriptor
+ * is closed. Returns it; -ENOENT: nothing has the name; -EEXIST: take another name; another -errno: no
+ * report can be there. */
+int report_file_take(int directory, const char *name, unsigned owner, const char *report,
+                     const struct page *page);
 
 #endif

@@ -1,6 +1,7 @@
 #include "stats/output/trace.h"
 
 #include "stats/events/events.h"
+#include "stats/os/create.h"
 #include "stats/os/file_limit.h"
 #include "stats/os/proc.h"
 #include "stats/output/directory.h"
@@ -68,51 +69,50 @@ static union {
     char bytes[TRACE_HEADER_BYTES];
 } begin;
 
-/* Whether a new trace may replace the file of that name: 1, 0, or -errno. It may replace an empty
- * file, and the trace of a process that has ended and is not of this run. A directory or a device
- * (/dev/null) is an error: a trace beside it would surprise. */
-static int may_replace(int directory, const char *name, const struct page *page)
+/* Whether a new trace may replace the open file: an empty one, or the trace of a process that has
+ * ended and is not of this run. */
+static int may_replace(int directory, const char *name, int fd, const struct page *page)
 {
     const struct trace_header *old = &begin.header;
-    struct stat status;
-    int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
-        return errno == ENOENT ? 1 : errno == ELOOP || errno == EACCES ? 0 : -errno;
-    int may = fstat(fd, &status) == 0 ? 1 : -errno;
-    if (may > 0 && !S_ISREG(status.st_mode))
-        may = S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL;
-    if (may > 0 && status.st_size > 0) {
-        may = pread(fd, &begin.header, sizeof begin.header, 0) == sizeof begin.header;
-        begin.header.session[sizeof begin.header.session - 1] = '\0';
-        begin.header.hostname[sizeof begin.header.hostname - 1] = '\0';
-        /* The pid means nothing here. */
-        int elsewhere =
-            old->pid_namespace != page->pid_namespace || strcmp(old->hostname, page->hostname) != 0;
-        may = may && memcmp(old->magic, TRACE_MAGIC, sizeof TRACE_MAGIC) == 0 &&
+    ssize_t n = pread(fd, &begin.header, sizeof begin.header, 0);
+    begin.header.session[sizeof begin.header.session - 1] = '\0';
+    begin.header.hostname[sizeof begin.header.hostname - 1] = '\0';
+    /* The pid means nothing there. */
+    int elsewhere =
+        old->pid_namespace != page->pid_namespace || strcmp(old->hostname, page->hostname) != 0;
+    int may = n == sizeof begin.header &&
+              memcmp(old->magic, TRACE_MAGIC, sizeof TRACE_MAGIC) == 0 &&
               !page_is_of_run(page, old->session) &&
               (elsewhere ? old->state != TRACE_ON
                          : old->pid == page->pid || !proc_is_alive(old->pid, old->start_ticks));
-    }
+    return (n == 0 || may) && output_claim(directory, name, fd);
+}
+
+/* Frees the name for a new trace. Returns 0, -EEXIST or another -errno: a trace beside a directory or
+ * a device (/dev/null) would surprise. */
+static int free_name(int directory, const char *name, const struct page *page)
+{
+    int fd = output_open_taken(directory, name, geteuid()), error = -EEXIST;
+    if (fd < 0)
+        return fd == -ENOENT ? 0 : fd;
+    if (may_replace(directory, name, fd, page))
+        error = unlinkat(directory, name, 0) == 0 ? 0 : -errno;
     close(fd);
-    return may;
+    return error;
 }
 
 /* Makes `name`, with its header. Returns 0, -EEXIST or another -errno. */
 static int create(int directory, const char *name, struct page *page, const struct events *events)
 {
-    int may = may_replace(directory, name, page);
-    if (may <= 0)
-        return may ? may : -EEXIST;
-    unlinkat(directory, name, 0);
-    int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    int fd = openat(directory, name, flags, 0644);
+    int error = free_name(directory, name, page);
+    int fd = error == 0 ? create_new_file(directory, name, 0644) : error;
     if (fd < 0)
-        return -errno;
+        return fd;
     struct stat status;
     memset(&begin, 0, sizeof begin);
     fill_header(&begin.header, page, events, "", 0);
     begin.header.state = TRACE_ON;
-    int error = write_at(fd, &begin, sizeof begin, 0);
+    error = write_at(fd, &begin, sizeof begin, 0);
     if (error == 0 && fstat(fd, &status) == 0) {
         page->trace_file[0] = status.st_dev;
         page->trace_file[1] = status.st_ino;
@@ -130,19 +130,15 @@ int trace_open(struct page *page, const char *path)
     int directory = events ? output_directory_open(page, path, &name) : -EINVAL, error = -EEXIST;
     if (directory < 0)
         return directory;
-    output_directory_lock(directory);
     size_t before = (size_t)(name - path);
     for (unsigned i = 0; error == -EEXIST && i < OUTPUT_NAMES; i++) {
-        char pid[32] = "", again[16] = "";
-        if (i > 0)
-            snprintf(pid, sizeof pid, ".%llu", (unsigned long long)page->pid);
-        if (i > 1)
-            snprintf(again, sizeof again, ".%u", i - 1);
-        int n = snprintf(page->trace, sizeof page->trace, "%s%s%s", path, pid, again);
+        char suffix[OUTPUT_SUFFIX_BYTES];
+        output_add_suffix(page, i, suffix, sizeof suffix);
+        int n = snprintf(page->trace, sizeof page->trace, "%s%s", path, suffix);
         error = n < (int)sizeof page->trace ? create(directory, page->trace + before, page, events)
                                             : -ENAMETOOLONG;
     }
-    close(directory); /* and with it the lock */
+    close(directory);
     if (error == 0)
         atomic_store(&events->trace, TRACE_ON);
     else

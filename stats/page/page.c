@@ -3,6 +3,7 @@
 #include "stats/page/page.h"
 
 #include "stats/os/clock.h"
+#include "stats/os/create.h"
 #include "stats/os/file_limit.h"
 #include "stats/os/proc.h"
 #include "stats/page/fields.h"
@@ -44,7 +45,8 @@ static int open_own_directory(const char **problem)
         return -1;
     }
     snprintf(name, sizeof name, "cachalot-%u", (unsigned)geteuid());
-    mkdirat(shm, name, 0700);
+    if (create_directory(shm, name, 0700) == -EEXIST)
+        create_rights_of_owner(shm, name);
     int fd = openat(shm, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     close(shm);
     struct stat status;
@@ -62,7 +64,7 @@ static int open_own_directory(const char **problem)
  * it is sticky. */
 static int open_named_directory(const char *path, const char **problem)
 {
-    mkdir(path, 0700);
+    create_directory(AT_FDCWD, path, 0700);
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct stat status;
     if (fd < 0 || fstat(fd, &status) != 0) {

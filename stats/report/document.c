@@ -29,9 +29,9 @@ static json_t *document(const struct report_source *source)
     report_put(root, "kind", json_string(kind_names[source->options->kind]));
     report_put(root, "sequence", report_number(source->page->sequence));
     report_put(root, "tool", report_string(source->page->tool));
+    report_put(root, "time", report_times(source));      /* its last key begins the identity */
+    report_put(root, "process", report_process(source)); /* its first keys end the identity */
     report_put(root, "config", report_config(source));
-    report_put(root, "time", report_times(source));
-    report_put(root, "process", report_process(source));
     report_put(root, "exit", report_exit(source));
     report_put(root, "coverage", report_coverage(source));
     report_put(root, "totals", report_totals(source));

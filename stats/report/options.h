@@ -9,6 +9,7 @@ struct report_options {
     const char *exit_reason;    /* "running", "exit", "killed", "signal", "exec", "unknown" */
     int exit_code, exit_signal; /* -1 unknown, 0 none */
     const char *output;         /* path; NULL: the page's */
+    void (*announce)(const char *path); /* called before a path is written; NULL: nothing is */
 };
 
 #endif

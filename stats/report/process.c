@@ -25,7 +25,6 @@ json_t *report_times(const struct report_source *source)
 {
     const struct page *page = source->page;
     json_t *time = json_object();
-    report_put(time, "start", report_time(page->start_realtime_ns));
     report_put(time, "written", report_time(clock_ns(CLOCK_REALTIME)));
     uint64_t now = clock_ns(CLOCK_MONOTONIC);
     /* The time at which a harvested process ended is not known. */
@@ -33,6 +32,7 @@ json_t *report_times(const struct report_source *source)
         report_put(time, "uptime_ns", json_null());
     else
         report_put(time, "uptime_ns", report_number(now - page->start_monotonic_ns));
+    report_put(time, "start", report_time(page->start_realtime_ns)); /* last: report_identity.h */
     return time;
 }
 
@@ -64,14 +64,14 @@ json_t *report_process(const struct report_source *source)
     REPORT_NUMBER(process, page, start_ticks);
     REPORT_NUMBER(process, page, generation);
     REPORT_NUMBER(process, page, pid_namespace);
-    REPORT_NUMBER(process, page, uid);
+    report_put(process, "hostname", report_string_or_null(page->hostname));
+    report_put(process, "session", report_string_or_null(page->session));
+    REPORT_NUMBER(process, page, uid); /* after what identifies the process: report_identity.h */
     report_put(process, "exe", report_string_or_null(page->exe));
     report_put(process, "argv", arguments(page));
     report_put(process, "cwd", report_string_or_null(page->cwd));
-    report_put(process, "hostname", report_string_or_null(page->hostname));
     report_put(process, "rank", rank(page->rank));
     report_put(process, "rank_source", report_string_or_null(page->rank_source));
-    report_put(process, "session", report_string_or_null(page->session));
     uint32_t signal = page->signal_installed;
     report_put(process, "report_signal", signal ? report_number(signal) : json_null());
     return process;

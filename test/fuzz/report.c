@@ -2,6 +2,7 @@
  * the report finds a name. */
 #include "fuzz.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,10 @@
 
 static char folder[] = "/dev/shm/cachalot-fuzz-XXXXXX";
 static int directory = -1;
+static const char ours[] =
+    "{\n  \"schema_version\": \"1.0.0\",\n  \"kind\": \"exit\",\n  \"time\": {\n"
+    "    \"start\": \"2026-01-01T00:00:00.000Z\"\n  },\n  \"process\": {\n"
+    "    \"pid\": 4711,\n    \"uid\": 0\n";
 
 static void clean_up(void)
 {
@@ -33,7 +38,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int file = openat(directory, "r.json", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     HOLDS(file >= 0 && write(file, data, size) == (ssize_t)size);
     close(file);
-    int may = report_file_may_replace(directory, "r.json", &page);
-    HOLDS(may == 0 || may == 1);
+    int taken = report_file_take(directory, "r.json", geteuid(), ours, &page);
+    HOLDS(taken == -EEXIST || taken >= 0);
+    HOLDS(taken < 0 || size == 0 || !strncmp((const char *)data, ours, 30));
+    if (taken >= 0)
+        close(taken);
     return 0;
 }

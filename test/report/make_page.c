@@ -94,7 +94,8 @@ static long futex(_Atomic uint32_t *word, int operation, uint32_t value)
 static void answer(struct page *page, uint32_t bits)
 {
     struct snapshot snapshot = {.page = page, .with_segments = (bits & REQUEST_BLOCKS) != 0};
-    struct report_options options = {REPORT_REQUEST, "running", -1, 0, NULL};
+    struct report_options options = {
+        .kind = REPORT_REQUEST, .exit_reason = "running", .exit_code = -1};
     char path[sizeof page->answer] = "emptied";
     page->sequence++;
     if ((bits & REQUEST_REPORT) && report_write(&snapshot, &options, path, sizeof path) != 0)
@@ -147,7 +148,7 @@ static int act(struct page *page, const char *what)
         return 0;
     if (strcmp(what, "report") == 0) {
         struct snapshot snapshot = {.page = page};
-        struct report_options options = {REPORT_EXIT, "exit", 0, 0, NULL};
+        struct report_options options = {.kind = REPORT_EXIT, .exit_reason = "exit"};
         char path[1280];
         int error = report_write(&snapshot, &options, path, sizeof path);
         page->state = PAGE_REPORTED;

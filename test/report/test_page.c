@@ -257,7 +257,7 @@ static void test_leaks_and_segments(void **state)
     page_device(page, 0)->used = 1;
     struct snapshot snapshot = {.page = page, .with_segments = 1};
     struct snapshot_block *blocks = many_blocks(&snapshot.block_count);
-    struct report_options options = {REPORT_EXIT, "exit", 0, 0, NULL};
+    struct report_options options = {.kind = REPORT_EXIT, .exit_reason = "exit"};
     snapshot.blocks = blocks;
     char *text = report_text(&snapshot, &options);
     json_t *root = json_loads(text, 0, NULL), *leaks = json_object_get(root, "leaks");
@@ -303,7 +303,8 @@ static void test_torn_row_is_said(void **state)
     page_device(page, 0)->used = 1;
     stats_begin(&page_device(page, 0)->stats);
     struct snapshot snapshot = {.page = page};
-    struct report_options options = {REPORT_HARVEST, "killed", -1, 9, NULL};
+    struct report_options options = {
+        .kind = REPORT_HARVEST, .exit_reason = "killed", .exit_code = -1, .exit_signal = 9};
     char *text = report_text(&snapshot, &options);
     assert_non_null(strstr(text, "\"torn\": true"));
     free(text);

@@ -1,5 +1,6 @@
 """Reports made of pages, through cachalot-page."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -131,8 +132,8 @@ def test_second_writer_takes_another_name_while_the_first_lives(place):
     assert load(place.work / "r.json")["process"]["pid"] == first.pid
     end(first)
     third, _ = place.start("report", CACHALOT_OUTPUT="r.json")
-    assert third.stdout.readline() == f"{place.work}/r.json\n"
-    assert load(place.work / "r.json")["process"]["pid"] == third.pid
+    assert third.stdout.readline() == f"{place.work}/r.{third.pid}.json\n"
+    assert load(place.work / "r.json")["process"]["pid"] == first.pid
 
 
 def test_processes_of_one_session_do_not_replace_each_other(place):
@@ -144,23 +145,131 @@ def test_processes_of_one_session_do_not_replace_each_other(place):
     assert len(set(names)) == 3 and names[0] == f"{place.work}/r.json\n"
 
 
-@pytest.mark.parametrize("content", ["", "not json", "[]", '{"process": 3}', "[" * 100000])
-def test_what_is_no_report_is_replaced(place, content):
+@pytest.mark.parametrize("content", ["not json", "[]", '{"process": 3}', "[" * 66_000_000],
+                         ids=("text", "list", "object", "brackets"))
+def test_what_is_no_report_stays(place, content):
     (place.work / "r.json").write_text(content)
     process, _ = place.start("report", CACHALOT_OUTPUT="r.json")
-    load(process.stdout.readline().rstrip("\n"))
-    assert load(place.work / "r.json")
+    assert load(process.stdout.readline().rstrip("\n")) and (place.work / f"r.{process.pid}.json").exists()
+    assert (place.work / "r.json").read_text() == content
+    used = os.wait4(process.pid, 0)[2]
+    assert used.ru_utime + used.ru_stime < 0.5  # it is not parsed
+
+
+def test_an_empty_file_is_replaced(place):
+    """As mktemp makes it."""
+    (place.work / "r.json").touch()
+    process, _ = place.start("report", CACHALOT_OUTPUT="r.json")
+    assert process.stdout.readline() == f"{place.work}/r.json\n" and load(place.work / "r.json")
 
 
 def test_a_target_that_is_no_file_is_an_error(place):
     (place.work / "d.json").mkdir()
-    (place.work / "l.json").symlink_to("elsewhere")
     os.mkfifo(place.work / "f.json")
-    for name in ("d.json", "l.json", "f.json", "/dev/full", "/dev/null/r.json"):
+    for name in ("d.json", "f.json", "/dev/full", "/dev/null/r.json"):
         process, page = place.start("report", CACHALOT_OUTPUT=name)
         process.wait()
         assert process.returncode == 1, name
-    assert not list(place.work.glob(".cachalot*")) and not (place.work / "elsewhere").exists()
+    assert not list(place.work.glob(".cachalot*"))
+
+
+def test_a_link_is_not_followed(place):
+    (place.work / "l.json").symlink_to("elsewhere")
+    process, _ = place.start("report", CACHALOT_OUTPUT="l.json")
+    assert process.stdout.readline() == f"{place.work}/l.{process.pid}.json\n" and not (place.work / "elsewhere").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+@pytest.mark.parametrize("make", [pathlib.Path.touch, pathlib.Path.mkdir, os.mkfifo])
+def test_what_belongs_to_others_is_passed_by(place, make):
+    make(place.work / "r.json")
+    os.chown(place.work / "r.json", 65534, 65534)
+    process, _ = place.start("report", CACHALOT_OUTPUT="r.json")
+    assert process.stdout.readline() == f"{place.work}/r.{process.pid}.json\n"
+
+
+def test_a_lock_of_others_delays_nothing(place):
+    """On the folder, and on the report that would be replaced."""
+    session = ended_session()
+    place.start("report", CACHALOT_OUTPUT="r.json", CACHALOT_SESSION=session)[0].wait()
+    with open(place.work / "r.json") as old:
+        folder = os.open(place.work, os.O_RDONLY)
+        for each in (folder, old):
+            fcntl.flock(each, fcntl.LOCK_EX)
+        begin = time.monotonic()
+        process, _ = place.start("report", CACHALOT_OUTPUT="r.json", CACHALOT_SESSION=ended_session())
+        assert process.stdout.readline() == f"{place.work}/r.{process.pid}.json\n" and time.monotonic() - begin < 0.5
+        os.close(folder)
+
+
+def ended_session():
+    """A session as `cachalot run` names it, of a command that has ended."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    return f"{ended.pid}-{os.stat('/proc/self/ns/pid').st_ino}-1-{os.urandom(8).hex()}"
+
+
+@pytest.mark.parametrize("old, new, replaced", [
+    (ended_session, ended_session, True), (lambda: "", ended_session, False), (ended_session, lambda: "", False),
+    (lambda: f"{os.getpid()}" + ended_session()[ended_session().index("-"):], ended_session, False),
+    (lambda: "slurm-7", lambda: "slurm-8", False), (lambda: ended_session().replace("-4", "-5"), ended_session, False)])
+def test_a_run_replaces_what_an_earlier_run_left(place, old, new, replaced):
+    first = place.start("report", CACHALOT_OUTPUT="r.json", CACHALOT_SESSION=old())[0]
+    first.wait()
+    session = new()
+    others = [place.start("report", CACHALOT_OUTPUT="r.json", CACHALOT_SESSION=session)[0] for _ in range(8)]
+    for process in others:
+        process.wait()
+    found = [load(path)["process"]["pid"] for path in place.work.glob("*.json")]
+    assert sorted(found) == sorted(process.pid for process in [first, *others][replaced:])
+
+
+@pytest.mark.skipif(subprocess.run(["unshare", "-fpr", "true"]).returncode, reason="no namespaces here")
+@pytest.mark.parametrize("killed", [False])
+def test_containers_with_equal_pids(place, killed):
+    """They share the folders, and their processes overlap in time or do not."""
+    run = ["unshare", "-fpr", "--kill-child", built("make_page"), place.pages, "hang" if killed else "report"]
+    running = [subprocess.Popen(run, cwd=place.work, env=place.environment, stdout=subprocess.PIPE, text=True) for _ in range(24)]
+    for process in running:
+        assert process.stdout.readline()
+        if killed:
+            process.kill()
+        process.communicate()
+    if killed:
+        assert len(place.cachalot("harvest").stdout.splitlines()) == 24 and not list(place.pages.iterdir())
+    reports = [load(path) for path in place.work.glob("*.json")]
+    assert len(reports) == 24 and {report["process"]["pid"] for report in reports} == {1}
+
+
+def test_harvest_keeps_each_report(place):
+    place.environment["CACHALOT_OUTPUT"] = "r.json"
+    started = [place.start("hang")[0] for _ in range(3)]
+    for process in started:
+        end(process)
+    assert len(place.cachalot("harvest").stdout.splitlines()) == 3
+    assert {load(path)["process"]["pid"] for path in place.work.glob("*.json")} == {process.pid for process in started}
+
+
+def test_all_bits_in_the_umask(place):
+    place.pages /= "deep"
+    before = os.umask(0o777)
+    try:
+        process, page = place.start("report", CACHALOT_OUTPUT="a/b/r.json")
+        process.wait()
+    finally:
+        os.umask(before)
+        place.pages = place.pages.parent
+    modes = [path.stat().st_mode & 0o777 for path in (pathlib.Path(page).parent, place.work / "a/b", place.work / "a/b/r.json")]
+    assert modes == [0o700, 0o700, 0o600]
+
+
+def test_no_bits_in_the_umask(place):
+    before = os.umask(0)
+    try:
+        place.start("report", CACHALOT_OUTPUT="a/b/r.json")[0].wait()
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (place.work / "a", place.work / "a/b/r.json")] == [0o755, 0o644]
 
 
 def test_full_disk_keeps_the_old_report(place):

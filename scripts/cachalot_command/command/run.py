@@ -96,10 +96,18 @@ def original_environment():
     return environment
 
 
+def pid_namespace():
+    """The inode of the PID namespace, 0 if unknown. It belongs to the pid in a session: the library asks whether that process has ended."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
 def session_within(existing):
     """A session for this run, which extends that of an outer run: gates judge what this run started."""
     if not existing:
-        return f"{os.getpid()}-{int(time.time())}-{os.urandom(8).hex()}"
+        return f"{os.getpid()}-{pid_namespace()}-{int(time.time())}-{os.urandom(8).hex()}"
     own = "/" + os.urandom(4).hex()
     if not re.search("/[0-9a-f]{8}$", existing):  # a session that no `run` has extended
         existing = existing[:SESSION_MOST - len(own)]
