@@ -8,7 +8,8 @@
 
 #include "allocator/base/policy.h"
 
-#define LEAST_SPLIT_MB 20 /* PyTorch: max_split_size_mb must be larger than kLargeBuffer */
+#define LEAST_SPLIT_MB 20 /* PyTorch: at least large_segment_size_mb, which is 20 by default */
+#define MOST_MB (UINT64_MAX / MIB / 2)
 
 void options_default(struct options *options)
 {
@@ -32,13 +33,14 @@ static int read_number(const char *text, uint64_t *number)
     return errno || *end ? -1 : 0;
 }
 
-static int read_megabytes(const char *text, uint64_t least, uint64_t *bytes)
+/* Reads a number as PyTorch does (c10/core/AllocatorConfig.h, toSizeT: std::stoull). What follows
+ * the digits is passed over (128.5 is 128), and -1 is the largest number. */
+static int read_as_pytorch(const char *text, uint64_t *number)
 {
-    uint64_t n;
-    if (read_number(text, &n) || n < least || n > UINT64_MAX / MIB / 2)
-        return -1;
-    *bytes = n * MIB;
-    return 0;
+    char *end;
+    errno = 0;
+    *number = strtoull(text, &end, 10);
+    return errno || end == text ? -1 : 0;
 }
 
 static int read_fraction(const char *text, double *fraction)
@@ -62,40 +64,52 @@ static int read_word(const char *text, const char *const *words)
     return -1;
 }
 
+/* Any number of MiB from LEAST_SPLIT_MB on; one that no size reaches means unlimited. */
+static int read_split(const char *text, uint64_t *bytes)
+{
+    uint64_t n;
+    if (read_as_pytorch(text, &n) || n < LEAST_SPLIT_MB)
+        return -1;
+    *bytes = n > MOST_MB ? UINT64_MAX : n * MIB;
+    return 0;
+}
+
 static int set_max_split(struct options *o, const char *text)
 {
-    return read_megabytes(text, LEAST_SPLIT_MB, &o->max_split_size);
+    return read_split(text, &o->max_split_size);
 }
 
 static int set_rounding(struct options *o, const char *text)
 {
-    return read_megabytes(text, LEAST_SPLIT_MB, &o->max_non_split_rounding);
+    return read_split(text, &o->max_non_split_rounding);
 }
 
 static int set_segment(struct options *o, const char *text)
 {
-    uint64_t bytes;
-    if (read_megabytes(text, 2, &bytes) || bytes % (2 * MIB))
+    uint64_t n;
+    if (read_as_pytorch(text, &n) || n < 2 || n > MOST_MB)
         return -1;
-    o->large_segment_bytes = bytes;
+    o->large_segment_bytes = n * MIB;
     return 0;
 }
 
+/* A power of two. A block larger than 512 bytes times 2^31 does not exist. */
 static int read_divisions(const char *text, uint32_t *divisions)
 {
+    const uint32_t most = 1u << 31;
     uint64_t n;
-    if (read_number(text, &n) || n > 1024 || (n & (n - 1)))
+    if (read_as_pytorch(text, &n) || (n & (n - 1)))
         return -1;
-    *divisions = (uint32_t)n;
+    *divisions = n > most ? most : (uint32_t)n;
     return 0;
 }
 
 /* Reads `[256:1,512:2,>:8]` as PyTorch does (c10/core/AllocatorConfig.cpp,
- * parseRoundUpPower2Divisions). The first item also covers all sizes below it, and `>` covers all
- * sizes above the last item. A size that no item covers is not rounded this way. */
+ * parseRoundUpPower2Divisions). The first size also covers all sizes below it, and `>` covers all
+ * sizes above the last size. A size that no item covers is not rounded this way. */
 static int read_division_list(char *list, uint32_t divisions[ROUNDUP_INTERVALS])
 {
-    unsigned items = 0, last = 0;
+    unsigned sizes = 0, last = 0;
     char *rest;
     for (char *item = strtok_r(list, ",", &rest); item; item = strtok_r(NULL, ",", &rest)) {
         char *colon = strchr(item, ':');
@@ -104,20 +118,19 @@ static int read_division_list(char *list, uint32_t divisions[ROUNDUP_INTERVALS])
         if (!colon || read_divisions(colon + 1, &value))
             return -1;
         *colon = 0;
-        unsigned begin = items ? last + 1 : 0, end = ROUNDUP_INTERVALS;
+        unsigned begin = last + 1, end = ROUNDUP_INTERVALS;
         if (strcmp(item, ">")) {
-            if (read_number(item, &megabytes) || !megabytes || (megabytes & (megabytes - 1)))
+            if (read_as_pytorch(item, &megabytes) || !megabytes || (megabytes & (megabytes - 1)))
                 return -1;
             last = (unsigned)__builtin_ctzll(megabytes);
             last = last < end ? last : end - 1;
-            begin = items ? last : 0;
+            begin = sizes++ ? last : 0;
             end = last + 1;
         }
         for (; begin < end; begin++)
             divisions[begin] = value;
-        items++;
     }
-    return items ? 0 : -1;
+    return 0;
 }
 
 static int set_divisions(struct options *o, const char *text)
@@ -126,12 +139,12 @@ static int set_divisions(struct options *o, const char *text)
     char list[256];
     size_t length = strlen(text);
     if (*text != '[') {
-        if (read_divisions(text, &divisions[0]))
+        if (read_divisions(text, &divisions[0]) || !divisions[0])
             return -1;
         for (unsigned i = 1; i < ROUNDUP_INTERVALS; i++)
             divisions[i] = divisions[0];
     } else {
-        if (length < 3 || length >= sizeof list || text[length - 1] != ']')
+        if (length < 2 || length >= sizeof list || text[length - 1] != ']')
             return -1;
         memcpy(list, text + 1, length - 2);
         list[length - 2] = 0;
@@ -144,7 +157,13 @@ static int set_divisions(struct options *o, const char *text)
 
 static int set_threshold(struct options *o, const char *text)
 {
-    return read_fraction(text, &o->garbage_collection_threshold);
+    char *end;
+    errno = 0;
+    double value = strtod(text, &end);
+    if (errno || end == text || !(value > 0 && value < 1))
+        return -1;
+    o->garbage_collection_threshold = value;
+    return 0;
 }
 
 static const char *const expandables[] = {"False", "True", "auto", NULL};
@@ -167,7 +186,11 @@ static int set_memory_fraction(struct options *o, const char *text)
 
 static int set_limit(struct options *o, const char *text)
 {
-    return read_megabytes(text, 2, &o->memory_limit);
+    uint64_t n;
+    if (read_number(text, &n) || n < 2 || n > MOST_MB)
+        return -1;
+    o->memory_limit = n * MIB;
+    return 0;
 }
 
 static const char *const free_modes[] = {"async", "fence", "strict", NULL};
@@ -213,20 +236,21 @@ static const struct key {
     int pytorch; /* also taken from PyTorch's variable */
     const char *meaning;
 } keys[] = {
-    {"max_split_size_mb", set_max_split, "a whole number of MiB, at least 20", 1,
+    {"max_split_size_mb", set_max_split, "a whole number of MiB, at least 20; -1: unlimited", 1,
      "Blocks of at least this size are not split, so that large requests find whole blocks."},
     {"max_non_split_rounding_mb", set_rounding, "a whole number of MiB, at least 20", 1,
      "A block that is not split may be larger than the request by at most this."},
     {"roundup_power2_divisions", set_divisions,
      "a power of two, or a list such as [256:1,512:2,>:8]", 1,
      "Rounds sizes up to one of so many equal steps between two powers of two. A list gives the "
-     "number for each size in MiB. 0 or 1: no rounding but to 512 bytes."},
-    {"garbage_collection_threshold", set_threshold, "a number above 0, at most 1", 1,
+     "number for each size in MiB. 1, or 0 in a list: no rounding but to 512 bytes."},
+    {"garbage_collection_threshold", set_threshold, "a number above 0, below 1", 1,
      "Where more than this share of the limit is reserved, idle segments go back to the driver "
      "before new ones are taken."},
-    {"large_segment_size_mb", set_segment, "an even number of MiB", 0,
+    {"large_segment_size_mb", set_segment, "a whole number of MiB, at least 2", 0,
      "Size of a segment for requests from 1 to 10 MiB. If given, also the size of a handle of "
-     "mapped memory. By default a handle is a part of the memory in use, from 2 to 16 MiB."},
+     "mapped memory, rounded up to an even number. By default a handle is a part of the memory in "
+     "use, from 2 to 16 MiB."},
     {"expandable_segments", set_expandable, "auto, True or False", 0,
      "True: blocks lie in mapped memory, where holes between them can be used. False: they lie in "
      "ordinary segments. auto: as True, unless MPI or UCX is loaded, devices cannot reach each "
@@ -282,7 +306,8 @@ static const char *take(struct options *options, const char *name, const char *v
             continue;
         if (!(allowed >> i & 1))
             return NULL;
-        if (!value || keys[i].set(options, value) < 0)
+        int whole = value && (*value == '[' || !strchr(value, ':'));
+        if (!whole || keys[i].set(options, value) < 0)
             return keys[i].wants;
         options->given |= 1u << i;
         return NULL;
@@ -304,7 +329,7 @@ static void copy_item(char *to, size_t size, const char *from, const char *end)
 {
     size_t n = 0;
     for (; from < end && n + 1 < size; from++)
-        if (*from != ' ' && *from != '\t')
+        if (!strchr(" \t\n\v\f\r", *from))
             to[n++] = *from;
     to[n] = 0;
 }
@@ -332,6 +357,14 @@ int options_parse(struct options *options, const char *text, uint32_t allowed,
     return complaints;
 }
 
+static void write_megabytes(uint64_t bytes, char *text, size_t size)
+{
+    if (bytes == UINT64_MAX)
+        snprintf(text, size, "unlimited");
+    else
+        snprintf(text, size, "%llu", (unsigned long long)(bytes / MIB));
+}
+
 static void write_divisions(const uint32_t *divisions, char *text, size_t size)
 {
     unsigned above = ROUNDUP_INTERVALS - 1; /* from this index on all values are equal */
@@ -356,24 +389,22 @@ void options_value(const struct options *o, unsigned i, char *text, size_t size)
 {
     const char *name = options_name(i);
     snprintf(text, size, "off");
-    if (!strcmp(name, "max_split_size_mb") && o->max_split_size != UINT64_MAX)
-        snprintf(text, size, "%llu", (unsigned long long)(o->max_split_size / MIB));
-    else if (!strcmp(name, "max_split_size_mb"))
-        snprintf(text, size, "unlimited");
+    if (!strcmp(name, "max_split_size_mb"))
+        write_megabytes(o->max_split_size, text, size);
     else if (!strcmp(name, "max_non_split_rounding_mb"))
-        snprintf(text, size, "%llu", (unsigned long long)(o->max_non_split_rounding / MIB));
+        write_megabytes(o->max_non_split_rounding, text, size);
     else if (!strcmp(name, "roundup_power2_divisions"))
         write_divisions(o->roundup_power2_divisions, text, size);
     else if (!strcmp(name, "garbage_collection_threshold"))
         snprintf(text, size, "%g", o->garbage_collection_threshold);
     else if (!strcmp(name, "large_segment_size_mb"))
-        snprintf(text, size, "%llu", (unsigned long long)(o->large_segment_bytes / MIB));
+        write_megabytes(o->large_segment_bytes, text, size);
     else if (!strcmp(name, "expandable_segments"))
         snprintf(text, size, "%s", expandables[o->expandable]);
     else if (!strcmp(name, "per_process_memory_fraction"))
         snprintf(text, size, "%g", o->memory_fraction > 0 ? o->memory_fraction : 1.0);
     else if (!strcmp(name, "memory_limit_mb") && o->memory_limit)
-        snprintf(text, size, "%llu", (unsigned long long)(o->memory_limit / MIB));
+        write_megabytes(o->memory_limit, text, size);
     else if (!strcmp(name, "free_mode"))
         snprintf(text, size, "%s", free_modes[o->free_mode]);
     else if (!strcmp(name, "thread_cache"))
@@ -406,7 +437,7 @@ uint64_t options_chunk_bytes(const struct options *options, uint64_t total, uint
 {
     for (unsigned i = 0; i < KEYS; i++)
         if (options->given >> i & 1 && keys[i].set == set_segment)
-            return *largest = options->large_segment_bytes;
+            return *largest = (options->large_segment_bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
     *largest = policy.handle_most;
     while (*largest > 2 * MIB && *largest > total / policy.device_chunks_least)
         *largest /= 2;

@@ -115,7 +115,7 @@ static int may_take(const struct allocator *a, enum pool pool, const struct bloc
                                   : DEDICATED_LEAST);
     if (size < o->max_split_size && have >= o->max_split_size)
         return 0;
-    return size < o->max_split_size || have < size + o->max_non_split_rounding;
+    return size < o->max_split_size || have - size < o->max_non_split_rounding;
 }
 
 static int should_split(const struct allocator *a, const struct block *block, uint64_t size)

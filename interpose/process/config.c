@@ -101,10 +101,14 @@ static void complain_of_option(void *context, const char *message)
 static const struct {
     const char *variable;
     int pytorch;
-} sources[] = {{"CACHALOT_CONF", 0}, {"PYTORCH_ALLOC_CONF", 1}, {"PYTORCH_CUDA_ALLOC_CONF", 1}};
+} sources[] = {{"CACHALOT_CONF", 0},
+               {"PYTORCH_CUDA_ALLOC_CONF", 1},
+               {"PYTORCH_HIP_ALLOC_CONF", 1},
+               {"PYTORCH_ALLOC_CONF", 1}};
 
 /* The index of the variable that the options come from: ours, else PyTorch's for the keys that mean
- * the same; -1: none is set. */
+ * the same; -1: none is set. An empty one counts as set. The order of PyTorch's variables is that
+ * of PyTorch 2.15. */
 static int source(void)
 {
     for (int i = 0; i < (int)(sizeof sources / sizeof *sources); i++)

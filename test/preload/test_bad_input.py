@@ -12,7 +12,7 @@ from conftest import LIBRARY, PROGRAMS, load
 
 BAD_OPTIONS = ["nonsense:1", "max_split_size_mb:19", "max_split_size_mb:x", "max_split_size_mb",
                "memory_limit_mb:-1",
-               "garbage_collection_threshold:2", "free_mode:never", "ipc:maybe", "cache:perhaps",
+               "garbage_collection_threshold:1.0", "roundup_power2_divisions:0", "free_mode:never", "ipc:maybe", "cache:perhaps",
                ":",
                "[", "max_split_size_mb:",
                "roundup_power2_divisions:[1:2", "per_process_memory_fraction:1.5", "x" * 3000]
@@ -73,6 +73,21 @@ def test_the_variable_of_pytorch(place):
                                                      "source": "PYTORCH_CUDA_ALLOC_CONF"}
     assert report["config"]["free_mode"]["source"] == "default"
     assert report.totals["warnings"] == 0
+
+
+@pytest.mark.parametrize("given, source", [
+    ({"ALLOC": 64, "HIP_ALLOC": 96, "CUDA_ALLOC": 128}, "CUDA_ALLOC"),
+    ({"ALLOC": 64, "HIP_ALLOC": 96}, "HIP_ALLOC"),
+    ({"ALLOC": 64}, "ALLOC"),
+    ({"ALLOC": 64, "CUDA_ALLOC": None}, None),
+    ({"ALLOC": 64, "HIP_ALLOC": None}, None)], ids=str)
+def test_the_order_of_pytorchs_variables(place, given, source):
+    """That of PyTorch 2.15: one that is empty counts, and then the defaults hold."""
+    variables = {f"PYTORCH_{name}_CONF": f"max_split_size_mb:{size}" if size else "" for name, size in given.items()}
+    report = place.report("allocate_130", CACHALOT_CONF=None, **variables)
+    wanted = {"value": str(given[source]), "source": f"PYTORCH_{source}_CONF"} if source else \
+        {"value": "unlimited", "source": "default"}
+    assert report["config"]["max_split_size_mb"] == wanted and report.totals["warnings"] == 0
 
 
 @pytest.mark.parametrize("signal", ["KILL", "SEGV", "9", "77777", "NONSENSE", "-1", "1.5"])

@@ -86,7 +86,7 @@ def test_a_capacity_is_written_as_a_gate_s_size(tmp_path):
 
 
 def test_wrong_options_are_not_shown_as_a_terminal_would_obey_them(tmp_path):
-    done = command("replay", write(tmp_path / "x.csv", "a,0,1,0\n"), "--conf", "x\n\033[31m:1")
+    done = command("replay", write(tmp_path / "x.csv", "a,0,1,0\n"), "--conf", "x\b\033[31m:1")
     assert done.returncode == 2 and "x??[31m" in done.stderr and "\033" not in done.stderr
 
 

@@ -50,10 +50,10 @@ static void every_good_value_reads_back(void **state)
         {"roundup_power2_divisions", "[8:1,64:2]", "[8:1,64:2,>:0]"},
         {"roundup_power2_divisions", "[8:0,64:2,512:4,>:4]", "[32:0,64:2,256:0,>:4]"},
         {"garbage_collection_threshold", "0.6", "0.6"},
-        {"garbage_collection_threshold", "1", "1"},
         {"garbage_collection_threshold", ".5", "0.5"},
         {"large_segment_size_mb", "2", "2"},
         {"large_segment_size_mb", "64", "64"},
+        {"large_segment_size_mb", "21", "21"},
         {"expandable_segments", "False", "False"},
         {"expandable_segments", "false", "False"},
         {"per_process_memory_fraction", "0.25", "0.25"},
@@ -81,39 +81,108 @@ static void every_good_value_reads_back(void **state)
     }
 }
 
+/* What AcceleratorAllocatorConfig of PyTorch 2.15.0 (libc10.so of its wheel) makes of each text. */
+static void shared_keys_mean_what_they_mean_to_pytorch(void **state)
+{
+    static const struct {
+        const char *text, *name, *shown; /* shown NULL: PyTorch refuses it */
+    } cases[] = {
+        {"max_split_size_mb:-1", "max_split_size_mb", "unlimited"},
+        {"max_split_size_mb:-20", "max_split_size_mb", "unlimited"},
+        {"max_split_size_mb:18446744073709551615", "max_split_size_mb", "unlimited"},
+        {"max_split_size_mb:18446744073709551616", "max_split_size_mb", NULL},
+        {"max_split_size_mb:128.5", "max_split_size_mb", "128"},
+        {"max_split_size_mb:128MB", "max_split_size_mb", "128"},
+        {"max_split_size_mb:+64", "max_split_size_mb", "64"},
+        {"max_split_size_mb: 1 28 ,", "max_split_size_mb", "128"},
+        {"max_split_size_mb\t:\n\v64\r\f", "max_split_size_mb", "64"},
+        {"max_split_size_mb:0x40", "max_split_size_mb", NULL},
+        {"max_split_size_mb:19.9", "max_split_size_mb", NULL},
+        {"max_split_size_mb:x", "max_split_size_mb", NULL},
+        {"max_split_size_mb:[64]", "max_split_size_mb", NULL},
+        {"max_non_split_rounding_mb:21", "max_non_split_rounding_mb", "21"},
+        {"max_non_split_rounding_mb:-1", "max_non_split_rounding_mb", "unlimited"},
+        {"max_non_split_rounding_mb:19", "max_non_split_rounding_mb", NULL},
+        {"garbage_collection_threshold:5e-1", "garbage_collection_threshold", "0.5"},
+        {"garbage_collection_threshold:0.5x", "garbage_collection_threshold", "0.5"},
+        {"garbage_collection_threshold:0x.8", "garbage_collection_threshold", "0.5"},
+        {"garbage_collection_threshold:0", "garbage_collection_threshold", NULL},
+        {"garbage_collection_threshold:1.0", "garbage_collection_threshold", NULL},
+        {"garbage_collection_threshold:1e-400", "garbage_collection_threshold", NULL},
+        {"garbage_collection_threshold:inf", "garbage_collection_threshold", NULL},
+        {"roundup_power2_divisions:[256:1,512:0,>:8]", "roundup_power2_divisions",
+         "[256:1,512:0,>:8]"},
+        {"roundup_power2_divisions:[256:1,]", "roundup_power2_divisions", "[256:1,>:0]"},
+        {"roundup_power2_divisions:[256:4.5]", "roundup_power2_divisions", "[256:4,>:0]"},
+        {"roundup_power2_divisions:[2x:4]", "roundup_power2_divisions", "[2:4,>:0]"},
+        {"roundup_power2_divisions:[>:8]", "roundup_power2_divisions", "[1:0,>:8]"},
+        {"roundup_power2_divisions:[>:8,64:2]", "roundup_power2_divisions", "[64:2,>:8]"},
+        {"roundup_power2_divisions:[131072:4]", "roundup_power2_divisions", "4"},
+        {"roundup_power2_divisions:[]", "roundup_power2_divisions", "0"},
+        {"roundup_power2_divisions:4096", "roundup_power2_divisions", "4096"},
+        {"roundup_power2_divisions:2x", "roundup_power2_divisions", "2"},
+        {"roundup_power2_divisions:0", "roundup_power2_divisions", NULL},
+        {"roundup_power2_divisions:3", "roundup_power2_divisions", NULL},
+        {"roundup_power2_divisions:[256:3]", "roundup_power2_divisions", NULL},
+        {"roundup_power2_divisions:[0:1]", "roundup_power2_divisions", NULL},
+        {"roundup_power2_divisions:[-4:4]", "roundup_power2_divisions", NULL},
+        {"roundup_power2_divisions:[256:1", "roundup_power2_divisions", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int theirs = 0; theirs < 2; theirs++) {
+            struct options o;
+            options_default(&o);
+            int count = parse(&o, cases[i].text, theirs ? options_pytorch_keys() : OPTIONS_ALL);
+            if (count != !cases[i].shown)
+                fail_msg("%s: %d complaints", cases[i].text, count);
+            if (cases[i].shown)
+                assert_string_equal(value(&o, cases[i].name), cases[i].shown);
+        }
+}
+
+/* Segments of an odd number of MiB are ordinary segments; a handle consists of whole chunks. */
+static void handles_have_an_even_number_of_megabytes(void **state)
+{
+    struct options o;
+    uint64_t largest;
+    (void)state;
+    options_default(&o);
+    assert_int_equal(parse(&o, "large_segment_size_mb:21", OPTIONS_ALL), 0);
+    assert_true(o.large_segment_bytes == 21 * MIB);
+    assert_true(options_chunk_bytes(&o, 80 * GIB, &largest) == 22 * MIB && largest == 22 * MIB);
+}
+
 static void every_bad_value_is_one_complaint_and_changes_nothing(void **state)
 {
     static const char *const bad[] = {
         "max_split_size_mb:19",
         "max_split_size_mb:",
         "max_split_size_mb",
-        "max_split_size_mb:20.5",
-        "max_split_size_mb:-1",
-        "max_split_size_mb:+20",
-        "max_split_size_mb:20MB",
         "max_split_size_mb:18446744073709551616",
-        "max_split_size_mb:18446744073709551615",
         "max_non_split_rounding_mb:19",
         "roundup_power2_divisions:3",
-        "roundup_power2_divisions:[]",
         "roundup_power2_divisions:[256:3]",
         "roundup_power2_divisions:[256]",
-        "roundup_power2_divisions:2048",
         "roundup_power2_divisions:[255:1]",
         "roundup_power2_divisions:[256:1",
         "roundup_power2_divisions:[0:1]",
         "garbage_collection_threshold:0",
+        "garbage_collection_threshold:1.0",
         "garbage_collection_threshold:1.01",
+        "roundup_power2_divisions:0",
+        "roundup_power2_divisions:-4",
+        "large_segment_size_mb:-1",
         "garbage_collection_threshold:nan",
-        "garbage_collection_threshold:0.5x",
         "garbage_collection_threshold:-0.5",
         "large_segment_size_mb:0",
-        "large_segment_size_mb:3",
         "expandable_segments:maybe",
         "per_process_memory_fraction:0",
         "per_process_memory_fraction:1.5",
         "memory_limit_mb:1",
         "memory_limit_mb:x",
+        "memory_limit_mb:-1",
+        "memory_limit_mb:64.5",
         "free_mode:never",
         "thread_cache:maybe",
         "cache:2",
@@ -260,6 +329,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_good_value_reads_back),
+        cmocka_unit_test(shared_keys_mean_what_they_mean_to_pytorch),
+        cmocka_unit_test(handles_have_an_even_number_of_megabytes),
         cmocka_unit_test(every_bad_value_is_one_complaint_and_changes_nothing),
         cmocka_unit_test(a_bad_item_does_not_spoil_its_neighbours),
         cmocka_unit_test(blanks_and_empty_items_are_passed_over),

@@ -12,8 +12,9 @@ WIDTH, INDENT = 79, 6
 
 CONF = """\
 Options of the cache: `cachalot run --conf KEY:VALUE,KEY:VALUE`, or the same in
-CACHALOT_CONF. Where that is unset, keys with a * are taken from
-PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF.
+CACHALOT_CONF. Where that is unset, keys with a * are taken from the first of
+PYTORCH_CUDA_ALLOC_CONF, PYTORCH_HIP_ALLOC_CONF and PYTORCH_ALLOC_CONF that is
+set, as in PyTorch 2.15, and read as there (128.5 is 128, -1 is unlimited).
 """
 REPORT = """\
 Fields of a report. [bytes], [ns] and the like are units; `[]` is a list, of
