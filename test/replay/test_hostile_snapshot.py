@@ -47,7 +47,7 @@ def read(data):
     except Failure as failure:
         assert failure.code in (2, 3) and str(failure)
         return
-    assert lines[0] == "op,id,bytes,stream" and all(line[:2] in ("a,", "f,") for line in lines[1:])
+    assert lines[0].startswith("Thread,Time,") and all(line.split(",")[2] in ("allocate", "free") for line in lines[1:])
 
 
 def read_within(seconds, data):

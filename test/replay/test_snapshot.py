@@ -161,11 +161,28 @@ def test_a_history_without_one_half_of_each_free(tmp_path):
 
 
 def test_actions_of_a_later_pytorch_are_left_out(tmp_path):
-    path = write(tmp_path / "s.pickle", snapshot([event("alloc", 4096, 1000), {"action": "annotate\x1b"}, event("free_completed", 4096, 1000)]))
+    path = write(tmp_path / "s.pickle", snapshot([event("alloc", 4096, 1000), {"action": "moved\x1b"}, event("free_completed", 4096, 1000)]))
     for name in ("replay", "export"):
         done = command(name, path, *(["--csv", tmp_path / "out"] if name == "export" else []))
-        assert done.returncode == 0 and done.stderr == f"cachalot: {path}: actions that are not known are left out: annotate?\n"
+        assert done.returncode == 0 and done.stderr == f"cachalot: {path}: actions that are not known are left out: moved?\n"
     assert peaks(replay(path))[0] == 1000
+
+
+def test_a_snapshot_of_pytorch_2_15(tmp_path):
+    """It has annotations, and pinned host memory beside the devices. What is no memory event makes no device."""
+    noted = [event("annotate", 4096, 1000, user_metadata="step 1"), event("user_defined", 0, 0), event("snapshot", 0, 0)]
+    root = {**snapshot(noted, [event("alloc", 4096, 1000), *noted], noted[2:]), "host_segments": [segment(4096, [block(64)])],
+            "host_traces": [[event("alloc", 4096, 64)]]}
+    path = write(tmp_path / "s.pickle", root)
+    done = command("replay", path)
+    assert (done.returncode, done.stderr) == (0, "cachalot: events of pinned host memory (host_traces) are left out: 1\n")
+    assert peaks(replay(path))[0] == 1000
+    for traces, said in (([noted], "has events of pinned host memory (host_traces) alone"), ([[], []], "host_traces) alone")):
+        write(path, {**root, "device_traces": traces})
+        done = command("export", path, "--csv", "-")
+        assert done.returncode == 3 and said in done.stderr
+    write(path, snapshot(noted))
+    assert "no events: call torch.cuda.memory._record_memory_history() first" in command("replay", path).stderr
 
 
 def test_sizes_as_an_older_pytorch_has_them(tmp_path):

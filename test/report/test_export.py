@@ -10,6 +10,7 @@ import pickle
 import re
 import subprocess
 import sys
+from datetime import datetime, timedelta
 
 from cachalot_command.command import export as export_module
 from cachalot_command.reading import history as history_module
@@ -17,6 +18,7 @@ from cachalot_command.reading import recorded
 from cachalot_command.reading import report as report_module
 from cachalot_command.writing.html import pages_of_run
 import pytest
+import trace_processor
 from conftest import ROOT, SCHEMA, built, command_help_fits, in_process, jsonschema
 from history_of import report_with_history
 
@@ -146,9 +148,13 @@ def test_csv_has_rmms_fields(tmp_path, history):
         rows = list(csv.DictReader(file))
     assert {r["Action"] for r in rows} == {"allocate", "free", "allocate failure"}
     for row in rows:
-        assert int(row["Pointer"], 16) >= 0 and int(row["Size"]) > 0 and int(row["Stream"], 16) == 0
-        hours, minutes, seconds, micro = row["Time"].split(":")
-        assert int(hours) < 24 and int(minutes) < 60 and int(seconds) < 60 and len(micro) == 6
+        failed = row["Action"] == "allocate failure"
+        assert re.fullmatch(r"\(nil\)" if failed else "0x[0-9a-f]+", row["Pointer"]) and int(row["Size"]) > 0
+        assert row["Stream"] == "0"
+        assert re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{6}", row["Time"])
+    began = datetime.strptime(history["time"]["start"], "%Y-%m-%dT%H:%M:%S.%fZ")
+    first = began + timedelta(microseconds=history["events"]["rows"][0]["time_ns"] // 1000)
+    assert rows[0]["Time"] >= first.strftime("%H:%M:%S.%f")
     assert [r["Time"] for r in rows] == sorted(r["Time"] for r in rows) or history["time"]["start"][11:13] == "23"
 
 
@@ -217,6 +223,24 @@ def test_perfetto_has_the_levels(tmp_path, model, lost):
     assert (oom["time_ns"], "out of memory") in tracks.instants
     waits = [r for r in report["events"]["rows"] if r["action"] == "fence_wait"]
     assert len(tracks.slices) == 2 * len(waits) > 0
+
+
+def test_perfettos_own_processor_reads_it(tmp_path, model):
+    """As ui.perfetto.dev would: levels, waits, instants and names, and nothing that it could not read."""
+    report = report_with_history(model, 2000)
+    levels, slices, processes = trace_processor.query(
+        export(tmp_path, report, "--perfetto").read_bytes(), trace_processor.LEVELS,
+        "select ts, dur, name from slice", "select pid, name from process where pid")
+    stats = report["devices"][0]["statistics"]
+    for name in ("allocated", "active", "reserved"):
+        values = [value for track, _, value in levels if track == f"GPU 0 {name}"]
+        assert (values[-1], max(values)) == tuple(stats[f"{name}_bytes"]["all"][part] for part in ("current", "peak"))
+    rows = report["events"]["rows"]
+    assert sorted(s[:2] for s in slices if s[2] == "wait for a fence") == \
+        sorted((r["time_ns"] - r["duration_ns"], r["duration_ns"]) for r in rows if r["action"] == "fence_wait")
+    oom = next(r for r in rows if r["action"] == "oom")
+    assert (oom["time_ns"], 0, "out of memory") in slices
+    assert processes == [(report["process"]["pid"], history_module.program_of(report_module.Report(tmp_path / "in.json")))]
 
 
 # run --html, and where files go.

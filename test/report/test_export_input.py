@@ -11,6 +11,7 @@ from cachalot_command.reading import mapped as mapped_module
 from cachalot_command.reading import sources
 from cachalot_command.writing import html
 import pytest
+import trace_processor
 from cachalot_command.reading.history import Event
 from cachalot_command.reading.sources import read_source
 from conftest import in_process
@@ -254,6 +255,53 @@ def test_failures_of_a_log_stay_failures(tmp_path):
         assert dict(tile[:2] for tile in device["tiles"]).get("Out of memory") == said
         assert [oom["title"] for oom in device["ooms"]] == ["4.88 KiB asked for, operation 1: out of memory",
                                                             "0 B asked for, operation 2: out of memory"][:2 if said else 0]
+
+
+LOG = """Thread,Time,Action,Pointer,Size,Stream
+4711,17:35:27.296219,allocate,0x7f0000000200,1000,0
+4712,17:35:27.296219,allocate failure,(nil),5000,0
+4712,23:59:59.999999,free,0x7f0000000200,1000,0
+4713,00:00:00.000001,allocate,0x7f0000000200,77,0
+"""
+
+
+def test_a_log_of_rmm_keeps_its_times_threads_and_addresses(tmp_path):
+    """RMM 26.10 writes this form. Its time has no date, so an earlier time of day is one of the next day."""
+    (tmp_path / "x").write_text(LOG)
+    assert run(tmp_path / "x", "--csv", tmp_path / "csv", "--perfetto", tmp_path / "perfetto") == (0, "")
+    assert (tmp_path / "csv").read_text() == LOG
+    (tmp_path / "x").write_text(LOG.replace(".", ":"))  # as earlier versions write it
+    assert run(tmp_path / "x", "--csv", tmp_path / "csv")[0] == 0 and (tmp_path / "csv").read_text() == LOG
+    source = read_source(tmp_path / "x")[0]
+    assert [e.time for e in source.histories[0].events] == [0, 0, *2 * [23072703780000], 23072703782000]
+    page = html.page_object(source)
+    assert page["hasTime"] and page["devices"][0]["ooms"][0]["title"] == "4.88 KiB asked for, after 0.000 s: out of memory"
+
+
+def test_a_time_that_cannot_be_read_is_that_of_the_line_before(tmp_path):
+    """Without any, the numbers of operations stand for times."""
+    broken = LOG.replace("23:59:59.999999", "24:00:00").replace("00:00:00.000001", "noon")
+    (tmp_path / "x").write_text(broken)
+    assert {e.time for e in read_source(tmp_path / "x")[0].histories[0].events} == {0}
+    (tmp_path / "x").write_text(broken.replace("17:35:27.296219", "?"))
+    source = read_source(tmp_path / "x")[0]
+    assert not source.has_time and [e.time for e in source.histories[0].events] == [0, 1, 2, 2, 3]
+
+
+def test_reserved_is_left_out_where_it_is_not_known(tmp_path):
+    (tmp_path / "x").write_text(LOG)
+    events = [{"action": action, "addr": 1 << 30, "size": size, "time_us": 1764460000000000 + time}
+              for time, (action, size) in enumerate([("segment_alloc", 20 << 20), ("alloc", 5 << 20), ("annotate", 5), ("free_completed", 5 << 20)])]
+    segments = [{"device": 0, "address": at, "total_size": 20 << 20, "blocks": []} for at in (1 << 30, 1 << 40)]
+    (tmp_path / "s").write_bytes(pickle.dumps({"segments": segments, "device_traces": [events]}))
+    for name, expected in (("x", None), ("s", [(0, 20 << 20), (0, 40 << 20)])):
+        assert run(tmp_path / name, "--perfetto", tmp_path / "out")[0] == 0
+        (levels,) = trace_processor.query((tmp_path / "out").read_bytes(), trace_processor.LEVELS)
+        assert [row[1:] for row in levels if row[0] == "GPU 0 reserved"] == (expected or [])
+        assert ("GPU 0 allocated", 1000 if name == "s" else 0, 5 << 20 if name == "s" else 1000) in levels
+        tiles = [row[0] for row in html.page_object(read_source(tmp_path / name)[0])["devices"][0]["tiles"]]
+        assert ("Peak reserved" in tiles) is (expected is not None)
+    assert read_source(tmp_path / "s")[0].start.isoformat() == "2025-11-29T23:46:40+00:00"
 
 
 def test_a_trace_without_a_map_says_so(tmp_path, capsys):

@@ -71,6 +71,10 @@ class History:
     tells_ooms: bool = True
     told: dict = None  # the report's object of the device
 
+    def knows_reserved(self):
+        """False for a trace that only says what the program asked for."""
+        return self.told is not None or any(e.action.startswith("segment_") for e in self.events)
+
 
 @dataclass
 class Source:

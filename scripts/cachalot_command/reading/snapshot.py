@@ -1,7 +1,7 @@
 """Memory snapshots of PyTorch: pickles, which may come from anywhere.
 
 A process of its own reads each, without making an object or calling a function, with no more memory and time than the size
-of the pickle justifies. It writes the events as our CSV.
+of the pickle justifies. It writes the events as RMM's log, whose lines have a time.
 """
 
 import contextlib
@@ -26,7 +26,9 @@ UNREADABLE = (pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError
               OverflowError, RecursionError, SystemError)
 FREES = ("free_requested", "free_completed")
 GROWTH = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
-SILENT = ("snapshot", "user_defined")
+MEMORY = ("alloc", "oom", *FREES, *GROWTH)
+SILENT = ("snapshot", "user_defined", "annotate")  # no memory events
+TIME_MOST = 1 << 53
 SLOW_BYTES = 1 << 24  # takes about a second
 LIVE = ("active_allocated", "active_pending_free", "active_awaiting_free")  # the last name is that of PyTorch's documentation
 
@@ -34,6 +36,19 @@ LIVE = ("active_allocated", "active_pending_free", "active_awaiting_free")  # th
 def is_below(most, value):
     """True for a number from 0 to below `most`. Snapshots may have numbers of any length."""
     return type(value) is int and 0 <= value < most
+
+
+def is_memory_event(event):
+    """True for an event that makes its device one of the snapshot; also for a malformed one, which is reported."""
+    action = event.get("action") if isinstance(event, dict) else None
+    return action in MEMORY if isinstance(action, str) else True
+
+
+def host_events(root):
+    """The number of events of pinned host memory, which PyTorch 2.15 keeps beside those of the devices."""
+    traces = root.get("host_traces")
+    lists = [trace for trace in traces if isinstance(trace, list)] if isinstance(traces, list) else []
+    return sum(map(len, lists)) if lists else len(traces) if isinstance(traces, list) else 0
 
 
 class PlainUnpickler(pickle.Unpickler):
@@ -51,20 +66,24 @@ class Snapshot:
         traces = root.get("device_traces") if isinstance(root, dict) else None
         if not isinstance(traces, list) or not all(isinstance(t, list) for t in traces):
             raise Failure(3, f"{name}: no memory snapshot of PyTorch: it has no device_traces")
-        self.device = self.choose(traces, device)
+        self.device = self.choose(traces, device, root)
         self.events = traces[self.device]
         segments = root.get("segments")
         self.segments = [s for s in segments if isinstance(s, dict) and s.get("device") == self.device] \
             if isinstance(segments, list) else []
         actions = {event["action"] for event in self.events if isinstance(event, dict) and isinstance(event.get("action"), str)}
-        self.unknown = sorted(actions.difference(("alloc", "oom"), FREES, GROWTH, SILENT))
+        self.unknown = sorted(actions.difference(MEMORY, SILENT))
         self.left_out = {*self.unknown, *SILENT}
         self.steps = [self.read(number, event) for number, event in enumerate(self.events)]
         self.ends = self.last_of_a_free()
         self.before = self.live_before()
+        self.host_events = host_events(root)
 
-    def choose(self, traces, device):
-        used = [i for i, trace in enumerate(traces) if trace]
+    def choose(self, traces, device, root):
+        used = [i for i, trace in enumerate(traces) if any(map(is_memory_event, trace))]
+        if not used and host_events(root):
+            raise Failure(3, f"{self.name}: has events of pinned host memory (host_traces) alone, which the cache does not serve: "
+                             "record with record_cuda=True")
         if not used:
             raise Failure(3, f"{self.name}: no events: call torch.cuda.memory._record_memory_history() first")
         if device is None and len(used) > 1:
@@ -144,36 +163,33 @@ class Snapshot:
                 if block.get("state") in states:
                     yield address, self.requested(block, size)
 
-    def recorded_reserved(self):
-        """The most that PyTorch itself had reserved; 0 if the snapshot does not say, or if events and segments contradict
-        each other."""
+    def reserved(self):
+        """(bytes reserved before the events, the most that was reserved); zeros if the snapshot does not say, or if events
+        and segments contradict each other."""
         sizes = [s.get("total_size") for s in self.segments]
         if None in sizes:
-            return 0
+            return 0, 0
         if not all(is_below(SIZE_MOST, size) for size in sizes):
             raise Failure(3, f"{self.name}: a segment of device {self.device} has a total_size that is no size")
         steps = [GROWTH[action] * size for action, _, size in self.steps if action in GROWTH]
         levels = list(itertools.accumulate(steps, initial=sum(sizes) - sum(steps)))
-        return max(levels) if all(is_below(SIZE_MOST, level) for level in levels) else 0
+        return (levels[0], max(levels)) if all(is_below(SIZE_MOST, level) for level in levels) else (0, 0)
 
-    def chunks(self):
-        """The events as our CSV. A block is free when PyTorch has it back."""
-        ids, streams, lines, count = {}, {}, ["op,id,bytes,stream"], 0
-        for address in sorted(self.before):
-            lines.append(f"a,{count},{self.before[address]},0")
-            ids[address] = count
-            count += 1
+    def chunks(self, segments):
+        """The events as RMM's log, with times in microseconds since 1970. A block is free when PyTorch has it back.
+        `segments`: with the events of segments as well, which RMM's log does not know."""
+        streams, lines = {}, ["Thread,Time,Action,Pointer,Size,Stream"]
+        names = {"alloc": "allocate", self.ends: "free", **({action: action for action in GROWTH} if segments else {})}
+        first = next((event["time_us"] for event in self.events if is_below(TIME_MOST, event.get("time_us"))), 0)
+        lines += [f"0,{first},allocate,{address:#x},{self.before[address]},0" for address in sorted(self.before)]
         for event, (action, address, size) in zip(self.events, self.steps):
-            if action == "alloc":
-                key = event.get("stream")
-                stream = streams.setdefault(key if type(key) is int else 0, len(streams))
-                lines.append(f"a,{count},{size},{stream}")
-                ids[address] = count
-                count += 1
-            elif action == self.ends:
-                lines.append(f"f,{ids.pop(address)},,0")
-            elif action == "oom":
-                lines.append(f"o,0,{size},0")
+            time, stream = event.get("time_us"), event.get("stream")
+            time = time if is_below(TIME_MOST, time) else first
+            if action == "oom":
+                lines.append(f"0,{time},allocate failure,(nil),{size},0")
+            elif action in names:
+                stream = streams.setdefault(stream if type(stream) is int else 0, len(streams))
+                lines.append(f"0,{time},{names[action]},{address:#x},{size},{stream}")
             if len(lines) > 50000:
                 yield ("\n".join(lines) + "\n").encode()
                 lines = []
@@ -220,23 +236,25 @@ def load(file, name, size):
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def tell(pipe, file, name, size, device):
+def tell(pipe, file, name, size, device, segments):
     """Writes a line of JSON about the snapshot, and then its events."""
     try:
         snapshot = Snapshot(load(file, name, size), device, name)
-        told = {"unknown": snapshot.unknown, "before": len(snapshot.before), "device": snapshot.device, "reserved": snapshot.recorded_reserved()}
+        before, most = snapshot.reserved()
+        told = {"unknown": snapshot.unknown, "before": len(snapshot.before), "device": snapshot.device, "reserved": most,
+                "reserved_before": before, "host_events": snapshot.host_events}
     except Failure as failure:
         pipe.write(json.dumps({"failure": [failure.code, str(failure)]}).encode() + b"\n")
         return
     pipe.write(json.dumps(told).encode() + b"\n")
-    for chunk in snapshot.chunks():
+    for chunk in snapshot.chunks(segments and most):
         pipe.write(chunk)
 
 
 class Reader:
     """The process that reads a snapshot, and the pipe from it."""
 
-    def __init__(self, file, name, size, device):
+    def __init__(self, file, name, size, device, segments=False):
         self.name, self.size = name, size
         end, begin = os.pipe()
         self.process = os.fork()
@@ -246,7 +264,7 @@ class Reader:
                 os.close(end)  # so that this process ends when the reader closes its end
                 gc.disable()  # it would scan millions of dictionaries again and again
                 with os.fdopen(begin, "wb") as pipe:
-                    tell(pipe, file, name, size, device)
+                    tell(pipe, file, name, size, device, segments)
                 code = 0
             finally:
                 os._exit(code)
@@ -291,8 +309,8 @@ class Reader:
         self.end()
 
 
-def read(file, name, device):
-    """(action, address, size) of an event; raises Failure if it is not well-formed."""
+def read(file, name, device, segments):
+    """(what the snapshot tells, its events in chunks of text). `segments`: with the events of segments."""
     try:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
@@ -300,5 +318,5 @@ def read(file, name, device):
         raise Failure(3, f"{name}: the gzip file is damaged: {error}") from error
     if size > SLOW_BYTES and sys.stderr.isatty():
         say(f"cachalot: {name}: reading a snapshot of {size >> 20} MiB")
-    reader = Reader(file, name, size, device)
+    reader = Reader(file, name, size, device, segments)
     return reader.told(), reader.chunks()

@@ -8,14 +8,16 @@ from datetime import timedelta
 from cachalot_command.common.tools import Failure, open_regular, printable, show_progress
 from cachalot_command.reading.history import (CHANGES, EPOCH, LEVELS, NUMBER_MOST, Block, Event, History, Segment, Source,
                                               from_report, in_order, read_event, two_frees)
-from cachalot_command.reading.snapshot import DAMAGED
+from cachalot_command.reading.snapshot import DAMAGED, GROWTH
 from cachalot_command.reading.traces import CHUNK, PICKLES, odd_header, open_source, recorded_events
 
 OPERATIONS_MOST = 5000000
 OFTEN = 100000  # operations between two updates of the progress
 LINE_MOST = 4096
 DIGITS_MOST = 19
-STEPS = {"a": ("alloc",), "f": ("free_requested", "free_completed"), "oom": ("oom",)}
+STEPS = {"a": ("alloc",), "f": ("free_requested", "free_completed")}
+CLOCK = re.compile(rb"([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])[.:]([0-9]{6})")  # RMM up to 24.12 has the colon
+DAY = 86400000000  # microseconds
 POINTER = re.compile(rb"\(nil\)|0x[0-9a-fA-F]{1,16}")
 SMALL_SEGMENT = 2 << 20
 TRACES = (b"op,", b"Thread,", b"a,", b"f,", b"o,", b"\x1f\x8b", b"CACHALOT-TRACE", *PICKLES)
@@ -177,13 +179,14 @@ def whole(field):
 
 
 RMM_ACTIONS = {b"allocate": "a", b"free": "f", b"allocate failure": "oom"}
+SNAPSHOT_ACTIONS = {**RMM_ACTIONS, **{action.encode(): action for action in GROWTH}}
 
 
-def operation(fields, is_rmm):
-    """(`a`, `f`, `oom` or None, id, bytes) of a line."""
-    if is_rmm:
+def operation(fields, actions):
+    """(`a`, `f`, the action of another event or None, id, bytes) of a line; `actions` is None in our own form."""
+    if actions:
         _, _, action, pointer, size, stream = fields
-        kind, size = RMM_ACTIONS[action], whole(size)
+        kind, size = actions[action], whole(size)
         if not POINTER.fullmatch(pointer) or not stream:
             raise ValueError
         return kind if size or kind == "oom" else None, int(pointer, 16) if pointer != b"(nil)" else 0, size
@@ -199,50 +202,89 @@ def is_line_of_rmm(fields):
     return len(fields) == 6 and fields[2] in RMM_ACTIONS
 
 
+def microseconds(field):
+    """The time of a line in RMM's log: of the day, or since 1970 in the 16 digits of a snapshot; None if it is none."""
+    match = CLOCK.fullmatch(field)
+    if match:
+        hours, minutes, seconds, rest = map(int, match.groups())
+        return ((hours * 60 + minutes) * 60 + seconds) * 1000000 + rest
+    return int(field) if field.isdigit() and len(field) == 16 else None
+
+
+class Clock:
+    """The times of a log, in ns since its first line. A line whose time cannot be read has the time of the line before."""
+
+    def __init__(self):
+        self.first, self.last = None, 0
+
+    def read(self, field):
+        time = microseconds(field)
+        if self.first is None:
+            self.first = self.last = time
+        elif time is not None:
+            days = max(0, (self.last + DAY // 2 - time) // DAY)  # a clock that is far behind went past midnight
+            self.last = max(self.last, time + (days * DAY if time < DAY else 0))
+        return (self.last - self.first) * 1000
+
+
 class TraceReader:
-    """Makes events of the operations of a trace. A trace has no addresses, so each block gets one of its own."""
+    """Makes events of the operations of a trace. Our own form has no addresses, so each block gets one of its own."""
 
-    def __init__(self, name):
-        self.name, self.events, self.live, self.next, self.count = name, [], {}, 1 << 40, 0
+    def __init__(self, name, actions, has_time):
+        self.name, self.actions, self.clock = name, actions, Clock() if has_time else None
+        self.events, self.live, self.next, self.count = [], {}, 1 << 40, 0
 
-    def add(self, line, fields, is_rmm):
+    def block(self, kind, key, size):
+        """(address, size) of the block."""
+        if not 0 <= size <= NUMBER_MOST or (kind == "a" and key in self.live):
+            raise ValueError
+        if kind == "f":
+            return self.live.pop(key)
+        if kind != "a" or self.actions:
+            return key, size
+        self.next += (size + 511) // 512 * 512
+        return self.next - (size + 511) // 512 * 512, size
+
+    def add(self, line, fields):
         try:
-            kind, key, size = operation(fields, is_rmm)
-            if not 0 <= size <= NUMBER_MOST or (kind == "a" and key in self.live):
-                raise ValueError
-            block = (self.next, size) if kind == "a" else self.live.pop(key) if kind == "f" else (0, size)
+            kind, key, size = operation(fields, self.actions)
+            block = self.block(kind, 0 if kind == "oom" else key, size)
         except (ValueError, KeyError, IndexError) as error:
             raise Failure(3, f"{self.name}: line {line}: this is no operation of a trace, frees what is not allocated, "
                              "or allocates what is") from error
         if kind == "a":
             self.live[key] = block
-            self.next += (size + 511) // 512 * 512
-        if block[1] or kind == "oom":  # a request of 0 bytes gets no block
-            self.events += [Event(self.count, action, *block, block[1]) for action in STEPS.get(kind, ())]
+        time = self.clock.read(fields[1]) if self.clock else self.count
+        thread = int(fields[0]) if self.actions and fields[0].isdigit() and len(fields[0]) < 16 else 0
+        if kind and (block[1] or kind == "oom"):  # a request of 0 bytes gets no block
+            self.events += [Event(time, action, *block, block[1], thread) for action in STEPS.get(kind, (kind,))]
         self.count += kind is not None
 
 
 def from_text(path, device):
-    """(history, note) of a text trace or a snapshot: allocations and frees in order, without times."""
-    source = open_source(path, device)
-    reader, is_rmm = TraceReader(source.name), False
+    """(history, note) of a text trace or a snapshot. Our own form has no times."""
+    source = open_source(path, device, segments=True)
+    reader = TraceReader(source.name, None, False)
     for i, line in enumerate(trace_lines(source), 1):
         if i % OFTEN == 0:
             show_progress(f"{source.name}: {i // 1000}k lines read")
         fields = line.rstrip(b"\r\n").split(b",")
-        if i == 1:
-            is_rmm = fields[0] == b"Thread" or is_line_of_rmm(fields)
+        if i == 1 and (fields[0] == b"Thread" or is_line_of_rmm(fields)):
+            reader.actions = RMM_ACTIONS if source.device is None else SNAPSHOT_ACTIONS
         if i == 1 and fields[0] in (b"op", b"Thread"):
             continue
         if fields != [b""]:
-            reader.add(i, fields, is_rmm)
+            if reader.actions and not reader.events and len(fields) > 1 and microseconds(fields[1]) is not None:
+                reader.clock = reader.clock or Clock()
+            reader.add(i, fields)
         if reader.count > OPERATIONS_MOST:
             raise Failure(3, f"{source.name} has more than {OPERATIONS_MOST} operations")
     if not reader.events:
         raise Failure(3, f"{source.name} has no operations in it")
-    tells = is_rmm or any(event.action == "oom" for event in reader.events)
-    history = History(source.device or 0, "recorded trace", reader.events, tells_ooms=tells)
-    return Source(path, source.name.rsplit("/", 1)[-1], has_time=False, histories=[history]), source.note
+    tells = reader.actions is not None or any(event.action == "oom" for event in reader.events)
+    history = History(source.device or 0, "recorded trace", reader.events, tells_ooms=tells, levels=(0, 0, source.reserved_before))
+    start = EPOCH + timedelta(microseconds=reader.clock.first if reader.clock else 0)
+    return Source(path, source.name.rsplit("/", 1)[-1], has_time=reader.clock is not None, histories=[history], start=start), source.note
 
 
 def missing_map(source):

@@ -1,7 +1,7 @@
 """Recorded traces in all forms, opened as input of cachalot-replay.
 
 cachalot-replay reads CSV (ours and RMM's) and what CACHALOT_TRACE recorded by itself, or unpacked from gzip. A memory
-snapshot of PyTorch is a pickle (snapshot.py), which becomes our CSV.
+snapshot of PyTorch is a pickle (snapshot.py), which becomes RMM's log.
 """
 
 import contextlib
@@ -31,6 +31,7 @@ class Source:
     arguments: tuple = ()
     note: str = None
     device: int = None  # only of a snapshot
+    reserved_before: int = 0  # bytes, only of a snapshot
     packed: object = None  # the gzip file behind the chunks
 
 
@@ -112,15 +113,18 @@ def unpack(file, name):
         raise Failure(3, f"{name}: {place}: the gzip file is damaged from here on: {error}") from error
 
 
-def open_snapshot(file, name, device):
-    told, chunks = snapshot.read(file, name, device)
+def open_snapshot(file, name, device, segments=False):
+    told, chunks = snapshot.read(file, name, device, segments)
     notes = []
     if told["unknown"]:
         notes.append(f"{name}: actions that are not known are left out: {', '.join(printable(action)[:40] for action in told['unknown'][:8])}")
     if told["before"]:
         notes.append(f"{told['before']} block{'s were' if told['before'] > 1 else ' was'} allocated before the snapshot's history "
                      "begins; replayed first")
+    if told["host_events"]:
+        notes.append(f"events of pinned host memory (host_traces) are left out: {told['host_events']}")
     return Source(name, chunks=chunks, note="\ncachalot: ".join(notes) or None, device=told["device"],
+                  reserved_before=told["reserved_before"],
                   arguments=("--kind", "snapshot", "--recorded-reserved", str(told["reserved"])))
 
 
@@ -206,8 +210,8 @@ def place_of(path, file):
     return None
 
 
-def open_source(path, device=None):
-    """The trace at `path`, in any form."""
+def open_source(path, device=None, segments=False):
+    """The trace at `path`, in any form. `segments`: of a snapshot, also the events of segments."""
     name = printable(path)
     try:
         file = open_regular(path)
@@ -234,7 +238,7 @@ def open_source(path, device=None):
     except DAMAGED as error:
         raise unreadable(error, name) from error
     if begin[:1] in PICKLES:
-        return open_snapshot(file, name, device)
+        return open_snapshot(file, name, device, segments)
     try:
         read, header = read_header(b"", file, name)
     except DAMAGED:

@@ -75,25 +75,26 @@ class Writer:
 
     def device(self, history):
         base = 1000000 * (history.device + 1)
-        for i, name in enumerate(COUNTERS):
+        counters = COUNTERS if history.knows_reserved() else COUNTERS[:2]
+        for i, name in enumerate(counters):
             unit = message(8, integer(3, UNIT_SIZE_BYTES))
             self.file.write(descriptor(base + i, f"GPU {history.device} {name}", PROCESS_TRACK, unit))
         self.file.write(descriptor(base + 3, f"GPU {history.device} driver", PROCESS_TRACK))
-        self.levels(history, base)
+        self.levels(history, base, len(counters))
         for one in history.events:
             if one.action == "fence_wait":
                 self.wait(one, base)
             elif one.action in ("oom", "segment_alloc", "segment_free", "segment_map", "segment_unmap"):
                 self.instant(one, base)
 
-    def levels(self, history, base):
+    def levels(self, history, base, count):
         now = list(history.levels)
         begin = history.events[0].time if history.events else 0
-        for i, value in enumerate(now):
+        for i, value in enumerate(now[:count]):
             self.file.write(event(begin, TYPE_COUNTER, base + i, integer(30, value)))
         for one in history.events:
             for i, sign in enumerate(CHANGES[one.action]):
-                if sign:
+                if sign and i < count:
                     now[i] += sign * one.size
                     self.file.write(event(one.time, TYPE_COUNTER, base + i, integer(30, now[i])))
 

@@ -1,29 +1,23 @@
-"""A history as RMM's log (Thread,Time,Action,Pointer,Size,Stream), of one device."""
-
-from datetime import timedelta
+"""A history as RMM 26.10 logs it (Thread,Time,Action,Pointer,Size,Stream), of one device."""
 
 from cachalot_command.common.tools import Failure
 
+SECOND = 1000000  # microseconds
 
 
 class Csv:
     """RMM's log of one device."""
 
     def __init__(self, begin, file):
-        self.begin, self.file, self.second, self.clock = begin, file, None, ""
+        self.begin, self.file = ((begin.hour * 60 + begin.minute) * 60 + begin.second) * SECOND + begin.microsecond, file
 
     def time(self, ns):
-        second, rest = divmod(ns, 1000000000)
-        if second != self.second:
-            self.second = second
-            try:
-                self.clock = (self.begin + timedelta(seconds=second)).strftime("%H:%M:%S")
-            except OverflowError:
-                self.clock = "23:59:59"
-        return f"{self.clock}:{rest // 1000:06}"
+        minutes, rest = divmod(self.begin + ns // 1000, 60 * SECOND)
+        return f"{minutes // 60 % 24:02}:{minutes % 60:02}:{rest // SECOND:02}.{rest % SECOND:06}"
 
     def line(self, thread, time, action, address, size):
-        self.file.write(f"{thread},{self.time(time)},{action},{address:#x},{size},0x0\n".encode())
+        pointer = f"{address:#x}" if address else "(nil)"
+        self.file.write(f"{thread},{self.time(time)},{action},{pointer},{size},0\n".encode())
 
     def write(self, history):
         self.file.write(b"Thread,Time,Action,Pointer,Size,Stream\n")

@@ -182,7 +182,8 @@ function showMoment(index) {
     at("moment").value = index;
     const end = index === history.count ? "at the end" : "before the first event";
     at("moment-text").textContent = (index && index < history.count ? timeText(history.time[index - 1], page.hasTime) : end) +
-        `: ${bytesText(history.levels[0][index])} allocated of ${bytesText(history.levels[2][index])} reserved`;
+        `: ${bytesText(history.levels[0][index])} allocated` +
+        (history.levels[2].some(bytes => bytes > 0) ? ` of ${bytesText(history.levels[2][index])} reserved` : "");
     drawMap();
     charts.timeline?.draw();
 }
