@@ -123,6 +123,20 @@ def test_junit_counts_cases_with_errors(run):
         assert not found or {"no1: No such file", "no2: No such file"} <= {p[:17] for p in found[0].find("error").get("message").split("; ")}
 
 
+def test_junit_of_two_runs_is_not_merged(run):
+    """Readers merge suites of one name (junitparser), or take cases of one class and name for one (Jenkins)."""
+    run.add(process={"argv": ["/usr/bin/python3", "train.py", "--bf16 <&>"]})
+    other = run.folder / "other"
+    other.mkdir()
+    run.add(process={"argv": ["train", "x" * 1000]}).rename(other / "r.json")
+    suites = [ElementTree.fromstring(run.check(path, "--max-oom", "0", "--format", "junit").stdout).find("testsuite")
+              for path in (next(run.folder.glob("*.json")), other)]
+    assert suites[0].get("name") == "cachalot check python3 train.py --bf16 <&>"
+    assert suites[1].get("name").startswith(f"cachalot check {other}: train xxx") and len(suites[1].get("name")) <= 230
+    classes = [{case.get("classname") for case in suite.iter("testcase")} for suite in suites]
+    assert classes == [{suite.get("name").replace(" check", "", 1)} for suite in suites]
+
+
 def test_openmetrics(run):
     for rank in range(2):
         run.add(rank=rank, peak_reserved_bytes=5 + rank, leaked_bytes=None)

@@ -31,10 +31,23 @@ METRICS = {  # key of the totals: (metric, unit, meaning)
 }
 
 
+RUN_NAME_MOST = 200
+
+
+def run_name(paths, processes):
+    """What tells this run from others: the folders that were judged, and the command line of the first process. No pids: a
+    reader of JUnit files follows a name from build to build."""
+    argv = processes[0].report.get("process", "argv") if processes else None
+    words = [os.path.basename(str(argv[0])), *map(str, argv[1:])] if isinstance(argv, list) and argv else [processes[0].program] if processes else []
+    folders = [path for path in paths if os.path.isdir(path)]
+    return printable(": ".join(filter(None, [", ".join(folders), " ".join(words)])) or "no report")[:RUN_NAME_MOST]
+
+
 class Verdict:
     """The results and all that the forms show."""
 
-    def __init__(self, reports, results, code):
+    def __init__(self, reports, results, code, paths=()):
+        self.run = run_name(paths, reports.processes)
         self.processes, self.problems, self.notes = (reports.processes, reports.problems,
                                                      reports.notes)
         self.results, self.code = results, code
@@ -103,22 +116,24 @@ def github(verdict):
 
 
 def junit(verdict):
-    """One test case per gate, and one for the reports themselves."""
+    """One test case per gate, and one for the reports themselves. Readers merge suites of one name, and count cases of one
+    class and name as one: both carry the name of the run."""
+    run = escape(verdict.run)
     problems = "; ".join(map(printable, verdict.problems))
     error = f'\n      <error message="{escape(problems)}"/>' * bool(problems)  # a case has at most one
-    cases = [f'    <testcase classname="cachalot" name="reports">{error}</testcase>']
+    cases = [f'    <testcase classname="cachalot {run}" name="reports">{error}</testcase>']
     for result in verdict.results:
         name = escape(printable(result.title()))
         said = printable(result.text)
         body = f"\n      <system-out>{escape(said)}</system-out>" if result.passed else (
             f'\n      <failure message="{escape(said)}">'
             f"{escape(chr(10).join(map(printable, result.hints)))}</failure>")
-        cases.append(f'    <testcase classname="cachalot" name="{name}">{body}</testcase>')
+        cases.append(f'    <testcase classname="cachalot {run}" name="{name}">{body}</testcase>')
     counts = (f'tests="{len(cases)}" failures="{len(verdict.failed())}" '
               f'errors="{int(bool(problems))}"')
     notes = "\n".join(printable(line) for line in [*together(verdict), *verdict.notes])
     return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', f"<testsuites {counts}>",
-                      f'  <testsuite name="cachalot check" {counts}>', *cases,
+                      f'  <testsuite name="cachalot check {run}" {counts}>', *cases,
                       f"    <system-out>{escape(notes)}</system-out>", "  </testsuite>",
                       "</testsuites>", ""])
 
@@ -255,7 +270,7 @@ def check(paths, gates, options, stream, problems=()):
         results = judge(reports.processes, gates, baseline)
     failed = any(not result.passed for result in results)
     code = 3 if reports.problems or not results else int(failed)
-    verdict = Verdict(reports, results, code)
+    verdict = Verdict(reports, results, code, paths)
     made = WRITERS[options["--format"]](verdict)
     if "--output" not in options:
         stream.write(made)
