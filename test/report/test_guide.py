@@ -281,11 +281,15 @@ def test_env_for_a_shell_can_be_evaluated(place, name):
     first, last = got["LD_PRELOAD"].split(":")
     assert os.path.realpath(first) == str(folder / "libcachalot.so") and last == "/none/before.so"
     assert got["CACHALOT_OUTPUT"] == "a b.json"
+    assert re.fullmatch(r"\d+-\d+", got["CACHALOT_SESSION"])
+    shown = place.run("sh", "-c", f"CACHALOT_SESSION=job; {lines}\necho $CACHALOT_SESSION").stdout
+    assert shown == "job\n"  # one that is there goes on
 
 
 def in_a_job(place, task):
     """An environment with a `srun` that is this machine's shell, and with that for `python3`."""
-    for name, text in (("srun", 'shift_to="${1#--export=ALL,}"; shift; for r in 0 1; do SLURM_PROCID=$r env "$shift_to" "$@"; done'),
+    nodes = 'case $1 in --ntasks=1) shift 2; exec "$@"; esac; '
+    for name, text in (("srun", nodes + 'shift_to="${1#--export=ALL,}"; shift; for r in 0 1; do SLURM_PROCID=$r env "$shift_to" "$@"; done'),
                        ("python3", task)):
         (place.work / name).write_text(f"#!/bin/sh\n{text}\n")
         (place.work / name).chmod(0o755)
@@ -296,12 +300,19 @@ def test_env_for_slurm_runs(place):
     """Tasks have the library, the job script itself has not."""
     environment = in_a_job(place, "echo preloaded:$LD_PRELOAD rank:$SLURM_PROCID")
     lines = place.cachalot("env", "--for", "slurm").stdout
-    commands = [line for line in lines.splitlines() if "check" not in line]
+    commands = [line for line in lines.splitlines() if "/cachalot " not in line]
     out = place.run("sh", "-c", "\n".join([*commands, 'echo "after:$LD_PRELOAD"']), env=environment).stdout
     library = place.environment["CACHALOT_LIBRARY"]
     assert out == f"preloaded:{library} rank:0\npreloaded:{library} rank:1\nafter:\n"
-    check = shlex.split(next(line for line in lines.splitlines() if " check " in line))
+    check = shlex.split(next(line for line in lines.splitlines() if "/cachalot check " in line))
     assert os.path.isfile(check[0]) and os.stat(check[0]).st_mode & stat.S_IXUSR
+
+
+def script_of(place, *options):
+    """The lines for a batch script, in which `cachalot` does not run by that `python3`."""
+    (place.work / "cachalot").write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+    (place.work / "cachalot").chmod(0o755)
+    return re.sub(r"\S*/cachalot'? (check|harvest)", r"cachalot \1", place.cachalot("env", "--for", "slurm", *options).stdout)
 
 
 @pytest.mark.parametrize("output", [None, "%q{SLURM_JOB_ID}/%h.%r.json", "%r/%q{SLURM_JOB_ID}.json", "-%q{SLURM_JOBID}.%p.%n.json",
@@ -309,12 +320,19 @@ def test_env_for_slurm_runs(place):
                                     "%q{SLURM_ARRAY_TASK_ID}/x.%p.json"])
 def test_env_for_slurm_judges_the_reports_that_it_asks_for(real, output):
     environment = {**in_a_job(real, f"exec {BUILD}/test/preload/allocate_130"), "SLURM_JOBID": "5", "SLURM_ARRAY_TASK_ID": "1"}
-    (real.work / "cachalot").write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
-    (real.work / "cachalot").chmod(0o755)
-    done = real.cachalot("env", "--for", "slurm", *(("--output", output) if output else ()))
-    script = re.sub(r"^.*/cachalot'? check", "cachalot check", done.stdout, flags=re.M)
+    script = script_of(real, *(("--output", output) if output else ()))
     judged = real.run("sh", "-c", script, env=environment)
     assert "ok   require-reports (at least 2): reports of 2 processes" in judged.stdout, (script, judged.stdout)
+    again = real.run("sh", "-c", script, env={**environment, "SLURM_RESTART_COUNT": "1"})  # its reports lie beside those of before
+    assert "ok   require-reports (at least 2): reports of 2 processes" in again.stdout
+    assert "2 reports of other runs" in again.stdout or output and "%p" not in output
+
+
+def test_env_for_slurm_has_the_reports_of_killed_tasks(real):
+    environment = in_a_job(real, f"exec {BUILD}/test/preload/end kill")
+    script = script_of(real)
+    judged = real.run("sh", "-c", script, env=environment)
+    assert "ok   require-reports (at least 2): reports of 2 processes" in judged.stdout, (script, judged.stdout, judged.stderr)
 
 
 @pytest.mark.parametrize("output, folder", [
@@ -338,10 +356,19 @@ def test_env_for_jupyter_and_kubernetes_can_be_parsed(place):
     assert kernel["env"]["LD_PRELOAD"] == place.environment["CACHALOT_LIBRARY"]
     assert kernel["env"]["CACHALOT_CONF"] == "cache:off" and "{connection_file}" in kernel["argv"]
     yaml = pytest.importorskip("yaml")
-    pod = yaml.safe_load(place.cachalot("env", "--for", "kubernetes", "--conf", "cache:off").stdout)["spec"]
+    claim, pod = yaml.safe_load_all(place.cachalot("env", "--for", "kubernetes", "--conf", "cache:off").stdout)
+    pod = pod["spec"]
     values = {e["name"]: e["value"] for e in pod["containers"][0]["env"]}
     assert values["LD_PRELOAD"] == "/opt/cachalot/libcachalot.so" and values["CACHALOT_CONF"] == "cache:off"
     assert {m["name"] for m in pod["containers"][0]["volumeMounts"]} == {v["name"] for v in pod["volumes"]}
+    kept = [v["persistentVolumeClaim"]["claimName"] for v in pod["volumes"] if v["name"] == "reports"]
+    assert kept == [claim["metadata"]["name"]] and claim["kind"] == "PersistentVolumeClaim"
+
+
+def test_env_for_docker_copies_one_file(place):
+    first, copy = place.cachalot("env", "--for", "docker").stdout.splitlines()[:2]
+    place.run("sh", "-c", re.search(r"\(first: (.*)\)", first)[1])
+    assert os.path.isfile(place.work / copy.split()[1]) and copy.split()[2] == "/opt/cachalot/"
 
 
 def docs(what):

@@ -20,11 +20,11 @@ Prints the lines that put the cache in front of programs that something else
 starts: a job script, a container, a notebook. Everything starts that way that
 inherits the environment; what does not use CUDA notices nothing.
   --for shell       to source, or eval "$(cachalot env)" (the default)
-        slurm       a batch script: reports by rank, and a gate at its end
+        slurm       a batch script: reports, of killed tasks too, and a gate
         mpirun      Open MPI and MPICH
-        docker      a Dockerfile, and `docker run` without one
+        docker      a Dockerfile with one file to copy, and `docker run`
         apptainer   Apptainer and Singularity
-        kubernetes  a pod: environment, and room in /dev/shm
+        kubernetes  a pod: environment, room in /dev/shm, reports that stay
         jupyter     a kernel.json: a running kernel cannot be changed any more
   --output, --conf  as for `cachalot run`; docker, kubernetes: a relative FILE
                     lies in /reports, another's folder is mounted in its stead
@@ -39,30 +39,32 @@ JOB_WIDE = re.compile(r"%q\{(SLURM_(?:JOB|ARRAY)\w*ID)\}")  # variables with the
 
 SHELL = """\
 export LD_PRELOAD={library}${{LD_PRELOAD:+:$LD_PRELOAD}}
+export CACHALOT_SESSION="${{CACHALOT_SESSION:-$$-$(date +%s)}}"
 export CACHALOT_OUTPUT={output}
 {conf}"""
 
 SLURM = """\
 # In the batch script. LD_PRELOAD is given to the tasks alone; one report per task.
-export CACHALOT_OUTPUT={output}
+export CACHALOT_SESSION="slurm-$SLURM_JOB_ID.${{SLURM_RESTART_COUNT:-0}}" CACHALOT_OUTPUT={output}
 {conf}srun --export=ALL,LD_PRELOAD={library} python3 train.py
 {check}"""
-CHECK = '{cachalot} check {reports} --require-reports "$SLURM_NTASKS" --max-oom 0\n'
+CHECK = 'srun --ntasks="${{SLURM_JOB_NUM_NODES:-1}}" --ntasks-per-node=1 {cachalot} harvest  # reports of killed tasks, on each node\n' \
+    '{cachalot} check {reports} --require-reports "$SLURM_NTASKS" --max-oom 0\n'
 
 MPIRUN = """\
 # Open MPI:
-mpirun -x LD_PRELOAD={library} -x CACHALOT_OUTPUT={output}{more_x} ./program
+mpirun -x LD_PRELOAD={library} -x CACHALOT_SESSION="$$-$(date +%s)" -x CACHALOT_OUTPUT={output}{more_x} ./program
 # MPICH, Intel MPI:
-mpiexec -genv LD_PRELOAD {library} -genv CACHALOT_OUTPUT {output}{more_genv} ./program
+mpiexec -genv LD_PRELOAD {library} -genv CACHALOT_SESSION "$$-$(date +%s)" -genv CACHALOT_OUTPUT {output}{more_genv} ./program
 """
 
 DOCKER = """\
-# Dockerfile (first: cp -r {folder} cachalot):
-COPY cachalot {inside}
+# Dockerfile (first: cp {library} {name}):
+COPY {name} {inside}/
 ENV LD_PRELOAD={inside}/{name} CACHALOT_OUTPUT={output}{more_env}
 
 # Or an image as it is (the library needs glibc, and nothing else):
-docker run --gpus all -v {folder}:{inside}:ro -v "$PWD/reports":{reports} \\
+docker run --gpus all -v {library}:{inside}/{name}:ro -v "$PWD/reports":{reports} \\
     -e LD_PRELOAD={inside}/{name} -e CACHALOT_OUTPUT={output}{more_e} IMAGE python3 train.py
 """
 
@@ -72,6 +74,14 @@ APPTAINERENV_CACHALOT_OUTPUT={output}{more} \\
 """
 
 KUBERNETES = """\
+# Once: the claim keeps the reports when the pod goes. Pods of several nodes need a storage class for ReadWriteMany.
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: cachalot-reports}}
+spec:
+  accessModes: [ReadWriteMany]
+  resources: {{requests: {{storage: 1Gi}}}}
+---
 # In the pod's specification; {inside} is in the image (`cachalot env --for docker`). A page needs less than
 # 1 MiB of the 64 MiB that /dev/shm has; NCCL and data loaders need more, so most pods enlarge it anyway.
 spec:
@@ -85,7 +95,7 @@ spec:
     - {{name: reports, mountPath: {reports}}}
   volumes:
   - {{name: shm, emptyDir: {{medium: Memory, sizeLimit: 8Gi}}}}
-  - {{name: reports, emptyDir: {{}}}}
+  - {{name: reports, persistentVolumeClaim: {{claimName: cachalot-reports}}}}
 """
 
 
@@ -147,8 +157,8 @@ def folder_of(output):
 
 def in_docker(library, output, conf):
     conf, output = shlex.quote(conf) if conf else "", os.path.join(REPORTS, output or "%h.%p.json")
-    folder, reports = (undivided(path, ":", "docker's -v") for path in (os.path.dirname(library), folder_of(output)))
-    return DOCKER.format(folder=folder, name=os.path.basename(library), inside=INSIDE, output=shlex.quote(output), reports=reports,
+    library, reports = (undivided(path, ":", "docker's -v") for path in (os.path.realpath(library), folder_of(output)))
+    return DOCKER.format(library=library, name="libcachalot.so", inside=INSIDE, output=shlex.quote(output), reports=reports,
                          more_env=conf and f" CACHALOT_CONF={conf}", more_e=conf and f" -e CACHALOT_CONF={conf}")
 
 
