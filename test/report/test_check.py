@@ -186,7 +186,10 @@ def test_a_process_that_only_looked_at_the_gpu_is_no_odd_one(run):
     ("peak_reserved_bytes", 100, 106, None, 1), ("peak_reserved_bytes", 100, 250, "200%", 0),
     ("peak_allocated_bytes", 1000, 1051, "0.05", 1), ("leaked_bytes", 0, 1, "900%", 1),
     ("leaked_bytes", 0, 0, "0", 0), ("leaked_bytes", 5, 4, "0", 0), ("ooms", 0, 1, "5%", 1),
-    ("leaked_bytes", None, 4, "5%", 1), ("leaked_bytes", 4, None, "5%", 1)])
+    ("leaked_bytes", None, 4, "5%", 1), ("leaked_bytes", 4, None, "5%", 1),
+    ("peak_reserved_bytes", 60 * MIB, 62 * MIB, "1%,2MiB", 0), ("peak_reserved_bytes", 60 * MIB, 62 * MIB + 1, "1%,2MiB", 1),
+    ("peak_reserved_bytes", 60 * MIB, 62 * MIB + 1, "2MiB,5%", 0), ("peak_allocated_bytes", 100, 1124, "1KiB", 0),
+    ("leaked_bytes", 0, 4, "5%,4B", 0), ("ooms", 0, 1, "5%,8MiB", 1)])
 def test_against_a_baseline(run, key, old, new, increase, code):
     run.add(**{key: new})
     base = run.add("old.json", run.work, **{key: old})
@@ -242,10 +245,82 @@ def test_a_report_is_not_overwritten_by_its_verdict(run):
         assert name.read_bytes() == was
 
 
-def test_an_increase_without_percent_is_refused(run):
+@pytest.mark.parametrize("growth", ["5", "5%,6%", "1MiB,2MiB", "5%,x", ",", "5%,", "5%,1MiB,2%"])
+def test_an_increase_that_may_mean_two_things_is_refused(run, growth):
     path = run.add()
     base = run.add("b.json", run.work)
-    assert run.check(path, "--baseline", base, "--max-increase", "5").returncode == 2
+    assert run.check(path, "--baseline", base, "--max-increase", growth).returncode == 2
+
+
+def test_the_worst_growth_is_one_that_fails(run):
+    """A small figure grows by a large share, and may."""
+    old = run.work / "old"
+    old.mkdir()
+    for rank, (before, now) in enumerate(((MIB, 3 * MIB), (1000 * MIB, 1100 * MIB))):
+        run.add(rank=rank, peak_reserved_bytes=now)
+        run.add(folder=old, rank=rank, peak_reserved_bytes=before)
+    done = run.check(run.folder, "--baseline", old, "--max-increase", "5%,8MiB")
+    assert "FAIL increase of peak_reserved_bytes (at most 5.00 % or 8192 KiB): 1000 MiB to 1100 MiB, +10.0 % (rank 1," in done.stdout
+
+
+DAY = 86400
+
+
+def of_run(run, session, begin, **more):
+    """A report of a run that began so many seconds after some day."""
+    path = run.add(process={"session": session}, **more)
+    report = json.loads(path.read_text())
+    report["time"].update(start=time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(DAY * 20000 + begin)), uptime_ns=10**10)
+    path.write_text(json.dumps(report))
+    return path
+
+
+@pytest.mark.parametrize("sessions", [("1-2-a", "9-9-b"), (None, None), ("1-2-a", None), (None, "9-9-b")])
+@pytest.mark.parametrize("bad", ["old", "new"])
+def test_an_earlier_run_decides_nothing(run, sessions, bad):
+    """It neither fails this one, nor makes up for what this one lacks."""
+    for which, session, begin in zip(("old", "new"), sessions, (0, DAY)):
+        of_run(run, session, begin, leaked_bytes=int(which == bad))
+        of_run(run, session, begin + 1, leaked_bytes=0)
+    done = run.check(run.folder, "--max-leaked", "0")
+    assert done.returncode == 3 and "the reports are of 2 runs, 2 reports of the newest" in done.stdout and "--runs newest" in done.stdout
+    newest = run.check(run.folder, "--max-leaked", "0", "--runs", "newest")
+    assert newest.returncode == int(bad == "new") and "note: left out: 2 reports of other runs" in newest.stdout
+    assert run.check(run.folder, "--require-reports", "3", "--runs", "newest").returncode == 1
+    assert run.check(run.folder, "--max-leaked", "0", "--require-reports", "4", "--runs", "all").returncode == 1
+    assert run.check(run.folder, "--max-leaked", "0", "--runs", "oldest").returncode == 2
+    of_run(run, "old", 0)  # nor does it make up for what this one would have shown
+    run.add("base.json", run.work, process={"session": "base"})
+    assert run.check(run.work / "base.json", "--baseline", run.folder).returncode == 3
+
+
+def test_a_run_that_asked_for_nothing_is_not_saved_by_an_earlier_one(run):
+    of_run(run, "1-2-a", 0, leaked_bytes=0)
+    of_run(run, "9-9-b", DAY, leaked_bytes=0, requests=0, hits=0)
+    done = run.check(run.folder, "--max-leaked", "0", "--runs", "newest")
+    assert done.returncode == 1 and "nothing was judged" in done.stdout
+
+
+def test_processes_that_follow_each_other_are_one_run(run):
+    for begin in (0, 12, 80, 100):  # each lives 10 s
+        of_run(run, None, begin, leaked_bytes=0)
+    assert run.check(run.folder, "--max-leaked", "0").returncode == 0
+    of_run(run, None, 100 + 10 + 61, leaked_bytes=0)
+    assert run.check(run.folder, "--max-leaked", "0").returncode == 3
+
+
+@pytest.mark.parametrize("session", ["job", "a b", "x" * 63, "1-2-a/0123abcd"])
+def test_the_session_says_which_run(run, monkeypatch, session):
+    plain = session.replace(" ", "_")
+    of_run(run, plain, 0, leaked_bytes=0)
+    of_run(run, plain[:54] + "/0123abcd", 1, leaked_bytes=0)  # of `cachalot run` within it
+    of_run(run, "later", DAY, leaked_bytes=1)
+    monkeypatch.setenv("CACHALOT_SESSION", session)
+    assert run.check(run.folder, "--max-leaked", "0", "--require-reports", "2").returncode == 0
+    monkeypatch.setenv("CACHALOT_SESSION", "other")
+    done = run.check(run.folder, "--max-leaked", "0")
+    assert done.returncode == 3 and "none of 3 reports is of this run (CACHALOT_SESSION=other)" in done.stdout
+    assert run.check(run.folder, "--max-leaked", "0", "--runs", "newest").returncode == 1
 
 
 @pytest.mark.parametrize("content", [

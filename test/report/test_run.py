@@ -184,7 +184,7 @@ def test_the_name_of_a_script_is_no_reports(place):
     (place.work / "run.sh").write_text(f"#!/bin/sh\n{leak(place)}\n")
     (place.work / "run.sh").chmod(0o755)
     place.run("sh", "-c", f"CACHALOT_OUTPUT=run.sh.json {leak(place)}")
-    done = place.cachalot("run", "--output=%e.json", "--check", "baseline=run.sh.json,max-increase=5%", "./run.sh")
+    done = place.cachalot("run", "--output=%e.json", "--check", "baseline=run.sh.json,max-increase=5%,8MiB", "./run.sh")
     assert done.returncode == 0, done.stderr
 
 

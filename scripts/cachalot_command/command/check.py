@@ -8,8 +8,8 @@ from cachalot_command.writing.verdict import check
 HELP = """\
 usage: cachalot check REPORT… GATES…     REPORT: a file, or a folder of reports
 
-All reports are one run; where they differ, the worst process is named. Gates,
-of which all that are given apply, also several of one kind:
+All reports must be of one run; the worst process is named. Where the variable
+CACHALOT_SESSION is set only its reports are judged. All gates given apply:
   --max-peak-reserved, --max-peak-allocated, --max-leaked SIZE   8GiB, 512MiB, 0
                   a peak is, on several GPUs, the sum of the devices' peaks
   --max-oom, --max-retries, --max-double-frees, --max-warnings N
@@ -17,12 +17,13 @@ of which all that are given apply, also several of one kind:
   --min-utilization (allocated of reserved, at the peaks), --min-hits SHARE  90%
   --max-spread SHARE      how far the processes' peaks may lie apart
   --baseline OLD          peaks, leaks, out-of-memory: at most --max-increase
-                          SHARE (5%) over OLD's
+                          SHARE, SIZE or SHARE,SIZE (5%) over OLD's
   --require-reports N     from at least N processes that asked for memory
   --require-coverage full|partial|none    how much of CUDA must have come
                           through the cache (partial, and something was served)
   --format text|github|junit|json|openmetrics (this one also without a gate)
   --output FILE           that format goes there, and text to the terminal
+  --runs newest|all       of several runs: the newest only, or as if one
 
 A figure that is unknown fails its gate. Exit code: 0 passed, 1 a gate failed,
 2 usage, 3 a report is missing or is none, or FILE cannot be written.

@@ -12,7 +12,7 @@ import time
 from cachalot_command.common.pattern import CONTROL, DEFAULT_OUTPUT, Places, check_patterns
 from cachalot_command.common.program import by_shell, check_library, check_program, find_program, preload, preloadable
 from cachalot_command.common.tools import INHERITED_SIGCHLD, Failure, find_library, printable, say
-from cachalot_command.common.variables import check_conf, check_counts, report_signal
+from cachalot_command.common.variables import SESSION_MOST, check_conf, check_counts, plain_session, report_signal
 from cachalot_command.writing.output import refuse
 
 HELP = """\
@@ -48,7 +48,6 @@ VALUES = ("--output", "--conf", "--check", "--trace", "--html")
 TIMERS = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF}  # exec keeps timers, a child does not inherit them
 CLOSED = {signal.SIGHUP, signal.SIGCONT}  # a closed terminal sends these to the session leader only
 EVENTS_FOR_PAGE = "100000"
-SESSION_MOST = 63  # bytes that a page holds
 
 
 def keep(options, name, value):
@@ -177,9 +176,8 @@ def environment_for(options, library, program):
         check_conf(os.fsdecode(conf), "CACHALOT_CONF")
     if "--html" in options and not environment.get(b"CACHALOT_EVENTS"):
         ours["CACHALOT_EVENTS"] = EVENTS_FOR_PAGE
-    # Characters that are the same in the environment, a page, a report and here.
     given = environment.get(b"CACHALOT_SESSION", b"")[:SESSION_MOST]
-    session = re.sub(rb"[^A-Za-z0-9_.:/@+-]", b"_", given).decode()
+    session = plain_session(given)
     ours["CACHALOT_SESSION"] = session_within(session) if not session or waits(options) else os.fsdecode(given)
     environment.update({os.fsencode(k): os.fsencode(v) for k, v in ours.items()})
     check_patterns(environment, options)
@@ -294,7 +292,7 @@ def after(child, environment, options, gates):
             say(f"cachalot: {printable(problem)}")
         return 0
     paths = [report.path for report in reports]
-    return verdict.check(paths, *gates, sys.stderr, problems)
+    return verdict.check(paths, gates[0], {**gates[1], "--runs": "all"}, sys.stderr, problems)
 
 
 def prepare(options, words):

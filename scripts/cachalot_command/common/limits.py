@@ -7,6 +7,7 @@ from cachalot_command.common.tools import Failure, printable
 from cachalot_command.common.units import bytes_text, parse_size, scaled
 
 LEVELS = ("none", "partial", "full")
+RUNS = ("one", "newest", "all")  # the reports of several runs that `check` takes
 FORMS = ("text", "github", "junit", "json", "openmetrics")  # in which the verdict is written
 DIGITS_MOST = 16
 
@@ -24,6 +25,37 @@ def parse_increase(text):
     if value > 1 and not (found and found[2]):
         raise Failure(2, f"`{text}` is not a share; write 90% or 0.9")
     return value
+
+
+class Growth:
+    """How much a figure may grow: by a share, and a figure of bytes by so many bytes at least."""
+
+    def __init__(self, share=0.0, size=0):
+        self.share, self.size = share, size
+
+    def __eq__(self, other):
+        return (self.share, self.size) == (other.share, other.size)
+
+    def allows(self, before, now, unit):
+        """Whether a figure may grow so. From 0, no share allows anything."""
+        size = self.size if unit == "bytes" else 0
+        return now - before <= size or bool(before) and (now - before) / before <= self.share
+
+    def __str__(self):
+        return f"{self.share},{self.size}" if self.size else str(self.share)
+
+
+def parse_growth(text):
+    """SHARE, SIZE or both: 5%, 8MiB or 5%,8MiB."""
+    growth, given = Growth(), []
+    for part in text.split(","):
+        is_share = "%" in part or re.fullmatch(r"(?a)[\d.]*", part)
+        name, parser = ("share", parse_increase) if is_share else ("size", parse_size)
+        if name in given:
+            raise Failure(2, f"`{printable(text)}` has two of a kind; write 5%,8MiB")
+        given.append(name)
+        setattr(growth, name, parser(part))
+    return growth
 
 
 def parse_ratio(text):
@@ -48,7 +80,7 @@ def parse_level(text):
 
 
 PARSERS = {"bytes": parse_size, "count": parse_count, "ratio": parse_ratio}
-OTHERS = {"--max-spread": parse_ratio, "--baseline": str, "--max-increase": parse_increase,
+OTHERS = {"--max-spread": parse_ratio, "--baseline": str, "--max-increase": parse_growth,
           "--require-reports": parse_least, "--require-coverage": parse_level}
 
 
@@ -80,6 +112,9 @@ class Limit:
 
     def __str__(self):
         """The limit for people, not rounded either."""
+        if self.unit == "growth":
+            share, size = Limit(self.value.share, "ratio"), Limit(self.value.size, "bytes")
+            return " or ".join(str(part) for part in (share, size) if part.value) or str(share)
         shown = value_text(self.value, self.unit)
         if self.unit == "bytes" and scaled(self.value, 10240)[0] % 1:
             shown = f"{self.value} bytes"
@@ -130,19 +165,19 @@ def add_gate(gates, option, value):
 
 def parse(arguments):
     """Parses the command line of `check` into (files, gates, options)."""
-    words, gates, options = [], {}, {"--format": "text"}
+    words, gates, options = [], {}, {"--format": "text", "--runs": "one"}
     rest = iter(arguments)
     for argument in rest:
         name, equals, value = argument.partition("=")
         if argument == "--":
             words += rest
-        elif name in (*LIMITS, *OTHERS, "--format", "--output"):
+        elif name in (*LIMITS, *OTHERS, "--format", "--output", "--runs"):
             value = value if equals else next(rest, None)
             if value is None:
                 raise Failure(2, f"{name} needs a value; see `cachalot check --help`")
             if name == "--output" and name in options:
                 raise Failure(2, f"{name} is given twice, and only one file is written")
-            if name in ("--format", "--output"):
+            if name in ("--format", "--output", "--runs"):
                 options[name] = value
             else:
                 add_gate(gates, name, value)
@@ -159,11 +194,13 @@ def check_options(gates, options):
         raise Failure(2, "--output needs a file name")
     if options["--format"] not in FORMS:
         raise Failure(2, f"--format is one of {', '.join(FORMS)}")
+    if options["--runs"] not in RUNS:
+        raise Failure(2, f"--runs is one of {', '.join(RUNS)}")
     if not gates and options["--format"] != "openmetrics":  # it writes figures, which need no gate
         raise Failure(2, "no gate given, so nothing could fail; see `cachalot check --help`")
     if "--max-increase" in gates and "--baseline" not in gates:
         raise Failure(2, "--max-increase needs a --baseline")
-    gates.setdefault("--max-increase", [0.05])
+    gates.setdefault("--max-increase", [Growth(0.05)])
 
 
 def split_words(text):
@@ -179,7 +216,12 @@ def split_words(text):
 
 def parse_words(*texts):
     """Parses the gates that `cachalot run --check` takes as one word: max-leaked=0,max-oom=0."""
-    words = [word for text in texts for word in split_words(text)]
+    words = []
+    for word in (word for text in texts for word in split_words(text)):
+        if words and "max-increase" in words[-1] and "=" not in word and word[:1].isdigit():  # 5%,8MiB is one value
+            words[-1] += f",{word}"
+        else:
+            words.append(word)
     named = [w if w.startswith("--") or "=" not in w else f"--{w}" for w in words]
     files, gates, options = named, {}, {}
     if not named or any(word.startswith("--") for word in named):

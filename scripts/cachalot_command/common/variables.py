@@ -1,6 +1,7 @@
 """The environment variables: what each is for, and checks of values that the library would not take."""
 
 import os
+import re
 import signal
 
 from cachalot_command.common.tools import Failure, tool
@@ -20,7 +21,7 @@ VARIABLES = {  # texts of the reference page; those of the simulated device have
                       "read it. 48 bytes an event.",
     "CACHALOT_EVENTS": "N: reports list the last N events (up to 524288), and segments with their blocks. 48 bytes an event.",
     "CACHALOT_SITES": "1: reports say where in the program live memory was asked for. N: only one request of N is looked at.",
-    "CACHALOT_SESSION": "Set by `cachalot run`: the same for all processes of one run.",
+    "CACHALOT_SESSION": "The same for all processes of one run. `cachalot run` sets it, or adds to it. Where it is set, `check` judges its reports only.",
     "CACHALOT_CHART_JS": "The file of Chart.js 3 or 4, for pages, where no package of the distribution has it.",
     "CACHALOT_LIBRARY": "The library that `cachalot run` preloads (default: the one beside the command).",
     **dict.fromkeys((f"CACHALOT_SIM_{name}" for name in ("DEVICES", "CAPACITY", "LATENCY_NS", "DRIVER", "FAIL", "CLOCK",
@@ -30,7 +31,13 @@ COUNTS = {  # name: (largest value that the library takes, what to give)
     "CACHALOT_EVENTS": (1 << 19, f"a number of events up to {1 << 19}"),
     "CACHALOT_SITES": (10**9 - 1, "1, or N for one request of N"),
 }
+SESSION_MOST = 63  # bytes that a page holds
 SIGNALS = ("USR1", "USR2", "HUP", "PROF", "WINCH", "URG", "IO")
+
+
+def plain_session(session):
+    """A session in characters that are the same in the environment, a page, a report and here."""
+    return re.sub(rb"[^A-Za-z0-9_.:/@+-]", b"_", session[:SESSION_MOST]).decode()
 
 
 def check_counts():

@@ -8,6 +8,7 @@ from cachalot_command.common.limits import LEVELS
 from cachalot_command.common.tools import Failure, printable
 from cachalot_command.common.units import counted
 from cachalot_command.reading.report import COUNT_MOST, Report, Stranger, begins_as_report, get, number, signal_text
+from cachalot_command.reading.runs import ALL, choose
 
 FILES_MOST = 100000
 LOOKED_AT_MOST = 1000  # files, in a folder that was not named
@@ -149,6 +150,16 @@ class Reports:
             self.notes.append(f"left out: {counted(dropped, 'earlier report')} of the same processes")
         self.processes = [process for _, process in last.values()]
 
+    def keep_run(self, which, environment):
+        """Keeps the reports of one run, as `runs.choose` says."""
+        chosen, problem = choose(self.processes, which, environment)
+        dropped = len(self.processes) - len(chosen)
+        if dropped:
+            self.notes.append(f"left out: {counted(dropped, 'report')} of other runs")
+        if problem:
+            self.problems.append(problem)
+        self.processes = chosen
+
     def note_gaps(self):
         """Notes ranks without a report: ranks count from 0."""
         ranks = {p.rank for p in self.processes if isinstance(p.rank, int) and 0 <= p.rank < FILES_MOST}
@@ -165,9 +176,6 @@ class Reports:
             self.notes.append(f"left out: {counted(len(self.folders), 'folder')} with reports; name them")
         if self.unasked:
             self.notes.append(f"left out: {counted(self.unasked, 'file')} with the look of a report, not being named *.json")
-        sessions = {p.report.text("process", "session").partition("/")[0] for p in self.processes}  # a run within a run adds to its session
-        if len(sessions - {"-"}) > 1:
-            self.notes.append(f"the reports are of {len(sessions)} different runs")
         self.note_gaps()
         for process in self.processes:
             ended = signal_text(process.report)
@@ -185,7 +193,8 @@ def number_or(value, other):
     return other if value is None else value
 
 
-def read_reports(paths):
+def read_reports(paths, which=ALL, environment=os.environb):
+    """The processes of the run that `which` chooses (runs.py)."""
     reports = Reports()
     for path in dict.fromkeys(paths):
         if os.path.isdir(path):
@@ -194,13 +203,14 @@ def read_reports(paths):
             reports.read(path, may_be_strange=False)
     reports.folders -= set(map(os.path.realpath, paths))
     reports.keep_last()
+    reports.keep_run(which, environment)
     reports.look_around()
     return reports
 
 
-def read_baseline(paths, reports):
+def read_baseline(paths, reports, which):
     """The processes of the baseline. A problem with it is a problem of the whole check."""
-    baseline = read_reports(paths)
+    baseline = read_reports(paths, which, {})
     reports.problems += [f"baseline: {problem}" for problem in baseline.problems]
     ours = {p.identity() for p in reports.processes} - {None}
     if any(p.identity() in ours for p in baseline.processes):

@@ -187,9 +187,9 @@ def most_of(processes, key):
 
 
 def judge_increase(key, limit, processes, baseline):
-    """The largest growth of one figure over the baseline."""
+    """The largest growth of one figure over the baseline; of those that are too large, if there are any."""
     unit = "bytes" if key.endswith("_bytes") else "count"
-    name, shown = f"increase of {key}", Limit(limit, "ratio")
+    name, shown = f"increase of {key}", Limit(limit, "growth")
     results = []
     for new_side, old_side in pairs_of(processes, baseline):
         new, old = most_of(new_side, key), most_of(old_side, key)
@@ -201,20 +201,18 @@ def judge_increase(key, limit, processes, baseline):
                           "not known there", None, unit, new, 1)
         before, now = old.totals[key], new.totals[key]
         growth = (now - before) / before if before else (float("inf") if now else 0)
-        results.append((growth, before, now, new))
-    growth, before, now, process = max(results, key=lambda r: r[0])
-    change = share_text(growth, limit, 1, "+") if before else "was 0"
+        results.append((not limit.allows(before, now, unit), growth, before, now, new))
+    fails, growth, before, now, process = max(results, key=lambda r: r[:2])
+    change = share_text(growth, limit.share, 1, "+") if before else "was 0"
     text = f"{value_text(before, unit)} to {value_text(now, unit)}, {change} ({process.name()})"
-    passed = growth <= limit
-    failed = sum(1 for r in results if r[0] > limit)
-    hints = [] if passed else HINTS.get(key, lambda process: [])(process)
+    hints = HINTS.get(key, lambda process: [])(process) if fails else []
     value = None if growth == float("inf") else growth
-    return Result(name, shown, passed, text, value, "ratio", process, failed, hints)
+    return Result(name, shown, not fails, text, value, "ratio", process, sum(r[0] for r in results), hints)
 
 
 def judge_baseline(limit, processes, baseline):
     if all(p.is_idle() for p in baseline):
-        return [Result("increase", Limit(limit, "ratio"), False,
+        return [Result("increase", Limit(limit, "growth"), False,
                        "no cudaMalloc of the baseline came through the cache", failed=1)]
     return [judge_increase(key, limit, processes, baseline) for key in COMPARED]
 

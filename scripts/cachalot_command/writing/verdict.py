@@ -262,9 +262,9 @@ def refuse_overwriting(path, reports):
 
 def check(paths, gates, options, stream, problems=()):
     """Judges the reports, writes the verdict, and returns the exit code. With `problems` there is no verdict."""
-    reports = read_reports(paths)
+    reports = read_reports(paths, options["--runs"])
     reports.problems += problems
-    baseline = read_baseline(gates["--baseline"], reports) if "--baseline" in gates else []
+    baseline = read_baseline(gates["--baseline"], reports, options["--runs"]) if "--baseline" in gates else []
     results = []
     if reports.processes and (baseline or "--baseline" not in gates):
         results = judge(reports.processes, gates, baseline)
