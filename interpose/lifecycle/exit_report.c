@@ -16,6 +16,7 @@
 #include "interpose/process/mapped_files.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/bindings.h"
+#include "interpose/resolve/loaded_objects.h"
 #include "interpose/resolve/real_driver.h"
 #include "interpose/lifecycle/trace_writer.h"
 #include "interpose/lifecycle/request.h"
@@ -235,6 +236,7 @@ void exit_report_none(void)
     if (!process.page || !process.domain)
         return;
     config_publish(&process.config, process.page, process_warn);
+    snprintf(process.page->hook_order, sizeof process.page->hook_order, "%s", objects_hook_order());
     bindings_look();
     if (!process.page->coverage_note[0])
         snprintf(

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -90,6 +91,7 @@ static int begin(void)
     if (problem)
         process_warn("the live page: %s", problem);
     config_publish(&process.config, process.page, process_warn);
+    snprintf(process.page->hook_order, sizeof process.page->hook_order, "%s", objects_hook_order());
     bindings_look(); /* says in the page what an earlier look has found */
     process.domain = domain_create(&process.config.options);
     if (!process.domain) {

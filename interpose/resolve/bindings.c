@@ -69,11 +69,6 @@ static int is_hookable(const char *name)
     return strcmp(name, "dlsym") == 0;
 }
 
-static int is_cuda_library(const char *name)
-{
-    return strncmp(name, "libcuda.so", 10) == 0 || strncmp(name, "libcudart", 9) == 0;
-}
-
 struct owner {
     uintptr_t address;
     const char *name;
@@ -87,14 +82,11 @@ static int find_owner(struct dl_phdr_info *info, size_t size, void *data)
     if (!elf_holds(info, owner->address))
         return 0;
     const struct object object = elf_object(info);
-    const char *slash = strrchr(info->dlpi_name, '/');
     if (!object.dynamic)
         return 1;
     const struct tables tables = elf_tables(&object);
-    int is_cuda = is_cuda_library(slash ? slash + 1 : info->dlpi_name) ||
-                  (tables.soname && is_cuda_library(tables.soname));
-    owner->is_native =
-        is_cuda && (uintptr_t)elf_find(&object, &tables, owner->name) == owner->address;
+    owner->is_native = elf_is_cuda(info, &tables) &&
+                       (uintptr_t)elf_find(&object, &tables, owner->name) == owner->address;
     return 1;
 }
 

@@ -30,6 +30,9 @@ const void *elf_address(const struct object *object, ElfW(Addr) value);
 /* Entries that the object lacks are NULL or 0. */
 struct tables elf_tables(const struct object *object);
 
+/* Is the object CUDA's runtime or driver, by its file or by its own name? */
+int elf_is_cuda(const struct dl_phdr_info *info, const struct tables *tables);
+
 /* The function `name` that the object defines in its default version; NULL: none. */
 void *elf_find(const struct object *object, const struct tables *tables, const char *name);
 

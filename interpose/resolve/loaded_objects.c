@@ -17,6 +17,7 @@
 #include <link.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "interpose/resolve/elf_tables.h"
@@ -127,8 +128,38 @@ static int walk(struct dl_phdr_info *info, size_t size, void *data)
 
 static int (*find_object)(void *address, struct found *found);
 
+static char hook_order[128];
+
+/* The program is no hook: it may contain a runtime. */
+static int append_hook(struct dl_phdr_info *info, size_t size, void *data)
+{
+    const struct object object = elf_object(info);
+    const char *slash = strrchr(info->dlpi_name, '/');
+    size_t used = strlen(hook_order);
+    (void)size;
+    if (!object.dynamic || !info->dlpi_name[0])
+        return 0;
+    const struct tables tables = elf_tables(&object);
+    if (elf_is_cuda(info, &tables) ||
+        (!elf_find(&object, &tables, "cudaMalloc") && !elf_find(&object, &tables, "cuMemAlloc_v2")))
+        return 0;
+    snprintf(hook_order + used, sizeof hook_order - used, "%s%s", used ? ", " : "",
+             slash ? slash + 1 : info->dlpi_name);
+    ++*(unsigned *)data;
+    return 0;
+}
+
+const char *objects_hook_order(void)
+{
+    return hook_order;
+}
+
 void objects_prepare(void)
 {
+    unsigned hooks = 0;
+    dl_iterate_phdr(append_hook, &hooks);
+    if (hooks < 2)
+        hook_order[0] = 0;
     void *function = dlvsym(RTLD_DEFAULT, "_dl_find_object", "GLIBC_2.35");
     __atomic_store_n((void **)&find_object, function, __ATOMIC_RELEASE);
 }

@@ -7,7 +7,12 @@
  * none, or if only the loader can decide between several. */
 void *objects_beside(const void *caller, const char *name);
 
-/* Looks up what makes objects_beside fast; takes the loader's lock. Optional. */
+/* Looks up what makes objects_beside fast, and which objects hook CUDA's allocation as this library
+ * does. Takes the loader's lock. For the constructor. */
 void objects_prepare(void);
+
+/* The files of these objects, in the order in which a call meets them; empty if there is only this
+ * library. */
+const char *objects_hook_order(void);
 
 #endif

@@ -105,6 +105,7 @@ static void process_fields(struct field_writer *writer)
     PAGE_FIELD(rank_source, "text");
     PAGE_FIELD(output, "text");
     PAGE_FIELD(coverage_note, "text");
+    PAGE_FIELD(hook_order, "text");
     PAGE_FIELD(oom_count, "count");
     PAGE_FIELD(warnings_lost, "count");
 }

@@ -162,6 +162,7 @@ struct page {
     struct page_warning warning[PAGE_WARNINGS];
     struct page_config config[PAGE_CONFIGS];
     char coverage_note[256]; /* why coverage is partial, or empty */
+    char hook_order[128];    /* libraries that hook allocation, in the order of calls; or empty */
     struct cache_row cache[PAGE_CACHES];
 };
 

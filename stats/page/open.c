@@ -91,6 +91,7 @@ static void end_process_texts(struct page *page)
     END(page->trace);
     END(page->answer);
     END(page->coverage_note);
+    END(page->hook_order);
     if (page->argv_bytes > sizeof page->argv)
         page->argv_bytes = sizeof page->argv;
 }

@@ -139,6 +139,8 @@ json_t *report_coverage(const struct report_source *source)
 #undef X
     report_put(coverage, "status", json_string(coverage_status(page)));
     report_put(coverage, "reasons", coverage_reasons(page));
+    report_put(coverage, "hook_order",
+               page->hook_order[0] ? report_string(page->hook_order) : json_null());
     report_put(coverage, "counters", counters);
     report_put(coverage, "submissions", submissions);
     return coverage;

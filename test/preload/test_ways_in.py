@@ -7,7 +7,7 @@ import sys
 import pytest
 import sanitizer
 
-from conftest import LIBRARY, PROGRAMS, SIM
+from conftest import COMMAND, LIBRARY, PROGRAMS, SIM, load
 
 ANOTHER = PROGRAMS / "libanother_preload.so"
 ANOTHER_NEXT = PROGRAMS / "libask_next.so"
@@ -229,7 +229,23 @@ def test_another_interposer_of_linked_calls(place, order, way):
     # One that stands behind us is passed by: what is served never gets there, and our own calls
     # are no program's.
     assert (ours.code, ours.value(SEEN), ours.err) == (0, 6 if order[0] == ANOTHER else 0, "")
-    check(place.only_report(), 6, 0)
+    report = place.only_report()
+    check(report, 6, 0)
+    assert report["coverage"]["hook_order"] == ", ".join(path.name for path in order)
+
+
+@pytest.mark.parametrize("entry", ["path", "name", "a run of its own"])
+def test_another_interposer_keeps_its_place(place, entry):
+    """`cachalot run` leaves one of the same calls before us, and others behind us; summary and report say so."""
+    more = {"CACHALOT_OUTPUT": "r.json", "LD_LIBRARY_PATH": f"{SIM}:{PROGRAMS}"}
+    words = ["run", "--summary", PROGRAMS / "count_another"]
+    named = ANOTHER.name if entry == "name" else ANOTHER
+    if entry == "a run of its own":  # whose LD_PRELOAD has us already
+        words = ["run", *COMMAND, *words]
+    ours = place.cachalot(*words, LD_PRELOAD=f"{ANOTHER_NEXT}:{named}", **more)
+    assert (ours.code, ours.value(SEEN)) == (0, 6), ours.err
+    assert "hooks of cudaMalloc, in the order of calls: libanother_preload.so, libcachalot.so" in ours.err
+    assert load(place.work / "r.json")["coverage"]["hook_order"] == "libanother_preload.so, libcachalot.so"
 
 
 @pytest.mark.parametrize("order", [(ANOTHER, LIBRARY), (LIBRARY, ANOTHER)], ids=["before us",

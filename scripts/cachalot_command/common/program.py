@@ -10,6 +10,7 @@ from cachalot_command.common.tools import Failure, page_directory
 
 PT_LOAD, PT_DYNAMIC, PT_INTERP = 1, 2, 3
 DT_NEEDED, DT_STRTAB = 1, 5
+SHT_DYNSYM = 11
 SCRIPTS_DEEP = 5  # the kernel's limit
 BEGIN = 256  # bytes of a file that are looked at to know its kind
 SHELL = "/bin/sh"
@@ -222,14 +223,63 @@ def check_program(path, library, depth=0):
         check_elf(path, elf, library)
 
 
+def exported(data, names):
+    """True if the 64-bit object of this machine's byte order defines one of these dynamic symbols."""
+    offset, = struct.unpack_from("=Q", data, 40)
+    size, count = struct.unpack_from("=HH", data, 58)
+    # name, type, flags, address, offset, size, link
+    sections = [struct.unpack_from("=IIQQQQI", data, offset + i * size) for i in range(count)]
+    for _, kind, _, _, at, length, link in sections:
+        strings = data[sections[link][4]:][:sections[link][5]] if kind == SHT_DYNSYM else b""
+        for name, _, _, section, _, _ in struct.iter_unpack("=IBBHQQ", data[at:at + length // 24 * 24]) if strings else ():
+            if section and strings[name:strings.find(b"\0", name)] in names:
+                return True
+    return False
+
+
+def library_file(name):
+    """The file that the loader takes for an entry of LD_PRELOAD; None if it is not found here."""
+    parts = (f"lib/{os.uname().machine}-linux-gnu", "lib64", "lib")
+    paths = [re.sub(r"\$LIB\b|\$\{LIB\}", part, name) for part in parts]
+    if "/" not in name:
+        folders = filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))
+        paths = [os.path.join(folder, name) for folder in (*folders, *(root + part for part in parts for root in ("/", "/usr/")))]
+    return next(filter(os.path.isfile, paths), None)
+
+
+def hooks(name):
+    """True if the library defines what we hook: it has its place before us. One that hooks `dlsym` hands its functions out."""
+    if CUDA.match(os.path.basename(name)):
+        return False
+    try:
+        with open(library_file(name) or "", "rb") as file:
+            data = file.read()
+        return data[:5] == b"\x7fELF\x02" and (exported(data, (b"cudaMalloc", b"cuMemAlloc_v2")) or
+                                                (b"cuMemAlloc" in data and exported(data, (b"dlsym",))))
+    except (OSError, struct.error, IndexError, ValueError):
+        return False
+
+
+def preloaded_for_all():
+    """The libraries that the loader preloads into every program, after those of LD_PRELOAD."""
+    try:
+        with open("/etc/ld.so.preload", encoding="utf-8", errors="surrogateescape") as file:
+            return [name for line in file for name in re.split("[ :\t\n]+", line.partition("#")[0]) if name]
+    except OSError:
+        return []
+
+
+CUDA = re.compile(r"libcuda\.so|libcudart")
 SANITIZER = re.compile(r"lib(clang_rt\.)?(a|t|m|hwa|l)san")
 
 
 def preload(library, existing, program):
-    """The value of LD_PRELOAD: sanitizers first, because they must be (also those that the program is linked to), then the
-    library, then others."""
+    """The value of LD_PRELOAD: sanitizers first, because they must be (also those that the program is linked to). Then others
+    that hook CUDA, which would get no call behind the library; then the library, then the rest."""
     own = [name for name in needed(program) if SANITIZER.match(name)]
     existing = " ".join([existing, *own])
     others = [name for name in re.split("[ :]+", existing) if name and os.path.basename(name) != os.path.basename(library)]
     first = [name for name in others if SANITIZER.search(os.path.basename(name))]
+    more = [name for name in preloaded_for_all() if os.path.basename(name) != os.path.basename(library)]
+    first += [name for name in dict.fromkeys([*others, *more]) if name not in first and hooks(name)]
     return ":".join([*dict.fromkeys(first), library] + [name for name in others if name not in first])

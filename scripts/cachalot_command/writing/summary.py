@@ -5,7 +5,7 @@ import os
 from cachalot_command.common.tools import printable, say
 from cachalot_command.common.units import bytes_text
 from cachalot_command.reading.report import end_text, signal_text
-from cachalot_command.writing.words import doubts, oom_lines
+from cachalot_command.writing.words import doubts, hook_order, oom_lines
 
 RANK_MOST = 20
 ROW = "{}{:>9}  {:<20}  {:>11}  {:>11}  {:>6}  {:>10}  {}"
@@ -22,6 +22,7 @@ def remarks(report):
     yield from doubts(report)
     if signal_text(report):
         yield f"{end_text(report)}; what it held then counts as leaked"
+    yield from hook_order(report)
     events = report.list("oom_events")
     if events:
         yield f"out of memory: {'. '.join(oom_lines(events[-1]))}"

@@ -5,7 +5,7 @@ import textwrap
 from cachalot_command.common.tools import printable
 from cachalot_command.common.units import blocks_text, bytes_text, count_text, ratio_text, times_text
 from cachalot_command.reading.report import end_text, get, number
-from cachalot_command.writing.words import (coverage_advice, frames_of, leak_text, native_words, oom_lines as event_lines,
+from cachalot_command.writing.words import (coverage_advice, frames_of, hook_order, leak_text, native_words, oom_lines as event_lines,
                                             past_the_cache, sites_of)
 
 WIDTH = 77
@@ -176,6 +176,7 @@ def head_lines(report):
     reasons = report.get("coverage", "reasons")
     for reason in reasons if isinstance(reasons, list) else []:
         lines.append(f"  {printable(reason)}")
+    lines += hook_order(report)
     for advice in coverage_advice(report):
         lines += wrapped(advice, "  ", "  ")
     return lines + [line[0].upper() + line[1:] for line in past_the_cache([report])]

@@ -58,6 +58,12 @@ def coverage_advice(report):
     }.get(str(report.get("coverage", "status")), [])
 
 
+def hook_order(report):
+    """A line on other libraries that hook cudaMalloc, if there are any."""
+    order = report.get("coverage", "hook_order")
+    return [f"hooks of cudaMalloc, in the order of calls: {printable(order)}"] if isinstance(order, str) else []
+
+
 def doubts(report):
     """Reasons why the figures may not be the whole story."""
     status = report.text("coverage", "status")
