@@ -95,9 +95,9 @@ int domain_free(struct domain *domain, uint64_t address, enum free_kind kind);
  * bytes. */
 uint64_t domain_empty_cache(struct domain *domain, int wait);
 
-/* Gives back what has been idle ever since the last call, where the device is short of memory.
- * Calls no driver if nothing was. */
-void domain_relieve(struct domain *domain);
+/* Gives back what has been idle ever since the last call. Call it every options.idle_return
+ * seconds. Calls no driver if nothing was idle. */
+void domain_return_idle(struct domain *domain);
 
 /* Call it after the last stream capture has ended: blocks freed during captures get their fence. */
 void domain_captures_ended(struct domain *domain);

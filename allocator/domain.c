@@ -158,15 +158,15 @@ int allocator_maps(const struct allocator *a)
     return maps;
 }
 
-static uint64_t relieve(struct allocator *a, unsigned unused)
+static uint64_t return_idle(struct allocator *a, unsigned unused)
 {
     (void)unused;
     return release_unused(a);
 }
 
-void domain_relieve(struct domain *domain)
+void domain_return_idle(struct domain *domain)
 {
-    for_each(domain, relieve, 0);
+    for_each(domain, return_idle, 0);
 }
 
 void domain_decide(struct domain *domain, enum expandable decision)

@@ -50,29 +50,41 @@ uint64_t release_for(struct allocator *a, uint64_t bytes, uint64_t timeout_ns)
     return released;
 }
 
-/* Keeps other processes from starving: gives back what has been idle ever since the last look, as
- * much as the device is short of. Returns bytes. The driver is not asked if nothing was idle. */
+/* Nothing was requested or freed since the last call: caches are emptied, and all that is idle may
+ * go. Returns 0 if the last call left nothing to do. */
+static int begin_rest(struct allocator *a)
+{
+    if (a->release.rested)
+        return 0;
+    fence_flush_deferred(a, 0);
+    thread_caches_empty(a);
+    fence_poll(a, 1);
+    return !a->life.forgotten;
+}
+
 uint64_t release_unused(struct allocator *a)
 {
-    const struct segment *oldest = segment_oldest_idle(a);
-    uint64_t seen = a->release.idle_seen, available = 0, total = 0, released = 0;
-    uint64_t mapped = arena_unused(a);
-    int is_old = oldest && oldest->idle_since <= seen;
+    uint64_t uses = a->mallocs + a->frees + thread_caches_uses(a), seen = a->release.idle_seen;
+    uint64_t mapped = arena_unused(a), released = 0;
+    int rests = uses == a->release.uses;
+    a->release.uses = uses;
     a->release.idle_seen = a->release.idle_clock;
-    if (a->life.error || a->life.forgotten || a->fences.no_events || (!mapped && !is_old))
+    a->release.rested &= rests;
+    if (a->life.error || a->life.forgotten || a->fences.no_events || (rests && !begin_rest(a)))
         return 0;
-    allocator_call(a);
-    int code = a->ops->query_memory(a->device, &available, &total);
-    allocator_return(a);
-    if (code || a->life.forgotten || available >= total / policy.relief_part)
-        return 0;
-    uint64_t wanted = total / policy.relief_part - available;
-    if (mapped)
-        released =
-            arena_release(a, a->arena, wanted < mapped ? wanted : mapped, policy.brief_wait_ns);
-    if (released < wanted && !a->life.forgotten && is_old && fence_is_idle(a, policy.brief_wait_ns))
-        released += segment_release_oldest(a, wanted - released, seen);
-    stats_count(a->stats, COUNTER_relieved_bytes, released);
+    if (rests) {
+        mapped = UINT64_MAX;
+        seen = a->release.idle_clock;
+    }
+    if (mapped && a->arena)
+        released = arena_release(a, a->arena, mapped, policy.moment_wait_ns);
+    const struct segment *oldest = a->life.forgotten ? NULL : segment_oldest_idle(a);
+    if (oldest && oldest->idle_since <= seen && fence_is_idle(a, policy.moment_wait_ns))
+        released += segment_release_oldest(a, UINT64_MAX, seen);
+    if (!a->life.forgotten)
+        a->release.rested =
+            rests && !a->fences.pending && !arena_unused(a) && !segment_oldest_idle(a);
+    stats_count(a->stats, COUNTER_idle_returned_bytes, released);
     return released;
 }
 

@@ -17,8 +17,9 @@ uint64_t release_of(struct allocator *allocator, uint64_t bytes, uint64_t fences
                     uint64_t idle_ns);
 uint64_t release_for(struct allocator *allocator, uint64_t bytes, uint64_t timeout_ns);
 
-/* For other processes: gives back what has been idle ever since the last call, where the device is
- * short of memory. Returns bytes. */
+/* For other processes: gives back what has been idle ever since the last call. If nothing was
+ * requested or freed since, that is all that is idle, cached or pending and done. Waits at most
+ * policy.moment_wait_ns; what work may still use stays until another call. Returns bytes. */
 uint64_t release_unused(struct allocator *allocator);
 
 /* Before a request for `size` bytes grows: gives back what serves no request, and what is beyond

@@ -20,6 +20,7 @@ void options_default(struct options *options)
         .expandable = EXPANDABLE_AUTO,
         .cache = 1,
         .thread_cache = 1,
+        .idle_return = 1,
     };
 }
 
@@ -221,6 +222,17 @@ static int set_cache(struct options *o, const char *text)
     return on;
 }
 
+#define MOST_IDLE_S 86400
+
+static int set_idle_return(struct options *o, const char *text)
+{
+    uint64_t n = 0;
+    if (strcasecmp(text, "off") && (read_number(text, &n) || n < 1 || n > MOST_IDLE_S))
+        return -1;
+    o->idle_return = (uint32_t)n;
+    return 0;
+}
+
 static int set_ipc(struct options *o, const char *text)
 {
     int mode = read_word(text, ipc_modes);
@@ -265,6 +277,10 @@ static const struct key {
      "waits for the device, as cudaFree does without the cache."},
     {"thread_cache", set_thread_cache, "on or off", 0,
      "off: every request takes the allocator's lock, and none is served by a thread cache."},
+    {"idle_return_s", set_idle_return, "a whole number of seconds from 1 to 86400, or off", 0,
+     "Memory that was idle for so long goes back to the driver, in up to twice that time. All idle "
+     "memory does if nothing was allocated or freed for so long. off: it goes back when a request "
+     "needs it."},
     {"cache", set_cache, "on or off", 0,
      "off: every call goes to the driver, and is only counted."},
     {"ipc", set_ipc, "auto, dedicated or error", 0,
@@ -409,6 +425,8 @@ void options_value(const struct options *o, unsigned i, char *text, size_t size)
         snprintf(text, size, "%s", free_modes[o->free_mode]);
     else if (!strcmp(name, "thread_cache"))
         snprintf(text, size, "%s", switches[o->thread_cache]);
+    else if (!strcmp(name, "idle_return_s") && o->idle_return)
+        snprintf(text, size, "%u", o->idle_return);
     else if (!strcmp(name, "cache"))
         snprintf(text, size, "%s", switches[o->cache]);
     else if (!strcmp(name, "ipc"))

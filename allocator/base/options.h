@@ -27,9 +27,10 @@ struct options {
     enum free_mode free_mode;
     enum ipc_mode ipc;
     enum expandable expandable;
-    int cache;        /* 0: only count; the driver serves every call */
-    int thread_cache; /* 0: every request takes the lock */
-    uint32_t given;   /* bit i: key i of options_name was given */
+    int cache;            /* 0: only count; the driver serves every call */
+    int thread_cache;     /* 0: every request takes the lock */
+    uint32_t idle_return; /* seconds after which idle memory goes back to the driver; 0: never */
+    uint32_t given;       /* bit i: key i of options_name was given */
 };
 
 /* Sets all options to their defaults. */

@@ -55,7 +55,6 @@
     /* Ordinary segments. */ \
     X(uint64_t, pressed_part, 3, "1/n", "segments", "part of the device that is left when segments are no longer cut", "tried") \
     X(uint64_t, dedicated_part, 8, "1/n", "segments", "part that a segment which other processes may map may be too large", "none") \
-    X(uint64_t, relief_part, 10, "1/n", "segments", "free part of the device below which idle memory goes back for other processes", "none") \
     /* What a thread holds and counts without the lock. */ \
     X(uint64_t, cache_least, 2 * MIB, "bytes", "thread caches", "what a cache may hold at least: requests that take the lock against memory", "benchmarks") \
     X(uint64_t, cache_most, 10 * MIB, "bytes", "thread caches", "and at most", "benchmarks") \
@@ -87,7 +86,7 @@
     X(uint64_t, yield_ns, 7050, "ns/MiB", "cache size", "price of emptying caches, against that of growing", "record") \
     /* How long a freed block is waited for. */ \
     X(uint64_t, slack_ns, 300000, "ns", "fences", "work ahead of the host from which on a wait costs nothing: steps against memory", "record") \
-    X(uint64_t, brief_wait_ns, 2000000, "ns", "fences", "wait for another thread's free, which might wait for this thread, or to help other processes", "record") \
+    X(uint64_t, brief_wait_ns, 2000000, "ns", "fences", "wait for another thread's free, which might wait for this thread", "record") \
     X(uint64_t, fat_part, 4, "1/n", "fences", "pending part of what is in use from which on frees wait: throughput against memory", "simulated device") \
     X(uint64_t, fat_least, 32 * MIB, "bytes", "fences", "the least of that", "simulated device") \
     X(unsigned, crowd_turns, 16, "turns", "fences", "requests of one thread in a row that end a crowd", "simulated device") \
@@ -97,7 +96,7 @@
     X(uint64_t, pressure_wait_ns, 10000000000, "ns", "pressure", "wait where the alternative is out of memory", "none") \
     X(int, pressure_rounds, 4, "rounds", "pressure", "tries while other threads free, or take what was given back", "none") \
     X(uint64_t, idle_wait_ns, 2000000000, "ns", "pressure", "wait for what can wait until another time", "none") \
-    X(uint64_t, moment_wait_ns, 100000000, "ns", "pressure", "wait for idle memory before a context ends, or a block must share chunks", "none") \
+    X(uint64_t, moment_wait_ns, 100000000, "ns", "pressure", "wait for idle memory that goes back by age, before a context ends, or before a block must share chunks", "none") \
     X(uint64_t, end_look_ns, 1000000, "ns", "pressure", "time between two looks at a context that ends, within idle_wait_ns", "none") \
     X(int, mark_tries, 1000, "tries", "pressure", "context events tried where the driver's error passes", "none") \
     /* The allocator's lock. */ \

@@ -76,7 +76,9 @@ struct pressure {
 /* release.c */
 struct releases {
     uint64_t idle_clock; /* how many segments have become idle so far */
-    uint64_t idle_seen;  /* idle_clock at the last release for other processes */
+    uint64_t idle_seen;  /* idle_clock at the last call of release_unused */
+    uint64_t uses;       /* requests and frees up to that call */
+    int rested;          /* none of either since, and nothing is left to give back */
     unsigned batches;    /* numbers given to batches of chunks that go back together */
 };
 

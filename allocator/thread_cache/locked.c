@@ -285,6 +285,15 @@ int thread_caches_serve(const struct domain *domain, const struct device_stats *
     return 0;
 }
 
+uint64_t thread_caches_uses(const struct allocator *a)
+{
+    uint64_t uses = 0;
+    for (const struct thread_cache *cache = a->domain->caches; cache; cache = cache->next)
+        if (serves(cache, a->stats))
+            uses += stat_get(&cache->row->sequence);
+    return uses;
+}
+
 void thread_caches_stop(struct domain *domain, const struct device_stats *stats)
 {
     int others = 0;

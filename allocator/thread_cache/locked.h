@@ -58,6 +58,9 @@ void thread_caches_stop(struct domain *domain, const struct device_stats *stats)
 void thread_caches_go_on(struct domain *domain, const struct device_stats *stats);
 int thread_caches_serve(const struct domain *domain, const struct device_stats *stats);
 
+/* A number that is another one after a thread has used a cache that serves the allocator. */
+uint64_t thread_caches_uses(const struct allocator *allocator);
+
 /* Merges neighbours from the allocator's caches and its pool into one reusable block of at least
  * `size` bytes, if there are any such. Nothing else is merged. Returns 1, or 0 if there are none,
  * or such looks have cost more than memory lately. */

@@ -43,13 +43,17 @@ static void carry_out(uint32_t request)
     service_report_unlock();
 }
 
-/* Gives idle memory back if other processes need it. Not while a stream is being captured; the next
- * second tries again. */
-static void relieve_others(void)
+/* Call it every second. Gives idle memory back at the pace of the option idle_return_s. Not while a
+ * stream is being captured: then the next second tries again. */
+static void return_idle(void)
 {
+    static uint32_t seconds;
+    uint32_t every = process.config.options.idle_return;
     service_report_lock();
-    if (process_serving() && !capture_active())
-        domain_relieve(process.domain);
+    if (every && ++seconds >= every && process_serving() && !capture_active()) {
+        seconds = 0;
+        domain_return_idle(process.domain);
+    }
     service_report_unlock();
 }
 
@@ -102,7 +106,7 @@ static void *serve(void *unused)
             carry_out(request);
             request_answer();
         } else if (request_wait()) {
-            relieve_others();
+            return_idle();
             end_if_last();
         }
     }

@@ -24,7 +24,7 @@
     X(num_ooms, "count", "requests answered with out of memory")                                   \
     X(num_device_alloc, "count", "segments obtained from the driver")                              \
     X(num_device_free, "count", "segments given back to the driver")                               \
-    X(relieved_bytes, "bytes", "idle memory given back since others had too little")               \
+    X(idle_returned_bytes, "bytes", "memory given back since it was idle (option idle_return_s)")  \
     X(num_maps, "count", "times that memory was mapped at an address")                             \
     X(num_unmaps, "count", "times that such a mapping was taken down")                             \
     X(map_ns, "ns", "time spent in the driver to map memory where a request needed it")            \

@@ -85,7 +85,7 @@ static void step(char op, uint64_t n, uint64_t number)
     } else if (op == 'e') {
         address = domain_empty_cache(domain, 0);
     } else if (op == 'r') {
-        domain_relieve(domain);
+        domain_return_idle(domain);
     } else if (op == 'o') {
         device.others = n;
     } else if (op == 'x') {

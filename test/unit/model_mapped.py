@@ -47,10 +47,10 @@ class Mapped:
         self.live, self.mallocs, self.segments = {}, 0, {}  # number: address, requested, size
         self.peak = {stat: [0, 0, 0] for stat in EXACT}
         self.others = self.used = self.memory = self.busy = self.allocs = self.hits = self.failures = 0  # memory: of chunks
-        self.idle = self.wholes = self.idle_seen = 0  # bytes now, those of whole chunks, and when it was last looked for what others could use
+        self.idle = self.wholes = self.idle_seen = 0  # bytes now, those of whole chunks, and when it was last looked for what goes back by age
         self.sizes, self.irregular = {}, 0
         self.cornered = None  # what the driver had given and got back at the last of them
-        self.quiet = False  # nothing has moved since
+        self.quiet = self.rests = False  # nothing has moved since; nothing was asked for or freed since
         self.disturbed = self.as_native = False
 
     def pieces(self, answer, begin, size):
@@ -170,17 +170,15 @@ class Mapped:
             room = max(self.capacity - answer.used - self.others, 0)
             self.as_native |= native <= min(self.most, answer.total("reserved_bytes") + room)
 
-    def relieve(self, answer, before, segments):
-        """Up to a tenth of the device, of what was idle at the last look and ever since."""
-        room = max(self.capacity - before - self.others, 0)
-        wanted = max(self.capacity // 10 - room, 0)
-        seen, quiet = self.idle_seen, self.quiet
-        self.look(answer)
-        given = before - answer.used
-        assert given < wanted + max([self.chunk, *segments.values()]) if wanted else given == 0, "too much"
-        if wanted and quiet and not self.disturbed:
-            assert given >= min(wanted, seen), "too little for others"
-        self.idle_seen, self.quiet = self.idle, True
+    def return_idle(self, answer, before):
+        """What was idle at the last look and ever since; all that is idle, if nothing was asked for or freed since."""
+        seen, quiet, rests = self.idle_seen, self.quiet, self.rests
+        busy = self.look(answer)
+        if quiet and not self.disturbed:
+            assert before - answer.used >= seen, "it was idle all the time"
+        if rests and not self.disturbed:
+            assert answer.used == busy, "a program at rest keeps idle memory"
+        self.idle_seen, self.quiet, self.rests = self.idle, True, True
 
     def look(self, answer):
         """What is there now; returns the bytes that cannot be given back."""
@@ -206,11 +204,12 @@ class Mapped:
         if op == "m":
             self.malloc(answer, n, memory)
         elif op == "r":
-            self.relieve(answer, used, self.segments)
+            self.return_idle(answer, used)
         self.busy = self.look(answer)
         if op == "f":
             assert answer.used == used
         self.quiet &= op != "e"
+        self.rests &= op not in "mf"
         if op == "e" and not self.disturbed:
             assert answer.address == used - busy and answer.used == self.busy, "the cache is not empty"
         self.check_books(answer)

@@ -157,66 +157,79 @@ static void idle_chunks_above_the_threshold_go(void **state)
     assert_int_equal(CURRENT_IN(reserved_bytes, LARGE_POOL), 40 * MIB);
 }
 
-/* Others have most of the device. What was idle between two looks goes, as far as a tenth of the
- * device is not free; without anything idle no driver is asked. */
-static void others_get_what_lies_idle(void **state)
+/* All that is idle goes once nothing was asked for or freed between two calls, cached blocks too.
+ * Without anything idle no driver is asked. */
+static void what_lies_idle_goes_back(void **state)
 {
     static const char *const confs[] = {CONF, "expandable_segments:False"};
-    static const uint64_t left[] = {34 * MIB, 0};
     (void)state;
     for (int way = 0; way < 2; way++) {
         world_remake(confs[way], 100 * MIB);
-        uint64_t block = take(40 * MIB);
-        w.device.looks = 0;
-        domain_relieve(w.domain);
-        domain_relieve(w.domain);
+        uint64_t block = take(40 * MIB), small = take(4096);
+        domain_return_idle(w.domain);
+        domain_return_idle(w.domain);
+        uint64_t used = w.device.used;
         give(block);
-        domain_relieve(w.domain); /* idle, but not for long */
-        assert_int_equal(w.device.looks, 0);
-        domain_relieve(w.domain); /* and there is enough for all */
-        assert_int_equal(w.device.looks, 1);
-        w.device.others = 55 * MIB;
-        give(take(40 * MIB));
-        domain_relieve(w.domain);
-        assert_int_equal(w.device.looks, 1);
-        assert_int_equal(w.device.used, 40 * MIB);
-        domain_relieve(w.domain);
-        assert_int_equal(w.device.used, left[way]);
-        assert_int_equal(COUNTER(relieved_bytes), 40 * MIB - left[way]);
-        domain_relieve(w.domain);
-        assert_int_equal(w.device.used, left[way]);
+        give(small);
+        domain_return_idle(w.domain); /* idle, but not for long */
+        assert_int_equal(w.device.used, used);
+        assert_int_equal(COUNTER(idle_returned_bytes), 0);
+        domain_return_idle(w.domain);
+        assert_int_equal(w.device.used, 0);
+        assert_int_equal(COUNTER(idle_returned_bytes), used);
+        uint64_t frees = w.device.calls[FAKE_RELEASE], fences = w.device.calls[FAKE_RECORD];
+        domain_return_idle(w.domain);
+        domain_return_idle(w.domain);
+        assert_int_equal(w.device.calls[FAKE_RELEASE], frees);
+        assert_int_equal(w.device.calls[FAKE_RECORD], fences);
+        give(take(40 * MIB)); /* it serves on */
         assert_true(allocator_is_valid(w.a));
     }
 }
 
-/* What others get is what was idle all the time, though its neighbours came and went. */
+/* A program at work keeps what it needed since the last call, whichever memory that was. */
+static void what_the_last_period_needed_stays(void **state)
+{
+    static const char *const confs[] = {CONF, "expandable_segments:False"};
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        world_remake(confs[way], 200 * MIB);
+        give(take(100 * MIB));
+        domain_return_idle(w.domain);
+        for (int period = 0; period < 3; period++) {
+            give(take(20 * MIB));
+            domain_return_idle(w.domain);
+            assert_int_equal(w.device.used, way ? 100 * MIB : 20 * MIB);
+        }
+    }
+}
+
+/* What goes back was idle all the time, though its neighbours came and went. */
 static void what_only_merges_counts_as_idle(void **state)
 {
     (void)state;
     uint64_t block = take(40 * MIB), first = take(4 * MIB);
     give(block);
-    domain_relieve(w.domain); /* the hole: 40 MiB */
+    domain_return_idle(w.domain); /* the hole: 40 MiB */
     give(first);
     take(2 * MIB);
-    w.device.others = 20 * MIB;
-    domain_relieve(w.domain);
-    assert_int_equal(COUNTER(relieved_bytes), 8 * MIB); /* a tenth is free again */
+    domain_return_idle(w.domain);
+    assert_int_equal(COUNTER(idle_returned_bytes), 40 * MIB);
 }
 
-/* Work that is under way is not waited for. */
-static void relief_waits_for_no_work(void **state)
+/* Work that is under way keeps its memory. */
+static void memory_in_use_stays(void **state)
 {
     (void)state;
     world_remake("expandable_segments:False", 64 * MIB);
     uint64_t block = take(40 * MIB);
     give(block);
-    domain_relieve(w.domain);
-    w.device.others = 24 * MIB;
+    domain_return_idle(w.domain);
     w.device.instant = 0;
-    domain_relieve(w.domain);
+    domain_return_idle(w.domain);
     assert_int_equal(w.device.used, 40 * MIB);
-    assert_int_equal(COUNTER(relieved_bytes), 0);
-    assert_true(w.device.last_timeout <= policy.brief_wait_ns);
+    assert_int_equal(COUNTER(idle_returned_bytes), 0);
+    assert_true(w.device.last_timeout <= policy.moment_wait_ns);
     assert_int_equal(take(40 * MIB), block); /* it serves on */
 }
 
@@ -379,9 +392,10 @@ int main(void)
         cmocka_unit_test_setup(all_of_it_can_be_given_back, setup),
         cmocka_unit_test_setup(pinned_memory_is_the_drivers_again, setup),
         cmocka_unit_test_setup(idle_chunks_above_the_threshold_go, setup),
-        cmocka_unit_test_setup(others_get_what_lies_idle, setup),
+        cmocka_unit_test_setup(what_lies_idle_goes_back, setup),
+        cmocka_unit_test_setup(what_the_last_period_needed_stays, setup),
         cmocka_unit_test_setup(what_only_merges_counts_as_idle, setup),
-        cmocka_unit_test_setup(relief_waits_for_no_work, setup),
+        cmocka_unit_test_setup(memory_in_use_stays, setup),
         cmocka_unit_test_setup(whatever_fails_the_books_are_right, setup),
         cmocka_unit_test_setup(many_threads_claim_at_once, setup),
         cmocka_unit_test_setup(many_claims_fail_at_once, setup),
