@@ -124,6 +124,22 @@ def test_another_process_gets_what_lies_idle(place, conf):
     assert report.statistic("reserved_bytes") == 2 * MIB
 
 
+@pytest.mark.parametrize("conf, most", [(MAPPED, 64), ("expandable_segments:False", 9 * 20)])
+@pytest.mark.parametrize("idle", ["1", "off"])
+def test_a_program_that_sleeps_keeps_what_it_uses(place, conf, most, idle):
+    """Nine blocks of 25 MiB live, in at most one handle or segment each; 120 to 370 MiB were freed, some into the caches of threads."""
+    place.run("sleeps", 3000, CACHALOT_CONF=f"{conf},idle_return_s:{idle}")
+    report = place.only_report()
+    reserved, returned = report.statistic("reserved_bytes"), report.counter("idle_returned_bytes")
+    assert (reserved <= most * MIB and returned) if idle == "1" else (reserved > 130 * MIB and not returned)
+
+
+@pytest.mark.parametrize("conf", [MAPPED, "expandable_segments:False"])
+def test_memory_below_an_endless_kernel_stays(place, conf):
+    report = place.run("sleeps", 3000, "spin", CACHALOT_CONF=conf) and place.only_report()
+    assert report.statistic("reserved_bytes") > 130 * MIB and report.counter("idle_returned_bytes") == 0
+
+
 def test_nothing_is_given_back_during_a_capture(place):
     shared = {"CACHALOT_SIM_SHARED": str(place.work / "memory"), "CACHALOT_SIM_CAPACITY": "64M"}
     idle = place.start("wait_for_input", "capture", CACHALOT_CONF=MAPPED, **shared)
