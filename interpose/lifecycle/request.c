@@ -39,14 +39,18 @@ void request_answer(void)
 }
 
 static struct sigaction replaced; /* the action before ours */
+static _Atomic int expecting;     /* CUDA is in the process and has not begun */
+static _Atomic pid_t asked;       /* the process that got a signal meanwhile */
 
-/* Async-signal-safe: an atomic and a system call. A forked child is not served: there the signal
- * does what it would do natively. */
+/* Async-signal-safe: an atomic and a system call. The forked child of a served process is not
+ * served: there the signal does what it would do natively. */
 static void on_signal(int signal)
 {
     int error = errno;
     if (process_state() != PROCESS_IDLE) {
         request_wake(REQUEST_SIGNAL);
+    } else if (atomic_load(&expecting)) {
+        atomic_store(&asked, getpid());
     } else if (replaced.sa_handler == SIG_DFL) { /* the default action, as natively */
         sigaction(signal, &replaced, NULL);
         raise(signal);
@@ -54,9 +58,23 @@ static void on_signal(int signal)
     errno = error;
 }
 
+static const struct sigaction mine = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
+
+void request_expect_signal(void)
+{
+    struct sigaction old;
+    int number = config_signal();
+    if (!number || sigaction(number, NULL, &old) || (old.sa_flags & SA_SIGINFO) ||
+        old.sa_handler != SIG_DFL)
+        return;
+    replaced = old;
+    atomic_store(&expecting, 1);
+    sigaction(number, &mine, NULL);
+}
+
 void request_take_signal(void)
 {
-    struct sigaction old, mine = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
+    struct sigaction old;
     int number = process.config.signal;
     if (!number || sigaction(number, NULL, &old))
         return;
@@ -73,6 +91,9 @@ void request_take_signal(void)
     replaced = old;
     if (sigaction(number, &mine, NULL) == 0)
         atomic_store(&process.page->signal_installed, (uint32_t)number);
+    atomic_store(&expecting, 0);
+    if (atomic_exchange(&asked, 0) == process.pid)
+        request_wake(REQUEST_SIGNAL);
 }
 
 void request_check_signal(void)

@@ -9,6 +9,7 @@
 #include "interpose/context/capture.h"
 #include "interpose/context/context.h"
 #include "interpose/lifecycle/exit_report.h"
+#include "interpose/lifecycle/request.h"
 #include "interpose/lifecycle/service.h"
 #include "interpose/lifecycle/trace_writer.h"
 #include "interpose/memory/memory.h"
@@ -35,7 +36,7 @@ __attribute__((constructor)) static void loaded(void)
     objects_prepare();
     real_may_open();
     process_load();
-    bindings_begin();
+    bindings_begin(request_expect_signal);
 }
 
 static void on_exit_begin(int status, void *unused)

@@ -117,7 +117,8 @@ static int source(void)
     return -1;
 }
 
-static void read_signal(struct config *config)
+/* -1: CACHALOT_SIGNAL is not understood. */
+static int signal_given(void)
 {
     static const struct {
         const char *name;
@@ -126,24 +127,31 @@ static void read_signal(struct config *config)
                  {"PROF", SIGPROF}, {"WINCH", SIGWINCH}, {"URG", SIGURG},
                  {"IO", SIGIO},     {"none", 0},         {"0", 0}};
     const char *wanted = value_of("CACHALOT_SIGNAL");
-    config->signal = SIGUSR1;
     if (!wanted)
-        return;
+        return SIGUSR1;
     if (strncmp(wanted, "SIG", 3) == 0)
         wanted += 3;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcasecmp(wanted, names[i].name) == 0) {
-            config->signal = names[i].number;
-            return;
-        }
+        if (strcasecmp(wanted, names[i].name) == 0)
+            return names[i].number;
     int number = atoi(wanted);
-    if (number >= SIGRTMIN && number <= SIGRTMAX) {
-        config->signal = number;
-        return;
-    }
-    complain(config, "CACHALOT_SIGNAL is not understood: USR1, USR2, HUP, PROF, WINCH, URG, IO, a "
-                     "real-time number, "
-                     "or none; USR1 stands");
+    return number >= SIGRTMIN && number <= SIGRTMAX ? number : -1;
+}
+
+int config_signal(void)
+{
+    int number = signal_given();
+    return number < 0 ? SIGUSR1 : number;
+}
+
+static void read_signal(struct config *config)
+{
+    config->signal = config_signal();
+    if (signal_given() < 0)
+        complain(config,
+                 "CACHALOT_SIGNAL is not understood: USR1, USR2, HUP, PROF, WINCH, URG, IO, a "
+                 "real-time number, "
+                 "or none; USR1 stands");
 }
 
 /* A number of events, rounded up to a power of two. */

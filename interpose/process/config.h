@@ -32,6 +32,9 @@ int config_enabled(void);
  * may clean its environment. Forked children use the same notes. */
 void config_note_start(void);
 
+/* The number of the signal that asks for a report; 0: none. */
+int config_signal(void);
+
 void config_read(struct config *config);
 
 /* NULL: the default. */

@@ -40,6 +40,7 @@ enum {
 static _Atomic int looking;
 static char unreached[180];
 static _Atomic int is_unreached;
+static void (*_Atomic cuda_found)(void); /* NULL: has been called */
 
 /* What the last look has seen. Every access is within a walk, whose lock protects it. */
 static struct seen {
@@ -51,7 +52,7 @@ struct look {
     struct object ours, before[MOST_BEFORE];
     struct tables our_tables;
     unsigned count_before, place, changed;
-    int is_preload, unrelocated, memory; /* memory: descriptor, or -1 */
+    int is_preload, unrelocated, has_cuda, memory; /* memory: descriptor, or -1 */
 };
 
 /* The object under the look. */
@@ -229,6 +230,7 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *data)
         return 0;
     if (subject.object.dynamic && subject.object.dynamic != look->ours.dynamic) {
         subject.tables = elf_tables(&subject.object);
+        look->has_cuda |= elf_is_cuda(info, &subject.tables);
         if (subject.tables.symbols && subject.tables.strings && imports_cuda(&subject.tables))
             look_at_relocations(look, &subject);
     }
@@ -259,8 +261,9 @@ static int look_at_all(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-void bindings_begin(void)
+void bindings_begin(void (*cuda_is_here)(void))
 {
+    atomic_store(&cuda_found, cuda_is_here);
     if (process_enabled())
         atomic_store(&looking, 1);
     bindings_look();
@@ -273,6 +276,9 @@ void bindings_look(void)
     struct look look = {.is_preload = 1, .memory = -1};
     int error = errno;
     dl_iterate_phdr(look_at_all, &look);
+    void (*found)(void) = look.has_cuda ? atomic_exchange(&cuda_found, NULL) : NULL;
+    if (found)
+        found();
     for (; look.changed; look.changed--)
         process_count(COVERAGE_table_entries);
     if (process.page && bindings_unreached() && !process.page->coverage_note[0])

@@ -3,8 +3,9 @@
 #define CACHALOT_INTERPOSE_RESOLVE_BINDINGS_H
 
 /* From now on bindings_look acts, unless the process is not to be served. Only the constructor calls
- * it: before that, objects may be unrelocated. */
-void bindings_begin(void);
+ * it: before that, objects may be unrelocated. The first look that finds a CUDA library in the
+ * process calls `cuda_is_here`. */
+void bindings_begin(void (*cuda_is_here)(void));
 
 /* Looks at the tables of objects that were loaded since the last look. An entry that holds a
  * function of a CUDA library, and that this library exports, gets our function. Takes the lock of

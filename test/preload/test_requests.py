@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import signal
+import sys
 import time
 
 import pytest
@@ -102,6 +103,30 @@ def test_an_ignored_signal_is_taken(place):
     process.send_signal(signal.SIGUSR1)
     wait_for(lambda: 1 in numbered(place))
     finish(process)
+
+
+def test_a_signal_before_cuda_begins(place):
+    """It does no harm where a CUDA library is in the process, and asks for a report at the begin."""
+    process = place.start("wait_for_input", "idle")
+    assert process.stdout.readline() == "idle\n"
+    for _ in range(3):
+        process.send_signal(signal.SIGUSR1)
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "ready\n"
+    wait_for(lambda: 1 in numbered(place))
+    assert process.communicate("\n", timeout=60) == ("cudaFree(kept): 0\n", "") and process.returncode == 0
+    (early,) = numbered(place).values()
+    assert load(early)["kind"] == "signal" and len(place.reports()) == 2
+
+
+@pytest.mark.parametrize("library, function, code", [("libcudart.so.13", "cudaFree", 0), ("libcuda.so.1", "cuInit", 0),
+                                                     ("libm.so.6", "sin", -signal.SIGUSR1)])
+def test_a_signal_after_a_library_is_loaded(place, library, function, code):
+    """A process without CUDA is left as it was."""
+    script = f"import ctypes, signal; ctypes.CDLL('{library}').{function}; signal.raise_signal(signal.SIGUSR1)"
+    done = place.run(sys.executable, "-c", script)
+    assert (done.code, done.out) == (code, "") and not place.reports()
 
 
 def test_dump(place):
