@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,8 @@
 #include <unistd.h>
 
 static const char usage[] =
-    "usage: cachalot-page report PAGE [--output FILE] [--reason TEXT] [--code N] [--signal N]\n"
+    "usage: cachalot-page report PAGE [--output FILE] [--below FOLDER] [--reason TEXT]\n"
+    "                            [--code N] [--signal N]\n"
     "       cachalot-page json PAGE\n"
     "       cachalot-page request PAGE report|empty-cache [--blocks] [--timeout SECONDS]\n"
     "       cachalot-page list [DIRECTORY]\n"
@@ -101,14 +103,35 @@ static int end_trace(struct page *page)
     return again;
 }
 
+/* One line: a newline or a terminal's escape in it would be another's. */
+static void print_line(FILE *to, const char *text, char after)
+{
+    for (; *text != '\0'; text++)
+        putc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, to);
+    putc(after, to);
+}
+
+static void announce(const char *path)
+{
+    fputs("cachalot-page: writes ", stderr);
+    print_line(stderr, path, '\n');
+}
+
 static int write_report(struct page *page, const struct tool_options *options)
 {
-    char path[2048] = "";
+    char path[2048] = "", place[2048];
     int again = end_trace(page);
     page->sequence++; /* as the process itself would have: it is no earlier report */
     struct snapshot snapshot = {.page = page};
     struct report_options report = report_options_of(page, options, 0);
-    int error = report_write(&snapshot, &report, path, sizeof path);
+    report.announce = announce;
+    int error = 0;
+    if (options->output == NULL && strcmp(page->output, "/dev/null") != 0) {
+        error = tool_place(page, options, &report, place, sizeof place);
+        report.output = place;
+    }
+    if (error == 0)
+        error = report_write(&snapshot, &report, path, sizeof path);
     if (error == 0)
         printf("%s\n", path);
     else
@@ -124,10 +147,11 @@ static int tool_report(const struct tool_options *options)
     if (page == NULL)
         return TOOL_BAD_PAGE;
     int code = TOOL_FAILED;
-    if (!page_is_here(page))
+    enum tool_life life = tool_life(page, options->path);
+    if (life == TOOL_ELSEWHERE)
         fprintf(stderr, "cachalot-page: %s: written in another container, it may be in use\n",
                 options->path);
-    else if (page_is_alive(page, options->path))
+    else if (life == TOOL_ALIVE)
         fprintf(stderr, "cachalot-page: %s: process %llu still runs; ask it for a report\n",
                 options->path, (unsigned long long)page->pid);
     else
@@ -141,7 +165,7 @@ static int tool_json(const struct tool_options *options)
     struct page *page = tool_open(options->path, 0);
     if (page == NULL)
         return TOOL_BAD_PAGE;
-    int alive = !page_is_here(page) || page_is_alive(page, options->path);
+    int alive = tool_life(page, options->path) != TOOL_DEAD;
     struct snapshot snapshot = {.page = page};
     struct report_options report = report_options_of(page, options, alive);
     if (!alive)
@@ -155,37 +179,23 @@ static int tool_json(const struct tool_options *options)
     return code;
 }
 
-/* One column: a tab, a newline or a terminal's escape in it would be another's. */
-static void print_column(const char *text, char after)
-{
-    for (; *text != '\0'; text++)
-        putchar((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
-    putchar(after);
-}
-
-static const char *life_of(const struct page *page, const char *path)
-{
-    if (!page_is_here(page))
-        return "elsewhere";
-    return page_is_alive(page, path) ? "alive" : "dead";
-}
-
 static void list_page(const char *path)
 {
     static const char *const states[] = {"making", "running", "exiting", "reported"};
+    static const char *const lives[] = {"alive", "dead", "elsewhere"};
     const char *problem;
     struct page *page = page_open(path, 0, &problem);
-    print_column(path, '\t');
+    print_line(stdout, path, '\t');
     if (page == NULL) {
         const char *life = page_is_unmade(AT_FDCWD, path) ? "dead\tmaking" : "bad\t-";
         printf("0\t%s\t-\t%s\n", life, problem);
         return;
     }
     uint32_t state = page->state;
-    printf("%llu\t%s\t%s\t", (unsigned long long)page->pid, life_of(page, path),
+    printf("%llu\t%s\t%s\t", (unsigned long long)page->pid, lives[tool_life(page, path)],
            state < 4 ? states[state] : "unknown");
-    print_column(page->session[0] != '\0' ? page->session : "-", '\t');
-    print_column(page->exe, '\n');
+    print_line(stdout, page->session[0] != '\0' ? page->session : "-", '\t');
+    print_line(stdout, page->exe, '\n');
     page_close(page, 0);
 }
 
@@ -227,7 +237,7 @@ static int may_remove(const char *path)
         return TOOL_BAD_PAGE;
     }
     struct page *page = page_open(path, 0, &problem);
-    int alive = page != NULL && page_is_here(page) && page_is_alive(page, path);
+    int alive = tool_life(page, path) == TOOL_ALIVE;
     if (page != NULL)
         page_close(page, 0);
     if (alive)
@@ -255,18 +265,19 @@ static double number(const char *text, double most)
 
 static int parse_options(int argc, char **argv, struct tool_options *options)
 {
-    static const struct option known[] = {{"output", required_argument, NULL, 'o'},
-                                          {"reason", required_argument, NULL, 'r'},
-                                          {"code", required_argument, NULL, 'c'},
-                                          {"signal", required_argument, NULL, 's'},
-                                          {"blocks", no_argument, NULL, 'b'},
-                                          {"timeout", required_argument, NULL, 't'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option known[] = {
+        {"output", required_argument, NULL, 'o'},  {"below", required_argument, NULL, 'w'},
+        {"reason", required_argument, NULL, 'r'},  {"code", required_argument, NULL, 'c'},
+        {"signal", required_argument, NULL, 's'},  {"blocks", no_argument, NULL, 'b'},
+        {"timeout", required_argument, NULL, 't'}, {NULL, 0, NULL, 0}};
     int bad = 0;
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         switch (c) {
         case 'o':
             options->output = optarg;
+            break;
+        case 'w':
+            options->below = optarg;
             break;
         case 'r':
             options->reason = optarg;
@@ -303,6 +314,7 @@ int main(int argc, char **argv)
                     {"request", tool_request, 2},     {"list", tool_list, 0},
                     {"remove", tool_remove, 1},       {"conf", tool_conf, 1},
                     {"options", tool_list_options, 0}};
+    signal(SIGIO, SIG_IGN); /* tool_life */
     struct tool_options options = {.code = -1, .signal = -1, .timeout = 10};
     if (argc > 1 && strcmp(argv[1], "--version") == 0)
         return printf("cachalot %s\n", CACHALOT_VERSION) > 0 ? TOOL_DONE : TOOL_FAILED;

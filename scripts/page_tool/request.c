@@ -38,7 +38,7 @@ static int wait_for_answer(struct page *page, uint32_t before, const struct tool
     static const struct timespec nap = {.tv_nsec = 100000000};
     double end = now() + options->timeout;
     while (page->answered == before) {
-        if (!page_is_alive(page, options->path))
+        if (page_is_here(page) && !page_is_alive(page, options->path))
             return -ESRCH;
         if (now() >= end)
             return -ETIMEDOUT;
@@ -67,10 +67,6 @@ static int print_answer(const struct page *page)
 static int ask(struct page *page, uint32_t bits, const struct tool_options *options)
 {
     unsigned long long pid = page->pid;
-    if (!page_is_alive(page, options->path)) {
-        fprintf(stderr, "cachalot-page: process %llu is not alive: harvest its page\n", pid);
-        return TOOL_BAD_PAGE;
-    }
     uint32_t before = page->answered;
     atomic_fetch_or(&page->request, bits);
     futex(&page->request, FUTEX_WAKE, INT_MAX, NULL);
@@ -95,7 +91,15 @@ int tool_request(const struct tool_options *options)
         fprintf(stderr, "cachalot-page: ask for `report` or `empty-cache`\n");
         return TOOL_USAGE;
     }
-    struct page *page = tool_open(options->path, 1);
+    struct page *page = tool_open(options->path, 0);
+    if (page == NULL)
+        return TOOL_BAD_PAGE;
+    enum tool_life life = tool_life(page, options->path); /* we are a writer ourselves from here on */
+    unsigned long long pid = page->pid;
+    page_close(page, 0);
+    if (life == TOOL_DEAD)
+        fprintf(stderr, "cachalot-page: process %llu is not alive: harvest its page\n", pid);
+    page = life == TOOL_DEAD ? NULL : tool_open(options->path, 1);
     if (page == NULL)
         return TOOL_BAD_PAGE;
     int code = ask(page, bits, options);

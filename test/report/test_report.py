@@ -14,7 +14,7 @@ import time
 from cachalot_command.command import doctor
 import jsonschema
 import pytest
-from conftest import ROOT, VALIDATOR, built, load
+from conftest import COMMAND, ROOT, VALIDATOR, built, load
 
 
 def end(process, number=signal.SIGKILL):
@@ -225,7 +225,7 @@ def test_a_run_replaces_what_an_earlier_run_left(place, old, new, replaced):
 
 
 @pytest.mark.skipif(subprocess.run(["unshare", "-fpr", "true"]).returncode, reason="no namespaces here")
-@pytest.mark.parametrize("killed", [False])
+@pytest.mark.parametrize("killed", [False, True])
 def test_containers_with_equal_pids(place, killed):
     """They share the folders, and their processes overlap in time or do not."""
     run = ["unshare", "-fpr", "--kill-child", built("make_page"), place.pages, "hang" if killed else "report"]
@@ -248,6 +248,43 @@ def test_harvest_keeps_each_report(place):
         end(process)
     assert len(place.cachalot("harvest").stdout.splitlines()) == 3
     assert {load(path)["process"]["pid"] for path in place.work.glob("*.json")} == {process.pid for process in started}
+
+
+@pytest.mark.parametrize("wanted, made", [
+    ("{}/r.json", "r.json"), ("../elsewhere/r.json", "r.json"), ("link/r.json", "r.json"), (".ssh/r.json", "r.json"),
+    (".profile", "cachalot.PID.json"), ("run.sh", "cachalot.PID.json"), ("a/b/r.json", "a/b/r.json"), ("a%%b.json", "a%b.json")])
+def test_harvest_does_not_trust_a_path(place, wanted, made):
+    """Another container, or any process of this user, may have written the page."""
+    work, elsewhere = place.work, place.work.parent / "elsewhere"
+    elsewhere.mkdir(exist_ok=True)
+    (work / "link").symlink_to(elsewhere)
+    process, _ = place.start("exit", CACHALOT_OUTPUT=wanted.format(elsewhere))
+    process.wait()
+    path = work / made.replace("PID", str(process.pid))
+    done = place.cachalot("harvest")
+    assert (done.stdout, done.stderr) == (f"{path}\n", f"cachalot: writing {path}\n") and load(path)
+    assert not list(elsewhere.iterdir()) and not (work / ".profile").exists()
+
+
+@pytest.mark.skipif(subprocess.run(["unshare", "-mr", "true"]).returncode, reason="no mounts here")
+def test_harvest_writes_beside_the_pages_where_it_cannot_write(place):
+    place.start("exit")[0].wait()
+    done = place.run("unshare", "-mr", "sh", "-c", 'mkdir m && mount -t tmpfs -o ro none m && cd m && exec "$@"', "sh", *COMMAND, "harvest")
+    path, = place.pages.iterdir()
+    assert done.stdout == f"{path}\n" and load(path)
+
+
+def test_harvest_says_the_path_before_it_writes(place):
+    """Also one to which nothing can be written in the end."""
+    place.start("exit", CACHALOT_OUTPUT="r.json")[0].wait()
+    done = place.cachalot("harvest", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)))
+    assert done.returncode == 1 and done.stdout == "" and "File too large" in done.stderr
+    os.mkfifo(place.work / "r.json")  # a report beside it would surprise
+    assert place.cachalot("harvest").returncode == 1
+    (place.work / "r.json").unlink()
+    (place.work / "r.json").write_text("text")
+    done = place.cachalot("harvest")
+    assert [line.rpartition(" ")[2] for line in done.stderr.splitlines()] == done.stdout.splitlines()
 
 
 def test_all_bits_in_the_umask(place):

@@ -5,7 +5,7 @@ import sys
 
 from cachalot_command.common.arguments import split
 from cachalot_command.common.tools import Failure, printable, tool
-from cachalot_command.reading.pages import harvest_page, list_pages, named_directory
+from cachalot_command.reading.pages import harvest_page, list_pages, named_directory, say_path
 from cachalot_command.reading.report import Report
 from cachalot_command.writing.words import coverage_advice
 
@@ -36,10 +36,11 @@ example: cachalot empty-cache 4711
 HARVEST_HELP = """\
 usage: cachalot harvest [DIRECTORY] [--output FILE]
 
-Makes reports of programs that were killed before they could write one, and
-prints their paths.
+Makes reports of programs that were killed before they could write one. Says
+each path before it writes, and prints those that it wrote.
   DIRECTORY  where the pages are (CACHALOT_PAGE_DIR, else /dev/shm/cachalot-UID)
-  --output   instead of where the program was to write; .PID is added to several
+  --output   the path; .PID is added to several. Else where the program was to
+             write, if that is below the current directory, or else in it
 
 Exit code: 0 all written (or nothing to do), 1 a report could not be written,
 2 usage, 3 no such directory, or damaged pages.
@@ -121,7 +122,7 @@ def harvest_all(pages, output):
         if output:
             options = ["--output", with_pid(output, page.pid) if len(unreported) > 1 else output]
         try:
-            path, missing = harvest_page(page, *options)
+            path, missing = harvest_page(page, *options, hear=say_path)
             paths.append(path)
             code = code or int(missing)
         except Failure as failure:

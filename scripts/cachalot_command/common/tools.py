@@ -91,14 +91,20 @@ def find_tool(name="cachalot-page"):
     return found
 
 
-def tool(*arguments):
+def tool(*arguments, hear=None):
     """Runs cachalot-page and returns the finished process. Its texts keep bytes that are no UTF-8, so that names can be
-    used again."""
+    used again. `hear` is called with each line of its stderr at once."""
     # The tool must not run under the cache, even if this command does.
     environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
     try:
-        return subprocess.run([find_tool(), *arguments], stdin=subprocess.DEVNULL, env=environment,
-                              capture_output=True, text=True, errors="surrogateescape", check=False)
+        with subprocess.Popen([find_tool(), *arguments], stdin=subprocess.DEVNULL, env=environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, errors="surrogateescape") as running:
+            lines = []
+            for line in running.stderr if hear else ():
+                hear(line)
+                lines.append(line)
+            out, errors = running.communicate()
+        return subprocess.CompletedProcess(running.args, running.returncode, out, "".join(lines) + errors)
     except OSError as error:
         raise Failure(125, f"cachalot-page cannot be run: {error}") from error
 

@@ -35,7 +35,13 @@ def end_of(page, child, pages):
     return ["--reason", reason, "--signal", str(-child.returncode)]
 
 
-def harvest(child, pages):
+def folder_of_reports(environment):
+    """The folder that the run's own pattern names, as far as it is the same for all processes; its reports may go below it."""
+    pattern = os.path.abspath(os.fsdecode(environment.get(b"CACHALOT_OUTPUT", b"")) or DEFAULT_OUTPUT)
+    return os.path.dirname(pattern.replace("%%", "\0").partition("%")[0].replace("\0", "%"))
+
+
+def harvest(child, pages, folder):
     """(reports of the run's dead processes that wrote none, problems). Live processes are left alone."""
     paths, problems = [], []
     for page in pages:
@@ -46,7 +52,7 @@ def harvest(child, pages):
             problems.append(f"process {page.pid} of this run still runs")
         else:
             try:
-                paths.append(harvest_page(page, *end_of(page, child, pages))[0])
+                paths.append(harvest_page(page, "--below", folder, *end_of(page, child, pages))[0])
             except Failure as failure:
                 problems.append(str(failure))
     return [path for path in paths if path], problems
@@ -137,7 +143,7 @@ def collect(child, environment):
         pages, problems = [page for page in list_pages() if is_of_run(page.session, session)], []
     except Failure as failure:
         pages, problems = [], [str(failure)]
-    harvested, unharvested = harvest(child, pages)
+    harvested, unharvested = harvest(child, pages, folder_of_reports(environment))
     reports = reports_of_run(environment, harvested)
     problems += unharvested
     if not reports:

@@ -43,13 +43,23 @@ def list_pages(directory=None):
     return pages
 
 
-def harvest_page(page, *options):
+WRITES = "cachalot-page: writes "
+
+
+def say_path(line):
+    """Says where `cachalot-page report` is about to write."""
+    if line.startswith(WRITES):
+        say(f"cachalot: writing {printable(line[len(WRITES):-1])}")
+
+
+def harvest_page(page, *options, hear=None):
     """Makes the report of a dead page, then removes the page unless something of it could not be written. Returns (the
-    report's path or None if it existed, whether something is missing, which was said)."""
+    report's path or None if it existed, whether something is missing, which was said). `hear`: say_path, or None."""
     path, said = None, ""
     if page.state not in ("reported", "making"):  # `making`: the process was killed before it counted anything
-        written = tool("report", page.path, *options)
-        path, said = written.stdout[:-1], written.stderr.strip().replace("cachalot-page: ", "")
+        written = tool("report", page.path, *options, hear=hear)
+        lines = [line for line in written.stderr.splitlines() if not line.startswith(WRITES)]
+        path, said = written.stdout[:-1], "\n".join(lines).strip().replace("cachalot-page: ", "")
         if written.returncode != 0 and not path:
             raise Failure(1, said)
         for line in said.splitlines():
