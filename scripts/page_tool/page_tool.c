@@ -82,27 +82,6 @@ static int is_final(int error, const char *trace)
     return access(folder, F_OK) == 0;
 }
 
-/* What a killed process had not written to its trace any more. Returns 1 if its page has to stay, since
- * that may be written another time. */
-static int end_trace(struct page *page)
-{
-    const struct events *events = page_events(page);
-    int error = events && page->trace[0] && events->trace == TRACE_ON
-                    ? trace_write(page, TRACE_ENDED, 1)
-                    : 0;
-    int again = error && !is_final(error, page->trace);
-    if (again)
-        fprintf(stderr,
-                "cachalot-page: the end of the trace %s cannot be written: %s; the page keeps it: "
-                "`cachalot harvest` once that is mended, or remove the page\n",
-                page->trace, trace_problem(error));
-    else if (error)
-        fprintf(stderr, "cachalot-page: the end of the trace %s is lost: %s\n", page->trace,
-                trace_problem(error));
-    take_events(page);
-    return again;
-}
-
 /* One line: a newline or a terminal's escape in it would be another's. */
 static void print_line(FILE *to, const char *text, char after)
 {
@@ -115,6 +94,28 @@ static void announce(const char *path)
 {
     fputs("cachalot-page: writes ", stderr);
     print_line(stderr, path, '\n');
+}
+
+/* What a killed process had not written to its trace any more. Returns 1 if its page has to stay, since
+ * that may be written another time. */
+static int end_trace(struct page *page)
+{
+    const struct events *events = page_events(page);
+    int more = events && page->trace[0] && events->trace == TRACE_ON;
+    if (more)
+        announce(page->trace);
+    int error = more ? trace_write(page, TRACE_ENDED, 1) : 0;
+    int again = error && !is_final(error, page->trace);
+    if (again)
+        fprintf(stderr,
+                "cachalot-page: the end of the trace %s cannot be written: %s; the page keeps it: "
+                "`cachalot harvest` once that is mended, or remove the page\n",
+                page->trace, trace_problem(error));
+    else if (error)
+        fprintf(stderr, "cachalot-page: the end of the trace %s is lost: %s\n", page->trace,
+                trace_problem(error));
+    take_events(page);
+    return again;
 }
 
 static int write_report(struct page *page, const struct tool_options *options)

@@ -94,7 +94,8 @@ int tool_request(const struct tool_options *options)
     struct page *page = tool_open(options->path, 0);
     if (page == NULL)
         return TOOL_BAD_PAGE;
-    enum tool_life life = tool_life(page, options->path); /* we are a writer ourselves from here on */
+    enum tool_life life =
+        tool_life(page, options->path); /* we are a writer ourselves from here on */
     unsigned long long pid = page->pid;
     page_close(page, 0);
     if (life == TOOL_DEAD)
