@@ -26,8 +26,14 @@
 
 #define MOST_SECONDS 30 /* the exit waits so long for the report */
 
-static int reported;
-static uint64_t reported_frees; /* the late frees that the exit report includes */
+/* The exit report as it was last written. */
+static struct {
+    int done;          /* it could be written */
+    int while_serving; /* before the exit handler: frees are not counted as late, the code is unknown */
+    uint64_t frees; /* the late frees that it includes */
+} report;
+
+static int last_writing; /* nothing of the program follows, as far as can be known */
 
 enum ending { NOT_ENDING, ENDING_ASKED, ENDING_BEGUN, ENDING_DONE };
 
@@ -61,34 +67,48 @@ static struct timespec in_seconds(int seconds)
     return limit;
 }
 
+static int is_stale(void)
+{
+    return !report.done || report.while_serving || memory_late_frees() != report.frees;
+}
+
+/* Lets the page go, since the report says all that it says. The page stays mapped: threads that outlive
+ * exit may still count in it. */
+static void finish(void)
+{
+    atomic_store(&process.page->state, PAGE_REPORTED);
+    if (process.page->path[0])
+        unlink(process.page->path);
+}
+
 static void report_exit(void)
 {
     const struct timespec limit = in_seconds(2);
     /* A report under way may finish. One that hangs (a dead network disk) must not hang the
      * exit. */
-    reported = 1;
     if (service_report_lock_before(&limit))
         return;
     request_check_signal();
-    trace_writer_end();
-    reported_frees = memory_late_frees();
-    int code = service_report_write(REPORT_EXIT, 0);
-    atomic_store(&process.page->state, code ? PAGE_EXITING : PAGE_REPORTED);
-    /* The page stays mapped: threads that outlive exit may still count in it. */
-    if (code == 0 && process.page->path[0])
-        unlink(process.page->path);
+    if (trace_writer_end(last_writing) || is_stale()) {
+        report.while_serving = process_serving();
+        report.frees = memory_late_frees();
+        report.done = service_report_write(REPORT_EXIT, 0) == 0;
+    }
+    if (last_writing && report.done)
+        finish();
     service_report_unlock();
 }
 
-void exit_report_answer(void)
+int exit_report_answer(void)
 {
     if (!ending_goes(ENDING_ASKED, ENDING_BEGUN))
-        return;
+        return 0;
     files_apart(); /* no driver call follows in this thread */
     process_inside = ending.inside;
     report_exit();
     process_inside = 0;
     ending_goes(ENDING_BEGUN, ENDING_DONE);
+    return 1;
 }
 
 /* Waits while the phase is `phase`, until `limit`. Caller holds the lock. */
@@ -142,20 +162,27 @@ static void report_alone(void)
         pthread_join(thread, NULL);
 }
 
-void exit_report_write(void)
+/* Writes the report of a process that was served. */
+static void exit_report_write(void)
 {
     if (!ending.has_thread || !report_by_thread())
         report_alone();
 }
+
+static int in_destructors; /* ours has run, and those of other libraries run after it */
 
 static ssize_t at_the_very_end(void *unused, const char *text, size_t size)
 {
     int cancel;
     (void)unused, (void)text;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-    if (process_state() == PROCESS_EXITING && getpid() == process.pid &&
-        (!reported || memory_late_frees() != reported_frees))
-        exit_report_write();
+    if (process_state() == PROCESS_EXITING && getpid() == process.pid) {
+        last_writing = !in_destructors;
+        if (is_stale() || process.page->trace[0])
+            exit_report_write();
+        else if (last_writing)
+            finish();
+    }
     pthread_setcancelstate(cancel, &cancel);
     return (ssize_t)size;
 }
@@ -164,15 +191,16 @@ static ssize_t at_the_very_end(void *unused, const char *text, size_t size)
  * that runs before ours may call exit again, and then ours does not run. glibc flushes its streams
  * after all destructors: a stream of our own with one byte in it calls at_the_very_end. The stream
  * is made at the start, since the exit may have interrupted malloc. It is filled when the exit
- * begins and again in our destructor, since the program may flush all streams in between. */
+ * begins, in our destructor and after all destructors, since the program may flush all streams in
+ * between. Until then the page stays: a destructor may end the process by _exit. */
 static FILE *last_stream;
 
 void exit_report_prepare(void)
 {
     ending = (struct ending_report){PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NOT_ENDING,
                                     0, 0};
-    reported = 0;
-    reported_frees = 0;
+    memset(&report, 0, sizeof report);
+    last_writing = in_destructors = 0;
     if (!last_stream)
         last_stream = fopencookie(NULL, "w", (cookie_io_functions_t){.write = at_the_very_end});
 }
@@ -189,6 +217,22 @@ void exit_report_watch(void)
         return;
     setvbuf(last_stream, buffer, _IOFBF, sizeof buffer);
     fputc_unlocked('.', last_stream);
+}
+
+static void after_destructors(int status, void *unused)
+{
+    (void)status, (void)unused;
+    in_destructors = 0;
+    exit_report_watch();
+}
+
+void exit_report_in_destructor(void)
+{
+    exit_report_write();
+    exit_report_watch();
+    /* glibc runs a handler that is added here after all destructors. The list has room for it: that of
+     * the running handler. */
+    in_destructors = on_exit(after_destructors, NULL) == 0;
 }
 
 /* Counts the objects of this link namespace except libcuda. */

@@ -3,17 +3,16 @@
 #define CACHALOT_INTERPOSE_LIFECYCLE_EXIT_REPORT_H
 
 /* For the service thread. prepare: before it begins. has_thread: whether it runs. answer: writes
- * the exit report if the exiting thread waits for it. */
+ * the exit report if the exiting thread waits for it, and returns 1 then. */
 void exit_report_prepare(void);
 void exit_report_has_thread(int has);
-void exit_report_answer(void);
+int exit_report_answer(void);
 
-/* Writes the report of a process that was served. Deletes the page's file if the report could be
- * written. */
-void exit_report_write(void);
+/* Writes the report of a process that was served, in our destructor. */
+void exit_report_in_destructor(void);
 
-/* Has the report written once more at the very end if blocks are freed after it. Called before and
- * after exit_report_write. */
+/* Has the report written at the very end, if that was not done yet or if blocks are freed after it.
+ * Then the page goes. */
 void exit_report_watch(void);
 
 /* Writes a report if libcuda is in use but none of its calls came through the library

@@ -99,13 +99,14 @@ static void end_if_last(void)
 static void *serve(void *unused)
 {
     own_thread_begins("cachalot");
-    for (;;) {
+    for (int ended = 0;;) {
         uint32_t request = request_take() & ~(uint32_t)REQUEST_LOOK;
-        exit_report_answer();
+        ended |= exit_report_answer(); /* and from there on no driver call is made here */
         if (request) {
-            carry_out(request);
+            if (!ended)
+                carry_out(request);
             request_answer();
-        } else if (request_wait()) {
+        } else if (request_wait() && !ended) {
             return_idle();
             end_if_last();
         }

@@ -65,8 +65,7 @@ __attribute__((destructor)) static void unload(void)
     /* A thread that is cancelled in here would end the exit. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     if (process_state() != PROCESS_IDLE && pid == process.pid) {
-        exit_report_write();
-        exit_report_watch();
+        exit_report_in_destructor();
     } else if (process_state() == PROCESS_IDLE && (!by || by == pid)) {
         exit_report_none();
     }

@@ -127,20 +127,24 @@ static void take_the_last(void)
         pause_ns(1000000);
 }
 
-void trace_writer_end(void)
+int trace_writer_end(int for_good)
 {
     struct timespec limit;
+    int fails = 0;
     if (!process.page->trace[0])
-        return;
+        return 0;
     clock_gettime(CLOCK_REALTIME, &limit);
     limit.tv_sec += 2;
     if (pthread_mutex_timedlock(&trace.lock, &limit))
-        return; /* the disk hangs: `cachalot harvest` finds the rest in the page */
-    if (!trace.whole && stat_get(&page_events(process.page)->trace) == TRACE_ON &&
-        write_trace(TRACE_ON)) {
-        take_the_last();
-        write_trace(TRACE_ENDED);
+        return 0; /* the disk hangs: `cachalot harvest` finds the rest in the page */
+    if (!trace.whole && stat_get(&page_events(process.page)->trace) == TRACE_ON) {
+        fails = !write_trace(TRACE_ON);
+        if (for_good && !fails) {
+            take_the_last();
+            fails = !write_trace(TRACE_ENDED);
+        }
     }
-    trace.whole = 1;
+    trace.whole |= for_good || fails;
     pthread_mutex_unlock(&trace.lock);
+    return fails;
 }

@@ -14,7 +14,8 @@ void trace_writer_start(void);
 /* Begins to write the trace, if one is asked for. The process is served. */
 void trace_writer_serve(void);
 
-/* Completes the trace, at the end of the process. */
-void trace_writer_end(void);
+/* Writes all events until now, at the end of the process; for_good: none follow. Returns 1 if the trace
+ * could not be written, which a warning says. */
+int trace_writer_end(int for_good);
 
 #endif

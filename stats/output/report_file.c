@@ -68,9 +68,10 @@ int report_file_name(const struct page *page, const struct report_options *optio
     return n > 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
 }
 
-/* Whether `report`, of the process of `page`, may replace the open file. */
+/* Whether `report`, of the process of `page`, may replace the open file. first: the name is the wanted
+ * one. Another name of a last report may be that of a snapshot: r.1.json, of process 1. */
 static int may_replace(int directory, const char *name, int fd, const char *report,
-                       const struct page *page)
+                       const struct page *page, int first)
 {
     char head[REPORT_HEAD_BYTES];
     struct report_identity there, ours;
@@ -81,18 +82,18 @@ static int may_replace(int directory, const char *name, int fd, const char *repo
     if (!report_identify(head, &there) || !report_identify(report, &ours))
         return 0;
     if (report_is_same(&there, &ours))
-        return there.final && ours.final;
+        return ours.final && (there.final || first);
     return page->session[0] != '\0' && !ours.harvest && report_run_is_over(&there, page) &&
            output_claim(directory, name, fd);
 }
 
 int report_file_take(int directory, const char *name, unsigned owner, const char *report,
-                     const struct page *page)
+                     const struct page *page, int first)
 {
     int fd = output_open_taken(directory, name, owner);
     if (fd < 0)
         return fd;
-    if (may_replace(directory, name, fd, report, page))
+    if (may_replace(directory, name, fd, report, page, first))
         return fd;
     close(fd);
     return -EEXIST;
@@ -153,11 +154,12 @@ static int write_once(struct output *output)
 }
 
 /* Gives the report that name. Returns 0, -EEXIST if it is to take another one, or another -errno. */
-static int put(struct output *output, const char *path)
+static int put(struct output *output, const char *path, int first)
 {
     const char *slash = strrchr(path, '/');
     const char *name = slash != NULL ? slash + 1 : path;
-    int old = report_file_take(output->directory, name, output->owner, output->text, output->page);
+    int old =
+        report_file_take(output->directory, name, output->owner, output->text, output->page, first);
     if (old < 0 && old != -ENOENT)
         return old;
     if (output->options->announce != NULL)
@@ -178,7 +180,7 @@ static int put_in_place(struct output *output, char *path, size_t size)
     for (unsigned attempt = 0; error == -EEXIST && attempt < OUTPUT_NAMES; attempt++) {
         error = report_file_name(output->page, output->options, attempt, path, size);
         if (error == 0)
-            error = put(output, path);
+            error = put(output, path, attempt == 0);
     }
     return error;
 }

@@ -20,9 +20,9 @@ int report_file_name(const struct page *page, const struct report_options *optio
                      unsigned attempt, char *path, size_t size);
 
 /* Opens what has that name, if `report` may replace it: renaming over it is safe until that descriptor
- * is closed. Returns it; -ENOENT: nothing has the name; -EEXIST: take another name; another -errno: no
+ * is closed. first: it is the wanted name. Returns it; -ENOENT: nothing has the name; -EEXIST: take another name; another -errno: no
  * report can be there. */
 int report_file_take(int directory, const char *name, unsigned owner, const char *report,
-                     const struct page *page);
+                     const struct page *page, int first);
 
 #endif

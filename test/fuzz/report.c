@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int file = openat(directory, "r.json", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     HOLDS(file >= 0 && write(file, data, size) == (ssize_t)size);
     close(file);
-    int taken = report_file_take(directory, "r.json", geteuid(), ours, &page);
+    int taken = report_file_take(directory, "r.json", geteuid(), ours, &page, 1);
     HOLDS(taken == -EEXIST || taken >= 0);
     HOLDS(taken < 0 || size == 0 || !strncmp((const char *)data, ours, 30));
     if (taken >= 0)

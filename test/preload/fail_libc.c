@@ -90,6 +90,7 @@
     X(fstatfs64, int, (int fd, void *to), (fd, to), -1, EIO)                                       \
     X(posix_fallocate64, int, (int fd, off_t at, off_t n), (fd, at, n), ENOSPC, 0)                 \
     X(memfd_create, int, (const char *name, unsigned flags), (name, flags), -1, EMFILE)            \
+    X(chmod, int, (const char *path, mode_t mode), (path, mode), -1, EPERM)                        \
     X(fchmod, int, (int fd, mode_t mode), (fd, mode), -1, EPERM)                                   \
     X(mkdir, int, (const char *path, mode_t mode), (path, mode), -1, ENOSPC)                       \
     X(mkdirat, int, (int at, const char *path, mode_t mode), (at, path, mode), -1, ENOSPC)         \

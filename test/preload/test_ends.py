@@ -1,5 +1,6 @@
 """However a process ends, its numbers are not lost, and nobody else's are touched."""
 
+import json
 import os
 import signal
 import sys
@@ -141,6 +142,37 @@ def test_frees_at_exit(place, by):
     assert report.totals["leaked_blocks"] == 0
     assert report.counter("num_late_frees") == 2
     assert report.totals["requests"] == 4
+
+
+LATE = ["destructor", "thread", "flush", "handler", "flush handler", "flush thread"]
+
+
+@pytest.mark.parametrize("trace", [None, "t.trace"])
+@pytest.mark.parametrize("way", LATE)
+def test_frees_after_our_destructor(place, way, trace):
+    """In a library whose constructor began CUDA: there the exit handler comes last."""
+    report = place.report("end_late", code=5, WAY=way, CACHALOT_TRACE=trace)
+    check(report, 2, 2)
+    assert report["exit"] == {"reason": "exit", "code": 5, "signal": 0, "clean": True} and place.left_pages() == []
+    if trace:
+        replayed = json.loads(place.cachalot("replay", trace, "--format", "json", "--conf", "expandable_segments:False").out)
+        assert replayed["totals"]["frees"] == 2
+
+
+@pytest.mark.parametrize("way, code", [("_exit", 5), ("thread _exit", 5), ("flush _exit", 5), ("abort", -signal.SIGABRT)])
+def test_an_end_after_our_destructor(place, way, code):
+    """The report counts what is freed until then, once it is harvested."""
+    place.same("end_late", WAY=way, code=code)
+    assert len(place.left_pages()) == 1
+    (report,) = place.harvest()
+    check(report, 2, 2)
+    assert len(place.reports()) == 1 and place.left_pages() == []
+
+
+def test_frees_in_a_quick_exit(place):
+    place.same("end_late", "quick_exit", WAY="nothing", code=5)
+    (report,) = place.harvest()
+    check(report, 3, 1)
 
 
 def test_a_program_without_cuda(place):
