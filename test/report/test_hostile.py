@@ -92,6 +92,56 @@ def test_list_shows_no_control_characters(place, page):
     assert "\x1b" not in place.tool("list", place.pages).stdout
 
 
+COMMANDS = ("::error::x", "  ::stop-commands::x", "##[error]x", "a ##vso[task.complete]x", "\n::warning::x", "\r::debug::x", "\u2028::add-mask::x",
+            "\u00a0::notice::x", "\x1b[2J", "word " * 14 + "::error::x", "##", "[error]x", "\u202e")
+
+
+def commanding(value, text):
+    """The report with `text` for each of its texts."""
+    if isinstance(value, dict):
+        return {key: commanding(part, text) for key, part in value.items()}
+    if isinstance(value, list):
+        return [commanding(part, text) for part in value]
+    return text if isinstance(value, str) else value
+
+
+def commands_nobody(said):
+    """As GitHub's runner reads a log: it trims a line, and looks for ##[ anywhere; Azure and TeamCity have a word there."""
+    lines = re.split("\r\n|\r|\n", said)
+    assert all(c.isprintable() or c in "\n\t" for c in said), said
+    assert not any(line.strip().startswith("::") or re.search(r"##\w*\[", line) for line in lines), said
+
+
+@pytest.mark.parametrize("text", COMMANDS)
+def test_no_text_of_a_report_commands_whoever_reads_the_log(place, model, text):
+    report = commanding({**model, "oom_events": [{"explanation": "x", "would_serve": ["x"]}], "warnings": [{"text": "x", "count": 1}],
+                         "sites": [{"frames": ["x", "x"], "live_bytes": 1, "live_blocks": 1}]}, text)
+    report["schema_version"], report["kind"], report["coverage"]["status"] = "1.0.0", model["kind"], "partial"
+    report["coverage"]["reasons"] = [text, text]
+    path = place.work / f"{text.replace('/', '')}.json"
+    path.write_text(json.dumps(report))
+    (place.work / "old.json").write_text(json.dumps(model))
+    for words in (("show", path), ("diff", "old.json", path), ("diff", path, "old.json", "--all"), ("check", path, "--max-leaked", "0"),
+                  ("show", place.work / text), ("replay", path), ("export", path, "--csv", place.work / f"{text}.csv"), ("ls", place.work / text),
+                  ("run", "--check", "max-leaked=0", "cp", path, "copy.json"), ("harvest", place.work / text)):
+        done = place.cachalot(*words)
+        commands_nobody(done.stdout)
+        commands_nobody(done.stderr)
+
+
+def test_no_text_of_a_page_commands_whoever_reads_the_log(place):
+    for text in COMMANDS:
+        process, path = place.start("exit", CACHALOT_OUTPUT=f"{text.strip()}.%p.json", RANK=text)
+        process.wait()
+        page = pathlib.Path(path).read_bytes()
+        at = page.index(b"make_page")
+        pathlib.Path(path).write_bytes(page[:at] + (text.encode() + b"\0" * 9)[:9] + page[at + 9:])
+    for words in (("ls",), ("ls", "--json"), ("top", "--once"), ("harvest",), ("dump", "--all")):
+        done = place.cachalot(*words)
+        commands_nobody(done.stdout)
+        commands_nobody(done.stderr)
+
+
 @pytest.mark.parametrize("left", [0, 2, 12, 40])
 def test_a_report_of_which_hardly_anything_is_left_is_no_stranger(run, left):
     """In a folder: what it said of its process might have failed the gate."""

@@ -97,7 +97,7 @@ def main(arguments):
     if code == 0 and form == "table":
         print("\n".join(table(json.loads(output))))
     elif code == 0:
-        sys.stdout.buffer.write(output)
+        sys.stdout.write(output.decode(errors="replace"))
     elif code < 0:
         raise Failure(1, ended_by(code))
     return code

@@ -13,7 +13,7 @@ import tty
 import unicodedata
 
 from cachalot_command.common.arguments import split
-from cachalot_command.common.tools import Failure, printable
+from cachalot_command.common.tools import Failure, printable, unguarded
 from cachalot_command.common.units import bytes_text, count_text, ratio_text
 from cachalot_command.reading.live import Watch
 
@@ -238,11 +238,11 @@ class Terminal:
     def enter(self):
         if self.saved:
             tty.setcbreak(self.keys, termios.TCSANOW)
-        sys.stdout.write(ENTER)
+        unguarded(sys.stdout).write(ENTER)
         sys.stdout.flush()
 
     def leave(self):
-        sys.stdout.write(PLAIN + LEAVE)
+        unguarded(sys.stdout).write(PLAIN + LEAVE)
         sys.stdout.flush()
         if self.saved:
             termios.tcsetattr(self.keys, termios.TCSANOW, self.saved)
@@ -280,7 +280,7 @@ class Terminal:
         for i, line in enumerate(lines):
             style = (REVERSE if i == 3 else BOLD if i == 0 else "") if bold else ""
             styled.append(f"{style}{line}{PLAIN if style else ''}{CLEAR_LINE}")
-        sys.stdout.write(HOME + "\r\n".join(styled) + CLEAR_REST)
+        unguarded(sys.stdout).write(HOME + "\r\n".join(styled) + CLEAR_REST)
         sys.stdout.flush()
 
 

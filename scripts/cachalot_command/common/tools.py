@@ -3,6 +3,7 @@
 import contextlib
 import glob
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -22,9 +23,43 @@ class Failure(Exception):
         self.code = code
 
 
+COMMAND = re.compile(r"(##[A-Za-z]*)\[")  # of a CI runner, anywhere in a line: ##[error], ##vso[, ##teamcity[
+FIRST_COMMAND = re.compile(r"^([ \t]*:):")  # of GitHub's, at the begin of a line
+TAIL = 80  # characters of a line that may become part of a command
+
+
 def printable(text):
-    """`text` without characters that move a terminal's cursor or reorder a line."""
-    return "".join(c if c.isprintable() else "?" for c in str(text))
+    """`text` without characters that move a terminal's cursor or reorder a line, and without a runner's commands."""
+    return COMMAND.sub(r"\1?", "".join(c if c.isprintable() else "?" for c in str(text)))
+
+
+class Guarded:
+    """A stream for people and logs. Whatever is printed, no text of a report commands a terminal or a CI runner. What is
+    meant to do so goes to `unguarded(stream)`."""
+
+    def __init__(self, stream):
+        self.unguarded, self.line = stream, ""  # `line`: what the current line has so far
+
+    def __getattr__(self, name):
+        return getattr(self.unguarded, name)
+
+    def write(self, text):
+        pieces = []
+        for piece in re.findall("[^\n]*\n|[^\n]+", text):
+            line = self.line + "".join(c if c.isprintable() or c in "\n\t" else "?" for c in piece)
+            line = FIRST_COMMAND.sub(r"\1?", COMMAND.sub(r"\1?", line))
+            pieces.append(line[len(self.line):])
+            self.line = "" if line.endswith("\n") else line if len(line) < TAIL else "-" + line[1 - TAIL:]
+        self.unguarded.write("".join(pieces))
+        return len(text)
+
+    def writelines(self, lines):
+        for line in lines:
+            self.write(line)
+
+
+def unguarded(stream):
+    return getattr(stream, "unguarded", stream)
 
 
 def say(text):
@@ -37,7 +72,7 @@ def show_progress(text=""):
     """Replaces the line of progress on a terminal; an empty text removes it."""
     if sys.stderr.isatty():
         with contextlib.suppress(OSError):
-            print(f"\r\033[K{text and 'cachalot: '}{text}", end="", file=sys.stderr, flush=True)
+            print(f"\r\033[K{text and 'cachalot: '}{text}", end="", file=unguarded(sys.stderr), flush=True)
 
 
 def open_at_once(path):

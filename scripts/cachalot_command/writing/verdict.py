@@ -5,7 +5,7 @@ import os
 from html import escape
 
 from cachalot_command.common.limits import FORMS
-from cachalot_command.common.tools import Failure, printable
+from cachalot_command.common.tools import Failure, printable, unguarded
 from cachalot_command.common.units import bytes_text, counted, processes_text
 from cachalot_command.reading.processes import COUNTS, UNKNOWNS, read_baseline, read_reports
 from cachalot_command.reading.report import number
@@ -65,11 +65,6 @@ class Verdict:
         return f"passed: {counted(count, 'gate')}, {processes_text(len(self.processes))}"
 
 
-def safe(value):
-    """One line in which GitHub's runner finds no command. (`::` is one only at the begin of a line.)"""
-    return printable(value).replace("##[", "#?[")
-
-
 def together(verdict):
     """Lines on all processes together."""
     if len(verdict.processes) < 2:
@@ -90,7 +85,7 @@ def text(verdict):
         lines += [f"       - {hint}" for hint in result.hints]
     lines += [f"  {line}" for line in together(verdict)]
     lines += [f"  note: {note}" for note in verdict.notes]
-    return "".join(safe(line) + "\n" for line in [*lines, verdict.last_line()])
+    return "".join(printable(line) + "\n" for line in [*lines, verdict.last_line()])
 
 
 def github_property(value):
@@ -100,7 +95,7 @@ def github_property(value):
 
 def github_line(level, title, message, path=None):
     place = f"file={github_property(path)}," if path else ""
-    message = printable(message).replace("%", "%25").replace("##[", "#?[")
+    message = printable(message).replace("%", "%25")
     return f"::{level} {place}title={github_property(title)}::{message}\n"
 
 
@@ -273,7 +268,7 @@ def check(paths, gates, options, stream, problems=()):
     verdict = Verdict(reports, results, code, paths)
     made = WRITERS[options["--format"]](verdict)
     if "--output" not in options:
-        stream.write(made)
+        (unguarded(stream) if options["--format"] == "github" else stream).write(made)
         return code
     try:
         stream.write(text(verdict))  # first, so that a problem with the file does not lose it
