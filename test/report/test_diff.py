@@ -36,6 +36,31 @@ def test_help_and_usage(pair):
     assert run(old, "none.json")[0] == 3
 
 
+def test_folders_are_compared_process_by_process(tmp_path, model, capsys):
+    """Those of the newest run in each, by rank, whatever the files are called."""
+    for which, peaks, session in (("old", (10, 20, 30), "1"), ("new", (10, 40), "2"), ("new", (7, 7), "older")):
+        (tmp_path / which).mkdir(exist_ok=True)
+        for rank, peak in enumerate(peaks):
+            report = copy.deepcopy(model)
+            report["process"].update(rank=rank, pid=rank + (100 if which == "old" else 500 - rank * 3), session=session)
+            report["time"]["start"] = f"202{3 if session == 'older' else 5}-01-01T00:00:00.000000Z"
+            report["totals"]["peak_reserved_bytes"] = peak << 20
+            (tmp_path / which / f"{session}.{report['process']['pid']}.json").write_text(json.dumps(report))
+    code, out = run(tmp_path / "old", tmp_path / "new")
+    said = capsys.readouterr().err
+    assert code == 0 and out.count("Peak reserved memory is the same.") == 1 and "reserved 20 MiB (100.0 %) more" in out
+    assert "only in the old run: " in said and "rank 2, pid 102" in said and "2 reports of other runs" in said
+    pairs = json.loads(run(tmp_path / "old", tmp_path / "new", "--json")[1])["pairs"]
+    assert [(pair["old"][-8:], pair["new"][-8:]) for pair in pairs] == [("100.json", "500.json"), ("101.json", "498.json")]
+    for path in (tmp_path / "old").glob("*.json"):
+        if "101" not in path.name:
+            path.unlink()
+    code, out = run(tmp_path / "old", tmp_path / "new")
+    assert code == 0 and "rank 1, pid 498" in out
+    (tmp_path / "empty").mkdir()
+    assert run(tmp_path / "old", tmp_path / "empty")[0] == 3
+
+
 def test_the_same_twice(pair):
     paths = pair[2]()
     code, out = run(*paths)

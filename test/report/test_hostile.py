@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import struct
 import subprocess
 import tempfile
@@ -236,6 +237,82 @@ def test_a_module_that_is_no_file_is_not_opened(place, model, module):
     done = place.cachalot("show", "r.json")
     assert done.returncode == 0 and not done.stderr and "Held by call sites:" in done.stdout
     assert re.search(r"at (a\.so|fifo|zero|\?)\+0x10", done.stdout), done.stdout[-300:]
+
+
+def with_frames(place, model, modules, sites=1, **process):
+    """A report whose call sites lie in these modules, one in each and so on."""
+    native = [{"module": i % len(modules), "offset": f"{0x1000 + i * 16:#x}"} for i in range(sites)]
+    report = {**model, "modules": modules, "process": {**model["process"], "hostname": os.uname().nodename, **process},
+              "sites": [{"frames": ["in+0x1"], "native": [frame], "live_bytes": 512, "live_blocks": 1} for frame in native]}
+    path = place.work / "r.json"
+    path.write_text(json.dumps(report))
+    return path
+
+
+def opened_by(place, *words):
+    """Paths that the command and what it starts have opened."""
+    if not shutil.which("strace"):
+        pytest.skip("no strace")
+    place.run("strace", "-f", "-e", "trace=open,openat", "-o", place.work / "calls", *COMMAND, *words)
+    return re.findall(r'"([^"]*)"', (place.work / "calls").read_text())
+
+
+def a_module(place):
+    """A program whose main is at a known offset; returns its path and the offset."""
+    path = place.work / "named"
+    subprocess.run(["cc", "-g", "-no-pie", "-xc", "-", "-o", path], input="int main(void) { return 0; }", text=True, check=True)
+    listed = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
+    return str(path), int(re.search(r"(\w+) T main$", listed, re.M)[1], 16) + 4
+
+
+def test_only_regular_files_with_absolute_paths_are_opened(place, model):
+    path, offset = a_module(place)
+    os.mkfifo(place.work / "fifo")
+    report = with_frames(place, model, ["named", str(place.work / "fifo"), "/dev/full", str(place.work), path], 5)
+    for words in (("show", report), ("export", report, "--csv", "x.csv")):
+        there = opened_by(place, *words)
+        assert path in there and not {"named", str(place.work / "fifo"), "/dev/full", str(place.work)} & {*there}
+
+
+def test_names_of_another_host_are_looked_up_only_if_asked(place, model):
+    path, offset = a_module(place)
+    report = json.loads(with_frames(place, model, [path]).read_text())
+    report["sites"][0]["native"][0]["offset"] = f"{offset:#x}"
+    for host, named, options in ((os.uname().nodename, True, ()), ("another", False, ()), ("another", True, ("--symbols",))):
+        report["process"]["hostname"] = host
+        (place.work / "r.json").write_text(json.dumps(report))
+        out = place.cachalot("show", "r.json", *options).stdout
+        assert ("named!main+0x" in out) is named and ("--symbols looks into" in out) is not named, out
+        done = place.cachalot("export", "r.json", *options, "--memory-viz", "x.pickle")
+        assert done.returncode == 3 and ("--symbols looks into" in done.stderr) is not named
+    assert place.cachalot("check", "r.json", "--max-oom", "0").returncode == 0
+
+
+def elf_of(tables, symbols):
+    """An ELF file with so many headers of one and the same symbol table."""
+    table = struct.pack("<I2BH2Q", 1, 2, 0, 1, 0x1000, 16) * symbols
+    sections = [struct.pack("<2I4Q2I2Q", 0, 2, 0, 0, 64, len(table), tables, 0, 8, 24)] * tables
+    sections.append(struct.pack("<2I4Q2I2Q", 0, 3, 0, 0, 64 + len(table), 8, 0, 0, 1, 0))
+    head = b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<2HI3QI6H", 3, 62, 1, 0, 0, 72 + len(table), 0, 64, 0, 0, 64, len(sections), 0)
+    return head + table + b"\0function"[:8] + b"".join(sections)
+
+
+def test_symbol_tables_are_read_once_and_so_much_in_all(place, model):
+    """A hundred names of one file whose table is there ten thousand times; and a thousand such files."""
+    (place.work / "module").write_bytes(elf_of(10000, 100000))
+    for i in range(100):
+        (place.work / f"also{i}").symlink_to("module")
+    report = with_frames(place, model, [str(place.work / f"also{i}") for i in range(100)], 100)
+    begun = time.monotonic()
+    assert "also1!functio+0x10" in place.cachalot("show", report).stdout
+    assert time.monotonic() - begun < 15
+    (place.work / "module").write_bytes(elf_of(1, 1000000))
+    for i in range(1000):
+        os.link(place.work / "module", place.work / f"file{i}")
+    report = with_frames(place, model, [str(place.work / f"file{i}") for i in range(1000)], 1000)
+    done = place.run("sh", "-c", f"ulimit -v 1000000; exec {' '.join(COMMAND)} show {report}")
+    assert done.returncode == 0 and "Held by call sites" in done.stdout
+    assert time.monotonic() - begun < 55
 
 
 def test_what_commands_print_for_programs_is_no_report(run, monkeypatch):

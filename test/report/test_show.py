@@ -2,6 +2,7 @@
 
 import copy
 import json
+import subprocess
 
 from cachalot_command.command import pages
 from cachalot_command.command import show
@@ -19,6 +20,18 @@ def test_show(place):
     assert done.returncode == 0 and {len(line) for line in table} == {77}
     assert "\x1b" not in done.stdout and "Leaked: 3073 KiB in 2 blocks" in done.stdout
     assert "a warning with" in done.stdout
+
+
+def test_a_folder_of_reports(tmp_path, model):
+    """Those that look like reports, all of them, whatever one of them is."""
+    for name, text in (("b", json.dumps(model)), ("a", json.dumps(model)), ("notes", "{}"), ("cut", json.dumps(model)[:500])):
+        (tmp_path / f"{name}.json").write_text(text)
+    done = subprocess.run([*COMMAND, "show", tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 3 and done.stdout.count("Cachalot memory summary") == 2 and "cut.json is cut off" in done.stderr
+    assert done.stderr.count("\n") == 1
+    (tmp_path / "none").mkdir()
+    done = subprocess.run([*COMMAND, "show", tmp_path / "none"], capture_output=True, text=True, check=False)
+    assert done.returncode == 3 and "Is a directory" in done.stderr
 
 
 def test_ranks_are_shown(tmp_path, model, capsys):

@@ -2,17 +2,21 @@
 
 import json
 import math
+import os
 
 from cachalot_command.common.arguments import split
-from cachalot_command.common.tools import Failure, printable
+from cachalot_command.common.tools import Failure, printable, say
 from cachalot_command.common.units import ratio_text, size_text, times_text
+from cachalot_command.reading.processes import read_reports
 from cachalot_command.reading.report import Report, get, number
+from cachalot_command.reading.runs import NEWEST
 
 HELP = """\
 usage: cachalot diff OLD NEW [--all] [--json]
 
 Compares the reports of two runs: memory, waste, calls of the driver, leaks,
-options.
+options. OLD and NEW are files, or folders: then of the newest run in each, and
+process by process (by rank and program).
   --all   figures that are the same in both, too
   --json  for programs
 
@@ -160,7 +164,8 @@ def leak_changes(old, new):
 
 
 def name_of(report):
-    return f"{report.text('process', 'exe')}, pid {report.text('process', 'pid')}, {report.text('time', 'start')}"
+    rank = "" if report.get("process", "rank") is None else f"rank {report.text('process', 'rank')}, "
+    return f"{report.text('process', 'exe')}, {rank}pid {report.text('process', 'pid')}, {report.text('time', 'start')}"
 
 
 def notes_of(old, new):
@@ -222,15 +227,53 @@ def as_object(old, new, figures):
                       for what, was, now, delta in leak_changes(old, new)]}
 
 
+def reports_of(path):
+    """The reports of a side: a file, or of a folder those of its newest run."""
+    if not os.path.isdir(path):
+        return [Report(path)]
+    found = read_reports([path], NEWEST)
+    if found.problems:
+        raise Failure(3, found.problems[0])
+    for note in found.notes:
+        say(f"cachalot: {printable(path)}: {note}")
+    return [process.report for process in sorted(found.processes, key=lambda process: process.report.text("time", "start"))]
+
+
+def keyed(reports):
+    """{(rank, program, how many of these were before): report}."""
+    found = {}
+    for report in reports:
+        what = report.text("process", "rank"), os.path.basename(report.text("process", "exe"))
+        number_of = sum(key[:2] == what for key in found)
+        found[(*what, number_of)] = report
+    return found
+
+
+def pairs_of(old, new):
+    """[(old, new)] of two sides, by rank and program. Reports without another are said."""
+    if len(old) == len(new) == 1:
+        return [(old[0], new[0])]
+    sides = keyed(old), keyed(new)
+    for which, side, other in (("old", *sides), ("new", *sides[::-1])):
+        for key in side.keys() - other.keys():
+            say(f"cachalot: only in the {which} run: {name_of(side[key])}")
+    pairs = [(report, sides[1][key]) for key, report in sides[0].items() if key in sides[1]]
+    if not pairs:
+        raise Failure(3, "no two reports are of the same rank and program; name two files")
+    return pairs
+
+
 def main(arguments):
     """cachalot diff."""
     words, options = split("diff", arguments, ("--all", "--json"))
     if len(words) != 2:
         raise Failure(2, "give two reports, the old one first; see `cachalot diff --help`")
-    old, new = map(Report, words)
-    figures = figures_of(old, new)
+    pairs = pairs_of(*map(reports_of, words))
+    compared = [(old, new, figures_of(old, new)) for old, new in pairs]
     if "--json" in options:
-        print(json.dumps(as_object(old, new, figures), indent=2, allow_nan=False))
+        found = [as_object(*each) for each in compared]
+        whole = found[0] if len(found) == 1 else {"schema_version": "1.0.0", "kind": "diff", "pairs": found}
+        print(json.dumps(whole, indent=2, allow_nan=False))
     else:
-        print("\n".join(table(old, new, figures, "--all" in options)))
+        print("\n\n".join("\n".join(table(*each, "--all" in options)) for each in compared))
     return 0

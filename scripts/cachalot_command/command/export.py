@@ -8,6 +8,7 @@ from cachalot_command.reading.sources import missing_map, read_source
 from cachalot_command.reading.traces import device_number
 from cachalot_command.writing import html, output, perfetto, viz
 from cachalot_command.writing.rmm_log import write_csv
+from cachalot_command.writing.words import unnamed
 
 HELP = """\
 usage: cachalot export REPORT|TRACE OPTION…
@@ -21,6 +22,7 @@ Writes a report, or a trace that `cachalot run --trace` recorded, as:
   --csv FILE         RMM's log (Thread,Time,Action,Pointer,Size,Stream), which
                      `cachalot replay` reads; of one device
   --device N         only what happened on this device
+  --symbols          look up names of call sites also if another host wrote it
 FILE may be - (standard output). Several options may be given at once.
 
 A report has what happened over time if the program ran with CACHALOT_EVENTS=N
@@ -76,8 +78,8 @@ def say_what_is_missing(source, options):
 
 def main(arguments):
     """cachalot export."""
-    words, options = split("export", arguments, (), (*EXPORTS, "--device"))
-    device = device_number(options.pop("--device", None))
+    words, options = split("export", arguments, ("--symbols",), (*EXPORTS, "--device"))
+    device, symbols = device_number(options.pop("--device", None)), options.pop("--symbols", False)
     if len(words) != 1 or not options:
         raise Failure(2, "give one report and what to make of it; see `cachalot export --help`")
     if list(options.values()).count("-") > 1:
@@ -86,9 +88,11 @@ def main(arguments):
     if "--html" in options:
         html.find_chart()
     try:
-        source, note = read_source(words[0], device)
+        source, note = read_source(words[0], device, symbols)
     finally:
         show_progress()
+    for line in unnamed(source.report) if source.report else ():
+        print(f"cachalot: {printable(source.path)}: {line}", file=sys.stderr)
     if note:
         print(f"cachalot: {note}", file=sys.stderr)
     only_device(source, device)

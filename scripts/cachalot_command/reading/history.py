@@ -116,7 +116,7 @@ def site_of(value, sites):
 
 def read_sites(report):
     """The frames of each call site by name, innermost first, without those of CUDA itself."""
-    sites = get(resolve(report.root), "sites")
+    sites = get(resolve(report), "sites")
     frames = [get(site, "frames") for site in sites] if isinstance(sites, list) else []
     return [[printable(f)[:500] for f in own[:100] if not is_ours(f)] if isinstance(own, list) else [] for own in frames]
 
@@ -254,9 +254,9 @@ def read_history(report, index, device, rows, sites):
     return history
 
 
-def from_report(path):
+def from_report(path, symbols=False):
     """The history in a report. Without CACHALOT_EVENTS it has no events."""
-    report = Report(path)
+    report = Report(path, symbols)
     source = Source(path, program_of(report), report, sites=read_sites(report), start=start_of(report),
                     pid=int(report.number("process", "pid") or 0))
     rows = {}

@@ -99,6 +99,13 @@ def holds_report(path):
     return any(map(looks_like_report, itertools.islice(files, LOOKED_AT_MOST)))
 
 
+def reports_in(path):
+    """The files in a folder that look like reports; the path itself if it is no such folder, so that reading it says why."""
+    found = [name for name in sorted(glob.glob(os.path.join(glob.escape(path), "*.json")))[:FILES_MOST]
+             if looks_like_report(name) and not is_own_output(name)]
+    return found or [path]
+
+
 class Reports:
     """The processes that the files tell of, problems and notes."""
 

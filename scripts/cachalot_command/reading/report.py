@@ -90,10 +90,10 @@ def begins_as_report(path):
 
 
 class Report:
-    """A report from a file, and careful ways to look into it."""
+    """A report from a file, and careful ways to look into it. `symbols`: frames get names also if another host wrote it."""
 
-    def __init__(self, path):
-        self.path = path
+    def __init__(self, path, symbols=False):
+        self.path, self.symbols = path, symbols
         try:
             self.root = parse(path)
         except MemoryError as error:

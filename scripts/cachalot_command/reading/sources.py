@@ -294,14 +294,14 @@ def missing_map(source):
     return f"No map of segments and blocks: {why}. `cachalot run --html FILE PROGRAM` makes a page with one."
 
 
-def read_source(path, device=None):
-    """(history, note or None) of a report or a trace. `device`: of a snapshot."""
+def read_source(path, device=None, symbols=False):
+    """(history, note or None) of a report or a trace. `device`: of a snapshot; `symbols`: as of a Report."""
     try:
         with open_regular(path) as file:
             begin = file.read(CHUNK).removeprefix(BOM_UTF8).lstrip()
         line = begin.partition(b"\n")[0]
         if not begin.startswith(TRACES) and not odd_header(line) and not is_line_of_rmm(line.split(b",")):
-            return with_segments(from_report(path)), None
+            return with_segments(from_report(path, symbols)), None
         recorded = recorded_events(path)
         packed = begin.startswith((b"\x1f\x8b", *PICKLES))
         return (from_recorded(path, *recorded), recorded[0].note()) if recorded else from_text(path, device if packed else None)

@@ -6,73 +6,104 @@ the files, lines from `addr2line` if it is installed and the file has debug info
 """
 
 import bisect
-import mmap
 import os
+import resource
 import shutil
+import stat
 import struct
 import subprocess
+import time
 
 from cachalot_command.common.tools import Failure, open_regular, printable
 from cachalot_command.reading.report import get
 
+HEADER_BYTES = 64
 SECTION = struct.Struct("<2I4Q2I2Q")
 SYMBOL = struct.Struct("<I2BH2Q")
 SYMTAB, DYNSYM, FUNCTION, INDIRECT = 2, 11, 2, 10
-FILE_MOST, SYMBOLS_MOST, SECONDS = 8 << 30, 4_000_000, 20
+NAME_MOST, AT_ONCE = 256, SYMBOL.size << 15
+MODULES_MOST, SYMBOLS_MOST, SECONDS_MOST = 512, 4_000_000, 20  # of all reports together
+ADDR2LINE_BYTES = 4 << 30  # its memory
 
 
-class Symbols:
-    """The functions of one ELF file, by address."""
+class Budget:
+    """What may still be read."""
 
-    def __init__(self, path):
-        self.begins, self.functions = [], []
-        try:
-            with open_regular(path) as file:
-                if os.fstat(file.fileno()).st_size < FILE_MOST:
-                    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                        self.read(data)
-        except (Failure, OSError, ValueError, struct.error, IndexError):
-            pass  # no such file, or no ELF file: there are no names
+    def __init__(self):
+        self.modules, self.symbols, self.seconds, self.names = MODULES_MOST, SYMBOLS_MOST, SECONDS_MOST, {}
 
-    def read(self, data):
-        if data[:6] != b"\x7fELF\x02\x01":
+    def left(self, since):
+        return self.seconds - (time.monotonic() - since)
+
+
+budget = Budget()
+
+
+def read_at(file, at, size):
+    return os.pread(file.fileno(), size, at)
+
+
+def tables_of(file):
+    """(offset, bytes, offset of the names) of an ELF file's symbol tables: at most one of each kind."""
+    header = read_at(file, 0, HEADER_BYTES)
+    if header[:6] != b"\x7fELF\x02\x01" or len(header) < HEADER_BYTES:
+        return []
+    at, = struct.unpack_from("<Q", header, 40)
+    size, count = struct.unpack_from("<2H", header, 58)
+    if size != SECTION.size or not at:
+        return []
+    data = read_at(file, at, size * count)
+    sections = list(SECTION.iter_unpack(data[:len(data) // size * size]))
+    tables = {}
+    for _, kind, _, _, offset, length, link, _, _, _ in sections:
+        if kind in (SYMTAB, DYNSYM) and link < len(sections):
+            tables.setdefault(kind, (offset, length, sections[link][4]))
+    return list(tables.values())
+
+
+def nearest(file, table, offsets, best, since):
+    """Enters into `best`, for each gap before one of the sorted `offsets`, the last function that begins in it."""
+    at, length, names = table
+    length = min(length, budget.symbols * SYMBOL.size)
+    budget.symbols -= length // SYMBOL.size
+    for place in range(at, at + length, AT_ONCE):
+        data = read_at(file, place, min(AT_ONCE, at + length - place))
+        if len(data) < SYMBOL.size or budget.left(since) <= 0:
             return
-        at, = struct.unpack_from("<Q", data, 40)
-        size, count = struct.unpack_from("<2H", data, 58)
-        if size != SECTION.size or not at:
-            return
-        sections = [SECTION.unpack_from(data, at + i * size) for i in range(count)]
-        found = {}
-        for _, kind, _, _, offset, length, link, _, _, _ in sections:
-            if kind in (SYMTAB, DYNSYM) and link < count and length // SYMBOL.size < SYMBOLS_MOST:
-                texts = sections[link][4]
-                for name, info, _, section, value, bytes_long in SYMBOL.iter_unpack(data[offset:offset + length]):
-                    if info & 15 in (FUNCTION, INDIRECT) and section and value:
-                        found.setdefault(value, (texts + name, bytes_long))
-        self.begins = sorted(found)
-        self.functions = [(data[n:n + 256].split(b"\0", 1)[0].decode("utf-8", "replace"), length)
-                          for n, length in (found[begin] for begin in self.begins)]
-
-    def name(self, offset):
-        """`function+0x12`, or None."""
-        i = bisect.bisect_right(self.begins, offset) - 1
-        if i < 0:
-            return None
-        name, length = self.functions[i]
-        into = offset - self.begins[i]
-        return f"{name}+{into:#x}" if name and (into < length or not length) else None
+        for name, info, _, section, value, size in SYMBOL.iter_unpack(data[:len(data) // SYMBOL.size * SYMBOL.size]):
+            if info & 15 in (FUNCTION, INDIRECT) and section and value:
+                i = bisect.bisect_left(offsets, value)
+                if i < len(offsets) and (best[i] is None or best[i][0] < value):
+                    best[i] = value, size, names + name
 
 
-def lines_of(path, offsets):
+def functions_of(path, offsets, since):
+    """{offset: 'function+0x12'} by the symbol tables of an ELF file; `offsets` are sorted."""
+    found, last = {}, None
+    with open_regular(path) as file:
+        best = [None] * len(offsets)
+        for table in tables_of(file):
+            nearest(file, table, offsets, best, since)
+        for offset, function in zip(offsets, best):
+            last = function or last  # the nearest one may begin before an earlier offset
+            if last and (offset - last[0] < last[1] or not last[1]):
+                name = read_at(file, last[2], NAME_MOST).split(b"\0", 1)[0].decode("utf-8", "replace")
+                if name:
+                    found[offset] = f"{name}+{offset - last[0]:#x}"
+    return found
+
+
+def lines_of(path, offsets, seconds):
     """{offset: 'file.c:31'}, found by addr2line."""
     tool = shutil.which("addr2line")
-    if not tool or not os.path.isfile(path):
+    if not tool or seconds <= 0:
         return {}
+    # A return address lies behind its call.
+    asked = "".join(f"{offset - 1:#x}\n" for offset in offsets)
     try:
-        # A return address lies behind its call.
-        done = subprocess.run([tool, "-e", path, *(f"{offset - 1:#x}" for offset in offsets)], capture_output=True,
-                              text=True, errors="replace", timeout=SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        done = subprocess.run([tool, "-e", path], input=asked, capture_output=True, text=True, errors="replace", timeout=seconds, check=False,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (ADDR2LINE_BYTES,) * 2))
+    except (OSError, subprocess.SubprocessError):
         return {}
     lines = done.stdout.splitlines()
     if done.returncode or len(lines) != len(offsets):
@@ -80,6 +111,33 @@ def lines_of(path, offsets):
     named = {offset: line.rsplit(" (discriminator ", 1)[0] for offset, line in zip(offsets, lines)}
     return {offset: os.path.basename(line) for offset, line in named.items()
             if not line.startswith("?") and not line.endswith((":0", ":?"))}
+
+
+def is_module(path):
+    """True for what may be opened: a regular file with an absolute path. Even opening something else may have effects."""
+    try:
+        return os.path.isabs(path) and stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def read_names(path, offsets):
+    """Enters the names of these offsets of a file into the budget's, unless they are there."""
+    names = budget.names.setdefault(os.path.realpath(path), {})
+    offsets = sorted(offsets - names.keys())
+    if not offsets or budget.modules <= 0 or budget.seconds <= 0:
+        return names
+    budget.modules -= 1
+    since, functions, lines = time.monotonic(), {}, {}
+    try:
+        functions = functions_of(path, [offset - 1 for offset in offsets], since)
+        lines = lines_of(path, offsets, budget.left(since))
+    except (Failure, OSError, ValueError, OverflowError, struct.error):
+        pass  # no ELF file, or a damaged one: there are no names
+    budget.seconds = budget.left(since)
+    for offset in offsets:
+        names[offset] = functions.get(offset - 1), lines.get(offset)
+    return names
 
 
 def wanted(root):
@@ -94,19 +152,32 @@ def wanted(root):
     return found
 
 
-def resolve(root):
+def is_foreign(report):
+    """True for a report with frames to name that another host has written, where a path means another file."""
+    return report.text("process", "hostname") != printable(os.uname().nodename) and any(get(site, "native") for site in report.list("sites"))
+
+
+def name_of(path, offset, names):
+    """`libfoo.so!bar+0x12 (foo.c:31)`, as far as it is known."""
+    function, line = names.get(offset, (None, None))
+    base = os.path.basename(path)
+    if function:
+        function, _, into = function.rpartition("+")
+        base += f"!{function}+{int(into, 16) + 1:#x}"
+    else:
+        base += f"+{offset:#x}"
+    return base + (f" ({line})" if line else "")
+
+
+def resolve(report):
     """Replaces frames of a report by names as far as they are known: `libfoo.so!bar+0x12 (foo.c:31)`."""
+    root = report.root
     try:
         names = {}
-        for path, offsets in wanted(root).items():
-            symbols, lines = Symbols(path), lines_of(path, sorted(offsets))
-            for offset in offsets:
-                name, line = symbols.name(offset - 1), lines.get(offset)
-                if name:
-                    function, _, into = name.rpartition("+")
-                    name = f"{os.path.basename(path)}!{function}+{int(into, 16) + 1:#x}"
-                names[path, offset] = (name or f"{os.path.basename(path)}+{offset:#x}") + (f" ({line})" if line else "")
-        for site in get(root, "sites") or ():
+        for path, offsets in wanted(root).items() if report.symbols or not is_foreign(report) else ():
+            known = read_names(path, offsets) if is_module(path) else {}
+            names.update({(path, offset): name_of(path, offset, known) for offset in offsets})
+        for site in get(root, "sites") or () if names else ():
             native = get(site, "native") or []
             own = get(site, "frames")[:-len(native) or None]
             site["frames"] = [*own, *(printable(names[root["modules"][p["module"]], int(p["offset"], 16)])

@@ -6,7 +6,7 @@ from cachalot_command.common.tools import printable
 from cachalot_command.common.units import blocks_text, bytes_text, count_text, ratio_text, times_text
 from cachalot_command.reading.report import end_text, get, number
 from cachalot_command.writing.words import (coverage_advice, frames_of, hook_order, leak_text, native_words, oom_lines as event_lines,
-                                            past_the_cache, sites_of)
+                                            past_the_cache, sites_of, unnamed)
 
 WIDTH = 77
 SHOWN_OOMS, SHOWN_SITES = 3, 5
@@ -195,4 +195,5 @@ def lines_of(report):
         lines += device_table(device)
     if not report.list("devices"):
         lines.append("No device was used through the cache.")
-    return lines + oom_lines(report) + holder_lines(report) + leak_lines(report) + warning_lines(report)
+    note = [line for words in unnamed(report) for line in wrapped(words, "", "")]
+    return lines + oom_lines(report) + holder_lines(report) + leak_lines(report) + note + warning_lines(report)

@@ -6,7 +6,7 @@ import shlex
 from cachalot_command.common.tools import printable
 from cachalot_command.common.units import blocks_text, ratio_text, size_text, times_text
 from cachalot_command.reading.report import get, number
-from cachalot_command.reading.symbols import is_ours, resolve
+from cachalot_command.reading.symbols import is_foreign, is_ours, resolve
 
 FRAMES_SHOWN = 4
 
@@ -20,8 +20,14 @@ def site_text(site, sites):
 @functools.lru_cache(maxsize=None)
 def sites_of(report):
     """The report's call sites, with names as far as they can be found."""
-    resolve(report.root)
+    resolve(report)
     return report.list("sites")
+
+
+def unnamed(report):
+    """A line on frames that got no names because another host wrote the report."""
+    return [f"Call sites have no names: {report.text('process', 'hostname')} wrote this report, and its files may be others; "
+            "--symbols looks into those of this host."] if is_foreign(report) and not report.symbols else []
 
 
 def frames_of(report, index):
