@@ -88,18 +88,31 @@ def test_memory_is_that_of_the_file(tmp_path, write, index):
 
 
 def test_memory_is_no_more_than_there_is(tmp_path, monkeypatch):
-    """65 KB of gzip, of which a list of 64 million places is made."""
+    """A list of 64 million places."""
     assert snapshot.memory_for(1 << 50) < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     path = tmp_path / "s.gz"
-    path.write_bytes(gzip.compress(b"\x80\x04(" + (64 << 20) * b"N"))
+    path.write_bytes(b"\x80\x04(" + (64 << 20) * b"N")
     monkeypatch.setattr(snapshot, "memory_for", lambda size: size)
     with pytest.raises(Failure, match="it takes more memory than"):
         traces.open_source(path)
 
 
-def test_a_snapshot_that_packs_well_is_read(tmp_path, monkeypatch):
-    """A loop's packs to a 300th, and memory is that of what it unpacks to."""
-    monkeypatch.setattr(snapshot, "MEMORY_LEAST", 1 << 20)
+def test_the_packed_size_bounds_memory_and_time(tmp_path):
+    """Half a MB unpacks to half a GB, and that would become 4 GB."""
+    with gzip.open(tmp_path / "x", "wb") as file:
+        file.write(b"\x80\x04(")
+        for _ in range(512):
+            file.write(b"]" * (1 << 20))
+    packed = os.stat(tmp_path / "x").st_size
+    begun = time.monotonic()
+    with pytest.raises(Failure, match=f"it takes more memory than there is, or than {64 * packed} bytes should"):
+        traces.open_source(str(tmp_path / "x"))
+    assert snapshot.memory_for(64 * packed) < 1100 << 20 and snapshot.seconds_for(64 * packed) <= 13
+    assert time.monotonic() - begun < 60
+
+
+def test_a_snapshot_that_packs_well_is_read(tmp_path):
+    """A loop's without times packs to a 300th."""
     events = [{"action": action, "addr": 1 << 40, "size": 4096, "stream": 0} for action in ("alloc", "free_requested", "free_completed")]
     path = tmp_path / "s.gz"
     with gzip.open(path, "wb") as file:

@@ -7,6 +7,7 @@ import select
 import signal
 import stat
 
+from cachalot_command.common.bounds import available_at_most, memory_bounded
 from cachalot_command.common.tools import Failure, open_at_once, printable
 
 TRACES = (b"CACHALOT-TRACE", b"op,id,", b"Thread,Time,")
@@ -14,6 +15,7 @@ BEGIN = b'{"schema_version"'  # of a report without its blanks
 OUTPUTS = ("check", "diff", "top", "tune")  # kinds of JSON that commands print, beside `replay`, which has tables of a report
 OUTPUT = re.compile(rb'\{"schema_version":"[^"]*","kind":"(%s|replay)"' % "|".join(OUTPUTS).encode())
 BYTES_MOST = 256 << 20  # twice the size of a report with a million blocks
+MEMORY_LEAST, MEMORY_PER_BYTE = 1 << 26, 12  # bytes of memory per byte of a report; reports take up to 6
 COUNT_MOST = 2**53 - 1  # larger values are written as this
 PIECE = 1 << 20
 WRITER_TRIES, WRITER_TRY_S = 50, 0.1
@@ -67,9 +69,8 @@ def whole_number(text):
     return int(text) if len(text) < 25 else float("inf")
 
 
-def parse(path):
+def parse(path, data):
     """The content of a file as Python objects."""
-    data = read_all(path)
     try:
         return json.loads(data.decode("utf-8"), parse_int=whole_number)
     except (ValueError, RecursionError) as error:
@@ -95,9 +96,11 @@ class Report:
     def __init__(self, path, symbols=False):
         self.path, self.symbols = path, symbols
         try:
-            self.root = parse(path)
+            data = read_all(path)
+            with memory_bounded(available_at_most(MEMORY_LEAST + MEMORY_PER_BYTE * len(data))):
+                self.root = parse(path, data)
         except MemoryError as error:
-            raise Failure(3, f"{path} is too large for the memory at hand") from error
+            raise Failure(3, f"{path} takes more memory than there is, or than a report of its size should") from error
         if not isinstance(self.root, dict) or "schema_version" not in self.root:
             raise Stranger(3, f"{path} is not a report of cachalot")
         version = self.root["schema_version"]

@@ -1,11 +1,11 @@
 """Memory snapshots of PyTorch: pickles, which may come from anywhere.
 
 A process of its own reads each, without making an object or calling a function, with no more memory and time than the size
-of the pickle justifies. It writes the events as RMM's log, whose lines have a time.
+of the file justifies, packed and unpacked. It writes the events as RMM's log, whose lines have a time.
 """
 
-import contextlib
 import gc
+import gzip
 import itertools
 import json
 import os
@@ -15,9 +15,11 @@ import signal
 import sys
 import zlib
 
+from cachalot_command.common.bounds import available_at_most, limit, memory_bounded
 from cachalot_command.common.tools import Failure, say
 
 MEMORY_LEAST, MEMORY_PER_BYTE = 1 << 28, 24  # bytes of memory per byte of a pickle; snapshots take up to 12
+TIMES_MOST = 64  # bytes of a pickle that count for a byte of gzip; snapshots pack to a 4th or a 25th
 SECONDS_LEAST, BYTES_A_SECOND = 5, 1 << 22  # processor time; snapshots take 1 s for 64 MiB
 ADDRESS_MOST, SIZE_MOST = 1 << 64, 1 << 63
 DAMAGED = (OSError, EOFError, zlib.error)
@@ -29,6 +31,7 @@ GROWTH = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unm
 MEMORY = ("alloc", "oom", *FREES, *GROWTH)
 SILENT = ("snapshot", "user_defined", "annotate")  # no memory events
 TIME_MOST = 1 << 53
+PIECE = 1 << 20
 SLOW_BYTES = 1 << 24  # takes about a second
 LIVE = ("active_allocated", "active_pending_free", "active_awaiting_free")  # the last name is that of PyTorch's documentation
 
@@ -196,50 +199,36 @@ class Snapshot:
         yield ("\n".join(lines) + "\n").encode() if lines else b""
 
 
-def limit(what, most):
-    soft, hard = resource.getrlimit(what)
-    resource.setrlimit(what, (most if soft == resource.RLIM_INFINITY else min(most, soft), hard))
-    return soft, hard
-
-
 def seconds_for(size):
     return SECONDS_LEAST + size // BYTES_A_SECOND
 
 
 def memory_for(size):
-    """Bytes that reading may take: never all that the machine has left."""
-    most = MEMORY_LEAST + MEMORY_PER_BYTE * size
-    with contextlib.suppress(OSError, ValueError, KeyError), open("/proc/meminfo", encoding="ascii") as file:
-        available = dict(line.split(":") for line in file)["MemAvailable"]
-        return min(most, int(available.split()[0]) * 1024 * 7 // 8)
-    return most
+    return available_at_most(MEMORY_LEAST + MEMORY_PER_BYTE * size)
 
 
 def load(file, name, size):
     """Loads the pickle with bounded memory and processor time. One number in a pickle can make Python allocate 2^32
     objects. A tuple that holds one tuple twice, and so on, makes the hash of a key take forever, and nothing interrupts
     that."""
-    with open("/proc/self/statm", "rb") as statm:
-        used = int(statm.read().split()[0]) * resource.getpagesize()
     limit(resource.RLIMIT_CORE, 0)
     limit(resource.RLIMIT_CPU, seconds_for(size))
-    before = limit(resource.RLIMIT_AS, used + memory_for(size))
     try:
         return PlainUnpickler(file).load()
-    except MemoryError as error:
-        raise Failure(3, f"{name}: this pickle is not read: it takes more memory than there is, or than {size} bytes should") from error
     except UNREADABLE as error:
         raise Failure(3, f"{name}: this pickle is not read: {str(error) or type(error).__name__}") from error
     except DAMAGED as error:
         raise Failure(3, f"{name}: the gzip file is damaged: {error}") from error
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def tell(pipe, file, name, size, device, segments):
     """Writes a line of JSON about the snapshot, and then its events."""
     try:
-        snapshot = Snapshot(load(file, name, size), device, name)
+        try:
+            with memory_bounded(memory_for(size)):
+                snapshot = Snapshot(load(file, name, size), device, name)
+        except MemoryError as error:
+            raise Failure(3, f"{name}: this pickle is not read: it takes more memory than there is, or than {size} bytes should") from error
         before, most = snapshot.reserved()
         told = {"unknown": snapshot.unknown, "before": len(snapshot.before), "device": snapshot.device, "reserved": most,
                 "reserved_before": before, "host_events": snapshot.host_events}
@@ -309,11 +298,24 @@ class Reader:
         self.end()
 
 
+def justified(file):
+    """The bytes for which reading may take memory and time: those of the pickle, but of a packed one no more than its
+    packed size can stand for."""
+    if not isinstance(file, gzip.GzipFile):
+        size = file.seek(0, os.SEEK_END)
+    else:
+        size, most = 0, TIMES_MOST * os.fstat(file.fileno()).st_size
+        while size < most and (piece := file.read1(PIECE)):
+            size += len(piece)
+        size = min(size, most)
+    file.seek(0)
+    return size
+
+
 def read(file, name, device, segments):
     """(what the snapshot tells, its events in chunks of text). `segments`: with the events of segments."""
     try:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(0)
+        size = justified(file)
     except DAMAGED as error:
         raise Failure(3, f"{name}: the gzip file is damaged: {error}") from error
     if size > SLOW_BYTES and sys.stderr.isatty():
