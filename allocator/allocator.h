@@ -14,6 +14,7 @@
 #include "allocator/base/device.h"
 #include "allocator/base/options.h"
 #include "allocator/thread_cache/own.h"
+#include "stats/os/direct.h"
 #include "stats/report/snapshot.h"
 
 struct domain;
@@ -66,7 +67,7 @@ void allocator_bury(struct allocator *allocator);
  * allocator_hit does so only if that needs no growth and no wait, else it returns ALLOCATOR_MISS.
  * ALLOCATOR_PASS: the request is the driver's. */
 int allocator_malloc(struct allocator *allocator, uint64_t bytes, uint64_t *address);
-int allocator_hit(struct allocator *allocator, uint64_t bytes, uint64_t *address);
+DIRECT int allocator_hit(struct allocator *allocator, uint64_t bytes, uint64_t *address);
 
 /* Counts a request that was passed on (ALLOCATOR_PASS), and for which the driver had no memory. */
 void allocator_refused(struct allocator *allocator, uint64_t bytes);
@@ -89,7 +90,7 @@ enum free_kind {
  * ALLOCATOR_INVALID. An error of the device that shows here is returned too; the block is gone
  * then, as with CUDA. ALLOCATOR_PASS (option cache:off): the block is off the books, and the caller
  * has the driver free it. */
-int domain_free(struct domain *domain, uint64_t address, enum free_kind kind);
+DIRECT int domain_free(struct domain *domain, uint64_t address, enum free_kind kind);
 
 /* Gives all reusable memory back to the driver; wait: after a wait for pending blocks. Returns
  * bytes. */

@@ -116,7 +116,7 @@ __attribute__((noinline)) static int free_held(struct block *block, enum free_ki
     return code;
 }
 
-int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
+DIRECT int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
 {
     domain_lock(domain);
     struct block *block = held_at(domain, address);

@@ -32,7 +32,7 @@ static struct block *rest_of(const struct block *block)
     return pool_can_merge(block, block->next) ? block->next : NULL;
 }
 
-int last_freed_keep(struct block *block)
+DIRECT int last_freed_keep(struct block *block)
 {
     const struct segment *segment = block->segment;
     struct allocator *a = segment->allocator;
@@ -83,7 +83,7 @@ count_with_peaks(struct device_stats *stats, enum stat_pool pool, uint64_t size,
     stats_note_peaks(stats);
 }
 
-int last_freed_take(struct allocator *a, uint64_t bytes, uint64_t *address)
+DIRECT int last_freed_take(struct allocator *a, uint64_t bytes, uint64_t *address)
 {
     struct last_freed *kept = &a->domain->last_freed;
     struct thread_cache *cache = thread_cache_of(a->domain);

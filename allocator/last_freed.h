@@ -5,16 +5,17 @@
 #define CACHALOT_ALLOCATOR_LAST_FREED_H
 
 #include "allocator/state/domain.h"
+#include "stats/os/direct.h"
 
 /* Frees a block that the program held, with all that belongs to a free, and keeps it out of its
  * pool. Returns 1, or 0 if the block cannot be kept: then nothing is done. */
-int last_freed_keep(struct block *block);
+DIRECT int last_freed_keep(struct block *block);
 
 /* Puts the last freed block, which there must be, into its pool. */
 void last_freed_put(struct domain *domain);
 
 /* Serves a request for `bytes` bytes with the last freed block, with all that belongs to a request.
  * Returns 1 and *address, or 0: then nothing is done. */
-int last_freed_take(struct allocator *allocator, uint64_t bytes, uint64_t *address);
+DIRECT int last_freed_take(struct allocator *allocator, uint64_t bytes, uint64_t *address);
 
 #endif

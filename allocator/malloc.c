@@ -131,7 +131,7 @@ void allocator_refused(struct allocator *a, uint64_t bytes)
     domain_unlock(a->domain);
 }
 
-int allocator_hit(struct allocator *a, uint64_t bytes, uint64_t *address)
+DIRECT int allocator_hit(struct allocator *a, uint64_t bytes, uint64_t *address)
 {
     lock_take(&a->domain->lock);
     int code = last_freed_take(a, bytes, address) ? 0 : allocate(a, bytes, address, 0);

@@ -15,14 +15,14 @@ static unsigned bin_of(uint64_t size)
     return bin < BINS ? bin : BINS - 1;
 }
 
-void bins_insert(struct bins *bins, struct treap_node *node)
+DIRECT void bins_insert(struct bins *bins, struct treap_node *node)
 {
     unsigned bin = bin_of(node->major);
     bins->used[bin / 64] |= (uint64_t)1 << bin % 64;
     treap_insert(&bins->bin[bin], node);
 }
 
-void bins_remove(struct bins *bins, struct treap_node *node)
+DIRECT void bins_remove(struct bins *bins, struct treap_node *node)
 {
     unsigned bin = bin_of(node->major);
     treap_remove(&bins->bin[bin], node);
@@ -49,7 +49,7 @@ struct treap_node *bins_at_least(const struct bins *bins, uint64_t size, uint64_
     return node;
 }
 
-struct treap_node *bins_last(const struct bins *bins)
+DIRECT struct treap_node *bins_last(const struct bins *bins)
 {
     for (unsigned word = BIN_WORDS; word-- > 0;)
         if (bins->used[word])

@@ -6,6 +6,7 @@
 #define CACHALOT_ALLOCATOR_BASE_SIZE_BINS_H
 
 #include "allocator/base/treap.h"
+#include "stats/os/direct.h"
 
 #define BIN_WORDS 8
 #define BINS (BIN_WORDS * 64)
@@ -16,12 +17,12 @@ struct bins {
 };
 
 /* Insert or remove a node whose key is (size in bytes, address). remove: it is in the bins. */
-void bins_insert(struct bins *bins, struct treap_node *node);
-void bins_remove(struct bins *bins, struct treap_node *node);
+DIRECT void bins_insert(struct bins *bins, struct treap_node *node);
+DIRECT void bins_remove(struct bins *bins, struct treap_node *node);
 
 /* at_least: the first node with key >= (size, address). last: the last node. NULL: there is
  * none. */
 struct treap_node *bins_at_least(const struct bins *bins, uint64_t size, uint64_t address);
-struct treap_node *bins_last(const struct bins *bins);
+DIRECT struct treap_node *bins_last(const struct bins *bins);
 
 #endif

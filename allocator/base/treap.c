@@ -16,7 +16,7 @@ static uint64_t priority(const struct treap_node *node)
     return x ^ (x >> 31);
 }
 
-void treap_insert(struct treap *tree, struct treap_node *node)
+DIRECT void treap_insert(struct treap *tree, struct treap_node *node)
 {
     struct treap_node **link = &tree->root;
     uint64_t rank = *link ? priority(node) : 0;
@@ -40,7 +40,7 @@ void treap_insert(struct treap *tree, struct treap_node *node)
     *left = *right = NULL;
 }
 
-void treap_remove(struct treap *tree, struct treap_node *node)
+DIRECT void treap_remove(struct treap *tree, struct treap_node *node)
 {
     struct treap_node **link = &tree->root;
     while (*link != node)

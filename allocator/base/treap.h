@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include "stats/os/direct.h"
+
 struct treap_node {
     uint64_t major, minor;
     /* Last: a block in no treap uses `right` for another field (block_layout.h). */
@@ -19,8 +21,8 @@ struct treap {
 };
 
 /* insert: no node of the treap has the same key. remove: the node is in the treap. */
-void treap_insert(struct treap *tree, struct treap_node *node);
-void treap_remove(struct treap *tree, struct treap_node *node);
+DIRECT void treap_insert(struct treap *tree, struct treap_node *node);
+DIRECT void treap_remove(struct treap *tree, struct treap_node *node);
 
 /* The first node with key >= (major, minor); the last with key <= it; the last of all. NULL: there
  * is none. */

@@ -41,7 +41,7 @@ static void book_out(struct arena *arena, uint32_t number)
     stats_subtract(stats, STAT_reserved_bytes, chunk->pool, chunk->bytes);
 }
 
-void arena_own(struct arena *arena, uint32_t number, uint32_t slot)
+DIRECT void arena_own(struct arena *arena, uint32_t number, uint32_t slot)
 {
     struct chunk *chunk = &arena->chunk[number];
     enum stat_pool pool = arena_pool_of(arena, slot);

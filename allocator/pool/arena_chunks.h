@@ -9,11 +9,12 @@
 #include <string.h>
 
 #include "allocator/pool/arena.h"
+#include "stats/os/direct.h"
 
 #define SPANS_MOST (POLICY_HANDLE_MOST / (2 * MIB)) /* chunks of a handle */
 
 /* Makes the slot the owner of the chunk. The pool in whose part the slot lies counts its bytes. */
-void arena_own(struct arena *arena, uint32_t chunk, uint32_t slot);
+DIRECT void arena_own(struct arena *arena, uint32_t chunk, uint32_t slot);
 
 /* number: returns the first of `span` free numbers in a row, for a new handle with chunks of
  * `bytes` bytes each. It is at least `least`: this claim has taken the free numbers below. add:

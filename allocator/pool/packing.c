@@ -36,7 +36,7 @@ static int are_few(const struct allocator *a, uint64_t most)
     return count <= policy.few_blocks;
 }
 
-int packing_is_exact(const struct allocator *a, uint64_t size)
+DIRECT int packing_is_exact(const struct allocator *a, uint64_t size)
 {
     return size > MIB && !a->life.forgotten && a->arena && a->arena->packing.irregular > 0 &&
            are_few(a, a->arena->packing.noted / 2);
@@ -97,7 +97,7 @@ void packing_note(struct allocator *a, uint64_t size)
         a->taken = NULL; /* the same request may get another block from here on */
 }
 
-void packing_count_large(struct arena *arena, uint64_t size, int sign)
+DIRECT void packing_count_large(struct arena *arena, uint64_t size, int sign)
 {
     struct asked *asked = asked_for(arena, size);
     if (asked->size == size)

@@ -4,6 +4,7 @@
 #define CACHALOT_ALLOCATOR_POOL_PACKING_H
 
 #include "allocator/pool/arena.h"
+#include "stats/os/direct.h"
 
 /* Notes a request for a block of `size` bytes, more than 1 MiB. */
 void packing_note(struct allocator *allocator, uint64_t size);
@@ -13,10 +14,10 @@ void packing_note(struct allocator *allocator, uint64_t size);
 uint64_t packing_noted(uint64_t most);
 
 /* Must a block of `size` bytes share no chunk with other blocks at this moment? */
-int packing_is_exact(const struct allocator *allocator, uint64_t size);
+DIRECT int packing_is_exact(const struct allocator *allocator, uint64_t size);
 
 /* Counts a block of `size` bytes that the program gets (sign 1) or has freed (-1). */
-void packing_count_large(struct arena *arena, uint64_t size, int sign);
+DIRECT void packing_count_large(struct arena *arena, uint64_t size, int sign);
 
 static inline void packing_count(struct allocator *allocator, uint64_t size, int sign)
 {

@@ -189,7 +189,7 @@ static struct block *choose(const struct allocator *a, enum pool pool, uint64_t 
     return node ? block_of_node(node) : NULL;
 }
 
-struct block *pool_take_from(struct allocator *a, enum pool pool, uint64_t size)
+DIRECT struct block *pool_take_from(struct allocator *a, enum pool pool, uint64_t size)
 {
     struct block *block = choose(a, pool, size);
     if (!block || !may_take(a, pool, block, size))

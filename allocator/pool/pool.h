@@ -5,6 +5,7 @@
 
 #include "allocator/base/policy.h"
 #include "allocator/pool/arena.h"
+#include "stats/os/direct.h"
 
 /* The pool in which a block lies while it is reusable. */
 static inline enum pool block_pool(const struct block *block)
@@ -43,7 +44,7 @@ struct block *pool_take_ordinary(struct allocator *allocator, uint64_t size);
 /* take_from: the same from one pool. split: cuts a block, which is in no pool, after `size` bytes
  * if the rest is worth it. The rest goes into its pool. insert: puts a block into its pool,
  * unmerged. remove: takes it out, whole. */
-struct block *pool_take_from(struct allocator *allocator, enum pool pool, uint64_t size);
+DIRECT struct block *pool_take_from(struct allocator *allocator, enum pool pool, uint64_t size);
 void pool_split(struct allocator *allocator, struct block *block, uint64_t size);
 void pool_insert(struct allocator *allocator, struct block *block);
 void pool_remove(struct allocator *allocator, struct block *block);

@@ -312,7 +312,7 @@ static int is_outrun(struct lane *lane)
     return 0;
 }
 
-int lane_free_alone(struct allocator *a)
+DIRECT int lane_free_alone(struct allocator *a)
 {
     struct lane *lane = &a->domain->lane;
     if (!lane->ops)
@@ -330,7 +330,7 @@ int lane_free_alone(struct allocator *a)
     }
 }
 
-int lane_free(struct allocator *a)
+DIRECT int lane_free(struct allocator *a)
 {
     return within ? 0 : lane_free_alone(a);
 }

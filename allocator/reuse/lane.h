@@ -7,6 +7,7 @@
 #define CACHALOT_ALLOCATOR_REUSE_LANE_H
 
 #include "allocator/state/lane_state.h"
+#include "stats/os/direct.h"
 
 struct allocator;
 struct domain;
@@ -82,8 +83,8 @@ void lane_stream_ends(struct domain *domain, uint64_t key);
 
 /* Returns 1 if a block freed now is reusable at once, and sets the bits that its mark needs.
  * lane_free_alone: without the lock, for a block that goes into the thread's own cache. */
-int lane_free(struct allocator *allocator);
-int lane_free_alone(struct allocator *allocator);
+DIRECT int lane_free(struct allocator *allocator);
+DIRECT int lane_free_alone(struct allocator *allocator);
 
 /* During a capture there is no lane. Returns 1 if the work has finished that a lane's reuse
  * overtook, after a wait of at most `timeout_ns`. Drops the lock meanwhile. */

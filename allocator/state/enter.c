@@ -9,25 +9,25 @@
 _Thread_local struct thread_cache *thread_cache_own;
 _Thread_local struct own_visits allocator_own;
 
-void allocator_enter(struct allocator *a)
+DIRECT void allocator_enter(struct allocator *a)
 {
     domain_lock(a->domain);
     stats_begin(a->stats);
 }
 
-void allocator_leave(struct allocator *a)
+DIRECT void allocator_leave(struct allocator *a)
 {
     allocator_before_leaving(a);
     domain_unlock(a->domain);
 }
 
-void allocator_call(struct allocator *a)
+DIRECT void allocator_call(struct allocator *a)
 {
     a->life.calls++;
     allocator_leave(a);
 }
 
-void allocator_return(struct allocator *a)
+DIRECT void allocator_return(struct allocator *a)
 {
     allocator_enter(a);
     a->life.calls--;

@@ -7,16 +7,17 @@
 
 #include "allocator/base/policy.h"
 #include "allocator/state/domain.h"
+#include "stats/os/direct.h"
 
 /* enter: takes the domain's lock and begins a change of this allocator's statistics. leave: ends
  * the change and gives the lock back; a debug build checks the allocator first. */
-void allocator_enter(struct allocator *allocator);
-void allocator_leave(struct allocator *allocator);
+DIRECT void allocator_enter(struct allocator *allocator);
+DIRECT void allocator_leave(struct allocator *allocator);
 
 /* Around a call into the device, with the lock held before and after. call: counts the call and
  * leaves. return: enters again. The end of the context waits for calls that are under way. */
-void allocator_call(struct allocator *allocator);
-void allocator_return(struct allocator *allocator);
+DIRECT void allocator_call(struct allocator *allocator);
+DIRECT void allocator_return(struct allocator *allocator);
 
 /* A visit: calls into this context on behalf of another one. visit returns 1 and counts the visit,
  * or 0 if the context may not be called into (away, forgotten). The end of the context waits until

@@ -22,8 +22,8 @@ void record_segment(const struct segment *segment, enum event_action action)
         events_add(a->domain->events, action, a->ordinal, segment->node.minor, segment->size, 0, 0);
 }
 
-void record_chunk(const struct allocator *a, enum event_action action, uint64_t address,
-                  uint64_t bytes)
+DIRECT void record_chunk(const struct allocator *a, enum event_action action, uint64_t address,
+                         uint64_t bytes)
 {
     if (a->domain->events)
         events_add(a->domain->events, action, a->ordinal, address, bytes, 0, 0);

@@ -5,6 +5,7 @@
 #define CACHALOT_ALLOCATOR_STATE_RECORD_H
 
 #include "allocator/state/domain.h"
+#include "stats/os/direct.h"
 
 /* An action on a block; record_block checks first whether it is to be recorded. */
 void record_block_event(struct block *block, enum event_action action);
@@ -19,8 +20,8 @@ static inline void record_block(struct block *block, enum event_action action)
  * unknown). wait: a wait of `ns` for a fence. oom: a request of `bytes` bytes that was out of
  * memory. */
 void record_segment(const struct segment *segment, enum event_action action);
-void record_chunk(const struct allocator *allocator, enum event_action action, uint64_t address,
-                  uint64_t bytes);
+DIRECT void record_chunk(const struct allocator *allocator, enum event_action action,
+                         uint64_t address, uint64_t bytes);
 void record_wait(const struct allocator *allocator, uint64_t ns);
 void record_oom(const struct allocator *allocator, uint64_t bytes);
 

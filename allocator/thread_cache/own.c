@@ -197,7 +197,7 @@ __attribute__((noinline)) static uint64_t serve_specially(struct thread_cache *c
                           : serve(cache, a, size, requested, RECORD_NOTHING);
 }
 
-uint64_t allocator_hit_alone(struct allocator *a, uint64_t bytes)
+DIRECT uint64_t allocator_hit_alone(struct allocator *a, uint64_t bytes)
 {
     struct thread_cache *cache = thread_cache_own;
     if (!cache || bytes - 1 >= CACHE_MOST)
@@ -288,7 +288,7 @@ __attribute__((noinline)) static int take_back_recorded(struct thread_cache *cac
                         : take_back(cache, address, RECORD_EVENTS);
 }
 
-int domain_free_alone(struct domain *domain, uint64_t address)
+DIRECT int domain_free_alone(struct domain *domain, uint64_t address)
 {
     struct thread_cache *cache = thread_cache_own;
     if (!cache || cache->domain != domain || cache->last_freed == address)

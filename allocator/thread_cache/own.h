@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "stats/os/direct.h"
+
 struct allocator;
 struct cache_row;
 struct domain;
@@ -15,9 +17,9 @@ struct domain;
  * allocator_hit_alone returns the address of a block of at least `bytes` bytes, or 0.
  * allocator_hit_asked does the same with call sites, once the site is known. domain_free_alone
  * returns 1 if it freed the block at `address` (as FREED_NATIVE), else 0. */
-uint64_t allocator_hit_alone(struct allocator *allocator, uint64_t bytes);
+DIRECT uint64_t allocator_hit_alone(struct allocator *allocator, uint64_t bytes);
 uint64_t allocator_hit_asked(struct allocator *allocator, uint64_t bytes);
-int domain_free_alone(struct domain *domain, uint64_t address);
+DIRECT int domain_free_alone(struct domain *domain, uint64_t address);
 
 /* Gives the calling thread a cache of its own, which counts into `row` (of the live page, all 0).
  * Returns 0, or -1: the thread has no cache, and all its calls take the lock. domain_thread_ends

@@ -32,3 +32,9 @@ dlsym:
     .cfi_endproc
     .size   dlsym, . - dlsym
     .section .note.GNU-stack, "", %progbits
+/* It keeps to branch target identification (GNU_PROPERTY_AARCH64_FEATURE_1_AND). */
+    .section .note.gnu.property, "a"
+    .p2align 3
+    .long   4, 16, 5
+    .asciz  "GNU"
+    .long   0xc0000000, 4, 1, 0

@@ -161,7 +161,7 @@ __attribute__((noinline)) static uint64_t hit_asked(struct allocator *allocator,
     return allocator_hit_asked(allocator, bytes);
 }
 
-CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
+DIRECT CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
 {
     struct context *context;
     uint64_t address = 0;
@@ -197,7 +197,7 @@ __attribute__((noinline)) static CUdeviceptr hit_locked(struct allocator *alloca
     return code ? 0 : address;
 }
 
-CUdeviceptr memory_hit(size_t bytes)
+DIRECT CUdeviceptr memory_hit(size_t bytes)
 {
     const struct context *context = context_current();
     if (!context)
@@ -276,7 +276,7 @@ static CUresult forward_free(CUdeviceptr pointer)
     return result;
 }
 
-CUresult memory_free(CUdeviceptr pointer)
+DIRECT CUresult memory_free(CUdeviceptr pointer)
 {
     if (answered.pointer && answered.pointer == pointer) {
         answered.pointer = 0;
@@ -293,12 +293,12 @@ CUresult memory_free(CUdeviceptr pointer)
     return code == ALLOCATOR_INVALID ? CUDA_ERROR_INVALID_VALUE : (CUresult)code;
 }
 
-int memory_free_alone(CUdeviceptr pointer)
+DIRECT int memory_free_alone(CUdeviceptr pointer)
 {
     return process_serving() ? domain_free_alone(process.domain, pointer) : 0;
 }
 
-int memory_free_early(CUdeviceptr pointer)
+DIRECT int memory_free_early(CUdeviceptr pointer)
 {
     int state = process_state();
     if (state == PROCESS_IDLE || !pointer)

@@ -3,26 +3,28 @@
 #define CACHALOT_INTERPOSE_MEMORY_MEMORY_H
 
 #include "interpose/resolve/cuda_api.h"
+#include "stats/os/direct.h"
 
 /* Answer a request as the driver would, from the cache or by growing it, with the driver's
  * errors. */
-CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes);
+DIRECT CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes);
 CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height,
                             unsigned element);
-CUresult memory_free(CUdeviceptr pointer);
+DIRECT CUresult memory_free(CUdeviceptr pointer);
 CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread);
 CUresult memory_info(size_t *available, size_t *total);
 
 /* The address of a cached block of that size, or 0. hit_again: after memory_hit returned 0, looks
  * further. */
-CUdeviceptr memory_hit(size_t bytes);
+DIRECT CUdeviceptr memory_hit(size_t bytes);
 CUdeviceptr memory_hit_again(size_t bytes);
 
 /* A free that came in through cudaFree. Returns 0: done; 1: let cudart pass it on, memory_free
  * answers it then. */
-int memory_free_early(CUdeviceptr pointer);
-int memory_free_alone(CUdeviceptr pointer); /* without a lock, tried first; returns 1: done */
-void memory_free_answered(void);            /* cudart has returned */
+DIRECT int memory_free_early(CUdeviceptr pointer);
+DIRECT int
+memory_free_alone(CUdeviceptr pointer); /* without a lock, tried first; returns 1: done */
+void memory_free_answered(void);        /* cudart has returned */
 
 /* The number of blocks freed after the program's exit had begun. */
 uint64_t memory_late_frees(void);

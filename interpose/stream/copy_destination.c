@@ -3,7 +3,7 @@
 #include "interpose/resolve/real_driver.h"
 
 /* Asked in the plural form, an unknown address is type 0 and not an error. */
-int destination_is_host(CUdeviceptr pointer)
+DIRECT int destination_is_host(CUdeviceptr pointer)
 {
     CUmemorytype type = 0;
     unsigned managed = 0;

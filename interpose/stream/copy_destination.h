@@ -4,9 +4,10 @@
 #define CACHALOT_INTERPOSE_STREAM_COPY_DESTINATION_H
 
 #include "interpose/resolve/cuda_api.h"
+#include "stats/os/direct.h"
 
 /* For a unified address, by asking the driver. */
-int destination_is_host(CUdeviceptr pointer);
+DIRECT int destination_is_host(CUdeviceptr pointer);
 
 /* For the parameters of a call. NULL and empty parameters are not the host's. */
 int destination_2d(const CUDA_MEMCPY2D *copy);

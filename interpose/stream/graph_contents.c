@@ -130,7 +130,7 @@ static _Thread_local struct {
     uint64_t forgotten;
 } found[1 << FOUND_BITS];
 
-int graphs_to_host(CUgraphExec handle)
+DIRECT int graphs_to_host(CUgraphExec handle)
 {
     if (!process_serving())
         return 1;

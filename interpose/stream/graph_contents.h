@@ -3,6 +3,7 @@
 #define CACHALOT_INTERPOSE_STREAM_GRAPH_CONTENTS_H
 
 #include "interpose/resolve/cuda_api.h"
+#include "stats/os/direct.h"
 
 /* Examines `graph`, from which `exec` was made or updated, and remembers the answer. */
 void graphs_made(CUgraphExec exec, CUgraph graph);
@@ -13,6 +14,6 @@ void graphs_forget(CUgraphExec exec);
 
 /* Does `exec` have a node that runs on the host or may write to its memory? 1 if `exec` is
  * unknown. */
-int graphs_to_host(CUgraphExec exec);
+DIRECT int graphs_to_host(CUgraphExec exec);
 
 #endif
