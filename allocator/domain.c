@@ -93,6 +93,7 @@ struct allocator *allocator_create(struct domain *domain, const struct device_op
         domain_lock(domain);
         a->number = unused_number(domain);
         a->next = domain->first;
+        a->host_work.unseen = domain->lane.past;
         domain->first = a;
         stats_begin(stats);
         stats_set(stats, COUNTER_memory_limit_bytes, limit == UINT64_MAX ? 0 : limit);

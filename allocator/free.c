@@ -13,6 +13,7 @@
 #include "allocator/state/record.h"
 #include "allocator/thread_cache/locked.h"
 #include "allocator/reuse/lane.h"
+#include "allocator/reuse/look.h"
 #include "allocator/state/enter.h"
 
 /* For an address at which the program holds no block. Returns ALLOCATOR_INVALID, and counts a
@@ -45,7 +46,9 @@ static int free_in_order(struct allocator *a, struct block *block, int async)
 static int settle(struct allocator *a, struct block *block, enum free_kind kind)
 {
     int code = 0;
-    if (kind == FREED_NATIVE && allocator_owes_host(a))
+    if (kind == FREED_NATIVE)
+        look_at_free(a);
+    if (kind == FREED_NATIVE && !a->life.forgotten && allocator_owes_host(a))
         code = fence_wait_for_host_work(a);
     if (a->life.forgotten)
         return code; /* the block is forgotten with it */
@@ -118,6 +121,8 @@ __attribute__((noinline)) static int free_held(struct block *block, enum free_ki
 
 DIRECT int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
 {
+    if (kind != FREED_LATE)
+        look_if_watched(domain);
     domain_lock(domain);
     struct block *block = held_at(domain, address);
     if (block && (kind != FREED_NATIVE || !last_freed_keep(block)))

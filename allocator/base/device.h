@@ -84,6 +84,10 @@ struct device_ops {
     int (*fence_query)(void *device, void *event);
     int (*fence_wait)(void *device, void *event, uint64_t timeout_ns);
 
+    /* Records an event on a stream of our own, on which nothing runs. Returns 0, or a code as
+     * fence_record does. NULL: there is no such stream. */
+    int (*control_record)(void *device, void **event);
+
     /* Waits until all work submitted to the context has finished. */
     int (*synchronize)(void *device);
 

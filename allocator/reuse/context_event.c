@@ -126,7 +126,7 @@ int fence_wait_for_host_work(struct allocator *a)
     int code = 0;
     struct fence *fence = a->host_work.mark;
     uint64_t unmarked = a->host_work.unmarked;
-    if (a->host_work.settled != unmarked) {
+    if (a->host_work.settled != unmarked || a->host_work.unseen) {
         code = fence_synchronize(a);
         if (code >= 0 && a->host_work.settled < unmarked) /* the wait does not cover later work */
             a->host_work.settled = unmarked;

@@ -56,6 +56,7 @@
 #include "allocator/base/policy.h"
 #include "allocator/state/domain.h"
 #include "allocator/reuse/context_event.h"
+#include "allocator/reuse/look.h"
 #include "stats/os/pause.h"
 #include "allocator/state/enter.h"
 
@@ -245,7 +246,7 @@ static int put(struct domain *domain, const struct lane_stream *stream, struct a
     uint64_t word = lane_settled(domain), key = stream->key;
     int mode = (int)(word & LANE_MODE);
     if (mode == LANE_SINGLE && key == lane->key)
-        return 1;
+        return !look_at_lane(allocator_of(domain, lane->context), stream);
     if (!asked->context) {
         domain_unlock(domain);
         asked->context = lane->ops->context(stream);
@@ -315,13 +316,13 @@ static int is_outrun(struct lane *lane)
 DIRECT int lane_free_alone(struct allocator *a)
 {
     struct lane *lane = &a->domain->lane;
-    if (!lane->ops)
+    if (!atomic_load_explicit(&lane->state.open, memory_order_relaxed))
         return 0;
     for (;;) {
         uint64_t word = load(lane);
         int mode = (int)(word & LANE_MODE);
         if (mode == LANE_NONE)
-            return 1;
+            return look_allows(lane, word);
         if (mode == LANE_MANY || lane->context != a->context)
             return 0;
         if ((word & LANE_EARLY && word & LANE_DIRTY) ||

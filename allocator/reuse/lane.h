@@ -69,6 +69,14 @@ void lane_outrun(struct domain *domain);
  * could join a mark of that work. */
 void lane_waits(struct domain *domain);
 
+/* An object may be about to be loaded. From now on no free is reusable at once, until a look at the
+ * objects (lane_ops) has found the process as it was. May be called anywhere: takes no lock.
+ *
+ * lane_work_is_past: work can reach the device without lane_submit. From now on no free is reusable
+ * at once, and each waits for all work. */
+void lane_watch(struct domain *domain);
+void lane_work_is_past(struct domain *domain);
+
 /* Brackets each stream capture of the process: call them before the driver begins it, and after it
  * has ended. */
 void lane_capture_begins(struct domain *domain);
@@ -101,16 +109,12 @@ void lane_forget(struct allocator *allocator);
 /* Waits on the host for the work that a lane's reuse has overtaken. Takes the lock itself. */
 void lane_finish(struct domain *domain);
 
-/* For lane.c and lane_end.c; the caller holds the lock. lane_settled: returns the word once no
+/* For the files of this room; the caller holds the lock. lane_settled: returns the word once no
  * thread records a mark, and the lane, if there is one, has its mark. lane_leave_for_good: leaves
  * the lane. Both drop the lock meanwhile. lane_spoil: discards the candidate and the streams
- * counted for it. lane_next: returns the word of the next generation in `mode`. */
+ * counted for it. */
 uint64_t lane_settled(struct domain *domain);
 void lane_leave_for_good(struct domain *domain);
 void lane_spoil(struct lane *lane);
-static inline uint64_t lane_next(uint64_t word, int mode)
-{
-    return (word / LANE_GENERATION + 1) * LANE_GENERATION + (unsigned)mode;
-}
 
 #endif

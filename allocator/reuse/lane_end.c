@@ -3,6 +3,7 @@
 #include "allocator/state/domain.h"
 #include "allocator/reuse/context_event.h"
 #include "allocator/reuse/lane.h"
+#include "allocator/reuse/look.h"
 
 static uint64_t load(const struct lane *lane)
 {
@@ -14,6 +15,8 @@ void lane_forget(struct allocator *a)
     struct lane *lane = &a->domain->lane;
     if (!lane->ops)
         return;
+    if (!a->look.is_busy) /* else the thread that looks forgets it */
+        look_forget(a);
     if (lane->marked == a) {
         if (lane->mark)
             fence_drop(a, lane->mark);
@@ -43,6 +46,7 @@ void lane_start(struct domain *domain, const struct lane_ops *ops)
     atomic_store(&domain->lane.state.epoch, 1);
     atomic_store(&domain->lane.state.word, lane_next(0, LANE_NONE));
     domain->lane.ops = ops;
+    atomic_store(&domain->lane.state.open, 1);
 }
 
 void lane_names_from(struct domain *domain, uint64_t least)
@@ -143,6 +147,18 @@ void lane_outrun(struct domain *domain)
     lane_leave_for_good(domain);
     assume_work(&domain->lane);
     count_as_many(&domain->lane);
+    domain_unlock(domain);
+}
+
+void lane_watch(struct domain *domain)
+{
+    atomic_store(&domain->lane.state.open, 0);
+}
+
+void lane_work_is_past(struct domain *domain)
+{
+    domain_lock(domain);
+    look_end_reuse(domain);
     domain_unlock(domain);
 }
 

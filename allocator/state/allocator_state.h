@@ -42,6 +42,17 @@ struct host_work {
     uint64_t marked;    /* marks recorded so far */
     uint64_t unmarked;  /* times that no mark could be recorded: then a free waits for all work */
     uint64_t settled;   /* how many of `unmarked` a free has waited for */
+    int unseen;         /* there may be such work at any time: each free waits for all work */
+};
+
+/* reuse/look.c: a look that has not ended. */
+struct look {
+    struct fence *fence; /* NULL: there is none */
+    void *control;       /* an event, kept for later looks */
+    uint64_t asked_ns;   /* when the device was asked last */
+    int is_controlled;   /* the control is recorded */
+    int is_late;         /* the control had passed and the fence had not */
+    int is_busy;         /* a thread asks the device */
 };
 
 /* reuse/fence_wait.c: a crowd is many threads that free faster than the device works. While it
@@ -121,6 +132,7 @@ struct allocator {
     struct idle_list idle[STAT_POOLS]; /* by the statistics pool of the segment */
     struct fences fences;
     struct host_work host_work;
+    struct look look;
     struct crowd crowd;
     uint64_t mallocs, frees; /* with the lock, so far */
     struct life life;
@@ -138,7 +150,8 @@ struct allocator {
 /* Must the next free wait for work whose effects the host may see? */
 static inline int allocator_owes_host(const struct allocator *a)
 {
-    return a->host_work.mark || a->host_work.settled != a->host_work.unmarked;
+    return a->host_work.mark || a->host_work.settled != a->host_work.unmarked ||
+           a->host_work.unseen;
 }
 
 /* Which calls may not do without the lock: none, frees, or all. */

@@ -20,12 +20,23 @@ struct lane_stream {
     int per_thread; /* handle 0 is the thread's own default stream */
 };
 
+/* What a look at the objects of the process says of work. LOADING: an object is being loaded; ask
+ * again. */
+enum lane_sight { SIGHT_CLEAR, SIGHT_LOADING, SIGHT_MISSED /* some may have passed */, SIGHT_PAST };
+
 /* Calls into the driver about streams, by the submitting thread, with its context current. */
 struct lane_ops {
     uint64_t (*context)(const struct lane_stream *stream); /* as in allocator_create; 0: unknown */
     int (*is_capturing)(const struct lane_stream *stream);
     int (*join)(const struct lane_stream *stream, void *event); /* later work waits for `event` */
     int (*barrier)(void); /* makes every thread's earlier stores visible: 0, or -1 */
+
+    /* For looks (look.h); NULL: all work is known to be seen. record: records an event on the
+     * stream; *event is NULL (it is made) or an earlier one. Returns 0, or -1. look_around: takes
+     * no lock of the allocator. unseen: says that a look has found work that did not pass here. */
+    int (*record)(const struct lane_stream *stream, void **event);
+    enum lane_sight (*look_around)(void);
+    void (*unseen)(void);
 };
 
 /* One for each thread that submits. A note says: this thread put that stream on the books under
@@ -44,6 +55,7 @@ struct lane_state {
     /* All 0 in a forked child: nothing is on the books there. Streams with names below least_name
      * are put on the books at each submission. */
     _Atomic uint64_t word, epoch, least_name;
+    _Atomic int open; /* 0: a free is not reusable at once, whatever the word says */
 };
 
 /* The word: a mode, flags, and a generation, which is never used twice. NONE: no work is
@@ -51,6 +63,12 @@ struct lane_state {
  * on the lane. DIRTY: no mark covers that free yet. MARKING: a thread is recording the mark. */
 enum { LANE_NONE = 1, LANE_SINGLE = 2, LANE_MANY = 3, LANE_MODE = 3 };
 enum { LANE_EARLY = 4, LANE_DIRTY = 8, LANE_MARKING = 16, LANE_GENERATION = 32 };
+
+/* Returns the word of the next generation in `mode`. */
+static inline uint64_t lane_next(uint64_t word, int mode)
+{
+    return (word / LANE_GENERATION + 1) * LANE_GENERATION + (unsigned)mode;
+}
 
 struct lane {
     struct lane_state state;    /* frees also change the word without the lock */
@@ -70,6 +88,12 @@ struct lane {
     uint64_t counting;             /* the epoch since which `used` counts; 0: `used` is void */
     uint64_t era;                  /* lanes left so far */
     unsigned seals, patience; /* fences sealed since the last candidate; how many to let pass */
+    uint64_t random;          /* look.c: the state of the random intervals */
+    unsigned clear; /* look.c: looks in a row, with nothing outstanding, that have found nothing */
+    unsigned calm, evidence; /* look.c: looks without evidence since the last one; evidence */
+    unsigned looks;          /* look.c: looks at a lane so far */
+    unsigned marks_to_look;  /* look.c: marks until the next look at a lane */
+    int past;                /* work is known to go past: there is no lane, for good */
 };
 
 #endif

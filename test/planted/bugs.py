@@ -27,7 +27,7 @@ class Bug:
             return "test_" + self.found.removeprefix("unit ")
         return {"model": "line_driver", "replay": "replay"}.get(self.found, "library")
 
-LANE, ENDS, FENCE, MARK = (f"allocator/reuse/{name}.c" for name in ("lane", "lane_end", "fence", "context_event"))
+LANE, ENDS, FENCE, MARK, LOOK = (f"allocator/reuse/{name}.c" for name in ("lane", "lane_end", "fence", "context_event", "look"))
 RELEASE, WINDOW, CLAIM, MAP, DIVIDE = (f"allocator/mapping/{name}.c" for name in ("release", "window", "claim", "map_slots", "divide"))
 HOLES, BLOCKS, HOME, CHUNKS = (f"allocator/pool/{name}.c" for name in ("arena_holes", "arena_blocks", "arena_home", "arena_chunks"))
 GROW = "allocator/growth.c"
@@ -121,9 +121,9 @@ BUGS = (
     Bug("many_without_mark", "the lane is left before the newest frees have their mark", LANE, "stress",
         (("uint64_t word = lane_settled(domain), key",
           "uint64_t word = load(lane), key"),
-         ("    if (mode == LANE_SINGLE && key == lane->key)\n        return 1;",
+         ("    if (mode == LANE_SINGLE && key == lane->key)\n        return !",
           "    if (mode != LANE_SINGLE || key == lane->key)\n        word = lane_settled(domain);\n"
-          "    if (mode == LANE_SINGLE && key == lane->key)\n        return 1;"))),
+          "    if (mode == LANE_SINGLE && key == lane->key)\n        return !"))),
     Bug("dirty_until_marked", "a free while the mark is recorded counts as covered", LANE, "unit lane",
         (("lane_next(word, LANE_SINGLE) | LANE_EARLY | LANE_MARKING",
           "lane_next(word, LANE_SINGLE) | LANE_EARLY | LANE_DIRTY | LANE_MARKING"),
@@ -275,6 +275,12 @@ BUGS = (
         (("cache->allocator != a || !caches_are_contended(a))\n        return;", "cache->allocator != a)\n        return;"),)),
     Bug("batch_in_turn", "threads that never wait for each other take batches from the pool", CACHES, "unit transfer",
         (("!caches_are_contended(a))\n        return;", "!caches_are_shared(a))\n        return;"),)),
+    Bug("missed_unwaited", "what may have passed is not waited for", LOOK, "unit look",
+        (("        frees_wait(domain, 0);\n", "        ;\n"),)),
+    Bug("control_unasked", "a late event proves work that goes past", LOOK, "unit look",
+        (("    if (!passed && !a->life.forgotten && controlled) {", "    if (!passed && !a->life.forgotten) {"),)),
+    Bug("believed_after_late", "a late look changes nothing", LOOK, "unit look",
+        (("    lane->clear = 0;\n    if ((load", "    if ((load"),)),
     Bug("mark_after_mark", "the mark before keeps its event until the next one is recorded", LANE, "unit lane",
         (("    if (begun && lane->mark) { ", "    struct fence *before = lane->mark;\n    if (0) { "), ("    lane->mark = fence;\n", "    if (before)\n        fence_drop(lane->marked, before);\n    lane->mark = fence;\n"))),
     Bug("awaited_again", "an event is recorded again while somebody waits for it", LANE, "unit lane_ends",

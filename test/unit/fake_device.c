@@ -153,6 +153,20 @@ static int fake_record(void *context, void **event)
     return end(device, FAKE_RECORD, 0);
 }
 
+/* An event on an idle stream. It is no event of the context, and not counted as one. */
+static int fake_control(void *context, void **event)
+{
+    struct fake_device *device = context;
+    if (!*event) {
+        size_t i = atomic_fetch_add(&marks, 1);
+        if (i >= MOST)
+            fail("too many events");
+        *event = &mark_at[i];
+    }
+    ((struct mark *)*event)->number = device->busy_elsewhere ? UINT64_MAX : 0;
+    return 0;
+}
+
 static int has_passed(const struct fake_device *device, const struct mark *mark)
 {
     return device->instant || mark->number <= device->passed;
@@ -382,6 +396,7 @@ const struct device_ops fake_ops = {
     .fence_record = fake_record,
     .fence_query = fake_query,
     .fence_wait = fake_wait,
+    .control_record = fake_control,
     .synchronize = fake_synchronize,
     .failed = fake_failed,
     .query_memory = fake_query_memory,

@@ -43,6 +43,7 @@ struct fake_device {
     uint64_t last_timeout;  /* of the last FAKE_WAIT */
     uint64_t events;        /* made */
     int instant;            /* every mark passes at once */
+    int busy_elsewhere;     /* no control passes: another process has the device */
     int stuck;              /* no mark passes by waiting: waiting without limit aborts */
     int code[FAKE_CALLS];   /* what each answers, if not 0 */
     /* Called before and after each call takes effect, no lock held: what another thread does
