@@ -131,6 +131,7 @@ static struct context *reserve_slot(CUdevice device)
         context->primary = 0;
         context->ender = 0;
         context->device = device; /* the allocator asks the driver about it */
+        context->own = NULL;
         context->handle = UNMADE;
     }
     pthread_mutex_unlock(&contexts.lock);

@@ -22,6 +22,7 @@ struct context {
     uint64_t ender, last_capture; /* thread in the call that ends it; last capture before */
     struct allocator *allocator;
     struct page_device *row;
+    CUstream own; /* device_ops.c: on which no work of the program runs; NULL: not made */
 };
 
 /* The fields that every request reads come first: with the first slots they share one page. */

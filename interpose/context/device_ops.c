@@ -137,6 +137,22 @@ static int wait_for_ever(void *device, void *event)
     return (int)result;
 }
 
+/* On a stream of our own, made at the first call. */
+static int control_record(void *device, void **event)
+{
+    struct context *context = device;
+    struct visit visit;
+    CUresult result = *event ? CUDA_SUCCESS : make_event(context, event);
+    if (result != CUDA_SUCCESS || (result = enter(context, &visit)) != CUDA_SUCCESS)
+        return (int)result;
+    if (!context->own)
+        result = real()->cuStreamCreate(&context->own, CU_STREAM_NON_BLOCKING);
+    if (result == CUDA_SUCCESS)
+        result = real()->cuEventRecord(*event, context->own);
+    leave(&visit);
+    return (int)result;
+}
+
 #define SPIN_NS 50000 /* then sleep between queries */
 #define SLEEP_NS 20000
 
@@ -320,6 +336,7 @@ const struct device_ops driver_ops = {
     .fence_record = fence_record,
     .fence_query = fence_query,
     .fence_wait = fence_wait,
+    .control_record = control_record,
     .synchronize = synchronize,
     .failed = failed,
     .query_memory = query_memory,

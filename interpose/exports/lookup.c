@@ -13,6 +13,7 @@
 #include "interpose/process/process.h"
 #include "interpose/resolve/bindings.h"
 #include "interpose/resolve/real_driver.h"
+#include "interpose/resolve/unseen.h"
 
 struct lookup {
     void *answer;
@@ -121,6 +122,8 @@ static struct lookup search(void *handle, const char *name, const void *caller, 
         native = real_dlsym_call(RTLD_NEXT, name); /* search behind us */
     if (!native)
         return function ? absent(name, caller) : (struct lookup){NULL, real};
+    if (!serving && process_enabled())
+        unseen_note_early(native);
     if (name[2] == 'd') /* a function of cudart: there may be several cudarts, so not by address */
         return (struct lookup){function ? function : native, NULL};
     /* real_is_driver once more: before the first look-up the driver is not known. */

@@ -104,6 +104,7 @@ static int begin(void)
     submit_start();
     for (enum coverage_kind kind = 0; kind < COVERAGE_KINDS; kind++)
         atomic_fetch_add(&process.page->coverage[kind], atomic_exchange(&process.early[kind], 0));
+    submit_look_around();
     atomic_store(&process.page->state, PAGE_RUNNING);
     page_remove_old(config_page_dir(&process.config), OLD_PAGE_SECONDS);
     return 0;

@@ -63,6 +63,18 @@ uint64_t process_thread_id(void)
     return id;
 }
 
+void process_note_unseen(const char *way)
+{
+    struct page *page = process.page;
+    if (atomic_fetch_add(&page->coverage[COVERAGE_unseen_work], 1) || page->coverage_note[0])
+        return;
+    snprintf(page->coverage_note, sizeof page->coverage_note,
+             "work reaches the device past us: %s. From then on freed memory is not reused before "
+             "all work has finished",
+             way);
+    process_warn("%s", page->coverage_note);
+}
+
 pid_t process_first_reached(void)
 {
     return atomic_load(&reached);

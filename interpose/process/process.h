@@ -53,6 +53,9 @@ pid_t process_first_reached(void);
 /* A number of the calling thread; never 0, and never another thread's. */
 uint64_t process_thread_id(void);
 
+/* Says in the report that work goes past the library, in `way`. Needs the page. */
+void process_note_unseen(const char *way);
+
 /* Puts a warning (printf-like) into page and report, and into CACHALOT_LOG if that is set. Needs
  * the page. */
 void process_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));

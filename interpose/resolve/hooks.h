@@ -318,6 +318,8 @@
     X(cuCtxSynchronize)                                                                            \
     X(cuCtxRecordEvent)                                                                            \
     X(cuEventQuery)                                                                                \
+    X(cuEventRecord)                                                                               \
+    X(cuEventRecord_ptsz)                                                                          \
     X(cuEventSynchronize)                                                                          \
     X(cuEventDestroy_v2)                                                                           \
     X(cuThreadExchangeStreamCaptureMode)                                                           \

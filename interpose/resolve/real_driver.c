@@ -14,8 +14,10 @@ void *real_dlsym __attribute__((visibility("hidden")));
 
 #if defined(__x86_64__)
 static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", NULL};
+static const char *const open_versions[] = {"GLIBC_2.34", "GLIBC_2.3.4", "GLIBC_2.2.5", NULL};
 #else
 static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", NULL};
+static const char *const open_versions[] = {"GLIBC_2.34", "GLIBC_2.17", NULL};
 #endif
 
 /* Stands in for functions that this driver lacks. Callers pass arguments, which it ignores. */
@@ -74,6 +76,32 @@ void *real_dlsym_call(void *handle, const char *name)
     return function ? ((void *(*)(void *, const char *))function)(handle, name) : NULL;
 }
 
+/* An interposer behind us may define it. The version is for one whose dlsym answers with ours. */
+void *real_open_find(int in_namespace)
+{
+    static void *opens[2];
+    const char *name = in_namespace ? "dlmopen" : "dlopen";
+    void *found = __atomic_load_n(&opens[in_namespace], __ATOMIC_ACQUIRE);
+    if (!found)
+        found = real_dlsym_call(RTLD_NEXT, name);
+    for (unsigned i = 0; open_versions[i] && (!found || real_is_ours(found)); i++)
+        found = dlvsym(RTLD_NEXT, name, open_versions[i]);
+    __atomic_store_n(&opens[in_namespace], found, __ATOMIC_RELEASE);
+    return found;
+}
+
+/* A handle of an object that is loaded already, as the program gets it: a tool before us may answer
+ * its dlopen. */
+static void *handle_of(const char *path)
+{
+    void *(*open)(const char *, int) = (void *(*)(const char *, int))real_open_find(0);
+    void *program = open ? open(NULL, RTLD_LAZY) : NULL;
+    void *first = program ? real_dlsym_call(program, "dlopen") : NULL;
+    if (first && !real_is_ours(first))
+        open = (void *(*)(const char *, int))first;
+    return open ? open(path, RTLD_NOLOAD | RTLD_LAZY) : NULL;
+}
+
 struct link_map *real_object(const void *address)
 {
     Dl_info info;
@@ -99,7 +127,7 @@ int real_may_open(void)
 
 void *real_handle(const char *path)
 {
-    void *handle = *path && real_may_open() ? dlopen(path, RTLD_NOLOAD | RTLD_LAZY) : NULL;
+    void *handle = *path && real_may_open() ? handle_of(path) : NULL;
     if (handle)
         dlclose(handle);
     return handle;
@@ -182,7 +210,7 @@ int real_load(void)
     if (!real_may_open())
         return 0;
     /* Never closed: the table points into it. */
-    void *driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
+    void *driver = handle_of("libcuda.so.1");
     if (!driver)
         return 0;
     void *libcuda = libcuda_behind(driver);

@@ -41,6 +41,9 @@ static inline const struct real_driver *real(void)
 /* The real dlsym; NULL: not found yet. */
 void *real_dlsym_find(void);
 
+/* The real dlopen, or the real dlmopen (in_namespace). NULL: there is none. */
+void *real_open_find(int in_namespace);
+
 /* Calls the real dlsym. */
 void *real_dlsym_call(void *handle, const char *name);
 

@@ -9,6 +9,7 @@
 #include "interpose/context/context.h"
 #include "interpose/process/process.h"
 #include "interpose/process/thread_exit.h"
+#include "interpose/resolve/unseen.h"
 
 _Thread_local struct submitter submitter;
 
@@ -77,8 +78,46 @@ static int barrier(void)
     return (int)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }
 
-static const struct lane_ops lane_ops = {
-    .context = context_of, .is_capturing = is_capturing, .join = join, .barrier = barrier};
+static int record(const struct lane_stream *stream, void **event)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (!*event)
+        result = real()->cuEventCreate((CUevent *)event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS)
+        result = stream->per_thread ? real()->cuEventRecord_ptsz(*event, stream->handle)
+                                    : real()->cuEventRecord(*event, stream->handle);
+    return result == CUDA_SUCCESS ? 0 : -1;
+}
+
+static enum lane_sight look_around_now(void)
+{
+    enum lane_sight sight = unseen_look();
+    if (sight == SIGHT_PAST)
+        process_note_unseen(unseen_way());
+    return sight;
+}
+
+static void unseen(void)
+{
+    process_note_unseen("an event of the whole context did not pass, though all known work had "
+                        "finished");
+}
+
+static const struct lane_ops lane_ops = {.context = context_of,
+                                         .is_capturing = is_capturing,
+                                         .join = join,
+                                         .barrier = barrier,
+                                         .record = record,
+                                         .look_around = look_around_now,
+                                         .unseen = unseen};
+
+void submit_look_around(void)
+{
+    if (unseen_look_final() != SIGHT_PAST)
+        return;
+    process_note_unseen(unseen_way());
+    lane_work_is_past(process.domain);
+}
 
 /* A forked child's copy of its parent's lane. Where the kernel does not wipe, the copy still looks
  * valid. */
@@ -104,6 +143,7 @@ void submit_start(void)
 
 void submit_context_made(CUcontext context)
 {
+    lane_watch(process.domain);
     if (context_found(context))
         lane_names_from(process.domain, (uintptr_t)CU_STREAM_PER_THREAD + 1);
 }

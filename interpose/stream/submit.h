@@ -9,6 +9,10 @@
 #include "stats/page/page.h"
 
 void submit_start(void); /* when service begins */
+
+/* Ends lanes, and says so, if an object of the process can submit work past us. */
+void submit_look_around(void);
+
 void submit_thread_ends(void);
 
 /* The driver has made or found a context. With several contexts their default streams get different

@@ -3,7 +3,7 @@
 set -eu
 hooks=$(sed -n '/define HOOK_LIST/,/^$/p; /define RUNTIME_LIST/,/^$/p' "$2" | grep -o 'X([a-z][A-Za-z0-9_]*)' | sed 's/X(\(.*\))/\1/')
 [ -n "$hooks" ] || { echo "no hook list in $2"; exit 1; }
-wanted=$(printf '%s\ndlsym\n' "$hooks" | sort -u)
+wanted=$(printf '%s\ndlmopen\ndlopen\ndlsym\n' "$hooks" | sort -u)
 # A hook without its version suffix may be exported beside it: cuMemAlloc for old programs.
 got=$(nm -D --defined-only "$1" | awk '{ sub(/@.*/, "", $3); print $3 }' | grep -v '^cachalot_' | sort -u)
 if [ "$wanted" != "$got" ]; then

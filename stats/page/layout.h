@@ -51,6 +51,7 @@ enum uncached_kind {
     X(init_calls, "cuInit calls that succeeded")                                                   \
     X(unseen_frees, "driver allocations freed through us that we had not seen made")               \
     X(forwarded_allocations, "cuMemAlloc calls answered by the driver for the program")            \
+    X(unseen_work, "ways found by which work reaches the device past us")                          \
     X(context_losses, "contexts destroyed or reset while they had blocks")
 enum coverage_kind {
 #define X(name, meaning) COVERAGE_##name,

@@ -6,6 +6,7 @@ must be there exactly once. `found` by:
   "stream_of_each", "stream_race", "capture_full"  the program of this name
   "model"           test_model's model of mapped memory
   "replay"          an assertion, when a recorded program is replayed
+  "unseen WAY"      programs whose work passes the library in this way: one of them is aborted
   "unit NAME"       test/unit/test_NAME.c: what random work cannot see, or meets too rarely"""
 
 import dataclasses
@@ -275,6 +276,10 @@ BUGS = (
         (("cache->allocator != a || !caches_are_contended(a))\n        return;", "cache->allocator != a)\n        return;"),)),
     Bug("batch_in_turn", "threads that never wait for each other take batches from the pool", CACHES, "unit transfer",
         (("!caches_are_contended(a))\n        return;", "!caches_are_shared(a))\n        return;"),)),
+    Bug("believed_at_once", "frees are believed before any look", LANE, "unseen taken",
+        (("return look_allows(lane, word);", "return 1;"),)),
+    Bug("way_past_ignored", "a way past is known, and lanes stay", LOOK, "unseen denied",
+        (("    if (sight == SIGHT_PAST) {\n", "    if (sight == SIGHT_PAST && 0) {\n"),)),
     Bug("missed_unwaited", "what may have passed is not waited for", LOOK, "unit look",
         (("        frees_wait(domain, 0);\n", "        ;\n"),)),
     Bug("control_unasked", "a late event proves work that goes past", LOOK, "unit look",

@@ -11,7 +11,7 @@ import pytest
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent / room) for room in ("preload", "replay")]
 import traces  # noqa: E402
 from bugs import BUGS, TAIL_MOVES  # noqa: E402
-from conftest import BUILD, Place, place  # noqa: E402, F401  (a fixture)
+from conftest import BUILD, PROGRAMS, Place, place  # noqa: E402, F401  (a fixture)
 
 PLANTED = BUILD / "test/planted"
 MODEL = pathlib.Path(__file__).resolve().parent.parent / "unit/test_model.py"
@@ -68,6 +68,9 @@ def test_it_is_found(place, orders, bug):  # noqa: F811
         said = [subprocess.run(replay, input=traces.read(traces.PROGRAMS, name), capture_output=True, timeout=TIME, check=False)
                 for name in ("dcgan", "vae_train", "conv3d_train", "word_lstm_tbptt")]
         assert any(run.returncode == -signal.SIGABRT and b"window_is_safe" in run.stderr for run in said)
+    elif bug.found.startswith("unseen "):
+        done = place.run("unseen", bug.found.split()[1], 1, 20, PROGRAMS / "libunseen_plugin.so", preload=(PLANTED / f"libcachalot_{bug.name}.so",))
+        assert done.value("aborted") > 0
     elif bug.found == "spin_in_stream":
         assert is_found(place, bug, "spin_in_stream")
     elif bug.found == "stream_of_each":

@@ -17,6 +17,11 @@ TOLD = {"host": "cuMemHostAlloc", "host 2": "cuMemAllocHost_v2", "module": "cuMo
         "context": "cuCtxCreate_v4"}
 
 
+def first(way):
+    """Which call is the program's first: a free before it has made an event of the library's."""
+    return 2 if way == "event" else 1
+
+
 def test_pitch_and_3D(place):
     report = place.report("pitch")
     # The driver answers what it refuses; what it grants is ours: 5 + 1 + 3 pitched blocks.
@@ -167,17 +172,17 @@ def test_a_busy_context_is_not_waited_for_in_vain(place, conf):
 
 @pytest.mark.parametrize("way", TOLD)
 def test_out_of_memory_is_tried_once_more(place, way):
-    once = {"CACHALOT_SIM_FAIL": f"{TOLD[way]}:1", "CACHALOT_SIM_DEVICES": "2"}
-    assert place.native("out_of_memory", way, **once).value("take(argument[1])") == 2
-    assert place.run("out_of_memory", way, **once).value("take(argument[1])") == 0
+    native = place.native("out_of_memory", way, CACHALOT_SIM_FAIL=f"{TOLD[way]}:1", CACHALOT_SIM_DEVICES="2")
+    ours = place.run("out_of_memory", way, CACHALOT_SIM_FAIL=f"{TOLD[way]}:{first(way)}", CACHALOT_SIM_DEVICES="2")
+    assert (native.value("take(argument[1])"), ours.value("take(argument[1])")) == (2, 0)
     assert place.only_report().totals["reserved_bytes"] == 0
 
 
 @pytest.mark.parametrize("way", TOLD)
 def test_out_of_memory_stays_when_it_stays(place, way):
     place.same("out_of_memory", way, CACHALOT_SIM_FAIL=f"{TOLD[way]}:1+", CACHALOT_SIM_DEVICES="2")
-    assert place.same("out_of_memory", way, CACHALOT_SIM_DEVICES="2",
-                      CACHALOT_SIM_FAIL=f"{TOLD[way]}:1:1").value("take(argument[1])") == 1
+    ours = place.run("out_of_memory", way, CACHALOT_SIM_FAIL=f"{TOLD[way]}:{first(way)}:1", CACHALOT_SIM_DEVICES="2")
+    assert ours.value("take(argument[1])") == 1
 
 
 def test_out_of_memory_is_said(place):

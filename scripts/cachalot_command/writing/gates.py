@@ -117,7 +117,8 @@ def judge_coverage(required, processes):
     least = LEVELS.index(required)
 
     def fails(process):
-        unseen = process.coverage == "partial" and process.is_idle() and required != "none"
+        past = process.is_idle() or process.report.number("coverage", "counters", "unseen_work")
+        unseen = process.coverage == "partial" and past and required != "none"
         return unseen or LEVELS.index(process.coverage) < least
 
     failed = [p for p in processes if fails(p)]

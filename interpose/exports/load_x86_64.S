@@ -1,0 +1,31 @@
+/* Our dlopen and dlmopen: note the load, then tail-jump to the real function, which looks at the return address. */
+    .text
+    .macro  entry name, in_namespace
+    .globl  \name
+    .type   \name, @function
+    .p2align 4
+\name:
+    .cfi_startproc
+    endbr64
+    pushq   %rdi
+    .cfi_adjust_cfa_offset 8
+    pushq   %rsi
+    .cfi_adjust_cfa_offset 8
+    pushq   %rdx
+    .cfi_adjust_cfa_offset 8
+    movl    $\in_namespace, %edi
+    leaq    32(%rsp), %rsi
+    call    load_begins
+    popq    %rdx
+    .cfi_adjust_cfa_offset -8
+    popq    %rsi
+    .cfi_adjust_cfa_offset -8
+    popq    %rdi
+    .cfi_adjust_cfa_offset -8
+    jmp     *%rax
+    .cfi_endproc
+    .size   \name, . - \name
+    .endm
+    entry   dlopen, 0
+    entry   dlmopen, 1
+    .section .note.GNU-stack, "", @progbits
