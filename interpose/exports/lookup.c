@@ -8,6 +8,7 @@
  * there is CUDA, and a name that nobody else defines must stay undefined. */
 #include <dlfcn.h>
 #include <link.h>
+#include <string.h>
 
 #include "interpose/lifecycle/start.h"
 #include "interpose/process/process.h"
@@ -149,12 +150,17 @@ REAL_NOT_SANITIZED struct lookup lookup_dlsym(void *handle, const char *name, co
     return search(handle, name, caller, real);
 }
 
-/* The result of cuGetProcAddress, with our wrapper in place of a hooked function. */
-static CUresult substituted(CUresult result, void **function)
+/* The result of cuGetProcAddress, with our wrapper in place of a hooked function. A function of
+ * memory that is not known goes past us. */
+static CUresult substituted(const char *symbol, CUresult result, void **function)
 {
     if (result != CUDA_SUCCESS || !function || !*function || !process_enabled())
         return result;
     void *wrapper = substitute(*function);
+    if (wrapper == *function && real_adopt(*function))
+        wrapper = substitute(*function);
+    else if (wrapper == *function && !real_is_driver(wrapper) && strcmp(symbol, "cuMemAlloc") == 0)
+        bindings_go_past(wrapper);
     if (wrapper != *function) {
         process_count(COVERAGE_proc_address_lookups);
         *function = wrapper;
@@ -162,23 +168,35 @@ static CUresult substituted(CUresult result, void **function)
     return result;
 }
 
+/* Whether the driver is in two stages shows when it is asked. */
+static void look_for_second_stage(void)
+{
+    void *function = NULL;
+    if (real()->cuGetProcAddress_v2("cuMemAlloc", &function, 3020, 0, NULL) == CUDA_SUCCESS &&
+        function)
+        real_adopt(function);
+}
+
 CUresult cuInit(unsigned int flags)
 {
     CUresult result = real()->cuInit(flags);
     bindings_look();
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS && process_enabled()) {
+        look_for_second_stage();
         start_serving();
+    }
     return result;
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
 {
-    return substituted(real()->cuGetProcAddress(symbol, function, version, flags), function);
+    return substituted(symbol, real()->cuGetProcAddress(symbol, function, version, flags),
+                       function);
 }
 
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
 {
-    return substituted(real()->cuGetProcAddress_v2(symbol, function, version, flags, status),
-                       function);
+    return substituted(
+        symbol, real()->cuGetProcAddress_v2(symbol, function, version, flags, status), function);
 }

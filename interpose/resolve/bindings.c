@@ -126,12 +126,19 @@ static int replace(struct look *look, void **entry, void *before, void *function
            syscall(SYS_pwrite64, look->memory, &function, sizeof function, at) == sizeof function;
 }
 
-static void note_unreached(const struct subject *subject)
+static int note_unreached(struct dl_phdr_info *info, size_t size, void *address)
 {
-    if (atomic_load(&is_unreached))
-        return;
-    snprintf(unreached, sizeof unreached, "%s", subject->info->dlpi_name);
+    (void)size;
+    if (atomic_load(&is_unreached) || !elf_holds(info, (uintptr_t)address))
+        return 0;
+    snprintf(unreached, sizeof unreached, "%s", info->dlpi_name);
     atomic_store(&is_unreached, 1);
+    return 1;
+}
+
+void bindings_go_past(const void *function)
+{
+    dl_iterate_phdr(note_unreached, (void *)function);
 }
 
 static void look_at_entry(struct look *look, const struct subject *subject,
@@ -157,7 +164,7 @@ static void look_at_entry(struct look *look, const struct subject *subject,
         if (replace(look, entry, value, ours))
             look->changed++;
         else
-            note_unreached(subject);
+            bindings_go_past(entry);
     }
 }
 
@@ -283,8 +290,7 @@ void bindings_look(void)
         process_count(COVERAGE_table_entries);
     if (process.page && bindings_unreached() && !process.page->coverage_note[0])
         snprintf(process.page->coverage_note, sizeof process.page->coverage_note,
-                 "%s calls CUDA past us, and its table of functions cannot be written",
-                 bindings_unreached());
+                 "calls of CUDA go past us, and cannot be led back: %s", bindings_unreached());
     errno = error;
 }
 

@@ -12,7 +12,11 @@ void bindings_begin(void (*cuda_is_here)(void));
  * dl_iterate_phdr only, and leaves errno and dlerror alone. */
 void bindings_look(void);
 
-/* The file of an object with an entry that could not be changed; NULL: there is none. */
+/* The object that contains `function` calls CUDA past us, or is called past us. */
+void bindings_go_past(const void *function);
+
+/* The file of such an object, or of one with an entry that could not be changed; NULL: there is
+ * none. */
 const char *bindings_unreached(void);
 
 #endif

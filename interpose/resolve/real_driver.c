@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "interpose/resolve/loaded_objects.h"
+#include "interpose/resolve/elf_tables.h"
 
 /* Read by dlsym_*.S too. */
 void *real_dlsym __attribute__((visibility("hidden")));
@@ -228,6 +228,49 @@ int real_load(void)
     dl_iterate_phdr(find_range, &searches[1]);
     atomic_store_explicit(&real_loaded, 1, memory_order_release);
     return 1;
+}
+
+/* The object that holds `inside`: is it the second stage of the driver? */
+struct stage {
+    const void *inside;
+    int adopted;
+};
+
+static int adopt_object(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct stage *stage = data;
+    const struct object object = elf_object(info);
+    (void)size;
+    if (!elf_holds(info, (uintptr_t)stage->inside))
+        return 0;
+    if (!object.dynamic)
+        return 1;
+    const struct tables tables = elf_tables(&object);
+    if (!elf_find(&object, &tables, "cuInit") || !elf_find(&object, &tables, "cuMemAlloc_v2"))
+        return 1;
+    for (size_t i = 0; i < FUNCTIONS; i++) {
+        void *function = elf_find(&object, &tables, functions[i].name);
+        if (!function)
+            continue;
+        __atomic_store_n(&own[i], function, __ATOMIC_RELAXED);
+        if (__atomic_load_n(slot(i), __ATOMIC_RELAXED) == (void *)missing)
+            __atomic_store_n(slot(i), function, __ATOMIC_RELAXED);
+    }
+    stage->adopted = 1;
+    return 1;
+}
+
+int real_adopt(const void *function)
+{
+    struct stage stage = {.inside = function};
+    if (!real_load() || real_is_driver(function) || real_is_ours(function))
+        return 0;
+    dl_iterate_phdr(adopt_object, &stage);
+    if (stage.adopted) {
+        struct search search = {function, &drivers[1]};
+        dl_iterate_phdr(find_range, &search);
+    }
+    return stage.adopted;
 }
 
 int real_hook_of(const void *function)

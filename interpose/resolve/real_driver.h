@@ -63,6 +63,11 @@ void *real_scope(const void *caller);
  * else NULL. */
 void *real_beside(const void *caller, const char *name);
 
+/* The driver's cuGetProcAddress has answered with `function`. A driver may be in two stages: a small
+ * libcuda that hands out functions of another object. If that object exports what a driver exports,
+ * its functions count as the driver's from now on. Returns 1 if that is new. */
+int real_adopt(const void *function);
+
 /* The index of `function` in HOOK_LIST; -1: it is no hooked function of the driver. */
 int real_hook_of(const void *function);
 

@@ -68,7 +68,7 @@ def test_loaded_past_us_is_said(place, way, asked, cudart):
     """Also of a process that looked something up through us."""
     report = place.report("load_deep", way, PROGRAMS / f"liballocate_plugin_{cudart}.so", *asked)
     assert report["coverage"]["status"] == "none"
-    said = "calls CUDA past us" if way == "denied" else "dlmopen"
+    said = "calls of CUDA go past us" if way == "denied" else "dlmopen"
     assert any(said in reason for reason in report["coverage"]["reasons"])
     assert report.totals["requests"] == 0
 

@@ -1,6 +1,7 @@
 """However a program reaches CUDA, each of its requests is counted exactly once."""
 
 import re
+import shutil
 import subprocess
 import sys
 
@@ -288,6 +289,28 @@ def test_another_library_stands_in_for_the_driver(place, way, order):
     report = place.only_report()
     check(report)
     assert report["others"]["pool"]["allocated"] == (way == "proc address")
+
+
+def two_stages(place):
+    """The environment of a driver in two stages."""
+    folder = place.work / "driver"
+    folder.mkdir()
+    shutil.copy(PROGRAMS / "libtwo_stage.so", folder / "libcuda.so.1")
+    shutil.copy(SIM / "libcuda.so.1", folder / "libsecond.so")
+    return {"LD_LIBRARY_PATH": f"{folder}:{SIM}", "TWO_STAGE_SECOND": folder / "libsecond.so"}
+
+
+@pytest.mark.parametrize("program", ["allocate_130", "allocate_static", "allocate_proc_address"])
+def test_a_driver_in_two_stages(place, program):
+    """What its cuGetProcAddress hands out are functions of another object."""
+    words = [program, *((5, 0, 1) if program == "allocate_proc_address" else ())]
+    environment = two_stages(place)
+    native = place.native(*words, **environment)
+    ours = place.run(*words, **environment)
+    assert (native.code, ours.code, ours.out, ours.err) == (0, 0, native.out, "")
+    check(place.only_report())
+    done = place.cachalot("doctor", PROGRAMS / program, **environment)
+    assert (done.code, "came through the cache, coverage full" in done.out) == (0, True), done.out
 
 
 @pytest.mark.parametrize("kind", ["address", "thread"])
