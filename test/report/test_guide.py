@@ -208,6 +208,47 @@ def test_doctor_of_programs(real):
         assert done.returncode == (level == "FAIL")
 
 
+def test_doctor_knows_the_toolkits_stub(real):
+    """It stands where a linker needs it, and answers 34 to each call."""
+    stubs = real.work / "stubs"
+    stubs.mkdir()
+    subprocess.run(["cc", "-shared", "-xc", "-", "-o", stubs / "libcuda.so.1"], text=True, check=True,
+                   input="int cuInit(unsigned f) { return 34; } int cuDriverGetVersion(int *v) { *v = 13000; return 34; }")
+    done = real.cachalot("doctor", env={**real.environment, "LD_LIBRARY_PATH": str(stubs)})
+    assert done.returncode == 1 and f"FAIL  driver: {stubs}/libcuda.so.1 is the stub of a CUDA toolkit" in done.stdout, done.stdout
+
+
+def test_doctor_of_a_script(real):
+    """Python's options and the script's arguments are no options of ours."""
+    (real.work / "t.py").write_text("import numpy\nfrom cupy import zeros\n")
+    for words, code, said in ((["t.py", "--lr", "3"], 0, "cupy.cuda.set_allocator(None)"), (["-W", "ignore", "t.py"], 0, "CuPy keeps"),
+                              (["-c", "none.py"], 0, "PyTorch keeps"), (["none.py"], 1, "FAIL  program: none.py: no such file"),
+                              (["-u", "none.py"], 1, "none.py: no such file"), (["-um", "none"], 0, "PyTorch keeps")):
+        done = real.cachalot("doctor", "python3", *words)
+        assert (done.returncode, said in done.stdout) == (code, True), done.stdout
+    assert real.cachalot("doctor", "--none").returncode == 2
+
+
+@pytest.mark.parametrize("program, way", [("allocate_130", " by libcudart.so.13"), ("allocate_static", " by cuGetProcAddress"),
+                                          ("allocate_driver", "")])
+def test_doctor_tries_the_programs_own_way(real, program, way):
+    if not (BUILD / "test/preload" / program).exists():
+        pytest.skip("not built")
+    real.environment["LD_PRELOAD"] = str(SIM / "libcuda.so.1")  # before the library: it serves all the same
+    done = real.cachalot("doctor", BUILD / "test/preload" / program)
+    assert done.returncode == 0 and f"trial: 2 allocations{way} came through the cache, coverage full" in done.stdout, done.stdout
+
+
+def test_doctor_names_a_library_that_is_missing(real):
+    program, library = real.work / "program", real.work / "libgone.so"
+    subprocess.run(["cc", "-shared", "-xc", "-", "-Wl,-soname,libgone.so", "-o", library], text=True, check=True, input="int gone(void) { return 0; }")
+    subprocess.run(["cc", "-xc", "-", "-xnone", library, "-o", program], text=True, check=True, cwd=real.work,
+                   input="int gone(void); int main(void) { return gone(); }")
+    library.unlink()
+    done = real.cachalot("doctor", program)
+    assert done.returncode == 1 and f"{program} needs libgone.so, which is not found" in done.stdout, done.stdout
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_env_holds_what_was_asked(place, form):
     done = place.cachalot("env", "--for", form, "--conf", "max_split_size_mb:128", "--output", "o.%q{SLURM_JOB_ID}.json")

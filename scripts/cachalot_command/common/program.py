@@ -77,6 +77,23 @@ def needed(path):
         return []
 
 
+def loaded_by(path):
+    """{library: its file, or "" if it is not found} of all that the loader loads with a program; empty if it cannot say."""
+    import subprocess  # only `doctor` needs it
+
+    try:
+        elf, _ = read_elf(path)
+        if elf is None or not elf.interpreter:
+            return {}
+        environment = {**os.environ, "LD_TRACE_LOADED_OBJECTS": "1", "LD_PRELOAD": ""}  # lists, and does not run it
+        done = subprocess.run([elf.interpreter, path], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, errors="replace", timeout=60, check=False)
+    except (OSError, ValueError, struct.error, subprocess.TimeoutExpired):
+        return {}
+    found = re.findall(r"^\t(\S+) => (?:(/.*) \(0x|not found)", done.stdout, re.MULTILINE)
+    return dict(found) if done.returncode in (0, 127) else {}
+
+
 def is_shells(begin):
     """True for a text without an interpreter line, which execvp gives to the shell. Anything else is left to the kernel."""
     return not begin.startswith(b"\x7fELF") and b"\0" not in begin and not re.match(rb"#![ \t]*[^ \t\n]", begin)
