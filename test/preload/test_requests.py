@@ -240,7 +240,7 @@ def test_run_refuses_setuid(place):
 ])
 def test_run_refuses_bad_options(place, conf, wrong):
     done = place.cachalot("run", f"--conf={conf}", PROGRAMS / "allocate_130")
-    assert (done.code, done.out) == (125, "") and done.err.startswith(f"cachalot: --conf: {wrong}")
+    assert (done.code, done.out) == (2, "") and done.err.startswith(f"cachalot: --conf: {wrong}")
     assert "max_split_size_mb, max_non_split_rounding_mb" in done.err
     assert "stands" not in done.err and done.err.count("\n") == 1
     assert place.reports() == []

@@ -87,7 +87,7 @@ def main(build):
             for rank in ranks:
                 rank.kill()
                 rank.wait()
-        subprocess.run([COMMAND, "run", "--html", work / "memory.html", build / "test/workloads/seed4a_holes"], check=True,
+        subprocess.run([COMMAND, "run", "--conf", "expandable_segments:False", "--html", work / "memory.html", build / "test/workloads/seed4a_holes"], check=True,
                        env={**environment, "CACHALOT_OUTPUT": str(work / "%e.json"), "CACHALOT_SITES": "1"}, stdout=subprocess.DEVNULL)
         picture(tab, work / "memory.html", (1000, 1500), HERE / "screenshots/tour.png")
     tab.close()

@@ -9,7 +9,7 @@ from cachalot_command.command import show
 from cachalot_command.writing import summary as summary_module
 import pytest
 from cachalot_command.reading.report import Report
-from conftest import COMMAND, in_process
+from conftest import COMMAND, built, in_process
 
 
 def test_show(place):
@@ -38,7 +38,7 @@ def test_ranks_are_shown(tmp_path, model, capsys):
     """In the table of a run, in their order, and of one report."""
     reports, model = [], copy.deepcopy(model)
     for rank in (10, None, 9):
-        model["process"]["rank"] = rank
+        model["process"].update(rank=rank, pid=rank or 8)
         (tmp_path / "x.json").write_text(json.dumps(model))
         reports.append(Report(tmp_path / "x.json"))
     assert "make_page, rank 9, pid " in in_process(show.main, tmp_path / "x.json")[1]
@@ -47,6 +47,21 @@ def test_ranks_are_shown(tmp_path, model, capsys):
     assert [line[:6].strip() for line in lines[:4]] == ["rank", "9", "10", "-"]
     summary_module.print_summary(reports[1:2])
     assert capsys.readouterr().err.split()[0] == "pid"
+
+
+def test_snapshots_are_no_processes(place):
+    """Of each process the last report has a line, and a page."""
+    script = f"{built('make_page')} {place.pages} report; for i in 1 2; do for j in 1 2 3; do cp s.json s$i.$j.json; done; done; rm s.json"
+    change = "import json, glob\n" \
+             "for path in glob.glob('s*.json'):\n" \
+             "    report, (i, j) = json.load(open(path)), map(int, path[1:4].split('.'))\n" \
+             "    report['process']['pid'], report['sequence'], report['totals']['leaked_bytes'] = i, j, j << 20\n" \
+             "    report['kind'] = 'exit' if (i, j) == (1, 2) else 'signal'\n" \
+             "    json.dump(report, open(path, 'w'))"
+    (place.work / "change.py").write_text(change)
+    done = place.cachalot("run", "--summary", "--output", "s.json", "sh", "-c", f"{script}; python3 change.py")
+    rows = [line.split() for line in done.stderr.splitlines() if line.split()[0].isdecimal()]
+    assert [(row[0], row[-1]) for row in rows] == [("1", "s1.2.json"), ("2", "s2.3.json")], done.stderr
 
 
 @pytest.mark.parametrize("status, wanted", [("none", "Nothing of what"), ("partial", "leave out"), ("full", None)])

@@ -10,7 +10,7 @@ from cachalot_command.common.arguments import split
 from cachalot_command.common.pattern import check_pattern
 from cachalot_command.common.program import preloadable
 from cachalot_command.common.tools import HERE, Failure, find_library
-from cachalot_command.common.variables import check_conf
+from cachalot_command.common.variables import check_conf, plain_conf
 
 HELP = """\
 usage: cachalot env [--output FILE] [--conf OPTIONS]
@@ -206,6 +206,7 @@ def main(arguments):
                       else f"`{words[0]}` is too much; see `cachalot env --help`")
     library, conf = find_library(), options.get("--conf")
     if conf is not None:
+        conf = plain_conf(conf)
         check_conf(conf, "--conf", code=2)
     # A container mounts the folder under a name without a blank.
     mounted = form in (in_docker, in_apptainer, in_kubernetes)

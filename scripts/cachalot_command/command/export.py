@@ -1,9 +1,11 @@
 """cachalot export: a report or a recorded trace in the forms that other tools read, or as a page."""
 
+import os
 import sys
 
 from cachalot_command.common.arguments import split
-from cachalot_command.common.tools import Failure, printable, show_progress
+from cachalot_command.common.tools import Failure, printable, say, show_progress
+from cachalot_command.common.units import counted, size_text
 from cachalot_command.reading.sources import missing_map, read_source
 from cachalot_command.reading.traces import device_number
 from cachalot_command.writing import html, output, perfetto, viz
@@ -105,4 +107,8 @@ def main(arguments):
             output.make(path, lambda file: write_export(option, source, file))
         finally:
             show_progress()
+        if not output.DESCRIPTOR.fullmatch(output.place_of(path)):
+            events = sum(len(history.events) for history in source.histories)
+            size = f"{size_text(os.path.getsize(path))}, " if os.path.isfile(path) else ""
+            say(f"cachalot: {printable(path)}: {size}{counted(events, 'event')} of {counted(len(source.histories), 'device')}")
     return 0

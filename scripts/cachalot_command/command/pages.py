@@ -4,7 +4,7 @@ import os
 import sys
 
 from cachalot_command.common.arguments import split
-from cachalot_command.common.tools import Failure, printable, tool
+from cachalot_command.common.tools import Failure, printable, say, tool
 from cachalot_command.reading.pages import harvest_page, list_pages, named_directory, say_path
 from cachalot_command.reading.report import Report
 from cachalot_command.writing.words import coverage_advice
@@ -25,7 +25,7 @@ EMPTY_HELP = """\
 usage: cachalot empty-cache PID|--all [--timeout SECONDS]
 
 Has a running program give all reusable memory back to the driver, as
-torch.cuda.empty_cache() does.
+torch.cuda.empty_cache() does, and says how much that was.
   --all       every running program of this user that uses the cache
   --timeout   how long to wait for an answer (10)
 
@@ -89,7 +89,8 @@ def ask(command, action, arguments, flags):
         answer = tool("request", page.path, action, *more)
         if answer.returncode == 2:
             raise Failure(2, f"--timeout={options.get('--timeout')} is not a number of seconds")
-        print(printable(answer.stdout.strip()), end="\n" if answer.stdout else "", flush=True)
+        who = "" if action == "report" else f"{os.path.basename(page.program)} ({page.pid}): "
+        print(f"{who}{printable(answer.stdout.strip())}" if answer.stdout else "", end="\n" if answer.stdout else "", flush=True)
         sys.stderr.write(answer.stderr.replace("cachalot-page:", "cachalot:"))
         if action == "report" and answer.stdout:
             say_what_is_left_out(answer.stdout.rstrip("\n"))
@@ -113,7 +114,7 @@ def with_pid(path, pid):
 
 
 def harvest_all(pages, output):
-    """(paths of the reports made, worst exit code)."""
+    """(paths of the reports made, worst exit code). Says what became of each page that has no path."""
     dead = [page for page in pages if page.life == "dead"]
     unreported = [page for page in dead if page.state not in ("reported", "making")]
     paths, code = [], 0
@@ -125,6 +126,9 @@ def harvest_all(pages, output):
             path, missing = harvest_page(page, *options, hear=say_path)
             paths.append(path)
             code = code or int(missing)
+            if not path:
+                say(f"cachalot: {os.path.basename(page.program)} ({page.pid}): its page is removed, "
+                    f"{'it had allocated nothing' if page.state == 'making' else 'its report is there'}")
         except Failure as failure:
             print(f"cachalot: {failure}", file=sys.stderr)
             code = 1
@@ -142,6 +146,8 @@ def harvest(arguments):
     paths, code = harvest_all(pages, options.get("--output"))
     for path in paths:
         print(printable(path))
+    if not any(page.life == "dead" for page in pages):
+        say("cachalot: nothing to do: no program of this user was killed and left a page")
     elsewhere = sum(page.life == "elsewhere" for page in pages)
     if elsewhere:
         print(f"cachalot: {elsewhere} of other containers: nobody here can tell whether they run; `cachalot harvest` there",

@@ -12,7 +12,7 @@ import time
 from cachalot_command.common.pattern import CONTROL, DEFAULT_OUTPUT, Places, check_patterns
 from cachalot_command.common.program import by_shell, check_library, check_program, find_program, preload, preloadable
 from cachalot_command.common.tools import INHERITED_SIGCHLD, Failure, find_library, printable, say
-from cachalot_command.common.variables import SESSION_MOST, check_conf, check_counts, plain_session, report_signal
+from cachalot_command.common.variables import SESSION_MOST, check_conf, check_counts, plain_conf, plain_session, report_signal
 from cachalot_command.writing.output import refuse
 
 HELP = """\
@@ -23,7 +23,7 @@ it changes. Its children have the cache too, and reports of their own.
   --output FILE   where a report goes (CACHALOT_OUTPUT; cachalot.%e.%p.json):
                   %e program, %p pid, %h host, %r rank, %t start, %n number,
                   %q{VAR}, %%
-  --conf OPTIONS  key:value,… as PYTORCH_ALLOC_CONF has them (CACHALOT_CONF)
+  --conf OPTIONS  key:value,… or key=value,… (CACHALOT_CONF)
   --trace FILE    records all its allocations for `cachalot replay` and `tune`
                   (CACHALOT_TRACE; the same patterns; if taken, FILE.PID)
   --summary       at the end, a table of all its processes on stderr
@@ -35,8 +35,8 @@ it changes. Its children have the cache too, and reports of their own.
                   processes FILE with .PID; keeps the last 100000 events, or
                   CACHALOT_EVENTS
 
-Exit code: PROGRAM's (or it dies by PROGRAM's signal); 125 cachalot failed,
-126 PROGRAM is not executable, 127 not found. With --check, where PROGRAM's is
+Exit code: PROGRAM's (or it dies by PROGRAM's signal); 2 usage, 125 cachalot
+failed, 126 PROGRAM is not executable, 127 not found. With --check, where it is
 0: 1 a gate failed, 3 there is no report, or not of all processes.
 example: cachalot run --conf max_split_size_mb:128 --summary python3 train.py
 example: cachalot run --check max-leaked=0,max-oom=0 python3 test.py
@@ -54,9 +54,9 @@ def keep(options, name, value):
     """Keeps an option. Gates add up; of several outputs the last counts, so that a wrapper can give one. Any other option
     given twice is refused, since one value would be lost."""
     if not value and name != "--conf":  # no options are the defaults
-        raise Failure(125, f"{name} needs a value, and what it was given is empty")
+        raise Failure(2, f"{name} needs a value, and what it was given is empty")
     if name in options and name not in ("--check", "--output"):
-        raise Failure(125, f"{name} is given twice")
+        raise Failure(2, f"{name} is given twice")
     options[name] = [*options.get(name, ()), value] if name == "--check" else value
 
 
@@ -70,15 +70,15 @@ def parse(arguments):
             break
         if name in VALUES:
             if not equals and not arguments:
-                raise Failure(125, f"{name} needs a value; see `cachalot run --help`")
+                raise Failure(2, f"{name} needs a value; see `cachalot run --help`")
             keep(options, name, value if equals else arguments[0])
             arguments = arguments if equals else arguments[1:]
         elif name in ("--summary", "--help", "-h"):
             if equals:
-                raise Failure(125, f"{name} takes no value")
+                raise Failure(2, f"{name} takes no value")
             options["--help" if name == "-h" else name] = True
         else:
-            raise Failure(125, f"unknown option {name}; see `cachalot run --help`")
+            raise Failure(2, f"unknown option {name}; see `cachalot run --help`")
     return options, arguments
 
 
@@ -170,8 +170,8 @@ def environment_for(options, library, program):
     if "--trace" in options:
         ours["CACHALOT_TRACE"] = options["--trace"]
     if "--conf" in options:
-        check_conf(options["--conf"], "--conf")
-        ours["CACHALOT_CONF"] = options["--conf"]
+        ours["CACHALOT_CONF"] = plain_conf(options["--conf"])
+        check_conf(ours["CACHALOT_CONF"], "--conf", code=2)
     elif conf := environment.get(b"CACHALOT_CONF"):
         check_conf(os.fsdecode(conf), "CACHALOT_CONF")
     if "--html" in options and not environment.get(b"CACHALOT_EVENTS"):
@@ -265,7 +265,7 @@ def gates_of(options, places):
     try:
         gates, more = parse_words(*options["--check"])
     except Failure as failure:
-        raise Failure(125, f"--check: {failure}") from failure
+        raise Failure(2, f"--check: {failure}") from failure
     places.check_baselines(gates.get("--baseline", ()))
     if "--output" in more:
         refuse("--check: output", more["--output"])
@@ -325,7 +325,7 @@ def main(arguments):
         print(HELP, end="")
         return 0
     if not words:
-        raise Failure(125, "no program given; see `cachalot run --help`")
+        raise Failure(2, "no program given; see `cachalot run --help`")
     try:
         path, words, environment, gates = prepare(options, words)
     except OSError as error:  # no file name: the current directory is meant

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from cachalot_command.common.arguments import split
 from cachalot_command.common.tools import Failure, show_progress, tool
 from cachalot_command.common.units import bytes_text, time_text
+from cachalot_command.common.variables import plain_conf
 from cachalot_command.reading.replays import VALUES, ended_by, feed_file, one_trace, output_of
 from cachalot_command.reading.report import COUNT_MOST
 from cachalot_command.writing.words import failure_lines
@@ -181,6 +182,11 @@ def line(result, fixed):
     return "CACHALOT_CONF=" + shlex.quote(conf_of(result, fixed)) if conf_of(result, fixed) else "CACHALOT_CONF="
 
 
+def is_better(best, now):
+    """True if a setting saves more than what counts as the same."""
+    return best.ooms < now.ooms or best.reserved < now.reserved * (1 - WITHIN) or best.cost < now.cost * (1 - WITHIN)
+
+
 def table(tuner, best, fixed):
     """The lines of the table: the best settings, and the present one."""
     lines = [f"{tuner.source.name}: {len(tuner.results)} settings tried; peak requested "
@@ -196,6 +202,8 @@ def table(tuner, best, fixed):
         more = " or more" * (best[0].refused == COUNT_MOST)
         lines += [f"None of them serves all: a request of {bytes_text(best[0].refused).strip()}{more} is refused; on a device of 2 TiB "
                   f"{bytes_text(tuner.requested).strip()} are held at once, rounding not counted.", ""]
+    if not is_better(best[0], tuner.results[()]):
+        lines += ["Nothing is to be won: the options of now need as little memory, and as cheap calls.", ""]
     return lines + [line(result, fixed) for result in best]
 
 
@@ -212,7 +220,7 @@ def main(arguments):
     """cachalot tune."""
     words, options = split("tune", arguments, (), VALUES)
     source, form, known = one_trace("tune", words, options)
-    fixed = list(filter(None, [re.sub(r"\s*,[\s,]*", ",", options.get("--conf", "")).strip(", ")]))
+    fixed = list(filter(None, [re.sub(r"\s*,[\s,]*", ",", plain_conf(options.get("--conf", ""))).strip(", ")]))
     if fixed:
         known = known[2:]  # each setting contains it
         checked = tool("conf", "--", fixed[0])

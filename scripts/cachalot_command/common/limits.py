@@ -20,7 +20,7 @@ def parse_count(text):
 
 def parse_increase(text):
     """A share: 5%, 200% or 0.05. A bare 5 could mean 5 % or 500 %, and is refused."""
-    found = re.fullmatch(r"(?a)(\d{1,9}(?:\.\d{1,9})?) ?(%?)", text)
+    found = re.fullmatch(r"(?a)(\d{1,9}(?:\.\d{1,9})?|\.\d{1,9}) ?(%?)", text)
     value = float(found[1]) / (100 if found[2] else 1) if found else 2
     if value > 1 and not (found and found[2]):
         raise Failure(2, f"`{text}` is not a share; write 90% or 0.9")

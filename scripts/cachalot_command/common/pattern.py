@@ -38,7 +38,8 @@ def check_patterns(environment, options=()):
     variables."""
     for name in ("--output", "--trace"):
         variable = f"CACHALOT_{name[2:].upper()}"
-        check_pattern(os.fsdecode(environment.get(os.fsencode(variable), b"")), name if name in options else variable)
+        given = os.fsdecode(environment.get(os.fsencode(variable), b""))
+        check_pattern(given, *((name, True, 2) if name in options else (variable,)))
 
 
 def expanded(pattern, environment, program):

@@ -67,7 +67,7 @@ def processes_text(count):
 
 def parse_size(text):
     """Parses a size: 8GiB, 8G (the same), 8GB (decimal), 512MiB, 1000."""
-    found = re.fullmatch(r"(?ai)(\d{1,16}(?:\.\d{1,9})?) ?(?:([kmgt])(iB|i|B)?|B)?", text)
+    found = re.fullmatch(r"(?ai)(\d{1,16}(?:\.\d{1,9})?|\.\d{1,9}) ?(?:([kmgt])(iB|i|B)?|B)?", text)
     if found is None:
         raise Failure(2, f"`{text}` is not a size; write 8GiB, 512MiB or a number of bytes")
     amount, unit, suffix = found.groups()

@@ -65,6 +65,11 @@ def report_signal():
                        f"{signal.SIGRTMAX:d}, or none")
 
 
+def plain_conf(conf):
+    """The options as the library reads them: key=value is taken for key:value."""
+    return re.sub(r"(^|,)(\s*\w+\s*)=", r"\1\2:", conf)
+
+
 def check_conf(conf, where, code=125):
     """Refuses options of which the library would only warn."""
     checked = tool("conf", "--", conf)

@@ -7,7 +7,7 @@ import os
 from cachalot_command.common.limits import LEVELS
 from cachalot_command.common.tools import Failure, printable
 from cachalot_command.common.units import counted
-from cachalot_command.reading.report import COUNT_MOST, Report, Stranger, begins_as_report, get, number, signal_text
+from cachalot_command.reading.report import COUNT_MOST, ENDS, Report, Stranger, begins_as_report, get, identity, last_of_each, number, signal_text
 from cachalot_command.reading.runs import ALL, choose
 
 FILES_MOST = 100000
@@ -58,15 +58,8 @@ class Process:
             raise Failure(3, f"{self.path} is damaged: `totals.{key}` is {found!r:.40}")
         return value
 
-    def identity(self):
-        """What two reports of one process have in common; None if the report does not say."""
-        keys = ("hostname", "pid_namespace", "pid", "start_ticks", "generation")
-        parts = [self.report.get("process", key) for key in keys]
-        start = self.report.get("time", "start")
-        return None if None in parts or start is None else repr((*parts, start))
-
     def is_final(self):
-        return self.kind in ("exit", "harvest")
+        return self.kind in ENDS
 
     def name(self):
         rank = "" if self.rank is None else f"rank {printable(self.rank)[:20]}, "
@@ -145,17 +138,11 @@ class Reports:
 
     def keep_last(self):
         """Keeps one report of each process: that of its end, else the last."""
-        last = {}
-        for process in self.processes:
-            key = process.identity() or f"file {process.path}"
-            rank = (process.is_final(), process.kind == "exit",
-                    number_or(process.report.number("sequence"), 0))
-            if key not in last or rank > last[key][0]:
-                last[key] = (rank, process)
-        dropped = len(self.processes) - len(last)
+        kept = {id(report) for report in last_of_each(process.report for process in self.processes)}
+        dropped = len(self.processes) - len(kept)
         if dropped:
             self.notes.append(f"left out: {counted(dropped, 'earlier report')} of the same processes")
-        self.processes = [process for _, process in last.values()]
+        self.processes = [process for process in self.processes if id(process.report) in kept]
 
     def keep_run(self, which, environment):
         """Keeps the reports of one run, as `runs.choose` says."""
@@ -196,10 +183,6 @@ class Reports:
                 self.notes.append(f"coverage of {process.name()} is partial")
 
 
-def number_or(value, other):
-    return other if value is None else value
-
-
 def read_reports(paths, which=ALL, environment=os.environb):
     """The processes of the run that `which` chooses (runs.py)."""
     reports = Reports()
@@ -219,7 +202,7 @@ def read_baseline(paths, reports, which):
     """The processes of the baseline. A problem with it is a problem of the whole check."""
     baseline = read_reports(paths, which, {})
     reports.problems += [f"baseline: {problem}" for problem in baseline.problems]
-    ours = {p.identity() for p in reports.processes} - {None}
-    if any(p.identity() in ours for p in baseline.processes):
+    ours = {identity(p.report) for p in reports.processes} - {None}
+    if any(identity(p.report) in ours for p in baseline.processes):
         reports.problems.append("the baseline has a report of the same process as the reports have")
     return baseline.processes

@@ -16,6 +16,7 @@ OUTPUTS = ("check", "diff", "top", "tune")  # kinds of JSON that commands print,
 OUTPUT = re.compile(rb'\{"schema_version":"[^"]*","kind":"(%s|replay)"' % "|".join(OUTPUTS).encode())
 BYTES_MOST = 256 << 20  # twice the size of a report with a million blocks
 MEMORY_LEAST, MEMORY_PER_BYTE = 1 << 26, 12  # bytes of memory per byte of a report; reports take up to 6
+ENDS = ("exit", "harvest")  # kinds of a process's last report
 COUNT_MOST = 2**53 - 1  # larger values are written as this
 PIECE = 1 << 20
 WRITER_TRIES, WRITER_TRY_S = 50, 0.1
@@ -125,6 +126,30 @@ class Report:
     def list(self, *keys):
         value = self.get(*keys)
         return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
+
+
+def identity(report):
+    """What two reports of one process have in common; None if the report does not say."""
+    keys = ("hostname", "pid_namespace", "pid", "start_ticks", "generation")
+    parts = [report.get("process", key) for key in keys]
+    start = report.get("time", "start")
+    return None if None in parts or start is None else repr((*parts, start))
+
+
+def finality(report):
+    """Of two reports of a process the one with more of it counts: that of its end, else the last."""
+    kind = report.get("kind")
+    return kind in ENDS, kind == "exit", report.number("sequence") or 0
+
+
+def last_of_each(reports):
+    """One report of each process, in the order of their first ones."""
+    last = {}
+    for report in reports:
+        key = identity(report) or f"file {report.path}"
+        if key not in last or finality(report) > finality(last[key]):
+            last[key] = report
+    return list(last.values())
 
 
 def get(value, *keys):

@@ -9,7 +9,7 @@ from cachalot_command.common.tools import HERE, Failure, installed, printable, s
 from cachalot_command.common.units import count_text, size_text
 from cachalot_command.reading.history import CHANGES
 from cachalot_command.reading.mapped import Mapped
-from cachalot_command.reading.report import end_text, get, number
+from cachalot_command.reading.report import end_text, get, last_of_each, number
 from cachalot_command.reading.sources import blocks_after, device_of, missing_map, read_source
 from cachalot_command.writing.output import make, refuse, refuse_overwriting
 from cachalot_command.writing.words import doubts, fragmentation_words, oom_title, oom_words, site_text
@@ -244,19 +244,12 @@ def check_page(path, others):
     refuse("--html", path)
 
 
-ENDS = ("exit", "harvest")  # kinds of a process's last report
-
-
 def pages_of_run(reports, path, pid):
     """Writes a page for each report and returns problems. `path` is for the started program at its end; other processes add
     .PID, and earlier programs of one process (exec) add their generation."""
     problems, stem, end = [], *os.path.splitext(path)
 
-    def process(report):
-        return report.number("process", "pid"), report.number("process", "generation"), report.text("process", "hostname")
-
-    ended = {process(report) for report in reports if report.get("kind") in ENDS}
-    reports = [report for report in reports if report.get("kind") in ENDS or process(report) not in ended]
+    reports = last_of_each(reports)
 
     def place(report):
         return report.number("process", "pid") != pid, report.text("process", "pid"), -(report.number("process", "generation") or 0)

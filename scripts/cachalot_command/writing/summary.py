@@ -4,7 +4,7 @@ import os
 
 from cachalot_command.common.tools import printable, say
 from cachalot_command.common.units import bytes_text
-from cachalot_command.reading.report import end_text, signal_text
+from cachalot_command.reading.report import end_text, last_of_each, signal_text
 from cachalot_command.writing.words import doubts, hook_order, oom_lines
 
 RANK_MOST = 20
@@ -12,9 +12,9 @@ ROW = "{}{:>9}  {:<20}  {:>11}  {:>11}  {:>6}  {:>10}  {}"
 
 
 def doubts_of(reports):
-    """The doubts about each process, without repeats: a process that wrote snapshots has several reports."""
+    """The doubts about each process."""
     return dict.fromkeys(f"{os.path.basename(report.text('process', 'exe'))}, pid {report.text('process', 'pid')}: {doubt}"
-                         for report in reports for doubt in doubts(report))
+                         for report in last_of_each(reports) for doubt in doubts(report))
 
 
 def remarks(report):
@@ -55,9 +55,10 @@ def row(report, width):
 
 
 def print_summary(reports):
-    """Prints a line for each report of the run."""
+    """Prints a line for each process of the run, of its last report."""
     if not reports:
         return
+    reports = last_of_each(reports)
     width = rank_width(reports)
     say(ROW.format(rank_column("rank", width), "pid", "program", "peak alloc", "peak reserv", "hits", "leaked", "report"))
     for report in sorted(reports, key=lambda r: (r.number("process", "rank") is None, r.number("process", "rank") or 0)):
