@@ -107,6 +107,7 @@ def test_the_lines_are_really_painted(shown):
 
 def test_every_block_is_where_it_should_be(shown, report):
     """All bars and blocks, compared with the report; the middle of each that is wide enough has its colour."""
+    shown.evaluate("showMoment(history.count)")
     bars = shown.evaluate("map.bars.map(b => [b.address, b.size, b.blocks.map(k => [k.address, k.size, k.state])])")
     expected = [[int(s["address"], 16), s["total_bytes"],
                  [[int(b["address"], 16), b["size_bytes"], {"allocated": "active"}.get(b["state"], b["state"])]
@@ -143,6 +144,35 @@ def wrong_moments(tab, step):
         return wrong; })()""".replace("STEP", str(step)))
 
 
+def test_the_map_opens_at_the_peak(shown):
+    levels, at = shown.evaluate("[history.levels.map(level => [...level]), moment]")
+    allocated, _, reserved = levels
+    assert reserved[at] == max(reserved) and allocated[at] == max(a for a, r in zip(allocated, reserved) if r == max(reserved))
+    assert text(shown, "moment-text").startswith("at the peak, ") and 0 < at
+
+
+TICKS = """(scale => scale.ticks.map((tick, i) => [tick.value, tick.label, scale.getPixelForValue(tick.value),
+    scale.isHorizontal() ? scale.left + (scale.right - scale.left) * (Number(tick.label.replace(/,/g, "")) - scale.min) / (scale.max - scale.min) : 0]))"""
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+@pytest.mark.parametrize("begin, end", [(0, 1), (.1234567, .1239), (.3, .3000071), (.25, .75)])
+def test_labels_of_axes_stand_where_their_values_are(shown, begin, end):
+    shown.evaluate(f"(() => {{ const [a, b] = wholeTime(); zoom(a + (b - a) * {begin}, a + (b - a) * {end}); }})()")
+    ticks = shown.evaluate(f"{TICKS}(charts.timeline.scales.x)")
+    assert len(ticks) > 1 and all(abs(is_at - should) < 1 for _, _, is_at, should in ticks), ticks
+    for chart in ("timeline", "live"):
+        for value, label, *_ in shown.evaluate(f"{TICKS}(charts.{chart}.scales.y)"):
+            number, unit = label.split()
+            assert float(number) * UNITS[unit] == value
+
+
+def test_a_logarithmic_axis_says_so(shown):
+    kind, title, labels = shown.evaluate("(s => [s.type, s.options.title.text, s.ticks.map(t => t.label)])(charts.requests.scales.y)")
+    assert (kind == "logarithmic") == ("logarithmic" in title) and "requests" in title
+    assert kind != "logarithmic" or {label for label in labels if label} <= {"1", "10", "100", "1,000", "10,000"}
+
+
 def test_every_moment_adds_up(shown):
     assert wrong_moments(shown, 37) == []
 
@@ -173,6 +203,7 @@ def box(tab, name):
 
 
 def test_pointing_at_the_map_tells_what_is_there(shown, report):
+    shown.evaluate("showMoment(history.count)")
     left, top = box(shown, "map")
     block = shown.evaluate("""(() => {
         const fits = (k, b) => k.site !== null && k.state === "active" && k.size * b.wide / b.size > 5;
@@ -223,8 +254,13 @@ def test_words_tiles_and_table(shown, report):
     assert "64 MiB asked for" in oom and "train.py:31 step" in oom and "expandable_segments:True" in oom
     largest = max(b["size_bytes"] for s in report["devices"][0]["segments"] for b in s["blocks"]
                   if b["state"] == "allocated")
-    row = shown.evaluate("document.querySelector('#largest tr:nth-child(2)').innerText").split("\t")
-    assert row[0] == f"{largest // MIB} MiB" and "train.py:" in row[3]
+    rows = [row.split("\t") for row in shown.evaluate("[...document.querySelectorAll('#largest tr')].slice(1).map(row => row.innerText)")]
+    assert f"{largest // MIB} MiB" in {row[2] for row in rows} and "train.py:" in rows[0][4]
+    assert len({tuple(row[2:]) for row in rows}) == len(rows)  # equal blocks are one row
+    held = sum(b["state"] == "allocated" for s in report["devices"][0]["segments"] for b in s["blocks"])
+    assert sum(int(row[1]) for row in rows) <= held and f"of {held} blocks" in text(shown, "largest-title")
+    share = [item for item in tiles.split("\n") if item.endswith(" %")][0]
+    assert f", {share}. The other" in words  # headline and sentence divide the same numbers
     counts = shown.evaluate("charts.requests.data.datasets[0].data")
     assert counts == [b["requests"] for b in report["devices"][0]["size_histogram"]]
 

@@ -3,10 +3,11 @@
 import json
 import os
 import re
+from collections import Counter
 from dataclasses import replace
 
 from cachalot_command.common.tools import HERE, Failure, installed, printable, say
-from cachalot_command.common.units import count_text, size_text
+from cachalot_command.common.units import count_text, counted, size_text
 from cachalot_command.reading.history import CHANGES
 from cachalot_command.reading.mapped import Mapped
 from cachalot_command.reading.report import end_text, get, last_of_each, number
@@ -104,9 +105,10 @@ def tiles(device, report):
     ooms = number(device, "counters", "num_ooms")
     leaked = report.number("totals", "leaked_bytes") if report else sum(row["live_bytes"] for row in device["size_histogram"])
     allocated, reserved = stat("allocated_bytes", "peak"), stat("reserved_bytes", "peak")
+    used, whole = (number(device, "at_peak_reserved", key) for key in ("allocated_bytes", "reserved_bytes"))
     rows = [("Peak allocated", size_text(allocated), "held by the program", False),
             ("Peak reserved", size_text(reserved), "taken from the driver", False),
-            ("Used of reserved", percent(allocated, reserved), "at the peaks", False),
+            ("Used of reserved", percent(used, whole), "when most was reserved", False),
             ("From the cache", percent(hits, requests), f"of {count_text(requests).strip()} requests", False),
             ("Out of memory", count_text(ooms).strip(), "times", bool(ooms)),
             ("Never freed", size_text(leaked), "at the end, all devices" if report else "where the trace ends", bool(leaked))]
@@ -114,13 +116,14 @@ def tiles(device, report):
 
 
 def largest_blocks(blocks, sites):
-    """The largest blocks that the program holds."""
-    blocks.sort(key=lambda b: (-b.size, b.address))
-    rows = [[size_text(b.size), f"{b.requested}", f"{b.address:#x}", site_text(b.site, sites)][:3 + bool(sites)]
-            for b in blocks[:LARGEST]]
-    return {"title": f"Largest blocks in use at the end, of {len(blocks)}", "rows": rows,
-            "head": ["Block", "Bytes asked for", "Address", "Taken at"][:3 + bool(sites)],
-            "kinds": ["number", "number", "place", "place"]}
+    """The largest blocks that the program holds, equal ones in one row."""
+    equal = Counter((block.size, block.requested, site_text(block.site, sites)) for block in blocks)
+    order = sorted(equal.items(), key=lambda item: (-item[0][0] * item[1], item[0]))
+    rows = [[size_text(size * count), f"{count}", size_text(size), f"{requested}", site][:4 + bool(sites)]
+            for (size, requested, site), count in order[:LARGEST]]
+    return {"title": f"Largest memory in use at the end, of {counted(len(blocks), 'block')}", "rows": rows,
+            "head": ["Together", "Blocks", "Each", "Bytes asked for", "Taken at"][:4 + bool(sites)],
+            "kinds": ["number", "number", "number", "number", "place"]}
 
 
 def held_blocks(history):

@@ -36,6 +36,23 @@ function byteScale(most) {
     return {stepSize: step, max: Math.ceil(most * 1.04 / step) * step};
 }
 
+/* A size as a label of an axis: not rounded, because the label stands where the value is. */
+function exactBytes(bytes) {
+    const [value, unit] = bytesText(bytes).split(" ");
+    return Number((bytes / 1024 ** ["B", "KiB", "MiB", "GiB", "TiB"].indexOf(unit)).toFixed(6)) + " " + (unit ?? value);
+}
+
+/* Labels of an axis at round values only: Chart.js puts some at the ends, and rounds what it writes there. */
+function roundTicks(scale) {
+    const range = scale.max - scale.min, rough = range / Math.max(2, Math.floor((scale.right - scale.left) / 80));
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = Math.max([1, 2, 5, 10].find(times => times * power >= rough * .999) * power, page.hasTime ? 0 : 1);
+    const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+    scale.ticks = [];
+    for (let i = Math.ceil(scale.min / step - 1e-9); i * step <= scale.max + step * 1e-9; i++)
+        scale.ticks.push({value: i * step, label: (i * step).toLocaleString("en", {minimumFractionDigits: digits, maximumFractionDigits: digits})});
+}
+
 function axis(extra) {
     return {grid: {color: style("line")}, border: {color: style("line")}, ...extra,
         ticks: {color: style("quiet"), maxRotation: 0, ...extra.ticks},
@@ -120,8 +137,9 @@ function drawTimeline() {
             interaction: {mode: "index", intersect: false, axis: "x"},
             scales: {
                 x: axis({type: "linear", name: page.hasTime ? "seconds since the program began" : "operation",
-                    min: wholeTime()[0], max: wholeTime()[1]}),
-                y: axis({min: 0, max, ticks: {stepSize, callback: bytesText}}),
+                    min: wholeTime()[0], max: wholeTime()[1], afterBuildTicks: roundTicks,
+                    ticks: {callback: (value, i, ticks) => ticks[i].label, autoSkip: false}}),
+                y: axis({min: 0, max, ticks: {stepSize, callback: exactBytes}}),
             },
             plugins: {
                 decimation: {enabled: true, algorithm: "min-max"},
@@ -181,7 +199,8 @@ function showMoment(index) {
     moment = index;
     at("moment").value = index;
     const end = index === history.count ? "at the end" : "before the first event";
-    at("moment-text").textContent = (index && index < history.count ? timeText(history.time[index - 1], page.hasTime) : end) +
+    at("moment-text").textContent = (index === history.top() ? "at the peak, " : "") +
+        (index && index < history.count ? timeText(history.time[index - 1], page.hasTime) : end) +
         `: ${bytesText(history.levels[0][index])} allocated` +
         (history.levels[2].some(bytes => bytes > 0) ? ` of ${bytesText(history.levels[2][index])} reserved` : "");
     drawMap();
@@ -205,11 +224,12 @@ function drawSizes() {
     if (!device.histogram.length)
         return;
     const counts = device.histogram.map(bin => bin[1]);
-    bars("requests", counts, "Requests", "allocated", {y: Math.max(...counts) <= 100 ? {min: 0, ticks: {precision: 0}} : {
-        type: "logarithmic", min: 0.8, ticks: {callback: v => Number.isInteger(Math.log10(v)) ? v.toLocaleString("en") : ""}}});
+    bars("requests", counts, "Requests", "allocated", {y: Math.max(...counts) <= 100 ? {name: "requests", min: 0, ticks: {precision: 0}} : {
+        name: "requests, on a logarithmic axis", type: "logarithmic", min: 0.8,
+        ticks: {callback: v => Number.isInteger(Math.log10(v)) ? v.toLocaleString("en") : ""}}});
     if (most) {
         const {stepSize, max} = byteScale(most);
-        bars("live", live, "Held", "active", {y: {max, ticks: {stepSize, callback: bytesText}},
+        bars("live", live, "Held", "active", {y: {max, ticks: {stepSize, callback: exactBytes}},
             tooltip: {callbacks: {label: item => ` ${bytesText(item.parsed.y)} in ${device.histogram[item.dataIndex][2]} blocks`}}});
     }
 }
@@ -270,7 +290,7 @@ function drawLegend() {
 function show(which) {
     device = which;
     history = new History(device, page.hasTime, page.actions);
-    moment = history.count;
+    moment = history.top();
     drawWords();
     fill("timeline-hint", [prose("span", device.timelineHint)]);
     fill("map-hint", [prose("span", device.mapHint)]);
@@ -285,7 +305,7 @@ function show(which) {
         drawTimeline();
     at("moment").max = history.count;
     drawLegend();
-    showMoment(history.count);
+    showMoment(history.top());
     drawSizes();
     drawTable();
 }

@@ -101,6 +101,16 @@ class History {
         return best;
     }
 
+    /* The index after whose event most was reserved, and of those where most was allocated. */
+    top() {
+        const [allocated, , reserved] = this.levels;
+        let best = 0;
+        for (let i = 1; i <= this.count; i++)
+            if (reserved[i] > reserved[best] || (reserved[i] === reserved[best] && allocated[i] > allocated[best]))
+                best = i;
+        return best;
+    }
+
     /* How many events have happened until `time`. */
     indexAt(time) {
         let low = 0, high = this.count;
