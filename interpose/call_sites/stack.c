@@ -109,7 +109,7 @@ static uint32_t look(void)
 void call_sites_look(void)
 {
     int error = errno;
-    uint64_t every = process.sites->every;
+    uint64_t every = process.config.sites;
     domain_asked_at(requests++ % every == 0 ? look() : 0);
     errno = error;
 }

@@ -184,7 +184,7 @@ static struct context *make(CUcontext handle)
     CUdevice device;
     size_t total = 0;
     if (real()->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 ||
-        (unsigned)device >= atomic_load(&process.page->device_count) || !has_memory())
+        (unsigned)device >= process.page->device_count || !has_memory())
         return NULL;
     int primary = is_primary(handle, device);
     if (primary < 0 || real()->cuDeviceTotalMem_v2(&total, device) != CUDA_SUCCESS)

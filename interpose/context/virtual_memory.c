@@ -171,7 +171,7 @@ uint64_t driver_peers_of(CUdevice device)
 
 int driver_has_strangers(void)
 {
-    int count = (int)atomic_load(&process.page->device_count);
+    int count = (int)process.page->device_count;
     for (CUdevice device = 0; device < count; device++)
         for (CUdevice owner = 0; owner < count; owner++)
             if (device != owner && !can_reach(device, owner))

@@ -77,8 +77,8 @@ static int is_stale(void)
 static void finish(void)
 {
     atomic_store(&process.page->state, PAGE_REPORTED);
-    if (process.page->path[0])
-        unlink(process.page->path);
+    PAGE_TELL(process.page, state);
+    page_remove(process.page);
 }
 
 static void report_exit(void)

@@ -91,6 +91,7 @@ void request_take_signal(void)
     replaced = old;
     if (sigaction(number, &mine, NULL) == 0)
         atomic_store(&process.page->signal_installed, (uint32_t)number);
+    PAGE_TELL(process.page, signal_installed);
     atomic_store(&expecting, 0);
     if (atomic_exchange(&asked, 0) == process.pid)
         request_wake(REQUEST_SIGNAL);

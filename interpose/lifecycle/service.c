@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "interpose/context/capture.h"
 #include "interpose/lifecycle/exit_report.h"
@@ -26,9 +27,21 @@ static void write_reports(void *requests)
         service_report_write(REPORT_REQUEST, (request & REQUEST_BLOCKS) != 0);
 }
 
+/* What may be asked for now. The page's user asks with the rights that he has over this process: none,
+ * after it has become another user's. */
+static uint32_t permitted(uint32_t request)
+{
+    if (process.page->uid == 0 || process.page->uid == geteuid())
+        return request;
+    snprintf(process.page->answer, sizeof process.page->answer,
+             "error: the program has changed its user");
+    return request & REQUEST_SIGNAL;
+}
+
 static void carry_out(uint32_t request)
 {
     service_report_lock();
+    request = permitted(request);
     if (process_serving()) {
         request_check_signal();
         domain_poll(process.domain); /* blocks that have become reusable are reported so */

@@ -1,5 +1,6 @@
 #include "interpose/lifecycle/service_report.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,10 +54,13 @@ static struct rows list_blocks(void)
 int service_report_write(enum report_kind kind, int with_segments)
 {
     struct page *page = process.page;
-    struct rows rows = list_blocks();
+    atomic_fetch_add(&page->sequence, 1);
+    PAGE_TELL(page, sequence);
+    struct rows rows = list_blocks(); /* first: it takes what threads have noted into the page */
+    struct page *copy = page_copy(page);
     const struct events *events = page_events(page); /* events are shown on the map of segments */
     int list = with_segments || (events && events->shown);
-    const struct snapshot snapshot = {page, rows.row, rows.count, list};
+    const struct snapshot snapshot = {copy, rows.row, rows.count, list};
     const struct report_options options = {
         .kind = kind,
         .exit_reason = kind == REPORT_EXIT ? "exit" : "running",
@@ -64,8 +68,7 @@ int service_report_write(enum report_kind kind, int with_segments)
         .output = kind == REPORT_EXIT && writing.exit_path[0] ? writing.exit_path : NULL,
     };
     char path[sizeof page->answer];
-    atomic_fetch_add(&page->sequence, 1);
-    int code = report_write(&snapshot, &options, path, sizeof path);
+    int code = copy ? report_write(&snapshot, &options, path, sizeof path) : -ENOMEM;
     if (code)
         snprintf(page->answer, sizeof page->answer, "error: cannot write %.900s: %s", page->output,
                  strerror(-code));
@@ -77,6 +80,8 @@ int service_report_write(enum report_kind kind, int with_segments)
         process_warn("the report could not be written: %s", strerror(-code));
     if (rows.row)
         munmap(rows.row, rows.room * sizeof *rows.row);
+    if (copy)
+        page_close(copy, 0);
     return code;
 }
 

@@ -52,6 +52,8 @@ static void on_exit_begin(int status, void *unused)
         domain_poll(process.domain); /* the last moment at which the library may call the driver */
     atomic_store(&process.page->exit_code, status & 0xff);
     atomic_store(&process.page->state, PAGE_EXITING);
+    PAGE_TELL(process.page, exit_code);
+    PAGE_TELL(process.page, state);
     atomic_store(&process.state, PROCESS_EXITING);
     exit_report_watch();
 }
@@ -106,6 +108,7 @@ static int begin(void)
         atomic_fetch_add(&process.page->coverage[kind], atomic_exchange(&process.early[kind], 0));
     submit_look_around();
     atomic_store(&process.page->state, PAGE_RUNNING);
+    page_tell_all(process.page);
     page_remove_old(config_page_dir(&process.config), OLD_PAGE_SECONDS);
     return 0;
 }

@@ -67,7 +67,7 @@ void trace_writer_start(void)
         process_warn("no room for events beside the live page: none are recorded or traced");
     if (events && *process.config.trace)
         open_trace();
-    process.sites = page_sites(process.page);
+    process.sites = process.page->own.sites;
     if (process.config.sites && !process.sites)
         process_warn("no room for call sites beside the live page: none are recorded");
     if (process.sites)

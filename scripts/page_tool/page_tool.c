@@ -144,7 +144,7 @@ static int write_report(struct page *page, const struct tool_options *options)
 
 static int tool_report(const struct tool_options *options)
 {
-    struct page *page = tool_open(options->path, 0);
+    struct page *page = tool_open(options->path, NULL);
     if (page == NULL)
         return TOOL_BAD_PAGE;
     int code = TOOL_FAILED;
@@ -163,7 +163,7 @@ static int tool_report(const struct tool_options *options)
 
 static int tool_json(const struct tool_options *options)
 {
-    struct page *page = tool_open(options->path, 0);
+    struct page *page = tool_open(options->path, NULL);
     if (page == NULL)
         return TOOL_BAD_PAGE;
     int alive = tool_life(page, options->path) != TOOL_DEAD;
@@ -185,7 +185,7 @@ static void list_page(const char *path)
     static const char *const states[] = {"making", "running", "exiting", "reported"};
     static const char *const lives[] = {"alive", "dead", "elsewhere"};
     const char *problem;
-    struct page *page = page_open(path, 0, &problem);
+    struct page *page = page_open(path, NULL, &problem);
     print_line(stdout, path, '\t');
     if (page == NULL) {
         const char *life = page_is_unmade(AT_FDCWD, path) ? "dead\tmaking" : "bad\t-";
@@ -237,7 +237,7 @@ static int may_remove(const char *path)
         fprintf(stderr, "cachalot-page: %s: is not a page of this user\n", path);
         return TOOL_BAD_PAGE;
     }
-    struct page *page = page_open(path, 0, &problem);
+    struct page *page = page_open(path, NULL, &problem);
     int alive = tool_life(page, path) == TOOL_ALIVE;
     if (page != NULL)
         page_close(page, 0);

@@ -15,7 +15,7 @@ struct tool_options {
 };
 
 /* page_open that complains on stderr. */
-struct page *tool_open(const char *path, int writable);
+struct page *tool_open(const char *path, int *asks);
 
 /* Whether the process of the page in file `path` lives. The kernel says so, wherever the process is;
  * where it does not, a process of another pid namespace is ELSEWHERE. page NULL: the file is no sound

@@ -20,7 +20,7 @@ static uint32_t process;
 
 uint64_t events_bytes(uint64_t capacity)
 {
-    return capacity ? sizeof(struct events) + capacity * sizeof(struct event) +
+    return capacity ? sizeof(struct events_ring) + capacity * sizeof(struct event) +
                           EVENT_ROWS * sizeof(struct events_row)
                     : 0;
 }
@@ -31,14 +31,42 @@ struct event_clock events_clock(void)
     return (struct event_clock){ticks_now(), ns};
 }
 
-void events_start(struct events *events, uint64_t capacity, uint32_t shown, uint64_t begin_ns)
+void events_start(struct events *events, void *memory, uint64_t capacity, uint64_t shown,
+                  uint64_t begin_ns)
 {
-    events->capacity = capacity;
-    events->shown = shown;
-    events->begin_ns = begin_ns;
-    events->first = events_clock();
-    events->last[0] = events->last[1] = events->first;
+    struct events_ring *ring = memory;
+    ring->capacity = capacity;
+    ring->shown = shown;
+    ring->begin_ns = begin_ns;
+    ring->first = ring->last[0] = ring->last[1] = events_clock();
+    events_bind(events, ring);
     process = (uint32_t)getpid();
+}
+
+void events_bind(struct events *events, struct events_ring *ring)
+{
+    *events = (struct events){.ring = ring,
+                              .row = (struct events_row *)&ring->event[ring->capacity],
+                              .capacity = ring->capacity,
+                              .shown = ring->shown,
+                              .begin_ns = ring->begin_ns,
+                              .first = ring->first,
+                              .count = stat_get(&ring->count),
+                              .trace = stat_get(&ring->trace),
+                              .written = stat_get(&ring->written),
+                              .rows = stat_get(&ring->rows)};
+}
+
+void events_set_trace(struct events *events, enum events_trace trace)
+{
+    atomic_store(&events->trace, trace);
+    stat_set(&events->ring->trace, trace);
+}
+
+void events_set_written(struct events *events, uint64_t written)
+{
+    atomic_store_explicit(&events->written, written, memory_order_release);
+    atomic_store_explicit(&events->ring->written, written, memory_order_release);
 }
 
 /* Wakes the thread that writes the trace. */
@@ -57,7 +85,7 @@ static void wait_for_trace(struct events *events, uint64_t n)
         if (n - written < events->capacity)
             return;
         if (i == MOST_NAPS)
-            atomic_store(&events->trace, TRACE_STOPPED);
+            events_set_trace(events, TRACE_STOPPED);
         wake(events);
         pause_ns(100000);
     }
@@ -81,24 +109,22 @@ void events_check(struct events *events, uint64_t n)
     if (n < due)
         return;
     stat_set(&events->check, next);
-    uint64_t other = !stat_get(&events->latest);
-    events->last[other] = events_clock();
-    atomic_store_explicit(&events->latest, other, memory_order_release);
-}
-
-static struct events_row *row_of(struct events *events, uint64_t i)
-{
-    return (struct events_row *)&events->event[events->capacity] + i;
+    uint64_t other = !stat_get(&events->ring->latest);
+    events->ring->last[other] = events_clock();
+    atomic_store_explicit(&events->ring->latest, other, memory_order_release);
 }
 
 struct events_row *events_row_begin(struct events *events)
 {
     for (uint64_t i = 0; i < EVENT_ROWS; i++) {
-        struct events_row *row = row_of(events, i);
+        struct events_row *row = &events->row[i];
         if (row->held)
             continue;
         row->held = i + 1;
-        events->rows = events->rows > i ? events->rows : i + 1;
+        if (events->rows <= i) {
+            stat_set(&events->rows, i + 1);
+            stat_set(&events->ring->rows, i + 1);
+        }
         return row;
     }
     return NULL;
@@ -110,33 +136,40 @@ void events_row_end(struct events *events, struct events_row *row)
     row->held = 0;
 }
 
-/* The end of the events that the row holds; a damaged row holds none. */
-static uint64_t until_of(const struct events_row *row)
+/* The events that rows hold, by their numbers. Threads may add events as fast as they are taken, and a
+ * row may be damaged: what is taken is decided at the start. */
+struct harvest {
+    uint64_t from[EVENT_ROWS], until[EVENT_ROWS];
+};
+
+/* A damaged row holds no events. */
+static void look_into(const struct events_row *row, uint64_t *from, uint64_t *until)
 {
     uint64_t noted = atomic_load_explicit(&row->noted, memory_order_acquire);
-    uint64_t taken = stat_get(&row->taken);
-    return noted - taken <= EVENTS_ALONE ? noted : taken;
+    *from = stat_get(&row->taken);
+    *until = noted - *from <= EVENTS_ALONE ? noted : *from;
 }
 
-static uint64_t next_ticks(const struct events_row *row)
+static uint64_t ticks_of(const struct events_row *row, uint64_t n)
 {
-    return stat_get(&row->event[stat_get(&row->taken) % EVENTS_ALONE].ticks);
+    return stat_get(&row->event[n % EVENTS_ALONE].ticks);
 }
 
-/* The row whose next event is the oldest; NULL: all are empty. *before: the time of the oldest event
- * in the other rows. */
-static struct events_row *oldest(struct events *events, uint64_t rows, const uint64_t *until,
-                                 uint64_t *before)
+/* The row whose next event is the oldest; -1: all are empty. *before: the time of the oldest event in
+ * the other rows. */
+static int64_t oldest(const struct events *events, uint64_t rows, const struct harvest *harvest,
+                      uint64_t *before)
 {
-    struct events_row *found = NULL;
+    int64_t found = -1;
     uint64_t ticks = *before = UINT64_MAX;
     for (uint64_t i = 0; i < rows; i++) {
-        struct events_row *row = row_of(events, i);
-        uint64_t at = stat_get(&row->taken) == until[i] ? UINT64_MAX : next_ticks(row);
-        if (at < ticks) {
+        if (harvest->from[i] == harvest->until[i])
+            continue;
+        uint64_t at = ticks_of(&events->row[i], harvest->from[i]);
+        if (found < 0 || at < ticks) {
             *before = ticks;
             ticks = at;
-            found = row;
+            found = (int64_t)i;
         } else if (at < *before) {
             *before = at;
         }
@@ -152,30 +185,34 @@ static int has_room(const struct events *events)
 
 uint64_t events_take(struct events *events, int wait)
 {
-    uint64_t until[EVENT_ROWS], before, taken, count = 0, rows = events->rows;
-    /* The ends first: threads may add events as fast as this takes them. */
+    struct harvest harvest;
+    uint64_t before, count = 0, rows = events->rows;
     for (uint64_t i = 0; i < rows; i++)
-        until[i] = until_of(row_of(events, i));
-    for (struct events_row *row; (row = oldest(events, rows, until, &before));) {
-        uint64_t end = until[row - row_of(events, 0)];
-        for (taken = stat_get(&row->taken); taken != end && next_ticks(row) <= before; count++) {
+        look_into(&events->row[i], &harvest.from[i], &harvest.until[i]);
+    for (int64_t i; (i = oldest(events, rows, &harvest, &before)) >= 0;) {
+        struct events_row *row = &events->row[i];
+        uint64_t taken = harvest.from[i];
+        do {
             if (!wait && !has_room(events))
                 return count;
             events_put(events, &row->event[taken % EVENTS_ALONE]);
             atomic_store_explicit(&row->taken, ++taken, memory_order_release);
-        }
+            count++;
+        } while (taken != harvest.until[i] && ticks_of(row, taken) <= before);
+        harvest.from[i] = taken;
     }
     return count;
 }
 
 void events_take_over(struct events *events)
 {
-    uint64_t count = stat_get(&events->count);
-    const struct event *last = &events->event[(count - 1) & (events->capacity - 1)];
+    uint64_t count = stat_get(&events->count), from, until;
+    const struct event *last = &events->ring->event[(count - 1) & (events->capacity - 1)];
     for (uint64_t i = 0; i < events->rows && last->number == count; i++) {
-        struct events_row *row = row_of(events, i);
-        const struct event *next = &row->event[row->taken % EVENTS_ALONE];
-        if (until_of(row) != row->taken && next->ticks == last->ticks && next->who == last->who &&
+        struct events_row *row = &events->row[i];
+        look_into(row, &from, &until);
+        const struct event *next = &row->event[from % EVENTS_ALONE];
+        if (until != from && next->ticks == last->ticks && next->who == last->who &&
             next->address == last->address)
             stat_increase(&row->taken, 1);
     }

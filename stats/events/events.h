@@ -53,18 +53,16 @@ struct event_clock {
 /* A trace (output/trace.h) holds all events. ON: no event is overwritten before the trace has it. */
 enum events_trace { TRACE_NONE, TRACE_ON, TRACE_ENDED, TRACE_STOPPED };
 
-/* The head of the ring; all 0 at the start of service, except what events_start sets. */
-struct events {
+/* The ring in the page, for readers: all 0 at the start of service, except what events_start sets. */
+struct events_ring {
     _Alignas(64) stat_value count; /* places given out ever */
-    _Alignas(64) stat_value check; /* events_check has work when the count reaches this */
+    _Alignas(64) stat_value rows;  /* that ever had a thread */
     stat_value trace, written;     /* enum events_trace; events that the trace has */
-    _Atomic uint32_t wake;         /* futex: changes when the trace's writer has much to write */
-    uint32_t shown;                /* in reports; 0: none */
+    uint64_t shown;                /* in reports; 0: none */
     uint64_t capacity;             /* a power of two */
     uint64_t begin_ns;             /* the zero of the events' times */
     struct event_clock first, last[2];
     stat_value latest; /* which of `last` */
-    uint64_t rows;     /* that ever had a thread */
     _Alignas(64) struct event event[];
 };
 
@@ -76,8 +74,29 @@ struct events_row {
     _Alignas(64) struct event event[EVENTS_ALONE]; /* their `number` is 0 */
 };
 
+/* The recorder: what its process acts on. The ring has copies of these numbers, and may be damaged. */
+struct events {
+    struct events_ring *ring; /* NULL: none */
+    struct events_row *row;   /* EVENT_ROWS of them, behind the ring */
+    uint64_t capacity, shown, begin_ns;
+    struct event_clock first;
+    stat_value count, trace, written, rows;
+    stat_value check;      /* events_check has work when the count reaches this */
+    _Atomic uint32_t wake; /* futex: changes when the trace's writer has much to write */
+};
+
 uint64_t events_bytes(uint64_t capacity); /* of ring and rows; 0 for none */
-void events_start(struct events *events, uint64_t capacity, uint32_t shown, uint64_t begin_ns);
+
+/* Begins a ring in memory that is all 0. */
+void events_start(struct events *events, void *memory, uint64_t capacity, uint64_t shown,
+                  uint64_t begin_ns);
+
+/* A recorder for a ring of another process, in a copy whose numbers are checked. */
+void events_bind(struct events *events, struct events_ring *ring);
+
+/* Set the recorder's number and the ring's copy of it. */
+void events_set_trace(struct events *events, enum events_trace trace);
+void events_set_written(struct events *events, uint64_t written);
 
 /* Takes all rows, then adds an event. The lock is held. May wait for the trace. */
 void events_add(struct events *events, enum event_action action, unsigned device, uint64_t address,
@@ -136,11 +155,12 @@ static inline void events_note(struct events_row *row, uint64_t who, uint64_t ad
 static inline void events_put(struct events *events, const struct event *from)
 {
     uint64_t n = stat_get(&events->count);
-    struct event *event = &events->event[n & (events->capacity - 1)];
+    struct event *event = &events->ring->event[n & (events->capacity - 1)];
     if (__builtin_expect(n >= stat_get(&events->check), 0))
         events_check(events, n);
     stat_set(&event->number, 0);
     stat_set(&events->count, n + 1);
+    stat_set(&events->ring->count, n + 1);
     atomic_thread_fence(memory_order_release);
     stat_set(&event->ticks, stat_get(&from->ticks));
     stat_set(&event->address, stat_get(&from->address));

@@ -1,5 +1,7 @@
 #include "stats/os/proc.h"
 
+#include "stats/os/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -93,7 +95,7 @@ static size_t search_lines(char *buffer, const char *name, int *found)
     return rest;
 }
 
-int proc_maps_file(uint64_t pid, const char *name)
+int proc_maps_file(uint64_t pid, const char *name, uint64_t until_ns)
 {
     char path[48], buffer[8192];
     snprintf(path, sizeof path, "/proc/%llu/maps", (unsigned long long)pid);
@@ -112,6 +114,10 @@ int proc_maps_file(uint64_t pid, const char *name)
         have = search_lines(buffer, name, &found);
         if (have > sizeof buffer / 2) /* no path of a page is so long */
             have = 0;
+        if (!found && clock_ns(CLOCK_MONOTONIC) > until_ns) {
+            error = ETIME;
+            break;
+        }
     }
     close(fd);
     return error ? -error : found;
@@ -130,4 +136,15 @@ int proc_is_alive(uint64_t pid, uint64_t start_ticks)
     /* A main thread that ended before the others is a zombie; its process still runs. */
     int ended = (status.state == 'Z' || status.state == 'X') && status.threads <= 1;
     return status.start_ticks == start_ticks && !ended;
+}
+
+int proc_has_page(uint64_t pid, uint64_t start_ticks, const char *path, uint64_t until_ns)
+{
+    struct proc_status status;
+    if (!proc_is_alive(pid, start_ticks))
+        return 0;
+    if (proc_status(pid, &status) != 0 || status.state == 'Z')
+        return 1; /* the main thread ended before the others: its maps are empty */
+    const char *slash = strrchr(path, '/');
+    return proc_maps_file(pid, slash ? slash + 1 : path, until_ns) != 0;
 }

@@ -24,11 +24,15 @@ int proc_status(uint64_t pid, struct proc_status *status);
 uint64_t proc_namespace(void);
 
 /* Whether process `pid` maps a file whose path ends with /`name`: 1, 0, or -errno where its maps
- * cannot be read. */
-int proc_maps_file(uint64_t pid, const char *name);
+ * cannot be read, -ETIME where they are not read by `until_ns` (CLOCK_MONOTONIC). */
+int proc_maps_file(uint64_t pid, const char *name, uint64_t until_ns);
 
 /* Whether the process with that pid and start still runs, as far as /proc or kill(pid, 0) can
  * tell. */
 int proc_is_alive(uint64_t pid, uint64_t start_ticks);
+
+/* Whether that process runs and still maps the file `path`, which an exec ends. 1 where that cannot be
+ * known, or not by `until_ns`. */
+int proc_has_page(uint64_t pid, uint64_t start_ticks, const char *path, uint64_t until_ns);
 
 #endif

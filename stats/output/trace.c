@@ -38,7 +38,7 @@ static void fill_header(struct trace_header *header, const struct page *page,
                         const struct events *events, const char *reason, int dead)
 {
     /* The readings in a live page change meanwhile, so this reads the clock itself. */
-    struct event_clock last = dead ? events->last[events->latest & 1] : events_clock();
+    struct event_clock last = dead ? events->ring->last[events->ring->latest & 1] : events_clock();
     *header = (struct trace_header){
         .magic = TRACE_MAGIC,
         .format = TRACE_FORMAT,
@@ -140,9 +140,11 @@ int trace_open(struct page *page, const char *path)
     }
     close(directory);
     if (error == 0)
-        atomic_store(&events->trace, TRACE_ON);
+        events_set_trace(events, TRACE_ON);
     else
         page->trace[0] = '\0';
+    PAGE_TELL(page, trace);
+    PAGE_TELL(page, trace_file);
     return error;
 }
 
@@ -199,7 +201,7 @@ static uint64_t count_whole(const struct events *events, uint64_t n)
     most = end - n < most ? end - n : most;
     most = most < WRITE_MOST ? most : WRITE_MOST;
     while (count < most &&
-           atomic_load_explicit(&events->event[(n + count) & (events->capacity - 1)].number,
+           atomic_load_explicit(&events->ring->event[(n + count) & (events->capacity - 1)].number,
                                 memory_order_acquire) == n + count + 1)
         count++;
     return count;
@@ -220,7 +222,8 @@ static int write_events(int fd, struct page *page, int skip)
 {
     struct events *events = page_events(page);
     uint64_t last = stat_get(&events->written); /* that is not a hole */
-    if (last > 0 && stat_get(&events->event[(last - 1) & (events->capacity - 1)].number) < last)
+    if (last > 0 &&
+        stat_get(&events->ring->event[(last - 1) & (events->capacity - 1)].number) < last)
         last = 0;
     for (;;) {
         uint64_t n = stat_get(&events->written), count = count_whole(events, n);
@@ -232,7 +235,7 @@ static int write_events(int fd, struct page *page, int skip)
         if (count == 0 && (!skip || n >= end))
             return 0;
         uint64_t offset = TRACE_HEADER_BYTES + n * sizeof(struct event);
-        int error = write_at(fd, &events->event[n & (events->capacity - 1)],
+        int error = write_at(fd, &events->ring->event[n & (events->capacity - 1)],
                              count * sizeof(struct event), offset);
         if (error == 0 && count > 0 && !is_whole(fd, page, last))
             error = -ESTALE;
@@ -244,7 +247,7 @@ static int write_events(int fd, struct page *page, int skip)
         last = count > 0 ? n + count : last;
         if (count == 0) /* leaves a hole in the file, whose number is 0 */
             count = 1;
-        atomic_store_explicit(&events->written, n + count, memory_order_release);
+        events_set_written(events, n + count);
     }
 }
 
@@ -289,6 +292,7 @@ int trace_write(struct page *page, enum events_trace end, int dead)
         atomic_store(&events->trace, TRACE_STOPPED);
     else if (!atomic_compare_exchange_strong(&events->trace, &(uint64_t){TRACE_ON}, end))
         error = -ETIME;
+    stat_set(&events->ring->trace, stat_get(&events->trace));
     if (fd < 0)
         return error;
     int late = write_header(fd, page, error, dead);

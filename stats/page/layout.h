@@ -129,11 +129,31 @@ struct page_device {
     struct device_stats stats;
 };
 
+/* The largest page size of any kernel for this processor. */
+#if defined(__x86_64__)
+#define PAGE_PART 4096
+#else
+#define PAGE_PART 65536
+#endif
+
+/* What a page gives its holder to work with: pointers into it, checked or made by the holder itself.
+ * It lies in the head of the page's memory and never in the file. */
+struct page_own {
+    struct page *told; /* the head in the file, as readers see it; NULL: a reader's copy */
+    uint64_t file[2];  /* device and inode of the file */
+    struct events recorder;
+    struct events *events; /* the recorder of the page, or of the page that this is a copy of; NULL:
+                              none are recorded */
+    struct sites *sites;   /* NULL: none are recorded */
+};
+
+/* The head, up to `request`, is private memory in the page's own process, which acts on it. The file
+ * has a copy for readers: page_tell renews it. Everything from `request` on is shared; a process may
+ * find anything there, and acts on nothing of it but requests. */
 struct page {
     char magic[8];
     uint32_t format, header_bytes, page_bytes;
-    uint32_t field_count, field_offset, device_offset, device_stride;
-    _Atomic uint32_t device_count;
+    uint32_t field_count, field_offset, device_offset, device_stride, device_count;
     uint32_t events_offset, sites_offset; /* 0: there are none */
     char tool[32];                        /* "cachalot 0.1.0" */
 
@@ -145,27 +165,31 @@ struct page {
     char path[512];      /* of the page itself; empty: no file has it */
     char output[1024];   /* the report's absolute path, expanded except %n and %% */
 
-    _Atomic uint32_t request;  /* futex: bits of page_request; the asker sets, the process clears */
-    _Atomic uint32_t answered; /* futex: counts requests carried out */
-    char trace[1024];          /* the trace's absolute path, once it is open */
-    uint64_t trace_file[2];    /* its device and inode */
-    char answer[1024];         /* path of the report last written, or "error: …" */
+    char trace[1024];                  /* the trace's absolute path, once it is open */
+    uint64_t trace_file[2];            /* its device and inode */
     _Atomic uint32_t state, sequence;  /* enum page_state; number of the last report */
     _Atomic int32_t exit_code;         /* status given to exit; -1 unknown */
     _Atomic uint32_t signal_installed; /* the signal that asks for a report; 0: none */
+    uint32_t config_count;
+    struct page_config config[PAGE_CONFIGS];
+    char coverage_note[256]; /* why coverage is partial, or empty */
+    char hook_order[128];    /* libraries that hook allocation, in the order of calls; or empty */
+    struct page_own own;     /* the file has zeros here */
+
+    _Alignas(PAGE_PART) _Atomic uint32_t request; /* futex: bits of page_request; the asker sets,
+                                                     the process clears */
+    _Atomic uint32_t answered;                    /* futex: counts requests carried out */
+    char answer[1024]; /* path of the report last written, or "error: …" */
 
     stat_value coverage[COVERAGE_KINDS];
     stat_value oom_count, warnings_lost;
-    uint32_t config_count;
     struct page_thread thread[PAGE_THREADS];
     struct page_uncached others[UNCACHED_KINDS];
     struct page_oom oom[PAGE_OOMS]; /* the last ones; event n is at n % PAGE_OOMS */
     struct page_warning warning[PAGE_WARNINGS];
-    struct page_config config[PAGE_CONFIGS];
-    char coverage_note[256]; /* why coverage is partial, or empty */
-    char hook_order[128];    /* libraries that hook allocation, in the order of calls; or empty */
     struct cache_row cache[PAGE_CACHES];
 };
+#define PAGE_HEAD_BYTES offsetof(struct page, request)
 
 static inline struct page_device *page_device(const struct page *page, unsigned i)
 {
@@ -175,12 +199,7 @@ static inline struct page_device *page_device(const struct page *page, unsigned 
 
 static inline struct events *page_events(const struct page *page)
 {
-    return page->events_offset ? (struct events *)((char *)page + page->events_offset) : NULL;
-}
-
-static inline struct sites *page_sites(const struct page *page)
-{
-    return page->sites_offset ? (struct sites *)((char *)page + page->sites_offset) : NULL;
+    return page->own.events;
 }
 
 #endif

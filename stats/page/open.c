@@ -1,24 +1,20 @@
-/* Reading the page of another process, and removing old pages. The file is hostile input: the code
- * checks every count and offset before it uses one. */
+/* Reading the page of another process. The file is hostile input, and may change or be cut off at any
+ * moment: it is read into private memory and never mapped, and every count and offset is checked
+ * there before it is used. */
 #include "stats/page/page.h"
 
 #include "stats/events/events.h"
-#include "stats/os/clock.h"
+#include "stats/os/pause.h"
 #include "stats/os/proc.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define PAGE_BYTES_MOST (64U << 20)
-#define MOST_LOOKS 16 /* pages that one start opens; the next start opens others */
 
 static const char *check_file(int fd, size_t *bytes)
 {
@@ -41,23 +37,28 @@ static int is_table(uint64_t offset, uint64_t count, uint64_t stride, size_t byt
            count * stride <= bytes - offset;
 }
 
+static struct events_ring *ring_of(const struct page *page)
+{
+    return (struct events_ring *)((char *)page + page->events_offset);
+}
+
 /* Whether the page has no events, or a ring that lies in the page as a whole. */
 static int has_events(const struct page *page, size_t bytes)
 {
     uint64_t offset = page->events_offset;
     if (!offset)
         return 1;
-    if (offset % 64 || !is_table(offset, 1, sizeof(struct events), bytes))
+    if (offset % 64 || !is_table(offset, 1, sizeof(struct events_ring), bytes))
         return 0;
-    const struct events *events = page_events(page);
-    uint64_t capacity = events->capacity;
+    const struct events_ring *ring = ring_of(page);
+    uint64_t capacity = ring->capacity;
     return capacity && capacity <= EVENTS_MOST && (capacity & (capacity - 1)) == 0 &&
-           events->shown <= capacity && is_table(offset, 1, events_bytes(capacity), bytes) &&
-           events->rows <= EVENT_ROWS && events->latest < 2;
+           ring->shown <= capacity && is_table(offset, 1, events_bytes(capacity), bytes) &&
+           ring->rows <= EVENT_ROWS && ring->latest < 2;
 }
 
-/* `page` is a private copy, so that it cannot change between the check and the use. */
-static const char *check_page(const struct page *page, size_t bytes)
+/* What the first bytes say, before all others are read. */
+static const char *check_beginning(const struct page *page, size_t bytes)
 {
     if (memcmp(page->magic, PAGE_MAGIC, sizeof page->magic) != 0)
         return "is not a page";
@@ -68,7 +69,6 @@ static const char *check_page(const struct page *page, size_t bytes)
     if (page->page_bytes != bytes || page->device_count > PAGE_DEVICES ||
         !is_table(page->device_offset, page->device_count, page->device_stride, bytes) ||
         !is_table(page->field_offset, page->field_count, sizeof(struct page_field), bytes) ||
-        !has_events(page, bytes) ||
         (page->sites_offset && !is_table(page->sites_offset, 1, sizeof(struct sites), bytes)))
         return "is a damaged page";
     return NULL;
@@ -114,78 +114,182 @@ static void end_texts(struct page *page)
     }
 }
 
-/* The rows of a live page change under the reader. Each is copied as a whole, together with what the
- * thread caches counted for its device. */
-static void copy_rows(struct page *copy, const struct page *page)
+static int read_at(int fd, void *to, size_t bytes, uint64_t offset)
 {
-    for (unsigned i = 0; i < copy->device_count; i++) {
-        struct device_stats *to = &page_device(copy, i)->stats;
-        uint64_t offset = copy->device_offset + (uint64_t)i * copy->device_stride;
-        const struct page_device *from = (const void *)((const char *)page + offset);
-        if (stats_gather(to, &from->stats, page->cache, PAGE_CACHES, i) != 0)
-            to->sequence |= 1; /* so that the report can say so */
+    while (bytes > 0) {
+        ssize_t n = pread(fd, to, bytes, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return -1;
+        to = (char *)to + n;
+        offset += (size_t)n;
+        bytes -= (size_t)n;
     }
-    for (unsigned i = 0; i < PAGE_CACHES; i++)
-        copy->cache[i].device = 0;
+    return 0;
 }
 
-static void *map(int fd, size_t bytes, int protection)
+/* One page that is being read. The waits for its writer are bounded together: all rows of a dead
+ * process may be odd. */
+struct reading {
+    int fd;
+    int tries;
+};
+
+/* Reads a row that begins with its sequence. Returns -1 if it stayed odd, or changed at each try. */
+static int read_row(struct reading *reading, void *row, size_t bytes, uint64_t offset)
 {
-    void *memory = fd < 0 ? mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                          : mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
+    for (;;) {
+        uint64_t before, after;
+        if (read_at(reading->fd, row, bytes, offset) != 0 ||
+            read_at(reading->fd, &after, sizeof after, offset) != 0)
+            return -1;
+        memcpy(&before, row, sizeof before);
+        if (before % 2 == 0 && before == after)
+            return 0;
+        if (!pause_between(reading->tries++))
+            return -1;
+    }
+}
+
+/* Reads the rows of thread caches that count for `device`. */
+static int read_caches(struct reading *reading, struct page *copy, unsigned device)
+{
+    int code = read_at(reading->fd, copy->cache, sizeof copy->cache, offsetof(struct page, cache));
+    for (unsigned i = 0; i < PAGE_CACHES; i++) {
+        struct cache_row *row = &copy->cache[i];
+        uint64_t offset = offsetof(struct page, cache) + i * sizeof *row;
+        if (row->device == device + 1)
+            code |= read_row(reading, row, sizeof *row, offset);
+        row->sequence &= ~UINT64_C(1); /* it is ours: nobody completes it */
+    }
+    return code;
+}
+
+/* The numbers of a device as they were at one moment, with what thread caches counted for it. */
+static void read_device(struct reading *reading, struct page *copy, unsigned i)
+{
+    struct device_stats *to = &page_device(copy, i)->stats;
+    uint64_t offset = (uint64_t)((char *)to - (char *)copy), after = 0;
+    struct device_stats from;
+    int code, is_settled;
+    do {
+        code = read_row(reading, &from, sizeof from, offset);
+        code |= read_caches(reading, copy, i);
+        code |= read_at(reading->fd, &after, sizeof after, offset);
+        is_settled = after == from.sequence;
+    } while (!is_settled && pause_between(reading->tries++));
+    from.sequence &= ~UINT64_C(1);
+    stats_gather(to, &from, copy->cache, PAGE_CACHES, i);
+    if (code != 0 || !is_settled)
+        to->sequence |= 1; /* so that the report can say so */
+}
+
+static void forget_caches(struct page *copy)
+{
+    for (unsigned i = 0; i < PAGE_CACHES; i++)
+        copy->cache[i].device = 0; /* they are in the devices' numbers */
+}
+
+/* Binds the copy's events, and leaves out those that may have been overwritten while they were read. */
+static void bind_events(const struct reading *reading, struct page *copy)
+{
+    struct events_ring *ring = ring_of(copy);
+    uint64_t now, place = copy->events_offset + offsetof(struct events_ring, count);
+    if (!copy->events_offset)
+        return;
+    if (read_at(reading->fd, &now, sizeof now, place) != 0)
+        now = UINT64_MAX;
+    for (uint64_t i = 0; now != ring->count && i < ring->capacity; i++)
+        if (now - ring->event[i].number >= ring->capacity)
+            ring->event[i].number = 0;
+    copy->own.events = &copy->own.recorder;
+    events_bind(copy->own.events, ring);
+}
+
+/* Makes a checked private copy whole: its own pointers, rows and texts. */
+static void complete(struct reading *reading, struct page *copy)
+{
+    for (unsigned i = 0; i < copy->device_count; i++)
+        if (page_device(copy, i)->used)
+            read_device(reading, copy, i);
+    forget_caches(copy);
+    bind_events(reading, copy);
+    if (copy->sites_offset)
+        copy->own.sites = (struct sites *)((char *)copy + copy->sites_offset);
+    end_texts(copy);
+}
+
+static struct page *memory(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* A checked private copy of the mapped file. */
-static struct page *copy_page(const struct page *mapped, size_t bytes, const char **problem)
+static struct page *read_page(int fd, const char **problem)
 {
-    struct page *copy = map(-1, bytes, PROT_READ | PROT_WRITE);
+    size_t bytes = 0;
+    struct reading reading = {.fd = fd};
+    *problem = check_file(fd, &bytes);
+    struct page *copy = *problem ? NULL : memory(bytes);
     if (copy == NULL) {
-        *problem = "does not fit into memory";
+        *problem = *problem ? *problem : "does not fit into memory";
         return NULL;
     }
-    memcpy(copy, mapped, bytes);
-    *problem = check_page(copy, bytes);
+    if (read_at(fd, copy, offsetof(struct page, exe), 0) != 0)
+        *problem = "cannot be read";
+    else
+        *problem = check_beginning(copy, bytes);
+    if (*problem == NULL && read_at(fd, copy, bytes, 0) != 0)
+        *problem = "is cut off";
+    if (*problem == NULL)
+        *problem = check_beginning(copy, bytes); /* it may have changed meanwhile */
+    if (*problem == NULL && !has_events(copy, bytes))
+        *problem = "is a damaged page";
     if (*problem != NULL) {
         munmap(copy, bytes);
         return NULL;
     }
-    copy_rows(copy, mapped);
-    end_texts(copy);
+    memset(&copy->own, 0, sizeof copy->own);
+    complete(&reading, copy);
     return copy;
 }
 
-static struct page *open_fd(int fd, int writable, const char **problem)
-{
-    size_t bytes = 0;
-    *problem = check_file(fd, &bytes);
-    if (*problem != NULL)
-        return NULL;
-    struct page *mapped = map(fd, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ);
-    if (mapped == NULL) {
-        *problem = "cannot be mapped";
-        return NULL;
-    }
-    struct page *copy = copy_page(mapped, bytes, problem);
-    if (writable && copy != NULL) {
-        munmap(copy, bytes);
-        return mapped;
-    }
-    munmap(mapped, bytes);
-    return copy;
-}
-
-struct page *page_open(const char *path, int writable, const char **problem)
+struct page *page_open(const char *path, int *asks, const char **problem)
 {
     int flags = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-    int fd = open(path, flags | (writable ? O_RDWR : O_RDONLY));
+    int fd = open(path, flags | (asks ? O_RDWR : O_RDONLY));
     if (fd < 0) {
         *problem = errno == ENOENT ? "does not exist" : "cannot be opened";
         return NULL;
     }
-    struct page *page = open_fd(fd, writable, problem);
-    close(fd);
+    struct page *page = read_page(fd, problem);
+    if (asks && page)
+        *asks = fd;
+    else
+        close(fd);
     return page;
+}
+
+struct page *page_copy(const struct page *page)
+{
+    size_t bytes = page->events_offset  ? page->events_offset
+                   : page->sites_offset ? page->sites_offset
+                                        : page->page_bytes;
+    struct page *copy = memory(bytes);
+    if (copy == NULL)
+        return NULL;
+    memcpy(copy, page, bytes);
+    for (unsigned i = 0; i < copy->device_count; i++) {
+        struct device_stats *to = &page_device(copy, i)->stats;
+        if (stats_gather(to, &page_device(page, i)->stats, page->cache, PAGE_CACHES, i) != 0)
+            to->sequence |= 1;
+    }
+    forget_caches(copy);
+    end_texts(copy);
+    copy->own.told = NULL;
+    copy->page_bytes = (uint32_t)bytes;
+    return copy;
 }
 
 int page_is_here(const struct page *page)
@@ -195,106 +299,5 @@ int page_is_here(const struct page *page)
 
 int page_is_alive(const struct page *page, const char *path)
 {
-    if (!page_is_here(page) || !proc_is_alive(page->pid, page->start_ticks))
-        return 0;
-    struct proc_status status;
-    if (proc_status(page->pid, &status) != 0 || status.state == 'Z')
-        return 1; /* the main thread ended before the others: its maps are empty */
-    const char *slash = strrchr(path, '/');
-    return proc_maps_file(page->pid, slash ? slash + 1 : path) != 0;
-}
-
-static int is_page_name(const char *name)
-{
-    size_t length = strlen(name);
-    return length > 5 && strcmp(name + length - 5, ".page") == 0;
-}
-
-/* A page of another pid namespace may go once its report is written: whether its process lives cannot
- * be known here. */
-static int is_removable(const struct page *page, const char *path, uint64_t before_ns)
-{
-    if (page->start_realtime_ns >= before_ns)
-        return 0;
-    return page_is_here(page) ? !page_is_alive(page, path) : page->state == PAGE_REPORTED;
-}
-
-/* A page is as old as its file or younger. This saves opening each of many pages at every start. */
-static int may_be_old(int directory, const char *name, uint64_t before_ns)
-{
-    struct stat status;
-    return fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-           (uint64_t)status.st_mtime < before_ns / 1000000000U + 1;
-}
-
-#define MAKING_SECONDS 2 /* making a page takes about a millisecond */
-
-int page_is_unmade(int directory, const char *name)
-{
-    unsigned long long pid, start;
-    char magic[sizeof(((struct page *)NULL)->magic)] = {0};
-    static const char none[sizeof magic];
-    struct stat status;
-    const char *slash = strrchr(name, '/');
-    if (sscanf(slash ? slash + 1 : name, "%20llu.%20llu.", &pid, &start) != 2 ||
-        proc_is_alive(pid, start))
-        return 0;
-    int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    int unmade =
-        fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-        status.st_uid == geteuid() &&
-        (uint64_t)status.st_mtime + MAKING_SECONDS <= clock_ns(CLOCK_REALTIME) / 1000000000U &&
-        read(fd, magic, sizeof magic) >= 0 && memcmp(magic, none, sizeof magic) == 0;
-    if (fd >= 0)
-        close(fd);
-    return unmade;
-}
-
-/* Returns whether it opened the page. */
-static int remove_if_old(int directory, const char *name, uint64_t before_ns)
-{
-    const char *problem;
-    if (!may_be_old(directory, name, before_ns))
-        return 0;
-    int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    struct page *page = fd < 0 ? NULL : open_fd(fd, 0, &problem);
-    if (fd >= 0)
-        close(fd);
-    if (page ? is_removable(page, name, before_ns) : page_is_unmade(directory, name))
-        unlinkat(directory, name, 0);
-    if (page)
-        munmap(page, page->page_bytes);
-    return 1;
-}
-
-const char *page_directory(char *buffer, size_t size)
-{
-    snprintf(buffer, size, "/dev/shm/cachalot-%u", (unsigned)geteuid());
-    return buffer;
-}
-
-/* Whether the process of a page began less than `seconds` ago, by the page's name alone. */
-static int is_young(const char *name, uint64_t seconds)
-{
-    const char *dot = strchr(name, '.');
-    uint64_t ticks = getauxval(AT_CLKTCK);
-    uint64_t begin = dot && ticks ? strtoull(dot + 1, NULL, 10) / ticks : 0;
-    uint64_t now = clock_ns(CLOCK_BOOTTIME) / 1000000000U;
-    return begin <= now && now - begin < seconds;
-}
-
-void page_remove_old(const char *directory, uint64_t seconds)
-{
-    char own[PAGE_DIRECTORY_SIZE];
-    uint64_t now = clock_ns(CLOCK_REALTIME) / 1000000000U;
-    DIR *listing = opendir(directory ? directory : page_directory(own, sizeof own));
-    if (listing == NULL)
-        return;
-    uint64_t before_ns = now > seconds ? (now - seconds) * 1000000000U : 0;
-    int looks = 0;
-    for (const struct dirent *entry; looks < MOST_LOOKS && (entry = readdir(listing)) != NULL;)
-        /* The usual directory is empty after a boot, so the ticks in a name count from this boot. */
-        if (is_page_name(entry->d_name) && (directory || !is_young(entry->d_name, seconds)))
-            looks += remove_if_old(dirfd(listing), entry->d_name, before_ns);
-    closedir(listing);
+    return page_is_here(page) && proc_has_page(page->pid, page->start_ticks, path, UINT64_MAX);
 }

@@ -22,6 +22,13 @@
 
 #define GENERATIONS 1000
 
+/* What a page is called, and where it lies. */
+struct identity {
+    uint64_t pid, start_ticks, generation;
+    uint64_t file[2];
+    char path[sizeof(((struct page *)NULL)->path)];
+};
+
 static size_t aligned(size_t size, size_t to)
 {
     return (size + to - 1) / to * to;
@@ -93,7 +100,7 @@ static int allocate(int fd, size_t bytes)
 }
 
 /* Creates PID.START.GENERATION.page with the first free generation. */
-static int create_file(int directory, struct page *identity, char *name, size_t size)
+static int create_file(int directory, struct identity *identity, char *name, size_t size)
 {
     for (unsigned generation = 0; generation < GENERATIONS; generation++) {
         snprintf(name, size, "%llu.%llu.%u.page", (unsigned long long)identity->pid,
@@ -109,7 +116,7 @@ static int create_file(int directory, struct page *identity, char *name, size_t 
     return -1;
 }
 
-static void note_path(int directory, const char *name, struct page *identity)
+static void note_path(int directory, const char *name, struct identity *identity)
 {
     char link[40], path[sizeof identity->path];
     snprintf(link, sizeof link, "/proc/thread-self/fd/%d", directory);
@@ -121,7 +128,30 @@ static void note_path(int directory, const char *name, struct page *identity)
     }
 }
 
-static struct page *map_file(int directory, size_t bytes, struct page *identity,
+/* Maps the page with a head of private memory, and the head of the file a second time. fd -1: plain
+ * memory, which has no readers. */
+static struct page *map_parts(int fd, size_t bytes)
+{
+    int shared = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+    int head = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    struct page *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, shared, fd, 0);
+    if (page == MAP_FAILED)
+        return NULL;
+    void *told = mmap(NULL, PAGE_HEAD_BYTES, PROT_READ | PROT_WRITE, shared, fd, 0);
+    if (told != MAP_FAILED &&
+        mmap(page, PAGE_HEAD_BYTES, PROT_READ | PROT_WRITE, head, -1, 0) != MAP_FAILED) {
+        madvise(page, bytes, MADV_DONTFORK);
+        madvise(told, PAGE_HEAD_BYTES, MADV_DONTFORK);
+        page->own.told = told;
+        return page;
+    }
+    if (told != MAP_FAILED)
+        munmap(told, PAGE_HEAD_BYTES);
+    munmap(page, bytes);
+    return NULL;
+}
+
+static struct page *map_file(int directory, size_t bytes, struct identity *identity,
                              const char **problem)
 {
     char name[72];
@@ -130,23 +160,37 @@ static struct page *map_file(int directory, size_t bytes, struct page *identity,
         *problem = "no file can be made in the page's directory";
         return NULL;
     }
-    struct page *page = MAP_FAILED;
+    struct page *page = NULL;
+    struct stat status;
     fchmod(fd, 0600); /* whatever the program's umask */
-    if (allocate(fd, bytes) == 0)
-        page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (allocate(fd, bytes) == 0 && fstat(fd, &status) == 0)
+        page = map_parts(fd, bytes);
     close(fd);
-    if (page == MAP_FAILED) {
+    if (page == NULL) {
         unlinkat(directory, name, 0);
         *problem = "no room in the page's directory: the page has no file";
         return NULL;
     }
+    identity->file[0] = status.st_dev;
+    identity->file[1] = status.st_ino;
     note_path(directory, name, identity);
     return page;
 }
 
-static struct page *map_in_directory(const char *path, size_t bytes, struct page *identity,
+/* Another user who may write the page would ask for reports with the rights of this one. */
+static int is_one_user(void)
+{
+    uid_t real, effective, saved;
+    return getresuid(&real, &effective, &saved) == 0 && real == effective && effective == saved;
+}
+
+static struct page *map_in_directory(const char *path, size_t bytes, struct identity *identity,
                                      const char **problem)
 {
+    if (!is_one_user()) {
+        *problem = "real, effective and saved user differ: the page has no file";
+        return NULL;
+    }
     if (!file_limit_allows(bytes)) {
         *problem = "RLIMIT_FSIZE is smaller than the page: it has no file";
         return NULL;
@@ -163,16 +207,14 @@ static struct page *map_in_directory(const char *path, size_t bytes, struct page
  * memfd. */
 static struct page *map_nameless(size_t bytes)
 {
-    struct page *page = MAP_FAILED;
+    struct page *page = NULL;
     int fd = file_limit_allows(bytes) ? memfd_create("cachalot.page", MFD_CLOEXEC) : -1;
     if (fd >= 0) {
         if (allocate(fd, bytes) == 0)
-            page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+            page = map_parts(fd, bytes);
         close(fd);
     }
-    if (page == MAP_FAILED)
-        page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return page == MAP_FAILED ? NULL : page;
+    return page ? page : map_parts(-1, bytes);
 }
 
 /* /proc/thread-self and not /proc/self: the latter is the main thread's, and says nothing once that
@@ -198,19 +240,23 @@ static void copy_hostname(struct page *page)
         snprintf(page->hostname, sizeof page->hostname, "%s", name.nodename);
 }
 
-/* What the page's name is made of, pid and start_ticks, and with them pid_namespace and uid. */
-static void identify(struct page *page)
+static void identify(struct identity *identity)
 {
     struct proc_status status;
-    page->pid = (uint64_t)getpid();
-    page->start_ticks = proc_status(page->pid, &status) == 0 ? status.start_ticks : 0;
-    page->pid_namespace = proc_namespace();
-    page->uid = geteuid();
+    memset(identity, 0, sizeof *identity);
+    identity->pid = (uint64_t)getpid();
+    identity->start_ticks = proc_status(identity->pid, &status) == 0 ? status.start_ticks : 0;
 }
 
-/* tool, start times, exe, argv, cwd and hostname. */
-static void write_identity(struct page *page)
+static void write_identity(struct page *page, const struct identity *identity)
 {
+    page->pid = identity->pid;
+    page->start_ticks = identity->start_ticks;
+    page->generation = identity->generation;
+    page->pid_namespace = proc_namespace();
+    page->uid = geteuid();
+    memcpy(page->path, identity->path, sizeof page->path);
+    memcpy(page->own.file, identity->file, sizeof page->own.file);
     snprintf(page->tool, sizeof page->tool, "cachalot %s", CACHALOT_VERSION);
     page->start_realtime_ns = clock_ns(CLOCK_REALTIME);
     page->start_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
@@ -227,15 +273,8 @@ static size_t fields_end(unsigned devices)
            page_fields_count() * sizeof(struct page_field);
 }
 
-static void fill(struct page *page, const struct page *identity, struct page_shape shape,
-                 size_t bytes)
+static void fill(struct page *page, struct page_shape shape, size_t bytes)
 {
-    page->pid = identity->pid;
-    page->start_ticks = identity->start_ticks;
-    page->generation = identity->generation;
-    page->pid_namespace = identity->pid_namespace;
-    page->uid = identity->uid;
-    memcpy(page->path, identity->path, sizeof page->path);
     page->format = PAGE_FORMAT;
     page->header_bytes = sizeof *page;
     page->page_bytes = (uint32_t)bytes;
@@ -246,18 +285,38 @@ static void fill(struct page *page, const struct page *identity, struct page_sha
     page->exit_code = -1;
     page->device_count = shape.devices;
     page_fields_write(page);
-    write_identity(page);
     if (shape.sites) {
         page->sites_offset = (uint32_t)(bytes - aligned(sizeof(struct sites), 4096));
-        page_sites(page)->every = shape.sites;
+        page->own.sites = (struct sites *)((char *)page + page->sites_offset);
+        page->own.sites->every = shape.sites;
     }
     if (shape.events) {
         page->events_offset = (uint32_t)aligned(fields_end(shape.devices), 64);
-        events_start(page_events(page), shape.events, shape.shown, page->start_monotonic_ns);
+        page->own.events = &page->own.recorder;
+        events_start(page->own.events, (char *)page + page->events_offset, shape.events,
+                     shape.shown, page->start_monotonic_ns);
     }
-    /* Last: a page without the magic is still being made. */
-    atomic_thread_fence(memory_order_release);
+}
+
+void page_tell(struct page *page, const void *what, size_t bytes)
+{
+    size_t offset = (size_t)((const char *)what - (const char *)page);
+    if (page->own.told != NULL && offset + bytes <= PAGE_HEAD_BYTES)
+        memcpy((char *)page->own.told + offset, what, bytes);
+}
+
+void page_tell_all(struct page *page)
+{
+    page_tell(page, &page->format, offsetof(struct page, own) - offsetof(struct page, format));
+}
+
+/* The magic is last: a page without it is still being made. */
+static void begin(struct page *page)
+{
+    page_tell_all(page);
     memcpy(page->magic, PAGE_MAGIC, sizeof page->magic);
+    atomic_thread_fence(memory_order_release);
+    page_tell(page, page->magic, sizeof page->magic);
 }
 
 static size_t bytes_for(struct page_shape shape)
@@ -269,7 +328,7 @@ static size_t bytes_for(struct page_shape shape)
 
 struct page *page_create(const char *directory, struct page_shape shape, const char **problem)
 {
-    static struct page identity; /* too large for a small stack; pages are made one at a time */
+    struct identity identity;
     *problem = NULL;
     if (shape.devices > PAGE_DEVICES || shape.events > EVENTS_MOST) {
         errno = EINVAL;
@@ -277,15 +336,15 @@ struct page *page_create(const char *directory, struct page_shape shape, const c
     }
     int error = errno;
     size_t bytes = bytes_for(shape);
-    memset(&identity, 0, sizeof identity);
     identify(&identity);
     struct page *page = map_in_directory(directory, bytes, &identity, problem);
     if (page == NULL)
         page = map_nameless(bytes);
     if (page == NULL)
         return NULL;
-    madvise(page, bytes, MADV_DONTFORK);
-    fill(page, &identity, shape, bytes);
+    write_identity(page, &identity);
+    fill(page, shape, bytes);
+    begin(page);
     errno = error;
     return page;
 }
@@ -345,13 +404,24 @@ void page_config_in_force(struct page *page, const char *option, const char *val
         if (strcmp(row->name, option) == 0)
             snprintf(row->value + asked, sizeof row->value - asked, ": %s%s%s", value,
                      why ? ", because of " : "", why ? why : "");
+        page_tell(page, row, sizeof *row);
     }
+}
+
+/* Another user may own a folder above the page and have put another there. */
+void page_remove(const struct page *page)
+{
+    struct stat status;
+    if (page->own.told != NULL && page->path[0] != '\0' && lstat(page->path, &status) == 0 &&
+        status.st_dev == page->own.file[0] && status.st_ino == page->own.file[1])
+        unlink(page->path);
 }
 
 void page_close(struct page *page, int remove)
 {
-    /* The path in a page file may be forged: only the page's own process trusts it. */
-    if (remove && page->path[0] != '\0' && page->pid == (uint64_t)getpid())
-        unlink(page->path);
+    if (remove)
+        page_remove(page);
+    if (page->own.told != NULL)
+        munmap(page->own.told, PAGE_HEAD_BYTES);
     munmap(page, page->page_bytes);
 }

@@ -28,14 +28,28 @@ struct page_shape {
  * (static text) says why. Returns NULL with errno if that failed too. One thread at a time. */
 struct page *page_create(const char *directory, struct page_shape shape, const char **problem);
 
+/* Shows readers a part of the head, or all of it, as it is now. The process changes the head and tells
+ * that; until then a reader finds what was told before. */
+void page_tell(struct page *page, const void *what, size_t bytes);
+void page_tell_all(struct page *page);
+#define PAGE_TELL(page, field) page_tell(page, &(page)->field, sizeof(page)->field)
+
+/* Removes the file of this process's own page; the page stays mapped. */
+void page_remove(const struct page *page);
+
 /* Unmaps, and removes the file if `remove`. */
 void page_close(struct page *page, int remove);
 
-/* Opens a page file after checking owner, mode, magic, size and every count in it. For reading it
- * returns a private copy in which every text ends. `writable`, for requests, returns the mapped file,
- * whose texts need not end. Returns NULL on error; *problem then goes on a sentence about the file:
- * "is …", "has …" or "cannot …". */
-struct page *page_open(const char *path, int writable, const char **problem);
+/* A private copy of a page file, after a check of owner, mode, size, magic and every count in it.
+ * Every text in it ends. Returns NULL on error; *problem then goes on a sentence about the file:
+ * "is …", "has …" or "cannot …". asks: the file's descriptor, for a request to its process; NULL: for
+ * reading only. page_close frees the copy. */
+struct page *page_open(const char *path, int *asks, const char **problem);
+
+/* A private copy of this process's own page, for a report: what the head says is the process's own,
+ * the numbers belong together, and every text ends. Events and sites are not copied. Returns NULL
+ * where there is no memory. page_close frees it. */
+struct page *page_copy(const struct page *page);
 
 /* Whether the process that wrote `page` is alive, in this pid namespace, and not replaced by exec.
  * path: the page's. */

@@ -20,7 +20,7 @@ static const char *const action_names[] = {
 /* Copies event `n`. Returns 0 if its place holds another event, or half of one. */
 static int read_event(const struct events *events, uint64_t n, struct event *copy)
 {
-    const struct event *event = &events->event[n & (events->capacity - 1)];
+    const struct event *event = &events->ring->event[n & (events->capacity - 1)];
     if (atomic_load_explicit(&event->number, memory_order_acquire) != n + 1)
         return 0;
     stat_set(&copy->ticks, stat_get(&event->ticks));
@@ -62,7 +62,7 @@ static int write_row(char *to, const struct report_source *source, const struct 
 /* A dead process left its readings of the clock; for a live one this reads the clock. */
 static struct event_clock clock_for(const struct events *events, int harvest)
 {
-    return harvest ? events->last[events->latest & 1] : events_clock();
+    return harvest ? events->ring->last[events->ring->latest & 1] : events_clock();
 }
 
 /* Copies the events that the report shows to `to`, which has room for them. Returns their number, and

@@ -78,7 +78,7 @@ json_t *report_site_or_null(const struct report_source *source, uint64_t place)
 
 void report_number_sites(struct report_source *source)
 {
-    const struct sites *sites = page_sites(source->page);
+    const struct sites *sites = source->page->own.sites;
     for (uint32_t i = 0; sites && i < SITES; i++)
         if (sites->site[i].hash)
             source->site_index[i] = ++source->site_count;
@@ -86,7 +86,7 @@ void report_number_sites(struct report_source *source)
 
 void report_put_sites(json_t *root, const struct report_source *source)
 {
-    const struct sites *sites = page_sites(source->page);
+    const struct sites *sites = source->page->own.sites;
     if (!sites)
         return;
     json_t *array = json_array();

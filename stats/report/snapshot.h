@@ -19,7 +19,7 @@ struct snapshot_block {
 enum snapshot_state { SNAPSHOT_ALLOCATED, SNAPSHOT_PENDING, SNAPSHOT_REUSABLE };
 
 struct snapshot {
-    const struct page *page;
+    const struct page *page;             /* a private copy: nobody changes it meanwhile */
     const struct snapshot_block *blocks; /* by segment, then address; NULL: not known (harvest) */
     size_t block_count;
     int with_segments; /* list segments and blocks in the document */

@@ -13,8 +13,8 @@ int report_source_begin(struct report_source *source)
             continue;
         struct report_row *row = &source->rows[source->row_count++];
         row->device = device;
-        row->torn =
-            stats_gather(&row->stats, &device->stats, source->page->cache, PAGE_CACHES, i) != 0;
+        row->stats = device->stats;
+        row->torn = device->stats.sequence % 2 != 0;
     }
     return 0;
 }

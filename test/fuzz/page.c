@@ -31,6 +31,7 @@ static void prepare(void)
     good = malloc(good_bytes);
     HOLDS(good);
     memcpy(good, page, good_bytes);
+    memset(good + offsetof(struct page, own), 0, sizeof page->own);
     page_close(page, 1);
     snprintf(path, sizeof path, "%s/f.page", folder);
     file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -75,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         change(data, size);
     }
     const char *problem = NULL;
-    struct page *page = page_open(path, 0, &problem);
+    struct page *page = page_open(path, NULL, &problem);
     HOLDS(page || (problem && problem[0]));
     if (page) {
         const struct snapshot snapshot = {.page = page};

@@ -84,6 +84,7 @@ static void fill(struct page *page)
     page->oom_count = 1;
     const char *session = getenv("CACHALOT_SESSION");
     snprintf(page->session, sizeof page->session, "%s", session ? session : "");
+    page_tell_all(page);
 }
 
 static long futex(_Atomic uint32_t *word, int operation, uint32_t value)
@@ -98,6 +99,7 @@ static void answer(struct page *page, uint32_t bits)
         .kind = REPORT_REQUEST, .exit_reason = "running", .exit_code = -1};
     char path[sizeof page->answer] = "emptied";
     page->sequence++;
+    PAGE_TELL(page, sequence);
     if ((bits & REQUEST_REPORT) && report_write(&snapshot, &options, path, sizeof path) != 0)
         snprintf(path, sizeof path, "error: no report");
     memcpy(page->answer, path, sizeof page->answer);
@@ -152,6 +154,7 @@ static int act(struct page *page, const char *what)
         char path[1280];
         int error = report_write(&snapshot, &options, path, sizeof path);
         page->state = PAGE_REPORTED;
+        PAGE_TELL(page, state);
         printf("%s\n", error == 0 ? path : strerror(-error));
         return error != 0;
     }
@@ -177,6 +180,7 @@ int main(int argc, char **argv)
     const char *pattern = getenv("CACHALOT_OUTPUT");
     if (report_expand(page, pattern, environment, page->output, sizeof page->output, &problem) != 0)
         fprintf(stderr, "%s\n", problem);
+    page_tell_all(page);
     printf("%s\n", page->path);
     fflush(stdout);
     return act(page, argv[2]);

@@ -158,6 +158,7 @@ static void test_old_dead_pages_are_removed_and_live_ones_not(void **state)
     snprintf(old, sizeof old, "%s/1.1.0.page", directory);
     page->pid = UINT32_MAX; /* nobody */
     page->start_realtime_ns = 1;
+    page_tell_all(page);
     assert_int_equal(link(page->path, old), 0);
     page_remove_old(directory, 60);
     assert_int_equal(access(old, F_OK), 0); /* its file is new */
@@ -166,6 +167,7 @@ static void test_old_dead_pages_are_removed_and_live_ones_not(void **state)
     page_remove_old(directory, UINT32_MAX);
     assert_int_equal(access(old, F_OK), 0);
     page->pid = (uint64_t)getpid();
+    page_tell_all(page);
     page_remove_old(directory, 60);
     assert_int_equal(access(page->path, F_OK), 0);
     assert_int_not_equal(access(old, F_OK), 0); /* that name nobody maps */

@@ -10,7 +10,7 @@
 
 #define CAPACITY 256u
 #define THREADS 3
-static struct events *events;
+static struct events recorder, *events = &recorder;
 static struct events_row *rows[THREADS];
 static struct cache_row counts[THREADS];
 static struct thread_cache *caches[THREADS];
@@ -19,10 +19,10 @@ static int setup(void **state)
 {
     size_t bytes = events_bytes(CAPACITY);
     (void)state;
-    events = aligned_alloc(64, bytes);
-    assert_non_null(events);
-    memset(events, 0, bytes);
-    events_start(events, CAPACITY, CAPACITY, 0);
+    void *memory = aligned_alloc(64, bytes);
+    assert_non_null(memory);
+    memset(memory, 0, bytes);
+    events_start(events, memory, CAPACITY, CAPACITY, 0);
     return 0;
 }
 
@@ -50,7 +50,7 @@ static int setup_world(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    free(events);
+    free(events->ring);
     return 0;
 }
 #define ROWS(test) cmocka_unit_test_setup_teardown(test, setup_rows, teardown)
@@ -66,8 +66,8 @@ static void note(int row, uint64_t address)
 
 static uint64_t at(uint64_t n)
 {
-    assert_int_equal(events->event[n % CAPACITY].number, n + 1);
-    return events->event[n % CAPACITY].address;
+    assert_int_equal(events->ring->event[n % CAPACITY].number, n + 1);
+    return events->ring->event[n % CAPACITY].address;
 }
 
 static void test_taken_by_time(void **state)
@@ -81,7 +81,7 @@ static void test_taken_by_time(void **state)
     assert_int_equal(events->count, 9);
     for (uint64_t i = 0; i < 9; i++) {
         assert_int_equal(at(i), i);
-        assert_true(i == 0 || events->event[i].ticks >= events->event[i - 1].ticks);
+        assert_true(i == 0 || events->ring->event[i].ticks >= events->ring->event[i - 1].ticks);
     }
     assert_int_equal(events_take(events, 1), 0);
 }
@@ -134,7 +134,7 @@ static void test_killed_while_it_took(void **state)
     /* and one that it had not finished there is not whole, so it comes again */
     note(2, 9);
     events_put(events, &rows[2]->event[0]);
-    events->event[3].number = 0;
+    events->ring->event[3].number = 0;
     events_take_over(events);
     assert_int_equal(events_take(events, 1), 1);
     assert_int_equal(at(4), 9);
@@ -153,7 +153,7 @@ static void test_damaged_rows(void **state)
 
 static enum event_action action_of(uint64_t n)
 {
-    return (enum event_action)(events->event[n].who >> 60);
+    return (enum event_action)(events->ring->event[n].who >> 60);
 }
 
 /* Of all addresses: a block is handed out only after it was freed, and the other way round. */
@@ -202,7 +202,7 @@ static void test_pairs_alone(void **state)
     assert_int_equal(events->count, before);
     check_order();
     assert_int_equal(events->count, before + 40);
-    const struct event *last = &events->event[before + 39];
+    const struct event *last = &events->ring->event[before + 39];
     assert_int_equal(last->requested, 4000);
     assert_int_equal(last->size, 4096);
     assert_int_equal((uint32_t)last->who, events_thread());
