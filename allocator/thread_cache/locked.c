@@ -307,8 +307,8 @@ void thread_caches_stop(struct domain *domain, const struct device_stats *stats)
     domain->lane.ops->barrier();
     for (struct thread_cache *cache = domain->caches; cache; cache = cache->next)
         if (atomic_load_explicit(&cache->wanted, memory_order_relaxed))
-            for (int looks = 0;
-                 atomic_load_explicit(&cache->row->sequence, memory_order_acquire) % 2; looks++)
+            for (int looks = 0; atomic_load_explicit(&cache->sequence, memory_order_acquire) % 2;
+                 looks++)
                 pause_look(looks);
 }
 
@@ -351,7 +351,7 @@ void thread_caches_leave(struct allocator *a)
 int domain_thread_is_inside(const struct domain *domain)
 {
     const struct thread_cache *cache = thread_cache_of(domain);
-    return cache && stat_get(&cache->row->sequence) % 2;
+    return cache && stat_get(&cache->sequence) % 2;
 }
 
 int domain_thread_begins(struct domain *domain, struct cache_row *row)
@@ -365,8 +365,9 @@ int domain_thread_begins(struct domain *domain, struct cache_row *row)
     if (cache) {
         cache->domain = domain;
         cache->row = row;
+        stat_set(&cache->sequence, 0);
         cache->noted = noted;
-        cache->mark = noted ? (uint16_t)noted->held : 0;
+        cache->mark = noted ? (uint16_t)(noted - domain->events->row + 1) : 0;
         cache->thread = events_thread();
         cache->sites = domain->sites;
         cache->recorded = domain->recorded;

@@ -1,6 +1,6 @@
 /* Thread caches: the way without the lock, and why it is correct.
  *
- * 1. Entry. A thread's `row->sequence` is odd while the thread is in its own cache. The owner
+ * 1. Entry. A thread's `sequence` is odd while the thread is in its own cache. The owner
  *    enters with a plain store of the sequence, then reads `wanted`. A thread that wants the blocks
  *    of others holds the lock and sets their `wanted`. Then it makes all threads pass a barrier
  *    (membarrier), and waits until their sequences are even. So either the owner sees `wanted` and
@@ -45,15 +45,18 @@ struct block *_Atomic thread_cache_nowhere[TAKEN_AHEAD + 1];
 /* Enters the cache. Returns 0 if another thread wants it. Either way the thread must leave. */
 static int enter(struct thread_cache *cache)
 {
-    stat_set(&cache->row->sequence, stat_get(&cache->row->sequence) + 1);
+    stat_increase(&cache->sequence, 1);
+    stat_increase(&cache->row->sequence, 1); /* for readers of the page */
     atomic_signal_fence(memory_order_seq_cst);
     return !atomic_load_explicit(&cache->wanted, memory_order_acquire);
 }
 
 static void leave(struct thread_cache *cache)
 {
-    uint64_t sequence = stat_get(&cache->row->sequence);
-    atomic_store_explicit(&cache->row->sequence, sequence + 1, memory_order_release);
+    uint64_t sequence = stat_get(&cache->sequence);
+    atomic_thread_fence(memory_order_release);
+    stat_increase(&cache->row->sequence, 1);
+    atomic_store_explicit(&cache->sequence, sequence + 1, memory_order_release);
 }
 
 /* As stat_bin_of, without a branch. The block's size keeps the bin below CACHE_BINS. */

@@ -26,6 +26,7 @@ struct thread_cache {
     struct sites *sites;         /* call sites; NULL: not recorded */
     int recorded, plain;         /* events or sites are; neither is, and sizes are not in steps */
     struct allocator *allocator; /* whose blocks it holds; NULL: none */
+    stat_value sequence;         /* odd while its thread is in it */
     _Atomic int wanted;          /* another thread needs its blocks */
     uint32_t touched, takes;     /* bins of the row that are not 0; place of the next allocation */
     /* Freed less allocated since the cache was empty. folded_…: the same when it was last folded.

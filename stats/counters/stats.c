@@ -25,18 +25,24 @@ void stats_note_moment(const struct device_stats *stats, stat_value *moment)
          stats_get(stats, COUNTER_largest_allocatable_bytes));
 }
 
-int stats_copy(struct device_stats *to, const struct device_stats *from)
+int stats_copy_bounded(struct device_stats *to, const struct device_stats *from, int *tries)
 {
     const stat_value *source = (const stat_value *)from;
     stat_value *target = (stat_value *)to;
-    for (int try = 0;; try++) {
+    for (;;) {
         uint64_t before = atomic_load_explicit(&from->sequence, memory_order_acquire);
         for (size_t i = 0; i < sizeof *to / sizeof *target; i++)
             stat_set(&target[i], stat_get(&source[i]));
         atomic_thread_fence(memory_order_acquire);
         if (before % 2 == 0 && stat_get(&from->sequence) == before)
             return 0;
-        if (!pause_between(try))
+        if (!pause_between((*tries)++))
             return -1;
     }
+}
+
+int stats_copy(struct device_stats *to, const struct device_stats *from)
+{
+    int tries = 0;
+    return stats_copy_bounded(to, from, &tries);
 }

@@ -184,8 +184,10 @@ static inline void stats_note_peaks(struct device_stats *stats)
 }
 
 /* A reader's copy whose values belong together. Returns 0, or -1 when the row stayed odd, because its
- * writer died in a change: the copy is then sound, with half of that change. */
+ * writer died in a change: the copy is then sound, with half of that change. bounded: *tries, 0 at
+ * first, bounds the waits of all copies that share it. */
 int stats_copy(struct device_stats *to, const struct device_stats *from);
+int stats_copy_bounded(struct device_stats *to, const struct device_stats *from, int *tries);
 
 /* The same plus what thread caches counted for device `device`, in `count` rows. */
 int stats_gather(struct device_stats *to, const struct device_stats *from,

@@ -106,18 +106,18 @@ void stats_fold(struct device_stats *stats, struct cache_row *row, uint32_t bins
 }
 
 /* Returns -1 when the row stayed odd. */
-static int copy_row(struct cache_row *to, const struct cache_row *from)
+static int copy_row(struct cache_row *to, const struct cache_row *from, int *tries)
 {
     const stat_value *source = (const stat_value *)from;
     stat_value *target = (stat_value *)to;
-    for (int try = 0;; try++) {
+    for (;;) {
         uint64_t before = atomic_load_explicit(&from->sequence, memory_order_acquire);
         for (size_t i = 0; i < NUMBERS; i++)
             stat_set(&target[i], stat_get(&source[i]));
         atomic_thread_fence(memory_order_acquire);
         if (before % 2 == 0 && stat_get(&from->sequence) == before)
             return 0;
-        if (!pause_between(try))
+        if (!pause_between((*tries)++))
             return -1;
     }
 }
@@ -125,8 +125,9 @@ static int copy_row(struct cache_row *to, const struct cache_row *from)
 int stats_gather(struct device_stats *to, const struct device_stats *from,
                  const struct cache_row *rows, unsigned count, unsigned device)
 {
-    for (int try = 0;; try++) {
-        int code = stats_copy(to, from);
+    int tries = 0;
+    for (;;) {
+        int code = stats_copy_bounded(to, from, &tries);
         uint64_t sequence = stat_get(&to->sequence);
         for (unsigned i = 0; i < count; i++)
             if (stat_get(&rows[i].device) == device + 1 && stat_get(&rows[i].folding))
@@ -134,14 +135,14 @@ int stats_gather(struct device_stats *to, const struct device_stats *from,
         for (unsigned i = 0; i < count; i++)
             if (stat_get(&rows[i].device) == device + 1) {
                 struct cache_row row;
-                code |= copy_row(&row, &rows[i]);
+                code |= copy_row(&row, &rows[i], &tries);
                 stat_set(&to->undo_count, 0);
                 add_row(to, &row, ALL_BINS);
             }
         atomic_thread_fence(memory_order_acquire);
         if (stat_get(&from->sequence) == sequence)
             return code;
-        if (!pause_between(try))
+        if (!pause_between(tries++))
             return -1;
     }
 }

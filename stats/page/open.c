@@ -282,7 +282,8 @@ struct page *page_copy(const struct page *page)
     memcpy(copy, page, bytes);
     for (unsigned i = 0; i < copy->device_count; i++) {
         struct device_stats *to = &page_device(copy, i)->stats;
-        if (stats_gather(to, &page_device(page, i)->stats, page->cache, PAGE_CACHES, i) != 0)
+        if (page_device(copy, i)->used &&
+            stats_gather(to, &page_device(page, i)->stats, page->cache, PAGE_CACHES, i) != 0)
             to->sequence |= 1;
     }
     forget_caches(copy);

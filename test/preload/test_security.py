@@ -1,11 +1,16 @@
 """What others planted is not used, what others wrote is not read, and nothing is written but what was named."""
 
+import mmap
 import os
 import pathlib
+import random
 import shutil
+import signal
 import stat
+import struct
 import subprocess
 import tempfile
+import time
 
 import pytest
 
@@ -144,3 +149,77 @@ def test_pages_of_others_are_not_read(place):
     done = place.cachalot("harvest")
     assert done.code == 3 and "another user" in done.err
     assert page.exists() and list(place.work.iterdir()) == []
+
+
+def fields_of(data):
+    """(offset, bytes) of every number and text in a page: of its beginning, of its table, and of ring, rows and sites word by
+    word."""
+    _, _, _, size, count, offset, _, _, _, events, sites = struct.unpack_from("=8s10I", data)
+    yield from ((at, 4) for at in range(8, 48, 4))
+    for i in range(count):
+        _, at, stride, parts, part_stride, unit = struct.unpack_from("=56s4I8s", data, offset + i * 80)
+        for place in ((row * stride, part * part_stride) for row in range(2 if stride else 1) for part in range(parts or 1)):
+            yield at + sum(place), 64 if unit.startswith(b"text") else 8
+    head = offset  # what has no name in the table: paths, options, requests, warnings
+    yield from ((at, 8) for at in range(48, min(head, 16384), 8))
+    yield from ((at, 8) for begin in (events, size - 4096 * 4) for at in range(begin, min(begin + 4096, size), 8) if begin)
+    yield from ((at, 8) for at in range(sites, min(sites + 65536, size - 8), 8) if sites)
+
+
+def write_all_over(file, decoy, places, alive, times):
+    """Each field by hand, then all at random; texts become the path of the decoy. Returns how often it wrote."""
+    random_ = random.Random(1)
+    size = os.fstat(file).st_size
+    text = os.fsencode(decoy)
+    evil = [b"\0" * 8, b"\xff" * 8, b"\1" + b"\0" * 7, b"\0" * 7 + b"\x80", b"\xff" * 7 + b"\x7f", b"/" * 8]
+    written = 0
+    with mmap.mmap(file, size) as page:
+        def put(at, bytes_):
+            page[at:at + len(bytes_)] = bytes_
+        texts = [at for at in range(48, size - len(text), 8) if page[at:at + 1] == b"/" or page[at:at + 5] == b"cacha"]
+        for at in texts:
+            put(at, text + b"\0")
+        for value in evil:
+            for at, length in places:
+                put(at, value[:length] if length < 64 else (text + b"\0" * 64)[:length])
+                written += 1
+        while alive() and written < times:
+            at, length = random_.choice(places)
+            put(at, random_.choice([random_.randbytes(min(length, 8)), random_.choice(evil)[:length]]))
+            written += 1
+            if written % 1000 == 0:
+                for at in texts:
+                    put(at, text + b"\0")
+                time.sleep(0.001)
+    return written
+
+
+@pytest.mark.parametrize("conf", ["expandable_segments:True", "expandable_segments:False", "thread_cache:off"])
+@pytest.mark.parametrize("more", [{}, {"CACHALOT_EVENTS": "64", "CACHALOT_SITES": "1", "CACHALOT_TRACE": "t"}],
+                         ids=["plain", "all"])
+def test_a_page_that_is_written_by_others(place, conf, more):
+    """The program takes nothing from it: it reports where it was told to, and works on."""
+    decoy = place.work / "decoy"
+    decoy.write_bytes(b"")
+    decoy.chmod(0o600)
+    process = place.start("allocate_on", CACHALOT_OUTPUT="r.json", CACHALOT_CONF=conf, **more)
+    assert process.stdout.readline() == "ready\n"
+    (page,) = place.pages.glob("*.page")
+    was = decoy.stat()
+    file = os.open(page, os.O_RDWR)
+    try:
+        size = os.fstat(file).st_size
+        places = [one for one in fields_of(os.pread(file, size, 0)) if sum(one) <= size]
+        assert write_all_over(file, decoy, places, lambda: process.poll() is None, 200000) >= 200000
+        process.send_signal(signal.SIGUSR1)
+        time.sleep(0.3)
+        write_all_over(file, decoy, places, lambda: process.poll() is None, 1)
+    finally:
+        os.close(file)
+    out, err = process.communicate("", timeout=60)
+    assert (process.returncode, out, err) == (0, "cudaGetLastError(): 0\n", "")
+    now = decoy.stat()
+    assert (now.st_ino, now.st_mtime_ns, now.st_size) == (was.st_ino, was.st_mtime_ns, 0)
+    assert not page.exists()
+    assert {path.name for path in place.work.iterdir()} <= {"decoy", "r.json", "t"} | {f"r.{i}.json" for i in range(99)}
+    assert load(place.work / "r.json")["process"]["pid"] == process.pid

@@ -63,27 +63,27 @@ class Page:
             raise BadPage("has not the size of a page")
         self.size = status.st_size
 
-    def read(self):
-        data = os.pread(self.file, self.size, 0)
-        if len(data) != self.size:
+    def read(self, size=None):
+        """The first bytes, by default all that are not events."""
+        data = os.pread(self.file, size or self.size, 0)
+        if len(data) != (size or self.size):
             raise BadPage("is cut off")
         return data
 
     def read_fields(self):
         """{name: (offset, stride, parts, part stride)}, read from the page."""
-        data = self.read()
-        magic, version, _, size, count, offset, _, _, _ = HEADER.unpack_from(data)
+        magic, version, _, size, count, offset, _, _, _ = HEADER.unpack(self.read(HEADER.size))
         if magic != MAGIC:
             raise BadPage("is not a page")
         if version != FORMAT:
             raise BadPage("is a page of another version of cachalot")
         if size != self.size or count > FIELDS_MOST or offset + count * FIELD.size > size:
             raise BadPage("is a damaged page")
-        fields = {}
+        self.size = offset + count * FIELD.size  # events lie behind this, and are not read
+        data, fields = self.read(), {}
         for i in range(count):
             name, *place, _ = FIELD.unpack_from(data, offset + i * FIELD.size)
             fields[text_of(name)] = tuple(place)
-        self.size = offset + count * FIELD.size  # events lie behind this, and are not read
         self.cache_bins = {part: [name for name in fields if name.rpartition(".")[0] == f"cache.{part}"]
                            for part in ("allocated", "freed")}
         return fields
