@@ -23,17 +23,19 @@
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
 #include "interpose/process/own_thread.h"
+#include "interpose/context/device_ops.h"
+#include "stats/os/descriptor.h"
 #include "stats/os/pause.h"
 
-#define PATIENCE_S 2 /* for a visitor that says nothing */
-#define LEAST_FD 64  /* programs expect lower numbers to be their own */
-#define WAITING 64   /* connections that wait to be accepted */
+#define PATIENCE_NS UINT64_C(2000000000) /* for a visitor that does nothing */
+#define VISITORS 32        /* that are inside at once; the one that waits longest goes */
+#define WAITING 64         /* connections that wait to be accepted */
+#define OVERFLOW_UID 65534 /* what a user without a name in this namespace is called */
 
 /* The socket on which this process answers. */
 struct door {
-    int fd; /* plus 1; 0: closed */
+    struct descriptor socket;
     int said;
-    ino_t inode;
     uint64_t number, secret;
 };
 
@@ -51,47 +53,68 @@ socklen_t ipc_address(struct sockaddr_un *address, uint64_t door)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
 }
 
+/* Any user of another namespace may be called by the overflow id. Only a process of the same user and
+ * namespace may look at the namespace of the other. */
+static int shares_namespace(pid_t pid)
+{
+    char path[48];
+    struct stat own, other;
+    snprintf(path, sizeof path, "/proc/%d/ns/user", (int)pid);
+    return pid > 0 && stat("/proc/self/ns/user", &own) == 0 && stat(path, &other) == 0 &&
+           own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+}
+
 int ipc_peer_is(int socket, uint32_t pid)
 {
     struct ucred peer;
     socklen_t size = sizeof peer;
     return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-           peer.uid == geteuid() && (!pid || (uint32_t)peer.pid == pid);
-}
-
-/* Is the descriptor still our socket? The program may close descriptors that it does not know. */
-static int is_open(int fd, ino_t inode)
-{
-    struct stat now;
-    return fd >= 0 && fstat(fd, &now) == 0 && now.st_ino == inode;
+           peer.uid == geteuid() && (!pid || (uint32_t)peer.pid == pid) &&
+           (peer.uid != OVERFLOW_UID || shares_namespace(peer.pid));
 }
 
 /* Descriptors that a forked child inherits and must close. They survive the fork, as wiped
  * variables do not. */
-enum { DOOR, VISITOR, CHUNK, INHERITED };
-static _Atomic int inherited[INHERITED]; /* plus 1 */
-static _Atomic ino_t door_inode;
+enum { DOOR, CHUNK, FIRST_VISITOR, INHERITED = FIRST_VISITOR + VISITORS };
+static struct inherited {
+    _Atomic int fd; /* plus 1 */
+    _Atomic uint64_t device, inode;
+} inherited[INHERITED];
 
 static void close_inherited(void)
 {
     for (int which = 0; which < INHERITED; which++) {
-        int fd = atomic_exchange(&inherited[which], 0) - 1;
-        if (fd >= 0 && (which != DOOR || is_open(fd, door_inode)))
-            close(fd);
+        struct inherited *one = &inherited[which];
+        struct descriptor copy = {atomic_exchange(&one->fd, 0), one->device, one->inode};
+        descriptor_close(&copy);
     }
 }
 
-static void let_go(int which, int fd)
+/* Takes over `fd`. Returns 0, or -1 if there is none. */
+static int take_in(int which, struct descriptor *to, int fd)
 {
-    int noted = fd + 1; /* otherwise a child would close an unrelated descriptor of that number */
-    atomic_compare_exchange_strong(&inherited[which], &noted, 0);
-    if (fd >= 0)
-        close(fd);
+    if (descriptor_take(to, fd) != 0)
+        return -1;
+    inherited[which].device = to->device;
+    inherited[which].inode = to->inode;
+    inherited[which].fd = to->fd;
+    return 0;
 }
 
+static void let_go(int which, struct descriptor *descriptor)
+{
+    inherited[which].fd = 0;
+    descriptor_close(descriptor);
+}
+
+/* A process that has come to fetch memory. It is answered as far as it reads; the rest follows when it
+ * has read that. */
 struct visitor {
-    int socket;
-    int greeted;
+    struct descriptor socket;
+    uint64_t until_ns;        /* when it has to have done something */
+    int asked, greeted, full; /* full: it has to read before more can be sent */
+    struct ipc_handle wanted;
+    uint64_t sent, piece; /* pieces that it has; that this lending has come to */
     struct block_loan loan;
 };
 
@@ -120,15 +143,21 @@ static int give_piece(void *context, uint64_t handle, uint64_t bytes)
 {
     struct visitor *visitor = context;
     const struct ipc_answer answer = {visitor->loan.offset, visitor->loan.bytes};
-    if (!visitor->greeted && tell(visitor->socket, &answer, sizeof answer, -1))
+    int socket = visitor->socket.fd - 1, fd = -1;
+    struct descriptor chunk;
+    if (visitor->piece++ < visitor->sent)
+        return 0;
+    if (!visitor->greeted && tell(socket, &answer, sizeof answer, -1))
         return 1;
     visitor->greeted = 1;
-    int fd = -1, code = driver_chunk_export(handle, &fd);
-    inherited[CHUNK] = fd + 1;
-    if (code == 0)
-        code = tell(visitor->socket, &bytes, sizeof bytes, fd) ? 1 : 0;
-    let_go(CHUNK, fd);
-    return code;
+    int code = driver_chunk_export(handle, &fd);
+    if (code != 0 || take_in(CHUNK, &chunk, fd) != 0)
+        return code ? code : -1;
+    code = tell(socket, &bytes, sizeof bytes, chunk.fd - 1);
+    visitor->full = code != 0 && errno == EAGAIN;
+    let_go(CHUNK, &chunk);
+    visitor->sent += code == 0;
+    return code ? 1 : 0;
 }
 
 int ipc_is_own(const struct ipc_handle *handle)
@@ -148,41 +177,111 @@ static int is_mine(const struct ipc_handle *handle, const struct door *door)
            handle->start_ticks == page->start_ticks;
 }
 
-static void answer(const struct door *door, int socket)
+/* Reads what the visitor wants, then sends what it has room for. Returns 1 if more is to follow. */
+static int answer(const struct door *door, struct visitor *visitor)
 {
-    const struct timeval patience = {.tv_sec = PATIENCE_S};
-    struct visitor visitor = {.socket = socket};
-    struct ipc_handle wanted;
-    setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    if (!ipc_peer_is(socket, 0) || recv(socket, &wanted, sizeof wanted, 0) != sizeof wanted ||
-        !is_mine(&wanted, door) || !process_serving())
-        return;
+    int socket = visitor->socket.fd - 1;
+    if (!visitor->asked &&
+        (recv(socket, &visitor->wanted, sizeof visitor->wanted, 0) != sizeof visitor->wanted ||
+         !is_mine(&visitor->wanted, door)))
+        return 0;
+    visitor->asked = 1;
+    visitor->piece = 0;
+    visitor->full = 0;
+    if (!process_serving())
+        return 0;
     process_inside++;
-    domain_lend(process.domain, wanted.address, wanted.name, &visitor.loan, give_piece, &visitor);
+    domain_lend(process.domain, visitor->wanted.address, visitor->wanted.name, &visitor->loan,
+                give_piece, visitor);
     process_inside--;
+    return visitor->full;
+}
+
+static void show_out(struct visitor *visitors, int i)
+{
+    let_go(FIRST_VISITOR + i, &visitors[i].socket);
+    visitors[i] = (struct visitor){0};
+}
+
+/* The place for the next visitor; the one that did nothing for the longest time makes room. */
+static int make_room(struct visitor *visitors)
+{
+    int oldest = 0;
+    for (int i = 0; i < VISITORS; i++) {
+        if (!visitors[i].socket.fd)
+            return i;
+        if (visitors[i].until_ns < visitors[oldest].until_ns)
+            oldest = i;
+    }
+    show_out(visitors, oldest);
+    return oldest;
+}
+
+static void let_in(const struct door *door, struct visitor *visitors)
+{
+    int fd = accept4(door->socket.fd - 1, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        pause_ns(10000000);
+    if (fd < 0)
+        return;
+    int i = make_room(visitors);
+    if (take_in(FIRST_VISITOR + i, &visitors[i].socket, fd) != 0 ||
+        !ipc_peer_is(visitors[i].socket.fd - 1, 0))
+        show_out(visitors, i);
+    else
+        visitors[i].until_ns = driver_ops.now_ns() + PATIENCE_NS;
+}
+
+/* Waits for the door and all visitors at once. Fills `ready` in their order, the door last. */
+static void wait_for_all(const struct door *door, const struct visitor *visitors,
+                         struct pollfd *ready)
+{
+    uint64_t now = driver_ops.now_ns(), until = UINT64_MAX;
+    for (int i = 0; i < VISITORS; i++) {
+        int asked = visitors[i].asked;
+        ready[i] = (struct pollfd){visitors[i].socket.fd - 1, asked ? POLLOUT : POLLIN, 0};
+        if (visitors[i].socket.fd && visitors[i].until_ns < until)
+            until = visitors[i].until_ns;
+    }
+    ready[VISITORS] = (struct pollfd){door->socket.fd - 1, POLLIN, 0};
+    uint64_t ms = until > now ? (until - now) / 1000000 + 1 : 0;
+    poll(ready, VISITORS + 1, until == UINT64_MAX ? -1 : (int)ms);
+}
+
+static void serve_visitor(const struct door *door, struct visitor *visitors, int i, int is_ready)
+{
+    struct visitor *visitor = &visitors[i];
+    uint64_t now = driver_ops.now_ns();
+    if (!visitor->socket.fd)
+        return;
+    int stays = is_ready ? descriptor_is_ours(&visitor->socket) && answer(door, visitor)
+                         : now < visitor->until_ns;
+    if (!stays)
+        show_out(visitors, i);
+    else if (is_ready)
+        visitor->until_ns = now + PATIENCE_NS;
 }
 
 static void *serve(void *unused)
 {
+    struct visitor visitors[VISITORS] = {0};
+    struct pollfd ready[VISITORS + 1];
     pthread_mutex_lock(&exports.lock);
     const struct door mine = exports.door;
     pthread_mutex_unlock(&exports.lock);
     own_thread_begins("cachalot-ipc");
     for (;;) {
-        struct pollfd wanted = {.fd = mine.fd - 1, .events = POLLIN};
-        poll(&wanted, 1, -1);
-        if (!is_open(mine.fd - 1, mine.inode))
+        wait_for_all(&mine, visitors, ready);
+        if (!descriptor_is_ours(&mine.socket))
             break; /* earlier handles are void; the next export opens a new door */
-        int socket = accept4(mine.fd - 1, NULL, NULL, SOCK_CLOEXEC);
-        if (socket < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
-            pause_ns(10000000);
-        if (socket < 0)
-            continue;
-        inherited[VISITOR] = socket + 1;
-        answer(&mine, socket);
-        let_go(VISITOR, socket);
+        for (int i = 0; i < VISITORS; i++)
+            serve_visitor(&mine, visitors, i, ready[i].revents != 0);
+        if (ready[VISITORS].revents)
+            let_in(&mine, visitors);
     }
+    for (int i = 0; i < VISITORS; i++)
+        if (visitors[i].socket.fd)
+            show_out(visitors, i);
     own_thread_ends();
     return unused;
 }
@@ -192,19 +291,17 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, close_inherited);
 }
 
-static int make_socket(uint64_t number)
+static int make_socket(struct descriptor *to, uint64_t number)
 {
     struct sockaddr_un address;
     socklen_t size = ipc_address(&address, number);
     int first = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int fd = first < 0 ? -1 : fcntl(first, F_DUPFD_CLOEXEC, LEAST_FD);
-    if (fd >= 0)
-        close(first);
-    else
-        fd = first;
-    if (fd < 0 || (bind(fd, (struct sockaddr *)&address, size) == 0 && listen(fd, WAITING) == 0))
-        return fd;
-    close(fd);
+    if (take_in(DOOR, to, first) != 0)
+        return -1;
+    int fd = to->fd - 1;
+    if (bind(fd, (struct sockaddr *)&address, size) == 0 && listen(fd, WAITING) == 0)
+        return 0;
+    let_go(DOOR, to);
     return -1;
 }
 
@@ -213,27 +310,16 @@ static int open_door(struct door *door)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     uint64_t random[2];
-    struct stat made;
-    if (is_open(door->fd - 1, door->inode))
+    if (descriptor_is_ours(&door->socket))
         return 0;
-    if (getrandom(random, sizeof random, 0) != sizeof random)
-        return -1;
-    int fd = make_socket(random[0]);
-    if (fd < 0 || fstat(fd, &made)) {
-        if (fd >= 0)
-            close(fd);
-        return -1;
-    }
     pthread_once(&once, watch_forks);
-    door->inode = made.st_ino;
+    if (getrandom(random, sizeof random, 0) != sizeof random ||
+        make_socket(&door->socket, random[0]) != 0)
+        return -1;
     door->number = random[0];
     door->secret = random[1];
-    door->fd = fd + 1;
-    door_inode = made.st_ino;
-    inherited[DOOR] = fd + 1;
     if (own_thread_detached(serve)) {
-        door->fd = 0;
-        let_go(DOOR, fd);
+        let_go(DOOR, &door->socket);
         return -1;
     }
     return 0;

@@ -16,10 +16,12 @@
 #include "interpose/memory/ipc.h"
 #include "interpose/memory/ipc_wire.h"
 #include "interpose/resolve/real_driver.h"
+#include "stats/os/descriptor.h"
 
-#define SILENCE_MS 5000 /* more than the other process waits for another visitor (PATIENCE_S) */
+#define SILENCE_MS 5000 /* more than the other process waits for another visitor (PATIENCE_NS) */
 #define IPC_NAMES ((uint64_t)1 << 61) /* numbers that no block has (block_place) */
 #define MOST_BYTES ((uint64_t)1 << 47)
+#define MOST_DESCRIPTORS 253 /* of one message (SCM_MAX_FD) */
 
 struct import {
     struct import *next;
@@ -61,45 +63,68 @@ static int wait_for(int socket)
     return ready > 0 ? 0 : -1;
 }
 
-/* Receives one message of `size` bytes, and its descriptor or -1. */
-static int hear(int socket, void *data, size_t size, int *fd)
+/* Takes the first descriptor that came with a message and closes the others. Returns their number. */
+static int take_descriptors(struct msghdr *message, struct descriptor *to)
+{
+    int count = 0;
+    for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head; head = CMSG_NXTHDR(message, head)) {
+        size_t bytes = head->cmsg_len - CMSG_LEN(0);
+        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t at = 0; at + sizeof(int) <= bytes; at += sizeof(int), count++) {
+            struct descriptor one;
+            int fd;
+            memcpy(&fd, CMSG_DATA(head) + at, sizeof fd);
+            if (descriptor_take(&one, fd) != 0)
+                continue;
+            if (count == 0)
+                *to = one;
+            else
+                descriptor_close(&one);
+        }
+    }
+    return count;
+}
+
+/* Receives one message of `size` bytes, with a descriptor or without. */
+static int hear(int socket, void *data, size_t size, struct descriptor *with)
 {
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
+        char bytes[CMSG_SPACE(MOST_DESCRIPTORS * sizeof(int))];
     } control;
     struct iovec part = {data, size};
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof control.bytes};
-    *fd = -1;
+    *with = (struct descriptor){0};
     if (wait_for(socket))
         return -1;
     ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    const struct cmsghdr *head = got < 0 ? NULL : CMSG_FIRSTHDR(&message);
-    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
-        head->cmsg_len == CMSG_LEN(sizeof *fd))
-        memcpy(fd, CMSG_DATA(head), sizeof *fd);
-    return got == (ssize_t)size ? 0 : -1;
+    int count = got < 0 ? 0 : take_descriptors(&message, with);
+    if (got == (ssize_t)size && count <= 1)
+        return 0;
+    descriptor_close(with);
+    return -1;
 }
 
 /* Connects to the door of the handle's process and sends the handle. Negative: that process does
  * not answer. */
-static int visit(const struct ipc_handle *handle)
+static int visit(const struct ipc_handle *handle, struct descriptor *to)
 {
     struct sockaddr_un address;
     socklen_t size = ipc_address(&address, handle->door);
     const struct timeval patience = {.tv_sec = SILENCE_MS / 1000};
     uint32_t pid = handle->namespace == (uint32_t)process.page->pid_namespace ? handle->pid : 0;
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd < 0)
+    if (descriptor_take(to, socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) != 0)
         return -1;
+    int fd = to->fd - 1;
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience); /* for connect too */
     if (connect(fd, (struct sockaddr *)&address, size) == 0 && ipc_peer_is(fd, pid) &&
         send(fd, handle, sizeof *handle, MSG_NOSIGNAL) == sizeof *handle)
-        return fd;
-    close(fd);
+        return 0;
+    descriptor_close(to);
     return -1;
 }
 
@@ -128,13 +153,12 @@ static CUresult map_piece(int socket, CUdeviceptr at, uint64_t *bytes, CUdevice 
     CUmemGenericAllocationHandle handle = 0;
     CUmemAllocationProp properties = {.location.id = -1};
     uint64_t room = *bytes;
-    int fd;
+    struct descriptor chunk;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    if (hear(socket, bytes, sizeof *bytes, &fd) == 0 && fd >= 0 && *bytes && *bytes <= room)
-        result = real()->cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd,
+    if (hear(socket, bytes, sizeof *bytes, &chunk) == 0 && chunk.fd && *bytes && *bytes <= room)
+        result = real()->cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)(chunk.fd - 1),
                                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    if (fd >= 0)
-        close(fd);
+    descriptor_close(&chunk);
     if (result != CUDA_SUCCESS)
         return result;
     if (*owner < 0 && real()->cuMemGetAllocationPropertiesFromHandle(&properties, handle) == 0)
@@ -179,17 +203,16 @@ static CUresult fetch(struct import *import)
     struct ipc_answer answer;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    int fd, socket = visit(&import->handle);
-    if (socket < 0)
+    struct descriptor socket, none;
+    if (visit(&import->handle, &socket) != 0)
         return CUDA_ERROR_INVALID_HANDLE; /* as natively if the process has ended */
     real()->cuThreadExchangeStreamCaptureMode(&mode);
-    if (hear(socket, &answer, sizeof answer, &fd) == 0 && fd < 0 &&
+    if (hear(socket.fd - 1, &answer, sizeof answer, &none) == 0 && !none.fd &&
         makes_sense(&answer, &import->handle))
-        result = map_all(import, socket, &answer);
+        result = map_all(import, socket.fd - 1, &answer);
     real()->cuThreadExchangeStreamCaptureMode(&mode);
-    if (fd >= 0)
-        close(fd);
-    close(socket);
+    descriptor_close(&none);
+    descriptor_close(&socket);
     return result;
 }
 

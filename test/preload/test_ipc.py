@@ -1,5 +1,7 @@
 """IPC of mapped memory: two processes see each other's bytes; whatever may go wrong between them is an error, and soon."""
 
+import contextlib
+import ctypes
 import os
 import pathlib
 import signal
@@ -236,11 +238,66 @@ def test_visitors_that_say_nothing(pair):
         with visit() as visitor:
             visitor.send(said)
             assert visitor.recv(100) == b""
-    with visit():
-        begin = time.monotonic()
-        assert b.number("read", b.number("open", handle, 21 * MIB)) == 7
-        assert time.monotonic() - begin < 20
+    silent = [visit() for _ in range(50)]  # more than are let in at once
+    begin = time.monotonic()
+    assert b.number("read", b.number("open", handle, 21 * MIB)) == 7
+    assert time.monotonic() - begin < 1
+    silent += [visit(), visit()]
+    silent[-1].send(raw)  # and does not read the answer
+    begin = time.monotonic()
+    assert b.ask("context") and b.number("read", b.number("open", handle, 21 * MIB)) == 7
+    assert time.monotonic() - begin < 1
+    begin = time.monotonic()
+    assert silent[-2].recv(100) == b"" and 0.5 < time.monotonic() - begin < 10  # each has its own two seconds
+    for visitor in silent:
+        visitor.close()
+    wait_for(lambda: len(a.descriptors()) == 1)
     a.end(), b.end()
+
+
+def test_every_descriptor_that_comes_is_closed(pair):
+    """From a door that is none of ours, in one control message or several."""
+    a, b = pair
+    _, handle = shared(a)
+    raw = bytearray.fromhex(handle)
+    struct.pack_into("=I", raw, 8, os.getpid())  # pid, start, number of the door
+    struct.pack_into("=Q", raw, 24, 0x1234 + os.getpid())
+    before = sorted(each(b.pid, "fd", os.readlink))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as mine, open("/dev/null", "rb") as null:
+        mine.bind(f"\0cachalot-{0x1234 + os.getpid():016x}")
+        mine.listen()
+        for count in (0, 1, 3, 100, 253):
+            b.process.stdin.write(f"open {raw.hex()} {MIB}\n")
+            b.process.stdin.flush()
+            visitor, _ = mine.accept()
+            with visitor:
+                assert visitor.recv(100) == raw
+                files = struct.pack(f"={count}i", *[null.fileno()] * count)
+                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)] if count else []
+                visitor.sendmsg([struct.pack("=2Q", 0, 2 * MIB)], [] if count == 1 else rights)
+                with contextlib.suppress(BrokenPipeError):  # it has had enough
+                    visitor.sendmsg([struct.pack("=Q", 2 * MIB)], rights)
+            assert b.process.stdout.readline().startswith("error")
+            assert sorted(each(b.pid, "fd", os.readlink)) == before, count
+    a.end(), b.end()
+
+
+def test_the_overflow_id_is_no_identity(place):
+    """A process in a user namespace without names sees every other user by the id that it has itself."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        a = Shell(place, prepare=lambda: libc.unshare(0x10000000) and os._exit(9))
+        number = a.number("make", 3 * MIB)
+    except (BrokenPipeError, ValueError):
+        pytest.skip("no user namespaces here")
+    assert a.number("fill", number, 7) == 0
+    raw = bytes.fromhex(a.ask("export", number))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as visitor:
+        visitor.connect("\0" + door(raw.hex())[1:])
+        visitor.send(raw)
+        with contextlib.suppress(ConnectionResetError):  # sent away unheard
+            assert visitor.recv(100) == b""
+    a.end()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs two users")

@@ -66,6 +66,7 @@ def test_killed_while_somebody_waits(pair):
     b.process.stdin.write(f"open {handle} {MIB}\n")
     b.process.stdin.flush()
     wait_for(lambda: len(b.descriptors()) == 1)
+    time.sleep(0.2)  # until it is connected
     begin = time.monotonic()
     a.process.kill()
     assert b.process.stdout.readline() == f"error {INVALID_VALUE}\n"
