@@ -59,9 +59,7 @@ def test_options_in_either_form(place):
     done = place.cachalot("replay", "t", "--conf", "expandable_segments=False")
     assert "Options: expandable_segments:False" in done.stdout, done.stderr
     tuned = place.cachalot("tune", "t", "--conf", "expandable_segments=False").stdout
-    assert "CACHALOT_CONF=expandable_segments:False" in tuned and "Nothing is to be won" in tuned
-    done = place.cachalot("replay", "t", "--capacity", "24")
-    assert done.returncode == 2 and "(24GiB?)" in done.stderr
+    assert "CACHALOT_CONF=expandable_segments:False" in tuned
     assert place.cachalot("replay", "t", "--capacity", ".5GiB").returncode == 0
 
 

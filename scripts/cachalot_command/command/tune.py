@@ -182,11 +182,6 @@ def line(result, fixed):
     return "CACHALOT_CONF=" + shlex.quote(conf_of(result, fixed)) if conf_of(result, fixed) else "CACHALOT_CONF="
 
 
-def is_better(best, now):
-    """True if a setting saves more than what counts as the same."""
-    return best.ooms < now.ooms or best.reserved < now.reserved * (1 - WITHIN) or best.cost < now.cost * (1 - WITHIN)
-
-
 def table(tuner, best, fixed):
     """The lines of the table: the best settings, and the present one."""
     lines = [f"{tuner.source.name}: {len(tuner.results)} settings tried; peak requested "
@@ -202,8 +197,6 @@ def table(tuner, best, fixed):
         more = " or more" * (best[0].refused == COUNT_MOST)
         lines += [f"None of them serves all: a request of {bytes_text(best[0].refused).strip()}{more} is refused; on a device of 2 TiB "
                   f"{bytes_text(tuner.requested).strip()} are held at once, rounding not counted.", ""]
-    if not is_better(best[0], tuner.results[()]):
-        lines += ["Nothing is to be won: the options of now need as little memory, and as cheap calls.", ""]
     return lines + [line(result, fixed) for result in best]
 
 

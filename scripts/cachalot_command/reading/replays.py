@@ -12,16 +12,14 @@ from cachalot_command.common.units import parse_size
 from cachalot_command.common.variables import plain_conf
 from cachalot_command.reading.traces import check_rest, device_number, open_source
 
-CHUNK = 2 << 20  # the least that a device gives
 VALUES = ("--conf", "--capacity", "--behind", "--format", "--costs", "--device")
 
 
 def bytes_of(text):
     """The memory of a device in bytes: 8GiB, 8GB (decimal), 1000."""
     value = parse_size(text)
-    if not CHUNK <= value <= 1 << 41:
-        unit = f" ({text}GiB?)" if text.isdecimal() and 0 < value < CHUNK else ""
-        raise Failure(2, f"`{text}` is not the memory of a device{unit}: give at least 2MiB, and at most 2TiB")
+    if not 0 < value <= 1 << 41:
+        raise Failure(2, f"`{text}` is not the memory of a device: give more than 0, and at most 2TiB")
     return value
 
 
