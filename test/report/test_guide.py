@@ -452,3 +452,44 @@ def test_the_example_for_github_actions(place):
         text = place.cachalot(words[1], "--help").stdout
         assert all(word in text for word in words[2:] if word.startswith("--")), line
         assert place.run("sh", "-n", "-c", line).returncode == 0
+
+
+def in_the_action(place, expression, inputs, event):
+    """What GitHub puts in the stead of an expression."""
+    known = {"github.run_id": "7", "github.run_attempt": "1", "github.token": "secret", "github.event.pull_request.comments_url": event}
+    return re.sub(r"\$\{\{ (\S+) \}\}", lambda found: inputs[found[1][7:]] if found[1].startswith("inputs.") else known[found[1]], expression)
+
+
+@pytest.mark.parametrize("event, growth, code", [("https://api/comments", "5%,8MiB", 0), ("", "1%", 1)])
+def test_the_action_runs_gates_and_comments(real, event, growth, code):
+    """examples/action: its steps by bash, as GitHub's runner calls it, with a `curl` that keeps what it is given."""
+    yaml = pytest.importorskip("yaml")
+    action = yaml.safe_load((pathlib.Path(__file__).resolve().parents[2] / "examples/action/action.yml").read_text())
+    inputs = {name: each.get("default") for name, each in action["inputs"].items()}
+    holes = shlex.quote(f"{BUILD}/test/workloads/seed4a_holes")
+    inputs.update(command=f"{holes} '<b>'", gates="--max-leaked 90MiB --max-oom 0", growth=growth)
+    tools = real.work / "tools"
+    tools.mkdir()
+    for name, text in (("cachalot", f'exec {shlex.join(COMMAND)} "$@"'), ("curl", 'printf "%s\\n" "$@" >>"$RUNNER_TEMP/asked"; cat >>"$RUNNER_TEMP/asked"')):
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    (real.work / "temp").mkdir()
+    environment = {**real.environment, "PATH": f"{tools}:{os.environ['PATH']}", "RUNNER_TEMP": str(real.work / "temp"),
+                   "GITHUB_STEP_SUMMARY": str(real.work / "summary")}
+    real.cachalot("run", "--output", "baseline/%e.json", *shlex.split(holes))
+    old = json.loads((real.work / "baseline/seed4a_holes.json").read_text())
+    old["totals"]["peak_reserved_bytes"] -= 4 << 20
+    (real.work / "baseline/seed4a_holes.json").write_text(json.dumps(old))
+    codes, said = {}, ""
+    for step in action["runs"]["steps"]:
+        (real.work / "step.sh").write_text(step["run"])
+        own = {name: in_the_action(real, value, inputs, event) for name, value in step.get("env", {}).items()}
+        done = real.run("bash", "--noprofile", "--norc", "-eo", "pipefail", "step.sh", env={**environment, **own})
+        codes[step["name"]], said = done.returncode, said + done.stdout + done.stderr
+    assert codes == {"Run": 0, "Reports of what was killed": 0, "What changed": 0, "Gate": code}, said
+    assert ("::error title=cachalot%3A increase of peak_reserved_bytes" in said or "::error file=" in said) == bool(code)
+    summary = (real.work / "summary").read_text()
+    assert "GPU memory: The new run reserved 4 MiB" in summary and "<pre>" in summary
+    asked = real.work / "temp/asked"
+    assert asked.exists() == bool(event)
+    assert not event or (event in asked.read_text() and json.loads(asked.read_text().splitlines()[-1])["body"] == summary)

@@ -57,6 +57,22 @@ def foreign(place, **changes):
     return copy
 
 
+@pytest.mark.parametrize("given, rank", [(b"0", 0), (b"12", 12), (b"", None), (b"a", "a"), (b"0123456789", "0123456789"), (b"-1", "-1")])
+def test_rank_and_state_have_one_name_and_type(place, given, rank):
+    """In the report, in `top` and in `ls`."""
+    place.start("hang")
+    (page,) = place.pages.glob("*.page")
+    with open(page, "r+b") as file:
+        file.seek(live.Page(page).fields["rank"][0])
+        file.write(given + b"\0")
+    ((found,), _) = top_json(place)
+    listed = json.loads(place.cachalot("ls", "--json").stdout)
+    assert json.loads(place.tool("json", page).stdout)["process"]["rank"] == found["rank"] == listed["rank"] == rank
+    assert found["state"] == listed["state"] == "running"
+    for command in (("ls",), ("top", "--once")):
+        assert rank is None or str(rank) in place.cachalot(*command).stdout.split()
+
+
 def test_figures_are_those_of_the_report(place):
     process, page = place.start("hang")
     ((found,), problems) = top_json(place)
@@ -64,7 +80,7 @@ def test_figures_are_those_of_the_report(place):
     report = json.loads(place.tool("json", page).stdout)
     stats, totals = report["devices"][0]["statistics"], report["totals"]
     assert problems == [] and found["pid"] == process.pid and found["program"] == "make_page"
-    assert found["life"] == "alive" and found["hostname"] == report["process"]["hostname"]
+    assert found["state"] == "running" and found["hostname"] == report["process"]["hostname"]
     for key in ("allocated_bytes", "reserved_bytes"):
         assert device[key] == stats[key]["all"]["current"]
     assert device["waste_bytes"] == device["reserved_bytes"] - device["allocated_bytes"] > 0
@@ -167,7 +183,7 @@ def test_a_unit_is_not_cut_off():
 def test_other_containers_are_marked(place):
     path = foreign(place)
     (found,), _ = top_json(place)
-    assert found["life"] == "elsewhere" and found["page"] == str(path)
+    assert found["state"] == "elsewhere" and found["page"] == str(path)
     assert f"{found['pid']}*" in top(place)
     path.rename(place.pages / "kept.page")  # and not harvested
     for other in place.pages.glob("*.0.page"):
@@ -290,8 +306,8 @@ def columns_of(line):
 
 
 ROW = st.fixed_dictionaries({
-    "pid": st.integers(0, 2**22), "life": st.sampled_from(["alive", "elsewhere"]),
-    "rank": st.sampled_from(["", "3", "x" * 15]), "program": st.text(min_size=1, max_size=60),
+    "pid": st.integers(0, 2**22), "state": st.sampled_from(["running", "elsewhere"]),
+    "rank": st.sampled_from([None, 0, 3, "x" * 15]), "program": st.text(min_size=1, max_size=60),
     "hostname": st.text(max_size=20), "devices": st.lists(st.fixed_dictionaries({
         "device": st.integers(0, 99), "name": st.text(max_size=40),
         **{key: st.integers(0, 2**64) for key in ("allocated_bytes", "reserved_bytes",

@@ -5,7 +5,7 @@ import os
 
 from cachalot_command.common.arguments import split
 from cachalot_command.common.tools import Failure, printable
-from cachalot_command.common.units import bytes_text
+from cachalot_command.common.units import bytes_text, rank_text
 from cachalot_command.reading.live import BadPage, Page
 from cachalot_command.reading.pages import list_pages, named_directory
 
@@ -49,7 +49,7 @@ def entry_of(page):
     except BadPage as problem:  # the page was harvested meanwhile, or is damaged
         return {**entry, "problem": str(problem)}
     try:
-        entry.update(rank=printable(live.rank) or None, hostname=printable(live.hostname))
+        entry.update(rank=live.rank, hostname=printable(live.hostname))
         _, rows = live.sample()
         for key in ("allocated_bytes", "reserved_bytes"):
             entry[key] = sum(row[key] for row in rows)
@@ -62,7 +62,7 @@ def entry_of(page):
 
 def line_of(entry, width):
     what = os.path.basename(entry["program"]) if entry["program"] else f"{entry['path']}: {entry['problem']}"
-    return ROW.format(entry["pid"] or "-", entry["state"], entry["rank"] or "-", width,
+    return ROW.format(entry["pid"] or "-", entry["state"], rank_text(entry["rank"]), width,
                       bytes_text(entry["allocated_bytes"]), bytes_text(entry["reserved_bytes"]), what)
 
 
@@ -77,7 +77,7 @@ def main(arguments):
         for entry in entries:
             print(json.dumps(entry))
     elif entries:
-        width = max(4, *(len(entry["rank"] or "-") for entry in entries))
+        width = max(4, *(len(rank_text(entry["rank"])) for entry in entries))
         print(ROW.format("pid", "state", "rank", width, "allocated", "reserved", "program"))
         for entry in entries:
             print(line_of(entry, width).rstrip())

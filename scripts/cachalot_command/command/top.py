@@ -14,7 +14,7 @@ import unicodedata
 
 from cachalot_command.common.arguments import split
 from cachalot_command.common.tools import Failure, printable, unguarded
-from cachalot_command.common.units import bytes_text, count_text, ratio_text
+from cachalot_command.common.units import bytes_text, count_text, rank_text, ratio_text
 from cachalot_command.reading.live import Watch
 
 HELP = """\
@@ -72,7 +72,7 @@ def percent(value):
 # (title, width, text of a row); the first ones stay longest when the terminal is narrow
 COLUMNS = {
     "PID": (8, lambda r: r["pid_text"]),
-    "RANK": (4, lambda r: r["rank"] or "-"),
+    "RANK": (4, lambda r: rank_text(r["rank"])),
     "PROGRAM": (PROGRAM_LEAST, lambda r: r["program"]),
     "GPU": (3, lambda r: str(r["device"])),
     "ALLOCATED": (9, lambda r: short_bytes(r["allocated_bytes"])),
@@ -110,8 +110,8 @@ def cells(text, width, left=False):
 def chosen_columns(rows, width):
     """Titles and widths of the columns that fit, in order."""
     needed = {name: least for name, (least, _) in COLUMNS.items()}
-    needed["RANK"] = max([needed["RANK"], *(len(r["rank"]) for r in rows)])  # a shortened rank would be another one
-    left = [name for name in PRIORITY if name != "RANK" or any(r["rank"] != "" for r in rows)]
+    needed["RANK"] = max([needed["RANK"], *(len(rank_text(r["rank"])) for r in rows)])  # a shortened rank would be another one
+    left = [name for name in PRIORITY if name != "RANK" or any(r["rank"] is not None for r in rows)]
     chosen, used = set(), -1
     for name in left:
         if used + 1 + needed[name] > width:
@@ -131,7 +131,7 @@ def process_object(process):
     page = process.page
     return {"pid": page.pid, "rank": page.rank, "program": os.path.basename(page.exe) or "-",
             "exe": page.exe, "hostname": page.hostname, "session": page.session,
-            "page": printable(page.path), "life": "alive" if page.is_here else "elsewhere",
+            "page": printable(page.path), "state": "running" if page.is_here else "elsewhere",
             "devices": process.devices}
 
 
@@ -145,7 +145,7 @@ def rows_of(objects, sort):
     rows = []
     for each in objects:
         for device in each["devices"] or [NOTHING]:
-            star = "*" if each["life"] == "elsewhere" else ""
+            star = "*" if each["state"] == "elsewhere" else ""
             rows.append({**each, **device, "pid_text": f"{each['pid']}{star}"})
     key = SORTS[sort]
     if key:

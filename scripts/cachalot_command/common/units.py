@@ -57,6 +57,10 @@ def time_text(ns):
     return "not known" if ns is None else f"{ns / 1e6:.3f} ms"
 
 
+def rank_text(rank):
+    return "-" if rank is None else str(rank)
+
+
 def counted(count, what):
     return f"{count} {what}" + "s" * (count != 1)
 

@@ -10,7 +10,7 @@ import stat
 import struct
 import time
 
-from cachalot_command.common.tools import page_directory
+from cachalot_command.common.tools import page_directory, printable
 
 MAGIC, FORMAT = b"CACHALOT", 1
 HEADER = struct.Struct("=8s8I")
@@ -26,6 +26,11 @@ HISTORY_S, HISTORY_LEAST_S, HISTORY_LEAST, QUARTERS = 60, 8, 8, 4
 
 class BadPage(Exception):
     """A page that cannot be used; the text says why."""
+
+
+def rank_of(text):
+    """A rank as reports have it: a number where the launcher gave one, else text; None without one."""
+    return int(text) if len(text) < 10 and text.isascii() and text.isdecimal() else printable(text) or None
 
 
 def text_of(data):
@@ -123,8 +128,8 @@ class Page:
         data = self.read()
         self.pid, self.start_ticks = (self.number(data, n) for n in ("pid", "start_ticks"))
         self.generation = self.number(data, "generation")
-        self.exe, self.hostname, self.session, self.rank = (
-            self.text(data, n) for n in ("exe", "hostname", "session", "rank"))
+        self.exe, self.hostname, self.session = (self.text(data, n) for n in ("exe", "hostname", "session"))
+        self.rank = rank_of(self.text(data, "rank"))
         self.is_here = self.number(data, "pid_namespace") == os.stat("/proc/self/ns/pid").st_ino
 
     def row(self, data, row):
