@@ -96,6 +96,10 @@ DIRECT int domain_free(struct domain *domain, uint64_t address, enum free_kind k
  * bytes. */
 uint64_t domain_empty_cache(struct domain *domain, int wait);
 
+/* For other processes: gives idle memory of the device with these statistics back, at least `bytes`
+ * if there is so much. Returns bytes. */
+uint64_t domain_give(struct domain *domain, const struct device_stats *stats, uint64_t bytes);
+
 /* Gives back what has been idle ever since the last call. Call it every options.idle_return
  * seconds. Calls no driver if nothing was idle. */
 void domain_return_idle(struct domain *domain);

@@ -159,6 +159,24 @@ int allocator_maps(const struct allocator *a)
     return maps;
 }
 
+uint64_t domain_give(struct domain *domain, const struct device_stats *stats, uint64_t bytes)
+{
+    uint64_t given = 0;
+    domain_lock(domain);
+    for (struct allocator *a = domain->first, *next; a && given < bytes; a = next) {
+        if (a->stats == stats && !a->life.forgotten) {
+            uint64_t more = release_of(a, bytes - given, 0, policy.moment_wait_ns);
+            stats_begin(a->stats);
+            stats_count(a->stats, COUNTER_given_bytes, more);
+            stats_end(a->stats);
+            given += more;
+        }
+        next = a->next;
+    }
+    domain_unlock(domain);
+    return given;
+}
+
 static uint64_t return_idle(struct allocator *a, unsigned unused)
 {
     (void)unused;

@@ -186,6 +186,37 @@ static void wait_for_ends(struct allocator *a, uint64_t since_ns)
         allocator_pause(a);
 }
 
+/* Asks other processes for what the device lacks beside this one's own idle memory. Returns whether
+ * one has answered. */
+static int ask_others(struct allocator *a, uint64_t size)
+{
+    uint64_t available, total, reserved = stats_current_all(a->stats, STAT_reserved_bytes);
+    uint64_t idle = reserved - stats_current_all(a->stats, STAT_active_bytes);
+    if (!a->ops->ask_others || a->life.forgotten || size > a->capacity || a->limit < size ||
+        reserved - idle > a->limit - size)
+        return 0;
+    allocator_call(a);
+    int code = a->ops->query_memory(a->device, &available, &total), answered = 0;
+    uint64_t needed = size + policy.handle_most; /* handles are whole, and drivers keep a rest */
+    if (!code && needed > available + idle) {
+        stats_count(a->stats, COUNTER_asked_bytes, needed - available - idle);
+        answered = a->ops->ask_others(a->device, needed - available - idle);
+    }
+    allocator_return(a);
+    return answered && !a->life.forgotten;
+}
+
+/* Grows by what others give. A third process may take it first: then they are asked again. */
+static int grow_by_others(struct allocator *a, uint64_t size, struct block **taken)
+{
+    int code = a->ops->out_of_memory;
+    for (int round = 0;
+         round < policy.pressure_rounds && code == a->ops->out_of_memory && ask_others(a, size);
+         round++)
+        code = growth_by_driver(a, size, GROW_SEGMENT, taken);
+    return a->life.forgotten ? ALLOCATOR_PASS : code;
+}
+
 /* Makes room, one thread at a time: otherwise a thread takes what another one gives back. Tries
  * again while other threads free, and when a context has ended. A thread that waits too long for
  * its turn goes on alone: the others may be waiting for it. */
@@ -193,6 +224,8 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
 {
     struct timespec limit;
     int code;
+    if ((code = grow_by_others(a, size, taken)) != a->ops->out_of_memory)
+        return code;
     clock_gettime(CLOCK_REALTIME, &limit);
     limit.tv_sec += policy.pressure_wait_ns / 1000000000;
     a->domain->pressing++;
@@ -210,6 +243,8 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
         if (frees == a->frees && ended == a->domain->ended)
             break;
     }
+    if (code == a->ops->out_of_memory) /* what is idle here has gone back meanwhile */
+        code = grow_by_others(a, size, taken);
     if (code == a->ops->out_of_memory)
         code = last_resort_take(a, size, taken);
     a->domain->pressing--;

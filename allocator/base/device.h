@@ -98,6 +98,10 @@ struct device_ops {
     /* Stores the bytes that are free on the device, for all processes, and its total bytes. */
     int (*query_memory)(void *device, uint64_t *bytes, uint64_t *total);
 
+    /* Asks other processes for idle memory of the device, and waits for a limited time. Returns how
+     * many have given or have nothing to give. NULL: there are none. */
+    int (*ask_others)(void *device, uint64_t bytes);
+
     uint64_t (*now_ns)(void);    /* monotonic */
     uint64_t (*thread_id)(void); /* of the caller; never 0 */
 };

@@ -7,6 +7,7 @@
 
 #include "interpose/context/capture.h"
 #include "interpose/context/context.h"
+#include "interpose/context/neighbours.h"
 #include "interpose/context/virtual_memory.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
@@ -340,6 +341,7 @@ const struct device_ops driver_ops = {
     .synchronize = synchronize,
     .failed = failed,
     .query_memory = query_memory,
+    .ask_others = neighbours_ask,
     .now_ns = now_ns,
     .thread_id = process_thread_id,
 };

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "interpose/context/capture.h"
+#include "interpose/context/neighbours.h"
 #include "interpose/lifecycle/exit_report.h"
 #include "interpose/lifecycle/request.h"
 #include "interpose/lifecycle/service_report.h"
@@ -45,6 +46,8 @@ static void carry_out(uint32_t request)
     if (process_serving()) {
         request_check_signal();
         domain_poll(process.domain); /* blocks that have become reusable are reported so */
+        if (request & REQUEST_GIVE)
+            neighbours_give();
         if (request & REQUEST_EMPTY_CACHE) {
             uint64_t bytes = domain_empty_cache(process.domain, 0);
             snprintf(process.page->answer, sizeof process.page->answer, "%llu bytes given back",

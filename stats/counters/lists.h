@@ -24,6 +24,8 @@
     X(num_ooms, "count", "requests answered with out of memory")                                   \
     X(num_device_alloc, "count", "segments obtained from the driver")                              \
     X(num_device_free, "count", "segments given back to the driver")                               \
+    X(given_bytes, "bytes", "idle memory given back since another process asked for it")           \
+    X(asked_bytes, "bytes", "memory that other processes were asked for")                          \
     X(idle_returned_bytes, "bytes", "memory given back since it was idle (option idle_return_s)")  \
     X(num_maps, "count", "times that memory was mapped at an address")                             \
     X(num_unmaps, "count", "times that such a mapping was taken down")                             \

@@ -20,7 +20,8 @@ enum page_request {
     REQUEST_NONE = 0,
     REQUEST_REPORT = 1,
     REQUEST_EMPTY_CACHE = 2,
-    REQUEST_BLOCKS = 4
+    REQUEST_BLOCKS = 4,
+    REQUEST_GIVE = 8 /* from another process: need.h */
 };
 /* 0: being made. The process that makes the page sets it to running. */
 enum page_state { PAGE_RUNNING = 1, PAGE_EXITING = 2, PAGE_REPORTED = 3 };
@@ -180,6 +181,9 @@ struct page {
                                                      the process clears */
     _Atomic uint32_t answered;                    /* futex: counts requests carried out */
     char answer[1024]; /* path of the report last written, or "error: …" */
+    stat_value need_bytes,
+        need_row;          /* need.h: what the process lacks on the device of a row; 0: nothing */
+    _Atomic uint32_t gave; /* counts begins and ends of giving memory to others */
 
     stat_value coverage[COVERAGE_KINDS];
     stat_value oom_count, warnings_lost;
