@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "interpose/process/process.h"
+#include "interpose/stream/submit.h"
 #include "stats/output/report_file.h"
 
 static struct WIPED writing {
@@ -54,6 +55,7 @@ static struct rows list_blocks(void)
 int service_report_write(enum report_kind kind, int with_segments)
 {
     struct page *page = process.page;
+    submit_say_unseen();
     atomic_fetch_add(&page->sequence, 1);
     PAGE_TELL(page, sequence);
     struct rows rows = list_blocks(); /* first: it takes what threads have noted into the page */

@@ -49,7 +49,7 @@ static _Atomic uintptr_t early;
 /* What the last look has seen. */
 static struct {
     unsigned long long changes;
-    _Atomic uint64_t patched;
+    _Atomic uint64_t led_back;   /* entries that the last look knew */
     _Atomic int is_taken, found; /* the first way that was found; found: `way` is written */
     char way[200];
 } seen;
@@ -243,7 +243,7 @@ void unseen_note_early(const void *function)
     atomic_store(&early, (uintptr_t)function);
 }
 
-enum lane_sight unseen_look_final(void)
+const char *unseen_way(void)
 {
     bindings_look();
     if (atomic_load(&early) && !atomic_load(&seen.found) &&
@@ -253,18 +253,15 @@ enum lane_sight unseen_look_final(void)
         note_way(bindings_unreached(), "calls CUDA past us, and its table cannot be written");
     if (real_load() && !atomic_load(&seen.found))
         dl_iterate_phdr(look_at_all, NULL);
-    uint64_t patched =
-        process.page ? atomic_load(&process.page->coverage[COVERAGE_table_entries]) : 0;
-    int missed = atomic_exchange(&seen.patched, patched) != patched;
-    return atomic_load(&seen.found) ? SIGHT_PAST : missed ? SIGHT_MISSED : SIGHT_CLEAR;
+    return atomic_load(&seen.found) ? seen.way : NULL;
 }
 
 enum lane_sight unseen_look(void)
 {
-    return is_loading() ? SIGHT_LOADING : unseen_look_final();
-}
-
-const char *unseen_way(void)
-{
-    return atomic_load(&seen.found) ? seen.way : "";
+    if (is_loading())
+        return SIGHT_LOADING;
+    if (unseen_way())
+        return SIGHT_PAST;
+    uint64_t led_back = atomic_load(&process.page->coverage[COVERAGE_table_entries]);
+    return atomic_exchange(&seen.led_back, led_back) == led_back ? SIGHT_CLEAR : SIGHT_MISSED;
 }

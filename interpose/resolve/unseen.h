@@ -12,12 +12,11 @@ void unseen_load_begins(const void *frame);
  * place. */
 void unseen_note_early(const void *function);
 
-/* Looks at the loaded objects. PAST: there is a way past us, and unseen_way names it.
- * unseen_look_final: also while an object is being loaded. */
-enum lane_sight unseen_look(void);
-enum lane_sight unseen_look_final(void);
-
-/* A way that the last look has found, with its object; "" if there is none. */
+/* Looks at the loaded objects, and returns the way past us, with its object; NULL: none is known. */
 const char *unseen_way(void);
+
+/* The same for lane_ops, once the process is served: knows of loads under way, and of objects whose
+ * calls were led back to us since the last look, so that some have passed us. */
+enum lane_sight unseen_look(void);
 
 #endif

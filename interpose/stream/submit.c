@@ -89,11 +89,20 @@ static int record(const struct lane_stream *stream, void **event)
     return result == CUDA_SUCCESS ? 0 : -1;
 }
 
+int submit_say_unseen(void)
+{
+    static _Atomic int said;
+    const char *way = unseen_way();
+    if (way && !atomic_exchange(&said, 1))
+        process_note_unseen(way);
+    return way != NULL;
+}
+
 static enum lane_sight look_around_now(void)
 {
     enum lane_sight sight = unseen_look();
     if (sight == SIGHT_PAST)
-        process_note_unseen(unseen_way());
+        submit_say_unseen();
     return sight;
 }
 
@@ -113,10 +122,8 @@ static const struct lane_ops lane_ops = {.context = context_of,
 
 void submit_look_around(void)
 {
-    if (unseen_look_final() != SIGHT_PAST)
-        return;
-    process_note_unseen(unseen_way());
-    lane_work_is_past(process.domain);
+    if (submit_say_unseen())
+        lane_work_is_past(process.domain);
 }
 
 /* A forked child's copy of its parent's lane. Where the kernel does not wipe, the copy still looks

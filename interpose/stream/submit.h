@@ -13,6 +13,9 @@ void submit_start(void); /* when service begins */
 /* Ends lanes, and says so, if an object of the process can submit work past us. */
 void submit_look_around(void);
 
+/* Only says so. Returns 1 if there is such an object. */
+int submit_say_unseen(void);
+
 void submit_thread_ends(void);
 
 /* The driver has made or found a context. With several contexts their default streams get different

@@ -4,8 +4,9 @@
  * races, since cuMemFree waits for the device. The simulated device aborts where it is not.
  *
  * WAY says how a program finds the function that works: linked; deep, lazy (a plugin opened with
- * RTLD_DEEPBIND); denied (the same, and its tables cannot be written); taken (by libc's own dlsym,
- * so that nothing names it). In programs of `linked` to `denied` the plugin is loaded at the start
+ * RTLD_DEEPBIND); denied (the same, and its tables cannot be written); namespace, copy (a second
+ * libcuda is loaded, which could do work past us); taken (by libc's own dlsym, so that nothing names
+ * it). In programs of `linked` to `copy` the library is loaded at the start
  * or later, and a part of the work is submitted by the program itself. `mixed` is taken with such a
  * part, `late` is taken after frees without work.
  *
@@ -90,6 +91,11 @@ static work_function *find(void)
         taken = (work_function *)look_up(dlopen("libcuda.so.1", RTLD_NOW), "cuMemsetD8Async");
         CHECK(taken);
         return by_taken;
+    }
+    if (is_way("namespace") || is_way("copy")) { /* there, but no work comes from it */
+        CHECK(is_way("copy") ? dlopen("./copy_of_libcuda.so", RTLD_NOW)
+                             : dlmopen(LM_ID_NEWLM, program.plugin, RTLD_NOW));
+        return itself;
     }
     if (is_way("denied"))
         deny();
