@@ -12,8 +12,9 @@
  * records a control: an event that must not pass earlier than the context event.
  *
  * 1. Nothing is outstanding (NONE). The control is on a stream of our own. Until LOOKS looks in a
- *    row have found nothing, each free is a look, and waits for the control. Later looks wait for
- *    nothing and get rarer: in the end one free in MOST_FREES / 2 is a look, on average.
+ *    row have found nothing, each free is a look. Later looks get rarer: in the end one free in
+ *    MOST_FREES / 2 is a look, on average. If the event has not passed, the free waits for the
+ *    control, up to WAIT_NS.
  * 2. All is on the lane (SINGLE). The control is on the lane's stream.
  * 3. The control has passed and the context event has not: the look is late. After a late look,
  *    looks begin anew: while nothing is outstanding, each free takes a fence until LOOKS looks in a
@@ -35,7 +36,6 @@
 #define MOST_FREES 4096 /* frees of a thread between two looks, after MOST_DOUBLINGS doublings */
 #define MOST_DOUBLINGS 11
 #define LOOKS_TO_DOUBLE 8
-#define FREES_AGAIN 128    /* frees until a look that has not ended is asked again */
 #define MOST_MARKS 512     /* marks between two looks at a lane; for the first LOOKS looks: */
 #define MOST_MARKS_FIRST 8 /* so many */
 #define ROUNDS 4
@@ -218,12 +218,12 @@ static int is_off(const struct allocator *a)
 }
 
 /* A look at a free while nothing is outstanding. Returns 1 if it has found nothing. */
-static int is_clear(struct allocator *a, struct fence *fence, int is_first)
+static int is_clear(struct allocator *a, struct fence *fence)
 {
     int passed = has_passed(a, fence->event, 0), late = 0;
     if (!passed && !a->life.forgotten)
         record_control(a);
-    if (!passed && !a->life.forgotten && is_first && a->look.is_controlled) {
+    if (!passed && !a->life.forgotten && a->look.is_controlled) {
         late = has_passed(a, a->look.control, WAIT_NS);
         passed = !a->life.forgotten && has_passed(a, fence->event, 0);
     }
@@ -252,21 +252,18 @@ void look_at_free(struct allocator *a)
     if (a->life.forgotten || is_off(a) || (word & LANE_MODE) != LANE_NONE ||
         (look_allowance.frees && look_allowance.word == word))
         return;
-    int is_first = lane->clear < LOOKS;
     struct fence *fence = a->look.fence ? NULL : record(a, word);
     int clear = 0;
     if (fence) {
         a->look.is_busy = 1;
-        clear = is_clear(a, fence, is_first);
+        clear = is_clear(a, fence);
         a->look.is_busy = 0;
     }
-    if (a->life.forgotten || !(clear || !is_first))
+    if (a->life.forgotten || !clear)
         return;
-    if (clear) {
-        lane->clear++;
-        note_calm(lane);
-    }
-    allow(word, !clear ? FREES_AGAIN : frees_to_next(lane));
+    lane->clear++;
+    note_calm(lane);
+    allow(word, frees_to_next(lane));
 }
 
 /* A look at a lane: its event, and the control behind it on the lane's stream. */

@@ -30,3 +30,9 @@
     entry   dlopen, 0
     entry   dlmopen, 1
     .section .note.GNU-stack, "", %progbits
+/* They keep to branch target identification (GNU_PROPERTY_AARCH64_FEATURE_1_AND). */
+    .section .note.gnu.property, "a"
+    .p2align 3
+    .long   4, 16, 5
+    .asciz  "GNU"
+    .long   0xc0000000, 4, 1, 0

@@ -29,3 +29,9 @@
     entry   dlopen, 0
     entry   dlmopen, 1
     .section .note.GNU-stack, "", @progbits
+/* They keep to indirect branch tracking and shadow stacks (GNU_PROPERTY_X86_FEATURE_1_AND). */
+    .section .note.gnu.property, "a"
+    .p2align 3
+    .long   4, 16, 5
+    .asciz  "GNU"
+    .long   0xc0000002, 4, 3, 0

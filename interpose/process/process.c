@@ -72,6 +72,7 @@ void process_note_unseen(const char *way)
              "work reaches the device past us: %s. From then on freed memory is not reused before "
              "all work has finished",
              way);
+    PAGE_TELL(page, coverage_note);
     process_warn("%s", page->coverage_note);
 }
 
