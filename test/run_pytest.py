@@ -9,6 +9,7 @@ import tempfile
 import pytest
 
 os.environ.pop("PYTHONUNBUFFERED", None)  # most users have none, and it hides what is written late
+os.environ.pop("GITHUB_ACTIONS", None)  # there verdicts are coloured
 
 
 class Tap:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import subprocess
 
 from cachalot_command.command import pages
@@ -32,6 +33,16 @@ def test_a_folder_of_reports(tmp_path, model):
     (tmp_path / "none").mkdir()
     done = subprocess.run([*COMMAND, "show", tmp_path / "none"], capture_output=True, text=True, check=False)
     assert done.returncode == 3 and "Is a directory" in done.stderr
+
+
+def test_the_newest_report_here(place, model):
+    assert place.cachalot("show").returncode == 2
+    for name, age in (("old", 100), ("new", 0), ("older", 200)):
+        (place.work / f"{name}.json").write_text(json.dumps({**model, "process": {**model["process"], "hostname": name}}))
+        os.utime(place.work / f"{name}.json", (1e9 - age, 1e9 - age))
+    (place.work / "none.json").write_text("{}")
+    done = place.cachalot("show")
+    assert done.returncode == 0 and " on new, started" in done.stdout and done.stderr == "cachalot: new.json is the newest report here\n"
 
 
 def test_ranks_are_shown(tmp_path, model, capsys):

@@ -101,6 +101,20 @@ def test_hostile_texts_stay_texts(place, model, texts, form):
                    for line in commands)
 
 
+@pytest.mark.parametrize("more, coloured", [({"GITHUB_ACTIONS": "true"}, True), ({}, False), ({"GITHUB_ACTIONS": "true", "NO_COLOR": "1"}, False)])
+@pytest.mark.parametrize("form", ["text", "github"])
+def test_what_fails_is_red_where_colours_are_known(place, model, more, coloured, form):
+    """And nothing that a report says is."""
+    report = copy.deepcopy(model)
+    report["process"].update(hostname="\x1b[31mFAIL\nFAIL")
+    (place.work / "h.json").write_text(json.dumps(report))
+    done = place.cachalot("check", "h.json", "--max-leaked", "0", "--format", form, env={**place.environment, **more})
+    assert done.returncode == 1 and done.stdout.count("\x1b[1;31mFAIL\x1b[0m max-leaked") == int(coloured)
+    assert done.stdout.count("\x1b") == 2 * coloured
+    done = place.cachalot("check", "h.json", "--max-leaked", "0", "--format", "json", env={**place.environment, **more})
+    assert "\x1b" not in done.stdout
+
+
 def parse_metrics(text):
     """{name: {labels: value}}, by the parsers of OpenMetrics and of what node_exporter reads."""
     pytest.importorskip("prometheus_client")

@@ -11,7 +11,7 @@ import time
 
 from cachalot_command.common.pattern import CONTROL, DEFAULT_OUTPUT, Places, check_patterns
 from cachalot_command.common.program import by_shell, check_library, check_program, find_program, preload, preloadable
-from cachalot_command.common.tools import INHERITED_SIGCHLD, Failure, find_library, printable, say
+from cachalot_command.common.tools import INHERITED_SIGCHLD, Failure, find_library, meant, printable, say
 from cachalot_command.common.variables import SESSION_MOST, check_conf, check_counts, plain_conf, plain_session, report_signal
 from cachalot_command.writing.output import refuse
 
@@ -78,7 +78,7 @@ def parse(arguments):
                 raise Failure(2, f"{name} takes no value")
             options["--help" if name == "-h" else name] = True
         else:
-            raise Failure(2, f"unknown option {name}; see `cachalot run --help`")
+            raise Failure(2, f"unknown option {name}; see `cachalot run --help`{meant(name, (*VALUES, '--summary', '--help'))}")
     return options, arguments
 
 

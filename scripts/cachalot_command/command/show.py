@@ -1,19 +1,21 @@
 """cachalot show: a report as a table laid out like torch.cuda.memory_summary()."""
 
+import glob
+import os
 import sys
 
 from cachalot_command.common.arguments import split
-from cachalot_command.common.tools import Failure
-from cachalot_command.reading.processes import reports_in
+from cachalot_command.common.tools import Failure, printable, say
+from cachalot_command.reading.processes import looks_like_report, reports_in
 from cachalot_command.reading.report import Report
 from cachalot_command.writing.table import lines_of
 
 HELP = """\
-usage: cachalot show REPORT… [--symbols]
+usage: cachalot show [REPORT…] [--symbols]
 
 Prints reports as tables, laid out like torch.cuda.memory_summary(), with hits,
 fences, fragmentation, leaks and warnings.
-  REPORT     a file, or a folder of reports
+  REPORT     a file, or a folder of reports (default: the newest report here)
   --symbols  look up names of call sites also if another host wrote the report
 
 Exit code: 0, 2 usage, 3 a file is missing or no report (others are shown).
@@ -21,11 +23,19 @@ example: cachalot show cachalot.python3.4711.json
 """
 
 
+def newest_here():
+    found = [path for path in glob.glob("*.json") if looks_like_report(path)]
+    if not found:
+        raise Failure(2, "no report lies here: give its file; see `cachalot show --help`")
+    return max(found, key=os.path.getmtime)
+
+
 def main(arguments):
     """cachalot show."""
     words, options = split("show", arguments, ("--symbols",))
     if not words:
-        raise Failure(2, "give the files of reports; see `cachalot show --help`")
+        words = [newest_here()]
+        say(f"cachalot: {printable(words[0])} is the newest report here")
     code = 0
     for path in (path for word in words for path in reports_in(word)):
         try:

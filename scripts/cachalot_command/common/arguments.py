@@ -1,6 +1,6 @@
 """The parser of command lines for all commands but `run` and `check`, which have grammars of their own."""
 
-from cachalot_command.common.tools import Failure
+from cachalot_command.common.tools import Failure, meant
 
 
 def split(command, arguments, flags=(), values=()):
@@ -20,7 +20,7 @@ def split(command, arguments, flags=(), values=()):
         elif equals and name in flags:
             raise Failure(2, f"{name} takes no value")
         elif argument.startswith("-") and argument != "-":
-            raise Failure(2, f"unknown option {argument}; see `cachalot {command} --help`")
+            raise Failure(2, f"unknown option {argument}; see `cachalot {command} --help`{meant(name, (*flags, *values))}")
         else:
             words.append(argument)
     return words, options

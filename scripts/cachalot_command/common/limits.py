@@ -3,7 +3,7 @@
 import re
 import shlex
 
-from cachalot_command.common.tools import Failure, printable
+from cachalot_command.common.tools import Failure, meant, printable
 from cachalot_command.common.units import bytes_text, parse_size, scaled
 
 LEVELS = ("none", "partial", "full")
@@ -166,12 +166,12 @@ def add_gate(gates, option, value):
 def parse(arguments):
     """Parses the command line of `check` into (files, gates, options)."""
     words, gates, options = [], {}, {"--format": "text", "--runs": "one"}
-    rest = iter(arguments)
+    rest, known = iter(arguments), (*LIMITS, *OTHERS, "--format", "--output", "--runs")
     for argument in rest:
         name, equals, value = argument.partition("=")
         if argument == "--":
             words += rest
-        elif name in (*LIMITS, *OTHERS, "--format", "--output", "--runs"):
+        elif name in known:
             value = value if equals else next(rest, None)
             if value is None:
                 raise Failure(2, f"{name} needs a value; see `cachalot check --help`")
@@ -182,7 +182,7 @@ def parse(arguments):
             else:
                 add_gate(gates, name, value)
         elif argument.startswith("-") and argument != "-":
-            raise Failure(2, f"unknown option {argument}; see `cachalot check --help`")
+            raise Failure(2, f"unknown option {argument}; see `cachalot check --help`{meant(name, known)}")
         else:
             words.append(argument)
     check_options(gates, options)

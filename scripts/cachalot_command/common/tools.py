@@ -62,6 +62,13 @@ def unguarded(stream):
     return getattr(stream, "unguarded", stream)
 
 
+def meant(word, known):
+    """`; did you mean --json?`, if one of the known words is like it."""
+    from difflib import get_close_matches  # only where something is wrong
+    close = get_close_matches(word, known, 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
 def say(text):
     """Prints a line on stderr. A terminal that was closed is no error: the command has more to do."""
     with contextlib.suppress(OSError):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from html import escape
 
 from cachalot_command.common.limits import FORMS
@@ -12,6 +13,7 @@ from cachalot_command.reading.report import number
 from cachalot_command.writing.gates import judge, odd_text, summary_of
 from cachalot_command.writing.output import write
 
+RED, PLAIN = "\x1b[1;31m", "\x1b[0m"
 METRICS = {  # key of the totals: (metric, unit, meaning)
     "requests": ("requests", "", "Allocations that the program asked for."),
     "hits": ("hits", "", "Requests served without a driver allocation."),
@@ -255,6 +257,21 @@ def refuse_overwriting(path, reports):
         raise Failure(2, f"--output: {path} is one of the reports, and would be overwritten")
 
 
+def has_colours(stream):
+    """True for a terminal, and for the log of GitHub; never with NO_COLOR."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and \
+        (stream.isatty() or os.environ.get("GITHUB_ACTIONS") == "true")
+
+
+def show(made, stream, form):
+    """Writes the verdict. In these two forms each line begins with words of ours, and all texts in it are printable."""
+    if form in ("text", "github") and has_colours(stream):
+        made = re.sub("^FAIL", f"{RED}FAIL{PLAIN}", made, flags=re.M)
+        unguarded(stream).write(made)
+    else:
+        (unguarded(stream) if form == "github" else stream).write(made)
+
+
 def check(paths, gates, options, stream, problems=()):
     """Judges the reports, writes the verdict, and returns the exit code. With `problems` there is no verdict."""
     reports = read_reports(paths, options["--runs"])
@@ -268,10 +285,10 @@ def check(paths, gates, options, stream, problems=()):
     verdict = Verdict(reports, results, code, paths)
     made = WRITERS[options["--format"]](verdict)
     if "--output" not in options:
-        (unguarded(stream) if options["--format"] == "github" else stream).write(made)
+        show(made, stream, options["--format"])
         return code
     try:
-        stream.write(text(verdict))  # first, so that a problem with the file does not lose it
+        show(text(verdict), stream, "text")  # first, so that a problem with the file does not lose it
         stream.flush()
     finally:  # nor does a closed terminal lose the file
         refuse_overwriting(options["--output"], [*paths, *(process.path for process in [*reports.processes, *baseline])])
