@@ -70,10 +70,14 @@ uint64_t proc_namespace(void)
     return stat("/proc/thread-self/ns/pid", &status) == 0 ? (uint64_t)status.st_ino : 0;
 }
 
-/* Whether `line` of /proc/PID/maps is of a file called `name`, deleted or not. */
-static int line_names(char *line, const char *name)
+/* Looks at a line of /proc/PID/maps; not 0: it is found. */
+typedef int line_look(char *line, void *data);
+
+/* Is `line` of a file called `name`, deleted or not? */
+static int line_names(char *line, void *data)
 {
     static const char deleted[] = " (deleted)";
+    const char *name = data;
     size_t length = strlen(line);
     if (length > sizeof deleted && strcmp(line + length - (sizeof deleted - 1), deleted) == 0)
         line[length - (sizeof deleted - 1)] = '\0';
@@ -81,24 +85,43 @@ static int line_names(char *line, const char *name)
     return slash != NULL && strcmp(slash + 1, name) == 0;
 }
 
+struct mapped {
+    uintptr_t address;
+    char *path;
+    size_t size;
+};
+
+/* A name with an escaped character is not taken. */
+static int line_maps(char *line, void *data)
+{
+    const struct mapped *mapped = data;
+    char *after;
+    uintptr_t begin = strtoul(line, &after, 16);
+    const char *path = strchr(line, '/');
+    if (*after != '-' || mapped->address < begin || mapped->address >= strtoul(after + 1, NULL, 16))
+        return 0;
+    if (path && !strchr(path, '\\') && strlen(path) < mapped->size)
+        strcpy(mapped->path, path);
+    return 1;
+}
+
 /* Searches the whole lines in `buffer` and moves the incomplete one to its front. Returns the length
  * of that one. */
-static size_t search_lines(char *buffer, const char *name, int *found)
+static size_t search_lines(char *buffer, line_look *look, void *data, int *found)
 {
     char *line = buffer;
     for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
         *end = '\0';
-        *found |= line_names(line, name);
+        *found = *found || look(line, data);
     }
     size_t rest = strlen(line);
     memmove(buffer, line, rest + 1);
     return rest;
 }
 
-int proc_maps_file(uint64_t pid, const char *name, uint64_t until_ns)
+static int search_maps(const char *path, uint64_t until_ns, line_look *look, void *data)
 {
-    char path[48], buffer[8192];
-    snprintf(path, sizeof path, "/proc/%llu/maps", (unsigned long long)pid);
+    char buffer[2048]; /* the stack may be small */
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
@@ -111,7 +134,7 @@ int proc_maps_file(uint64_t pid, const char *name, uint64_t until_ns)
             break;
         }
         buffer[have + (size_t)n] = '\0';
-        have = search_lines(buffer, name, &found);
+        have = search_lines(buffer, look, data, &found);
         if (have > sizeof buffer / 2) /* no path of a page is so long */
             have = 0;
         if (!found && clock_ns(CLOCK_MONOTONIC) > until_ns) {
@@ -121,6 +144,19 @@ int proc_maps_file(uint64_t pid, const char *name, uint64_t until_ns)
     }
     close(fd);
     return error ? -error : found;
+}
+
+int proc_maps_file(uint64_t pid, const char *name, uint64_t until_ns)
+{
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%llu/maps", (unsigned long long)pid);
+    return search_maps(path, until_ns, line_names, (void *)name);
+}
+
+void proc_mapped_file(const void *address, char *path, size_t size)
+{
+    struct mapped mapped = {(uintptr_t)address, path, size};
+    search_maps("/proc/thread-self/maps", UINT64_MAX, line_maps, &mapped);
 }
 
 int proc_is_alive(uint64_t pid, uint64_t start_ticks)

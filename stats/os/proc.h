@@ -27,6 +27,10 @@ uint64_t proc_namespace(void);
  * cannot be read, -ETIME where they are not read by `until_ns` (CLOCK_MONOTONIC). */
 int proc_maps_file(uint64_t pid, const char *name, uint64_t until_ns);
 
+/* Writes the file that is mapped at `address` of this process into `path`, which stays as it is
+ * where that is not known. */
+void proc_mapped_file(const void *address, char *path, size_t size);
+
 /* Whether the process with that pid and start still runs, as far as /proc or kill(pid, 0) can
  * tell. */
 int proc_is_alive(uint64_t pid, uint64_t start_ticks);

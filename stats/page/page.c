@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <linux/magic.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -225,6 +226,23 @@ static void copy_link(const char *link, char *to, size_t size)
     to[n > 0 ? n : 0] = '\0';
 }
 
+static int first_object(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    *(const void **)data = info->dlpi_phdr;
+    return 1;
+}
+
+/* The program's file. Where the loader or an emulator (valgrind) was started to run the program,
+ * /proc names that one: then the file that the program is mapped from counts. */
+static void copy_program(struct page *page)
+{
+    const void *program = NULL;
+    copy_link("/proc/thread-self/exe", page->exe, sizeof page->exe);
+    dl_iterate_phdr(first_object, &program);
+    proc_mapped_file(program, page->exe, sizeof page->exe);
+}
+
 static void copy_arguments(struct page *page)
 {
     ssize_t n = proc_read("/proc/thread-self/cmdline", page->argv, sizeof page->argv);
@@ -260,7 +278,7 @@ static void write_identity(struct page *page, const struct identity *identity)
     snprintf(page->tool, sizeof page->tool, "cachalot %s", CACHALOT_VERSION);
     page->start_realtime_ns = clock_ns(CLOCK_REALTIME);
     page->start_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
-    copy_link("/proc/thread-self/exe", page->exe, sizeof page->exe);
+    copy_program(page);
     copy_arguments(page);
     if (getcwd(page->cwd, sizeof page->cwd) == NULL)
         page->cwd[0] = '\0';

@@ -5,6 +5,7 @@ import shutil
 import sys
 
 import pytest
+import sanitizer
 
 from conftest import PROGRAMS, SIM, load
 
@@ -87,6 +88,19 @@ def test_ranks_under_open_mpi(place):
     done = place.run("/bin/sh", "-c", line, preload=())
     assert done.code == 0, done.err
     assert {load(path)["process"]["rank"] for path in place.work.glob("reports/*.json")} == {0, 1, 2}
+
+
+LOADER = "/lib64/ld-linux-x86-64.so.2"
+
+
+@sanitizer.unless_sanitized("its runtime must come first")
+@pytest.mark.skipif(not shutil.which(LOADER), reason="another processor's loader")
+@pytest.mark.parametrize("words", [[], ["--argv0", "other"]], ids=" ".join)
+def test_a_program_is_named_after_itself(place, words):
+    """Not after the loader that was started to run it."""
+    done = launch(place, "--summary", "--output", "%e.json", LOADER, *words, ALLOCATE)
+    assert done.code == 0 and f" {ALLOCATE.name} " in done.err, done.err
+    assert load(place.work / f"{ALLOCATE.name}.json")["process"]["exe"] == str(ALLOCATE)
 
 
 PAST_US = [PROGRAMS / "load_deep", "namespace", PROGRAMS / "liballocate_plugin_130.so"]

@@ -89,7 +89,7 @@ def test_out_of_memory_is_explained(run, model):
     assert "largest piece 400 MiB" in out and "fragmentation stood in the way" in out
     assert "Next: run it with CACHALOT_SITES=1" in out
     model["oom_events"][0].update(explanation="What the library says", would_serve=["a:1", "b:2"], site=1)
-    model["sites"] = [{"frames": ["x.py:1 f"]}, {"frames": ["libcudart.so.13+0x1", "train.py:31 step", "train.py:40 main"]}]
+    model["sites"] = [{"frames": ["x.py:1 f"]}, {"frames": ["libcudart-9f92e4c3.so.13.3.29+0x1", "libcudart.so.13+0x1", "train.py:31 step", "train.py:40 main"]}]
     model["leaks"][0]["site"] = 0
     run.add(ooms=2)
     hints = {g["gate"]: g["hints"] for g in run.gates(run.folder, "--max-oom", "0", "--max-leaked", "0")[1]["gates"]}

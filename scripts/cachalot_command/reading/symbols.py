@@ -7,6 +7,7 @@ the files, lines from `addr2line` if it is installed and the file has debug info
 
 import bisect
 import os
+import re
 import resource
 import shutil
 import stat
@@ -189,4 +190,4 @@ def resolve(report):
 
 def is_ours(frame):
     """True for a frame of the CUDA run-time or driver, which says nothing about the program."""
-    return str(frame).startswith(("libcudart.", "libcuda."))
+    return re.match(r"libcuda\.|libcudart[.-]", str(frame)) is not None  # wheels mangle names: libcudart-9f92e4c3.so.13.3.29
