@@ -13,6 +13,11 @@
     .cfi_offset 30, -40
     stp     x0, x1, [sp, #16]
     str     x2, [sp, #32]
+    .if \in_namespace
+    mov     x2, x1
+    .else
+    mov     x2, x0
+    .endif
     mov     w0, #\in_namespace
     add     x1, sp, #48
     bl      load_begins

@@ -13,6 +13,11 @@
     .cfi_adjust_cfa_offset 8
     pushq   %rdx
     .cfi_adjust_cfa_offset 8
+    .if \in_namespace
+    movq    %rsi, %rdx
+    .else
+    movq    %rdi, %rdx
+    .endif
     movl    $\in_namespace, %edi
     leaq    32(%rsp), %rsi
     call    load_begins

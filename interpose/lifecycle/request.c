@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "interpose/process/process.h"
+#include "interpose/resolve/bindings.h"
 
 static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
                   const struct timespec *limit)
@@ -39,7 +40,7 @@ void request_answer(void)
 }
 
 static struct sigaction replaced; /* the action before ours */
-static _Atomic int expecting;     /* CUDA is in the process and has not begun */
+static _Atomic int expecting;     /* CUDA may be in the process, and has not begun */
 static _Atomic pid_t asked;       /* the process that got a signal meanwhile */
 
 /* Async-signal-safe: an atomic and a system call. The forked child of a served process is not
@@ -49,7 +50,7 @@ static void on_signal(int signal)
     int error = errno;
     if (process_state() != PROCESS_IDLE) {
         request_wake(REQUEST_SIGNAL);
-    } else if (atomic_load(&expecting)) {
+    } else if (atomic_load(&expecting) && bindings_find_cuda()) {
         atomic_store(&asked, getpid());
     } else if (replaced.sa_handler == SIG_DFL) { /* the default action, as natively */
         sigaction(signal, &replaced, NULL);
@@ -64,8 +65,8 @@ void request_expect_signal(void)
 {
     struct sigaction old;
     int number = config_signal();
-    if (!number || sigaction(number, NULL, &old) || (old.sa_flags & SA_SIGINFO) ||
-        old.sa_handler != SIG_DFL)
+    if (process_state() != PROCESS_IDLE || atomic_load(&expecting) || !number ||
+        sigaction(number, NULL, &old) || (old.sa_flags & SA_SIGINFO) || old.sa_handler != SIG_DFL)
         return;
     replaced = old;
     atomic_store(&expecting, 1);

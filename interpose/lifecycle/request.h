@@ -21,8 +21,9 @@ int request_wait(void);
 /* Tells the waiting processes that the requests taken are carried out. */
 void request_answer(void);
 
-/* A CUDA library is in the process: from now on the signal does no harm. One that comes before CUDA
- * begins asks for a report at the begin. Acts only where the signal's action is the default. */
+/* A CUDA library is in the process, or may soon be: there the signal does no harm from now on. One
+ * that comes before CUDA begins asks for a report at the begin. Acts only where the signal's action
+ * is the default. */
 void request_expect_signal(void);
 
 /* Installs the signal handler, unless the program handles the signal. */

@@ -67,7 +67,8 @@ static int is_hookable(const char *name)
     if (name[0] == 'c' && name[1] == 'u')
         return (name[2] >= 'A' && name[2] <= 'Z') ||
                (strncmp(name + 2, "da", 2) == 0 && name[4] >= 'A' && name[4] <= 'Z');
-    return strcmp(name, "dlsym") == 0;
+    return strcmp(name, "dlsym") == 0 || strcmp(name, "dlopen") == 0 ||
+           strcmp(name, "dlmopen") == 0;
 }
 
 struct owner {
@@ -96,7 +97,7 @@ static int is_native(const char *name, void *value)
 {
     struct owner owner = {.address = (uintptr_t)value, .name = name};
     if (name[0] == 'd')
-        return value == real_dlsym_find();
+        return value == (name[2] == 's' ? real_dlsym_find() : real_open_find(name[2] == 'm'));
     dl_iterate_phdr(find_owner, &owner);
     return owner.is_native;
 }
@@ -141,6 +142,14 @@ void bindings_go_past(const void *function)
     dl_iterate_phdr(note_unreached, (void *)function);
 }
 
+static unsigned lead_to_us(struct look *look, void **entry, void *before, void *ours)
+{
+    int done = replace(look, entry, before, ours);
+    if (!done)
+        bindings_go_past(entry);
+    return done != 0;
+}
+
 static void look_at_entry(struct look *look, const struct subject *subject,
                           const ElfW(Rela) * relocation)
 {
@@ -158,13 +167,11 @@ static void look_at_entry(struct look *look, const struct subject *subject,
     uintptr_t address = (uintptr_t)value, base = subject->object.base;
     if (!value || (base && elf_holds(subject->info, base + address)))
         look->unrelocated = 1; /* the loader is not done with it: this is an offset */
-    else if (elf_holds(subject->info, address)
-                 ? type == TO_FUNCTION && !is_defined_before_us(look, name)
-                 : is_native(name, value)) {
-        if (replace(look, entry, value, ours))
-            look->changed++;
-        else
-            bindings_go_past(entry);
+    else if (elf_holds(subject->info, address)) { /* unresolved: nothing has gone past us yet */
+        if (type == TO_FUNCTION && !is_defined_before_us(look, name))
+            lead_to_us(look, entry, value, ours);
+    } else if (is_native(name, value)) {
+        look->changed += lead_to_us(look, entry, value, ours);
     }
 }
 
@@ -268,9 +275,26 @@ static int look_at_all(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
+static int find_cuda(struct dl_phdr_info *info, size_t size, void *data)
+{
+    const struct object object = elf_object(info);
+    (void)size, (void)data;
+    if (!object.dynamic)
+        return 0;
+    const struct tables tables = elf_tables(&object);
+    return elf_is_cuda(info, &tables);
+}
+
+int bindings_find_cuda(void)
+{
+    return dl_iterate_phdr(find_cuda, NULL);
+}
+
 void bindings_begin(void (*cuda_is_here)(void))
 {
     atomic_store(&cuda_found, cuda_is_here);
+    real_open_find(0); /* now, since it takes the loader's lock, which a walk may not wait for */
+    real_open_find(1);
     if (process_enabled())
         atomic_store(&looking, 1);
     bindings_look();

@@ -12,6 +12,9 @@ void bindings_begin(void (*cuda_is_here)(void));
  * dl_iterate_phdr only, and leaves errno and dlerror alone. */
 void bindings_look(void);
 
+/* Is a CUDA library in the process? Also callable in a signal handler. */
+int bindings_find_cuda(void);
+
 /* The object that contains `function` calls CUDA past us, or is called past us. */
 void bindings_go_past(const void *function);
 

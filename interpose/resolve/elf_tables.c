@@ -49,16 +49,15 @@ struct tables elf_tables(const struct object *object)
     return tables;
 }
 
-static int is_cuda_name(const char *name)
+int elf_names_cuda(const char *path)
 {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     return strncmp(name, "libcuda.so", 10) == 0 || strncmp(name, "libcudart", 9) == 0;
 }
 
 int elf_is_cuda(const struct dl_phdr_info *info, const struct tables *tables)
 {
-    const char *slash = strrchr(info->dlpi_name, '/');
-    return is_cuda_name(slash ? slash + 1 : info->dlpi_name) ||
-           (tables->soname && is_cuda_name(tables->soname));
+    return elf_names_cuda(info->dlpi_name) || (tables->soname && elf_names_cuda(tables->soname));
 }
 
 /* Is symbol i the definition of a function `name`, in its default version? */

@@ -33,6 +33,9 @@ struct tables elf_tables(const struct object *object);
 /* Is the object CUDA's runtime or driver, by its file or by its own name? */
 int elf_is_cuda(const struct dl_phdr_info *info, const struct tables *tables);
 
+/* Is this name of a file that of CUDA's runtime or driver? */
+int elf_names_cuda(const char *path);
+
 /* The function `name` that the object defines in its default version; NULL: none. */
 void *elf_find(const struct object *object, const struct tables *tables, const char *name);
 
