@@ -208,6 +208,18 @@ def test_doctor_of_programs(real):
         assert done.returncode == (level == "FAIL")
 
 
+def test_run_knows_why_there_is_no_report(real):
+    program = BUILD / "test/preload/allocate_130"
+    for name, value, said in (("CACHALOT_DISABLE", "1", "no report: CACHALOT_DISABLE is set"),
+                              ("CACHALOT_ONLY", "train*", "CACHALOT_ONLY=train* leaves programs of other names alone"),
+                              ("CACHALOT_DISABEL", "0", "CACHALOT_DISABEL means nothing; CACHALOT_DISABLE?")):
+        words = ["true"] if name == "CACHALOT_DISABEL" else [program]
+        done = real.cachalot("run", "--summary", *words, env={**real.environment, name: value})
+        assert (done.returncode, said in done.stderr) == (0, True), done.stderr
+    done = real.cachalot("run", "--check", "max-oom=0", program, env={**real.environment, "CACHALOT_DISABLE": "1"})
+    assert done.returncode == 3 and "CACHALOT_DISABLE is set" in done.stderr
+
+
 def test_doctor_knows_the_toolkits_stub(real):
     """It stands where a linker needs it, and answers 34 to each call."""
     stubs = real.work / "stubs"

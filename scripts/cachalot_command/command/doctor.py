@@ -1,7 +1,6 @@
 """cachalot doctor: will it work here, and with this program? Each finding says what to do."""
 
 import contextlib
-import difflib
 import json
 import mmap
 import os
@@ -16,7 +15,7 @@ from cachalot_command.common.pattern import Places, check_patterns
 from cachalot_command.common.program import (by_shell, check_library, check_program, find_program, hooks, loaded_by, preload,
                                              preloadable, safe_directory)
 from cachalot_command.common.tools import Failure, find_library, page_directory, printable, tool
-from cachalot_command.common.variables import VARIABLES, check_conf, check_counts, report_signal
+from cachalot_command.common.variables import check_conf, check_counts, is_disabled, misspelt, report_signal
 from cachalot_command.reading.pages import list_pages
 from cachalot_command.reading.report import Report
 
@@ -178,11 +177,9 @@ def check_files(program):
 
 def check_environment(findings, program=""):
     """Checks variables that are misspelt, switch the library off, or make `run` refuse the program."""
-    for name in sorted(os.environ):
-        if name.startswith("CACHALOT_") and name not in VARIABLES:
-            near = difflib.get_close_matches(name, list(VARIABLES), 1)
-            findings.say("note", "environment", f"{name} means nothing{f'; {near[0]}?' if near else ''}")
-    if os.environ.get("CACHALOT_DISABLE", "0") not in ("", "0"):
+    for text in misspelt(os.environ):
+        findings.say("note", "environment", text)
+    if is_disabled(os.environ.get("CACHALOT_DISABLE", "")):
         findings.say("FAIL", "environment", "CACHALOT_DISABLE is set: nothing is served; unset it")
     if os.environ.get("CACHALOT_REDACT", "") not in ("", "0", "argv"):
         findings.say("FAIL", "environment", "CACHALOT_REDACT is not understood: argv")

@@ -51,6 +51,20 @@ def check_counts():
         raise Failure(125, "; ".join(wrong))
 
 
+def misspelt(names):
+    """A text for each of the names of variables that begins like ours and means nothing."""
+    import difflib  # slow to load, and rarely needed
+
+    wrong = sorted(name for name in names if name.startswith("CACHALOT_") and name not in VARIABLES)
+    near = {name: difflib.get_close_matches(name, list(VARIABLES), 1) for name in wrong}
+    return [f"{name} means nothing{f'; {near[name][0]}?' if near[name] else ''}" for name in wrong]
+
+
+def is_disabled(value):
+    """As the library reads CACHALOT_DISABLE."""
+    return value not in ("", "0")
+
+
 def report_signal():
     """The number of the signal that asks for a report, or None. Only signals that the library takes are allowed."""
     text = os.environ.get("CACHALOT_SIGNAL") or "USR1"

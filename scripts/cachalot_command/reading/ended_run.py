@@ -6,6 +6,7 @@ import os
 
 from cachalot_command.common.pattern import DEFAULT_OUTPUT, SEQUENCE
 from cachalot_command.common.tools import Failure, open_at_once, page_directory
+from cachalot_command.common.variables import is_disabled, misspelt
 from cachalot_command.reading.pages import harvest_page, list_pages
 from cachalot_command.reading.report import Report
 
@@ -130,10 +131,15 @@ def missing_report(environment, problems):
         return []
     if environment.get(b"CACHALOT_OUTPUT") == os.fsencode(os.devnull):
         return ["no report: CACHALOT_OUTPUT is /dev/null"]
+    given = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
+    if is_disabled(given.get("CACHALOT_DISABLE", "")):
+        return ["no report: CACHALOT_DISABLE is set, so the library did nothing; unset it"]
     said = "no report: no process of this run initialised CUDA through the cache (`cachalot doctor PROGRAM` says whether one can)"
     if os.path.isdir(pages) and not is_own(pages):
         said += f", or it could write none where it ran, and keep no page: {pages} is open to others, or not this user's"
-    return [said]
+    if given.get("CACHALOT_ONLY"):
+        said += f"; CACHALOT_ONLY={given['CACHALOT_ONLY']} leaves programs of other names alone"
+    return ["; ".join([said, *misspelt(given)])]
 
 
 def collect(child, environment):
