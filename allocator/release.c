@@ -62,28 +62,51 @@ static int begin_rest(struct allocator *a)
     return !a->life.forgotten;
 }
 
+/* Is it time to give back what a program at work has not needed? A program whose steps take longer
+ * than a look needs again what it did not need for a while. Memory that it made anew soon after some
+ * went back shows that: from then on memory must be idle for twice as many looks. */
+static int is_look_at_work(struct allocator *a)
+{
+    struct releases *r = &a->release;
+    int is_soon = r->since_return && r->since_return++ < policy.idle_looks;
+    if (is_soon && stats_get(a->stats, COUNTER_num_device_alloc) != r->made) {
+        r->patience =
+            r->patience < policy.idle_looks / 2 ? r->patience * 2 + !r->patience * 2 : r->patience;
+        r->since_return = 0;
+    }
+    if (++r->looks < r->patience)
+        return 0;
+    r->looks = 0;
+    return 1;
+}
+
 uint64_t release_unused(struct allocator *a)
 {
-    uint64_t uses = a->mallocs + a->frees + thread_caches_uses(a), seen = a->release.idle_seen;
-    uint64_t mapped = arena_unused(a), released = 0;
-    int rests = uses == a->release.uses;
-    a->release.uses = uses;
-    a->release.idle_seen = a->release.idle_clock;
-    a->release.rested &= rests;
-    if (a->life.error || a->life.forgotten || a->fences.no_events || (rests && !begin_rest(a)))
+    struct releases *r = &a->release;
+    uint64_t uses = a->mallocs + a->frees + thread_caches_uses(a), seen = r->idle_seen;
+    uint64_t mapped = UINT64_MAX, released = 0;
+    int rests = uses == r->uses;
+    r->uses = uses;
+    r->rested &= rests;
+    if (a->life.error || a->life.forgotten || a->fences.no_events ||
+        (rests ? !begin_rest(a) : !is_look_at_work(a)))
         return 0;
-    if (rests) {
-        mapped = UINT64_MAX;
-        seen = a->release.idle_clock;
-    }
+    r->idle_seen = r->idle_clock;
+    if (rests)
+        seen = r->idle_clock;
+    else
+        mapped = arena_unused(a);
     if (mapped && a->arena)
         released = arena_release(a, a->arena, mapped, policy.moment_wait_ns);
     const struct segment *oldest = a->life.forgotten ? NULL : segment_oldest_idle(a);
     if (oldest && oldest->idle_since <= seen && fence_is_idle(a, policy.moment_wait_ns))
         released += segment_release_oldest(a, UINT64_MAX, seen);
-    if (!a->life.forgotten)
-        a->release.rested =
-            rests && !a->fences.pending && !arena_unused(a) && !segment_oldest_idle(a);
+    if (!a->life.forgotten && rests)
+        r->rested = !a->fences.pending && !arena_unused(a) && !segment_oldest_idle(a);
+    if (released && !rests) {
+        r->made = stats_get(a->stats, COUNTER_num_device_alloc);
+        r->since_return = 1;
+    }
     stats_count(a->stats, COUNTER_idle_returned_bytes, released);
     return released;
 }

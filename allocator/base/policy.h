@@ -94,6 +94,7 @@
     X(unsigned, lane_patience, 64, "seals", "fences", "seals between two tries to return to a lane", "benchmarks") \
     /* What is done before a request fails, and when a context ends. */ \
     X(uint64_t, pressure_wait_ns, 10000000000, "ns", "pressure", "wait where the alternative is out of memory", "none") \
+    X(unsigned, idle_looks, 32, "looks", "pressure", "looks within which growth after idle memory went back makes later returns wait for longer, and how long at most: calls against memory for others", "unit") \
     X(int, pressure_rounds, 4, "rounds", "pressure", "tries while other threads free, or take what was given back", "none") \
     X(uint64_t, idle_wait_ns, 2000000000, "ns", "pressure", "wait for what can wait until another time", "none") \
     X(uint64_t, moment_wait_ns, 100000000, "ns", "pressure", "wait for idle memory that goes back by age, before a context ends, or before a block must share chunks", "none") \

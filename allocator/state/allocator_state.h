@@ -90,7 +90,11 @@ struct releases {
     uint64_t idle_seen;  /* idle_clock at the last call of release_unused */
     uint64_t uses;       /* requests and frees up to that call */
     int rested;          /* none of either since, and nothing is left to give back */
-    unsigned batches;    /* numbers given to batches of chunks that go back together */
+    /* At work: how many looks memory must be idle for; looks since the last such time; looks since
+     * some went back (0: none lately), and driver allocations until then. */
+    unsigned patience, looks, since_return;
+    uint64_t made;
+    unsigned batches; /* numbers given to batches of chunks that go back together */
 };
 
 /* thread_cache/: guarded by the lock. */

@@ -204,6 +204,28 @@ static void what_the_last_period_needed_stays(void **state)
     }
 }
 
+/* A program whose step takes four looks needs most of its memory in one of them. It gives it back
+ * and takes it again a few times, and then keeps it. Later it needs less: that goes back. */
+static void long_steps_keep_their_memory(void **state)
+{
+    uint64_t made = 0;
+    (void)state;
+    world_remake(CONF, 200 * MIB);
+    for (int look = 0; look < 120; look++) {
+        give(take(look % 4 ? 8 * MIB : 100 * MIB));
+        domain_return_idle(w.domain);
+        if (look == 24)
+            made = COUNTER(num_device_alloc);
+    }
+    assert_int_equal(COUNTER(num_device_alloc), made);
+    assert_int_equal(w.device.used, 100 * MIB);
+    for (int look = 0; look < 20; look++) {
+        give(take(8 * MIB));
+        domain_return_idle(w.domain);
+    }
+    assert_int_equal(w.device.used, 8 * MIB);
+}
+
 /* What goes back was idle all the time, though its neighbours came and went. */
 static void what_only_merges_counts_as_idle(void **state)
 {
@@ -394,6 +416,7 @@ int main(void)
         cmocka_unit_test_setup(idle_chunks_above_the_threshold_go, setup),
         cmocka_unit_test_setup(what_lies_idle_goes_back, setup),
         cmocka_unit_test_setup(what_the_last_period_needed_stays, setup),
+        cmocka_unit_test_setup(long_steps_keep_their_memory, setup),
         cmocka_unit_test_setup(what_only_merges_counts_as_idle, setup),
         cmocka_unit_test_setup(memory_in_use_stays, setup),
         cmocka_unit_test_setup(whatever_fails_the_books_are_right, setup),
