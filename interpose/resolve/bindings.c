@@ -3,6 +3,8 @@
  * calling object (GOT). This file finds the entries that hold a function of a CUDA library, and
  * puts our function of that name there.
  *
+ * The dynamic loader's own functions are led to us too, for objects that look CUDA up.
+ *
  * Left as they are:
  * - entries that hold the function of another library: a tool has its reason;
  * - functions that an object defines itself;
