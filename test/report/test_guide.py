@@ -271,6 +271,16 @@ def test_env_holds_what_was_asked(place, form):
         assert text in done.stdout, text
 
 
+@pytest.mark.parametrize("form", ["shell", "slurm", "mpirun", "jupyter"])
+def test_env_leaves_other_hooks_before_the_library(real, form):
+    tool, other = BUILD / "test/preload/libanother_preload.so", "/lib/libother.so"
+    if not tool.exists():
+        pytest.skip("not built")
+    library = real.environment["CACHALOT_LIBRARY"]
+    done = real.cachalot("env", "--for", form, env={**real.environment, "LD_PRELOAD": f"{other}:{tool}:{library}"})
+    assert f"{tool}:{library}" in done.stdout and done.stdout.count(str(tool)) == (2 if form == "mpirun" else 1), done.stdout
+
+
 def test_env_for_apptainer_has_no_comma_where_it_would_split(place):
     line = place.cachalot("env", "--for", "apptainer", "--conf", "max_split_size_mb:128,free_mode:fence", "--output", "a,b.%p.json").stdout
     words = shlex.split(line)

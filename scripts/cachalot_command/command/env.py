@@ -8,7 +8,7 @@ import sys
 
 from cachalot_command.common.arguments import split
 from cachalot_command.common.pattern import check_pattern
-from cachalot_command.common.program import preloadable
+from cachalot_command.common.program import before_us, preloadable
 from cachalot_command.common.tools import HERE, Failure, find_library
 from cachalot_command.common.variables import check_conf, plain_conf
 
@@ -216,6 +216,8 @@ def main(arguments):
     if where != library:
         print(f"cachalot: LD_PRELOAD takes no path with a blank or a colon, so the lines name {where}, a link beside the pages: "
               "print them anew after each start of the machine and on each node, or install to a path without", file=sys.stderr)
+    if not mounted:  # other hooks of the same calls keep their place
+        where = ":".join([*before_us(os.environ.get("LD_PRELOAD", ""), where), where])
     # Writes the bytes that were given, whatever the locale can encode.
     sys.stdout.buffer.write(os.fsencode(form(where, options.get("--output"), conf)))
     return 0

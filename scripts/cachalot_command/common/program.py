@@ -290,13 +290,20 @@ CUDA = re.compile(r"libcuda\.so|libcudart")
 SANITIZER = re.compile(r"lib(clang_rt\.)?(a|t|m|hwa|l)san")
 
 
+def others_in(existing, library):
+    """The entries of a value of LD_PRELOAD except the library itself, each once."""
+    return [name for name in dict.fromkeys(re.split("[ :]+", existing)) if name and os.path.basename(name) != os.path.basename(library)]
+
+
+def before_us(existing, library):
+    """The preloads that hook CUDA's allocation, which would get no call behind the library."""
+    return [name for name in others_in(" ".join([existing, *preloaded_for_all()]), library) if hooks(name)]
+
+
 def preload(library, existing, program):
-    """The value of LD_PRELOAD: sanitizers first, because they must be (also those that the program is linked to). Then others
-    that hook CUDA, which would get no call behind the library; then the library, then the rest."""
+    """The value of LD_PRELOAD: sanitizers first, because they must be (also those that the program is linked to), then hooks,
+    then the library, then the rest."""
     own = [name for name in needed(program) if SANITIZER.match(name)]
-    existing = " ".join([existing, *own])
-    others = [name for name in re.split("[ :]+", existing) if name and os.path.basename(name) != os.path.basename(library)]
-    first = [name for name in others if SANITIZER.search(os.path.basename(name))]
-    more = [name for name in preloaded_for_all() if os.path.basename(name) != os.path.basename(library)]
-    first += [name for name in dict.fromkeys([*others, *more]) if name not in first and hooks(name)]
-    return ":".join([*dict.fromkeys(first), library] + [name for name in others if name not in first])
+    others = others_in(" ".join([existing, *own]), library)
+    first = [name for name in others if SANITIZER.search(os.path.basename(name))] + before_us(existing, library)
+    return ":".join([*dict.fromkeys([*first, library, *others])])
