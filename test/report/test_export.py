@@ -20,7 +20,7 @@ from cachalot_command.writing.html import pages_of_run
 import pytest
 import trace_processor
 from conftest import ROOT, SCHEMA, built, command_help_fits, in_process, jsonschema
-from history_of import report_with_history
+from history_of import report_with_history, report_with_mapped
 
 TRACE = b"op,id,bytes,stream\na,1,1000,0\na,2,5000000,0\nf,1,,0\na,1,77,3\nf,2\n"
 
@@ -300,6 +300,23 @@ def test_a_device_is_chosen_in_every_form(tmp_path, model):
     for option in made:
         code, said = run(path, option, tmp_path / "x", "--device", "2")
         assert code == 2 and "no device 2, but 0, 1" in said
+
+
+@pytest.mark.parametrize("make, lost, said", [
+    (report_with_mapped, 0, "only a running one can tell where mapped memory lies"), (report_with_mapped, 3, "mapped memory"),
+    (report_with_history, 7, "the 7 oldest of the events"), (report_with_history, 0, "Each bar is a segment")])
+def test_the_page_of_a_killed_program(tmp_path, model, make, lost, said):
+    path, made = tmp_path / "r.json", tmp_path / "page.html"
+    report = make(model, lost=lost)
+    report.update(kind="harvest", exit={"reason": "killed", "code": None, "signal": 9, "clean": False})
+    report["config"]["expandable_segments"] = {"value": "auto: True" if make is report_with_mapped else "False", "source": "default"}
+    report["devices"][0]["segments"] = None
+    path.write_text(json.dumps(report))
+    assert run(path, "--html", made) == (0, "")
+    page = json.loads(made.read_text().split('<script id="data" type="application/json">')[1].split("</script>")[0])
+    assert said in page["devices"][0]["mapHint"] and ("mapped" in said) is ("mapped" in page["devices"][0]["mapHint"])
+    tiles = {name: (meaning, bad) for name, _, meaning, bad in page["devices"][0]["tiles"]}
+    assert "Never freed" not in tiles and tiles["Still held"] == ("when the program was killed, all devices", False)
 
 
 def test_run_makes_the_page(place):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from cachalot_command.common.tools import HERE, Failure, installed, printable, say
 from cachalot_command.common.units import count_text, counted, size_text
 from cachalot_command.reading.history import CHANGES
-from cachalot_command.reading.mapped import Mapped
+from cachalot_command.reading.mapped import MOVES, Mapped
 from cachalot_command.reading.report import end_text, get, last_of_each, number
 from cachalot_command.reading.sources import blocks_after, device_of, missing_map, read_source
 from cachalot_command.writing.output import make, refuse, refuse_overwriting
@@ -111,6 +111,7 @@ def tiles(device, report):
             ("Used of reserved", percent(used, whole), "when most was reserved", False),
             ("From the cache", percent(hits, requests), f"of {count_text(requests).strip()} requests", False),
             ("Out of memory", count_text(ooms).strip(), "times", bool(ooms)),
+            ("Still held", size_text(leaked), "when the program was killed, all devices", False) if report and report.is_cut_off() else
             ("Never freed", size_text(leaked), "at the end, all devices" if report else "where the trace ends", bool(leaked))]
     return [row for row in rows if row[1] != "-"]
 
@@ -133,7 +134,7 @@ def held_blocks(history):
 
 
 def leaked_sizes(report, index, sites):
-    """What was never freed, by size, for a report without segments."""
+    """What was held at the end, by size, for a report without segments."""
     rows = []
     for leak in report.list("leaks"):
         if number(leak, "device") in (index, None):
@@ -168,12 +169,21 @@ def timeline_hint(count, history, source, cut):
     return text
 
 
+def is_mapped(history, report):
+    """True if memory of the device was mapped. The events that are left may not say so, but the option in force does."""
+    return any(event.action in MOVES for event in history.events) or \
+        report.text("config", "expandable_segments", "value").endswith("True")
+
+
 def map_hint(history, source):
     if source.report is None and history.segments is None:
         return missing_map(source)
+    if history.segments is None and history.events and is_mapped(history, source.report):
+        return "This report has no segments: its program was killed, and only a running one can tell where mapped memory lies. Ask it then: " \
+               "`cachalot dump --segments PID`. With `expandable_segments:False` a killed program has a map as well."
     if history.segments is None and history.events:
-        return "This report has no segments: its program was killed, and not all the events that made them were kept. A larger " \
-               "`CACHALOT_EVENTS` keeps more; mapped memory (`expandable_segments`) has none."
+        return f"This report has no segments: its program was killed, and the {source.lost} oldest of the events that made them were " \
+               "dropped. A larger `CACHALOT_EVENTS` keeps more."
     if history.segments is None:
         return "This report has no segments. Run the program with `CACHALOT_EVENTS=100000`, or ask it while it runs: " \
                "`cachalot dump --segments PID`."
