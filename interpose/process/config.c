@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "stats/output/path_pattern.h"
+#include "stats/page/program.h"
 
 static char directory[sizeof((struct page *)NULL)->cwd];
 /* The CACHALOT_ variables, each with its terminating zero; an empty string ends them. */
@@ -317,6 +318,7 @@ void config_publish(const struct config *config, struct page *page, config_warn 
     if (config->redact_argv) {
         memset(page->argv, 0, sizeof page->argv);
         page->argv_bytes = 0;
+        page_name_program(page);
     }
     publish_rank(page);
     publish_output(page, warn);

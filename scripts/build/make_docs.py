@@ -48,7 +48,7 @@ the live pages
 .SH EXAMPLES
 .nf
 cachalot run --summary python3 train.py
-cachalot show cachalot.python3.*.json
+cachalot show cachalot.train.py.*.json
 cachalot check cachalot.*.json --max-leaked 0 --max-oom 0
 .fi
 .SH SEE ALSO

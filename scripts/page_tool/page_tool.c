@@ -196,7 +196,7 @@ static void list_page(const char *path)
     printf("%llu\t%s\t%s\t", (unsigned long long)page->pid, lives[tool_life(page, path)],
            state < 4 ? states[state] : "unknown");
     print_line(stdout, page->session[0] != '\0' ? page->session : "-", '\t');
-    print_line(stdout, page->exe, '\n');
+    print_line(stdout, page->program, '\n');
     page_close(page, 0);
 }
 

@@ -47,12 +47,6 @@ static void add_value(struct expansion *to, const char *value)
         add_character(to, value[i] == '/' || (i == 0 && value[i] == '.') ? '_' : value[i]);
 }
 
-static const char *program_name(const char *exe)
-{
-    const char *slash = strrchr(exe, '/');
-    return slash != NULL ? slash + 1 : exe;
-}
-
 /* {VAR} after %q; returns what follows it. */
 static const char *add_variable(struct expansion *to, const char *text)
 {
@@ -69,17 +63,6 @@ static const char *add_variable(struct expansion *to, const char *text)
     return end + 1;
 }
 
-static void add_program(struct expansion *to)
-{
-    static const char deleted[] = " (deleted)";
-    char name[VALUE_BYTES * 2];
-    snprintf(name, sizeof name, "%.127s", program_name(to->page->exe));
-    char *suffix = strstr(name, deleted);
-    if (suffix != NULL)
-        *suffix = '\0';
-    add_value(to, name);
-}
-
 /* The sequence that begins after a percent sign; returns what follows it. */
 static const char *add_sequence(struct expansion *to, const char *text)
 {
@@ -93,7 +76,7 @@ static const char *add_sequence(struct expansion *to, const char *text)
         add_value(to, to->page->hostname);
         return text + 1;
     case 'e':
-        add_program(to);
+        add_value(to, to->page->program);
         return text + 1;
     case 'r':
         add_value(to, to->page->rank);

@@ -98,6 +98,7 @@ static void process_fields(struct field_writer *writer)
     PAGE_FIELD(start_realtime_ns, "ns");
     PAGE_FIELD(start_monotonic_ns, "ns");
     PAGE_FIELD(exe, "text");
+    PAGE_FIELD(program, "text");
     PAGE_FIELD(cwd, "text");
     PAGE_FIELD(hostname, "text");
     PAGE_FIELD(session, "text");

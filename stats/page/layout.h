@@ -163,6 +163,7 @@ struct page {
     uint64_t start_realtime_ns, start_monotonic_ns;
     char exe[512], argv[2048], cwd[512], hostname[72], session[64], rank[16], rank_source[32];
     uint64_t argv_bytes; /* argv holds the arguments, each ended by NUL; 0: redacted */
+    char program[128];   /* what people call the program (program.h) */
     char path[512];      /* of the page itself; empty: no file has it */
     char output[1024];   /* the report's absolute path, expanded except %n and %% */
 

@@ -80,6 +80,7 @@ static void end_process_texts(struct page *page)
 {
     END(page->tool);
     END(page->exe);
+    END(page->program);
     END(page->argv);
     END(page->cwd);
     END(page->hostname);

@@ -7,6 +7,7 @@
 #include "stats/os/file_limit.h"
 #include "stats/os/proc.h"
 #include "stats/page/fields.h"
+#include "stats/page/program.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -280,6 +281,7 @@ static void write_identity(struct page *page, const struct identity *identity)
     page->start_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
     copy_program(page);
     copy_arguments(page);
+    page_name_program(page);
     if (getcwd(page->cwd, sizeof page->cwd) == NULL)
         page->cwd[0] = '\0';
     copy_hostname(page);

@@ -184,7 +184,7 @@ json_t *report_device(const struct report_source *source, const struct report_ro
     const struct device_stats *stats = &row->stats;
     json_t *object = json_object(), *counters = json_object();
     put_counters(counters, stats);
-    report_put(object, "index", report_number(device->ordinal));
+    report_put(object, "device", report_number(device->ordinal));
     report_put(object, "name", report_string_or_null(device->name));
     report_put(object, "uuid", report_string_or_null(device->uuid));
     report_put(object, "total_bytes",

@@ -68,7 +68,11 @@ json_t *report_process(const struct report_source *source)
     report_put(process, "session", report_string_or_null(page->session));
     REPORT_NUMBER(process, page, uid); /* after what identifies the process: report_identity.h */
     report_put(process, "exe", report_string_or_null(page->exe));
+    report_put(process, "program", report_string_or_null(page->program));
     report_put(process, "argv", arguments(page));
+    report_put(process, "argv_note",
+               page->argv_bytes ? json_string("CACHALOT_REDACT=argv leaves the arguments out")
+                                : json_null());
     report_put(process, "cwd", report_string_or_null(page->cwd));
     report_put(process, "rank", rank(page->rank));
     report_put(process, "rank_source", report_string_or_null(page->rank_source));

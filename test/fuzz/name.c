@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *host = value + strlen(value) + (value < text + size);
     strncpy(page.hostname, host, sizeof page.hostname - 1);
     strncpy(page.rank, value, sizeof page.rank - 1);
-    strncpy(page.exe, host, sizeof page.exe - 1);
+    strncpy(page.program, host, sizeof page.program - 1);
     memcpy(page.cwd, "/start/here", 12);
     if (report_expand(&page, pattern, lookup, path, sizeof path, &problem) == 0) {
         const char *folder = pattern[0] && pattern[0] == '/' ? "/" : "/start/here/";

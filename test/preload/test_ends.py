@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -246,6 +247,34 @@ def test_redacted_arguments(place, value):
     assert b"\0kill\0" not in page.read_bytes()
     (report,) = place.harvest()
     assert report["process"]["argv"] is None
+
+
+@pytest.mark.parametrize("words, name", [
+    (["train.py", "-m", "x"], "train.py"), (["-uB", "-W", "ignore", "-Xdev", "sub/train.py"], "train.py"),
+    (["-m", "pkg.tool"], "pkg.tool"), (["-Bmpkg.tool"], "pkg.tool"), (["-c", "exec(open('train.py').read())"], "python-c"),
+    (["-Ic", "exec(open('train.py').read())"], "python-c"), (["pkg"], "pkg"), (["pkg/__main__.py"], "pkg"),
+    (["--check-hash-based-pycs", "always", "train.py"], "train.py"), (["/dev/fd/0"], "0"), (["-"], None), ([], None)])
+@pytest.mark.parametrize("redact", [False, True])
+def test_names_of_python_programs(place, words, name, redact):
+    script = f"import ctypes; ctypes.CDLL('{PROGRAMS}/liballocate_plugin_130.so').run()"
+    for path in ("train.py", "sub/train.py", "pkg/__main__.py", "pkg/tool.py"):
+        (place.work / path).parent.mkdir(exist_ok=True)
+        (place.work / path).write_text(script)
+    process = place.start(sys.executable, *words, CACHALOT_REDACT="argv" if redact else None)
+    process.communicate(script)
+    plain = os.path.basename(os.path.realpath(sys.executable))
+    (path,) = place.work.glob("*.json")
+    assert path.name == f"cachalot.{name if name and not redact else plain}.{process.pid}.json"
+    assert load(path)["process"]["program"] == (name if name and not redact else plain)
+
+
+def test_name_of_a_python_program_that_the_loader_starts(place):
+    (place.work / "train.py").write_text(f"import ctypes; ctypes.CDLL('{PROGRAMS}/liballocate_plugin_130.so').run()")
+    headers = subprocess.run(["readelf", "-l", f"{PROGRAMS}/allocate_130"], text=True, stdout=subprocess.PIPE, check=True).stdout
+    loader, = [line.split()[-1].strip("[]") for line in headers.splitlines() if "interpreter" in line]
+    process = place.start(loader, "--inhibit-cache", sys.executable, "train.py")
+    process.communicate()
+    assert load(place.work / f"cachalot.train.py.{process.pid}.json")["process"]["program"] == "train.py"
 
 
 def test_arguments(place):

@@ -143,7 +143,7 @@ def report_with_history(model, count=2000, seed=1, lost=0, sites=5, devices=1):
     report["oom_events"], rows, template = [], [], report["devices"][0]
     report["devices"] = [copy.deepcopy(template) for _ in range(devices)]
     for index, device in enumerate(report["devices"]):
-        device["index"] = index
+        device["device"] = index
         made = Device(index, seed + index, 0x7f0000000000 + (index << 40))
         made.work(count // 2, sites)
         report["oom_events"].append(made.out_of_memory(64 * MIB + 5))

@@ -128,7 +128,7 @@ PLACES = st.sampled_from([("events", "rows", 5, k) for k in ("time_ns", "action"
                             ("oom_events", 0, "explanation"), ("oom_events", 0, "would_serve"), ("oom_events", 0, "site"),
                             ("oom_events", 0, "time_ns"), ("time", "start"), ("process", "argv"), ("process", "rank"),
                             ("exit", "code"), ("warnings",), ("leaks",), ("config",)]
-                         + [("devices", 0, k) for k in ("index", "name", "segments", "size_histogram", "statistics",
+                         + [("devices", 0, k) for k in ("device", "name", "segments", "size_histogram", "statistics",
                                                          "at_peak_reserved", "counters")]
                          + [("devices", 0, "segments", 0, k) for k in ("address", "total_bytes", "pool", "blocks")]
                          + [("devices", 0, "segments", 0, "blocks", 0, k)

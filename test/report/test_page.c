@@ -184,7 +184,7 @@ static void expand(const char *pattern, const char *expected)
     static struct page page = {.pid = 7, .start_realtime_ns = 951827696000000000};
     char path[256];
     const char *problem;
-    snprintf(page.exe, sizeof page.exe, "/usr/bin/python3 (deleted)");
+    snprintf(page.program, sizeof page.program, "train.py");
     snprintf(page.cwd, sizeof page.cwd, "/work");
     snprintf(page.hostname, sizeof page.hostname, ".h/\n");
     int result = report_expand(&page, pattern, lookup, path, sizeof path, &problem);
@@ -203,7 +203,7 @@ static void test_expand(void **state)
     char long_name[300];
     memset(long_name, 'a', sizeof long_name - 1);
     long_name[sizeof long_name - 1] = '\0';
-    expand(NULL, "/work/cachalot.python3.7.json");
+    expand(NULL, "/work/cachalot.train.py.7.json");
     expand("/a/%p%r.%t", "/a/7none.20000229T123456Z");
     expand("%h", "/work/_h__");
     expand("%q{EVIL}/x", "/work/_._.._etc_passwd/x");

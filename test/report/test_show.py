@@ -121,7 +121,7 @@ def test_show_goes_on_after_what_is_no_report(place, model):
     ("word " * 40, 4), ("x" * 200, 4)])
 def test_show_cuts_no_name(place, name, lines):
     (place.work / "x.json").write_text(json.dumps(
-        {"schema_version": "1.0.0", "devices": [{"index": 0, "name": name}]}))
+        {"schema_version": "1.0.0", "devices": [{"device": 0, "name": name}]}))
     out = place.cachalot("show", "x.json").stdout
     table = [line for line in out.splitlines() if line.startswith("|")]
     assert {len(line) for line in table} == {77}

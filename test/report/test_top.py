@@ -197,9 +197,24 @@ def test_other_containers_are_marked(place):
     assert [str(p) for p in place.pages.iterdir()] == [page]
 
 
+@pytest.mark.parametrize("text, rank", [(b"7", 7), (b"node-3", "node-3"), (b"", None), (b"007", 7)])
+def test_one_name_and_one_type_in_all_outputs(place, text, rank):
+    _, page = place.start("hang")
+    with open(page, "r+b") as file:
+        file.seek(live.Page(page).fields["rank"][0])
+        file.write(text + b"\0")
+    report = json.loads(place.tool("json", page).stdout)
+    (row,), _ = top_json(place)
+    entry = json.loads(place.cachalot("ls", "--json").stdout)
+    assert row["rank"] == entry["rank"] == report["process"]["rank"] == rank
+    assert row["program"] == entry["program"] == report["process"]["program"] == "make_page"
+    assert row["exe"] == entry["exe"] == report["process"]["exe"]
+    assert row["state"] == entry["state"] == "running" and row["devices"][0]["device"] == report["devices"][0]["device"] == 0
+
+
 def test_texts_of_pages_stay_texts(place):
-    foreign(place, exe=b"/x/\x1b[2J\n\xff", hostname=b"\x1b]0;x\x07", rank="7".encode())
-    foreign(place, exe="/x/鯨鯨鯨鯨鯨鯨鯨鯨".encode())
+    foreign(place, program=b"\x1b[2J\n\xff", hostname=b"\x1b]0;x\x07", rank="7".encode())
+    foreign(place, program="鯨鯨鯨鯨鯨鯨鯨鯨".encode())
     out = top(place)
     assert all(c.isprintable() or c == "\n" for c in out) and "RANK" in out and "鯨" in out
 

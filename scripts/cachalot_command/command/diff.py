@@ -96,7 +96,7 @@ def devices_of(report):
     """{index: device}; the first, if several have one index."""
     devices = {}
     for device in report.list("devices"):
-        index = number(device, "index")
+        index = number(device, "device")
         if index is not None:
             devices.setdefault(int(index), device)
     return devices
@@ -171,7 +171,7 @@ def name_of(report):
 def notes_of(old, new):
     """Notes on what makes the two hard to compare."""
     notes = []
-    if old.text("process", "exe") != new.text("process", "exe"):
+    if (old.text("process", "exe"), old.program()) != (new.text("process", "exe"), new.program()):
         notes.append("these are different programs")
     for which, report in (("old", old), ("new", new)):
         if report.text("coverage", "status") != "full":

@@ -33,7 +33,7 @@ trace has a map only of what was not mapped (`expandable_segments:False`).
 
 Exit code: 0 done, 1 not written, 2 usage, 3 no or broken report, or one without
 events, 125 there is no Chart.js for --html.
-example: cachalot export cachalot.python3.4711.json --html memory.html
+example: cachalot export cachalot.train.py.4711.json --html memory.html
 example: cachalot export run.trace --csv run.csv --perfetto run.perfetto
 """
 

@@ -1,7 +1,6 @@
 """cachalot ls: the pages of this user's programs, running or ended."""
 
 import json
-import os
 
 from cachalot_command.common.arguments import split
 from cachalot_command.common.tools import Failure, printable
@@ -38,7 +37,7 @@ def state_of(page):
 
 def entry_of(page):
     """What is known of a page, for both forms of output."""
-    entry = {"pid": page.pid or None, "state": state_of(page), "program": None, "rank": None, "hostname": None,
+    entry = {"pid": page.pid or None, "state": state_of(page), "program": None, "exe": None, "rank": None, "hostname": None,
              "session": None, "allocated_bytes": None, "reserved_bytes": None, "path": printable(page.path),
              "problem": None}
     if page.life == "bad":
@@ -49,7 +48,7 @@ def entry_of(page):
     except BadPage as problem:  # the page was harvested meanwhile, or is damaged
         return {**entry, "problem": str(problem)}
     try:
-        entry.update(rank=live.rank, hostname=printable(live.hostname))
+        entry.update(exe=printable(live.exe), rank=live.rank, hostname=printable(live.hostname))
         _, rows = live.sample()
         for key in ("allocated_bytes", "reserved_bytes"):
             entry[key] = sum(row[key] for row in rows)
@@ -61,7 +60,7 @@ def entry_of(page):
 
 
 def line_of(entry, width):
-    what = os.path.basename(entry["program"]) if entry["program"] else f"{entry['path']}: {entry['problem']}"
+    what = entry["program"] or f"{entry['path']}: {entry['problem']}"
     return ROW.format(entry["pid"] or "-", entry["state"], rank_text(entry["rank"]), width,
                       bytes_text(entry["allocated_bytes"]), bytes_text(entry["reserved_bytes"]), what)
 

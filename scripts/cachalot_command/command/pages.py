@@ -18,7 +18,7 @@ Asks a running program for a report, without a signal, and prints its path.
   --timeout   how long to wait for an answer (10)
 
 Exit code: 0, 1 no answer or no report, 2 usage, 3 no such program.
-example: cachalot dump 4711 && cachalot show cachalot.python3.4711.1.json
+example: cachalot dump 4711 && cachalot show cachalot.train.py.4711.1.json
 """
 
 EMPTY_HELP = """\

@@ -19,7 +19,7 @@ fences, fragmentation, leaks and warnings.
   --symbols  look up names of call sites also if another host wrote the report
 
 Exit code: 0, 2 usage, 3 a file is missing or no report (others are shown).
-example: cachalot show cachalot.python3.4711.json
+example: cachalot show cachalot.train.py.4711.json
 """
 
 

@@ -129,7 +129,7 @@ def chosen_columns(rows, width):
 
 def process_object(process):
     page = process.page
-    return {"pid": page.pid, "rank": page.rank, "program": os.path.basename(page.exe) or "-",
+    return {"pid": page.pid, "rank": page.rank, "program": page.program or "-",
             "exe": page.exe, "hostname": page.hostname, "session": page.session,
             "page": printable(page.path), "state": "running" if page.is_here else "elsewhere",
             "devices": process.devices}

@@ -13,6 +13,7 @@ NAME_MOST, PATH_MOST = 200, 1023  # bytes of a report's name (stats/output/path_
 FOLDER_MOST = 255  # bytes of a folder's name
 VALUE_MOST = 64  # bytes that one sequence adds
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+RUNNER = re.compile(r"(python|pypy)([0-9.]|$)|ld-|ld\.so|ld64\.so|valgrind$")
 SEQUENCE = re.compile(r"%q\{([^}]*)\}|%.")
 
 
@@ -43,12 +44,13 @@ def check_patterns(environment, options=()):
 
 
 def expanded(pattern, environment, program):
-    """The pattern as the library expands it for the program. What is known only later stays: %p, %t, %n, %r, and %e of a
-    script."""
+    """The pattern as the library expands it for the program. What is known only later stays: %p, %t, %n, %r, and %e of what
+    runs a script or another program."""
     values = {"%%": "%", "%h": harmless(os.fsencode(os.uname().nodename))}
     with contextlib.suppress(OSError), open_at_once(program) as file:
-        if file.read(2) != b"#!":
-            values["%e"] = harmless(os.fsencode(os.path.basename(os.path.realpath(program))))
+        name = os.path.basename(os.path.realpath(program))
+        if file.read(2) != b"#!" and not RUNNER.match(name):
+            values["%e"] = harmless(os.fsencode(name))
 
     def value(found):
         if found[1] is None:

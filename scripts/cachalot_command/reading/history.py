@@ -243,7 +243,7 @@ def start_of(report):
 
 def read_history(report, index, device, rows, sites):
     place = f"{printable(report.path)}: devices[{index}]"
-    history = History(whole(device.get("index"), f"{place}.index", DEVICES_MOST),
+    history = History(whole(device.get("device"), f"{place}.device", DEVICES_MOST),
                       printable(device.get("name") or "unknown device")[:200], told=device)
     history.segments = read_segments(device, place, sites)
     pending = [b.address for s in history.segments or () for b in s.blocks if b.state == "pending"]

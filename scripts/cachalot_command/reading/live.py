@@ -6,6 +6,7 @@ it may be damaged, or made by any process of this user.
 
 import collections
 import os
+import re
 import stat
 import struct
 import time
@@ -128,7 +129,8 @@ class Page:
         data = self.read()
         self.pid, self.start_ticks = (self.number(data, n) for n in ("pid", "start_ticks"))
         self.generation = self.number(data, "generation")
-        self.exe, self.hostname, self.session = (self.text(data, n) for n in ("exe", "hostname", "session"))
+        self.exe, self.program, self.hostname, self.session = (
+            self.text(data, n) for n in ("exe", "program", "hostname", "session"))
         self.rank = rank_of(self.text(data, "rank"))
         self.is_here = self.number(data, "pid_namespace") == os.stat("/proc/self/ns/pid").st_ino
 

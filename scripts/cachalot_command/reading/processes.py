@@ -43,7 +43,7 @@ class Process:
                     raise Failure(3, f"{self.path} is damaged: `{part}[{i}].site` is {site!r:.40}")
         rank = report.get("process", "rank")
         self.rank = rank if isinstance(rank, (int, str)) else None
-        self.program = os.path.basename(report.text("process", "exe")) or "-"
+        self.program = report.program()
 
     def figure(self, key, most, may_be_null=False):
         totals = self.report.get("totals")

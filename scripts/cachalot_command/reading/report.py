@@ -123,6 +123,15 @@ class Report:
     def number(self, *keys):
         return number(self.root, *keys)
 
+    def program(self):
+        """The name of the program. Older reports have only the executable's path."""
+        name = self.get("process", "program")
+        return printable(name) if isinstance(name, str) and name else os.path.basename(self.text("process", "exe")) or "-"
+
+    def is_cut_off(self):
+        """True if the program had no chance to free what it held: it was killed, left by _exit, or became another program."""
+        return self.get("kind") == "harvest"
+
     def list(self, *keys):
         value = self.get(*keys)
         return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []

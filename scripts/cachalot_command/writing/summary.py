@@ -13,7 +13,7 @@ ROW = "{}{:>9}  {:<20}  {:>11}  {:>11}  {:>6}  {:>10}  {}"
 
 def doubts_of(reports):
     """The doubts about each process."""
-    return dict.fromkeys(f"{os.path.basename(report.text('process', 'exe'))}, pid {report.text('process', 'pid')}: {doubt}"
+    return dict.fromkeys(f"{report.program()}, pid {report.text('process', 'pid')}: {doubt}"
                          for report in last_of_each(reports) for doubt in doubts(report))
 
 
@@ -46,7 +46,7 @@ def row(report, width):
     return ROW.format(
         rank_column(report.text("process", "rank"), width),
         report.text("process", "pid"),
-        os.path.basename(report.text("process", "exe"))[:20],
+        report.program()[:20],
         bytes_text(report.number("totals", "peak_allocated_bytes")),
         bytes_text(report.number("totals", "peak_reserved_bytes")),
         f"{100 * ratio:.1f}%" if ratio is not None else "-",

@@ -1,5 +1,6 @@
 """A report as a table laid out like torch.cuda.memory_summary()."""
 
+import os
 import textwrap
 
 from cachalot_command.common.tools import printable
@@ -104,7 +105,7 @@ def fragmentation(device):
 
 def device_table(device):
     name = printable(get(device, "name") or "unknown device")
-    title = f"Cachalot memory summary, device ID {get(device, 'index')}"
+    title = f"Cachalot memory summary, device ID {get(device, 'device')}"
     titles = [f"{title}: {name}"]
     if len(titles[0]) > WIDTH - 4:
         titles = [title, *textwrap.wrap(name, WIDTH - 4)]
@@ -142,7 +143,8 @@ def leak_lines(report):
     total = report.number("totals", "leaked_bytes")
     if total is None:
         return []
-    lines = [f"Leaked: {bytes_text(total).strip()} in "
+    what = "Held when it was killed" if report.is_cut_off() else "Leaked"
+    lines = [f"{what}: {bytes_text(total).strip()} in "
              f"{blocks_text(report.number('totals', 'leaked_blocks'))}"]
     for leak in report.list("leaks")[:10]:
         lines.append(f"  {leak_text(leak)}")
@@ -169,7 +171,9 @@ def oom_lines(report):
 
 def head_lines(report):
     rank = "" if report.get("process", "rank") is None else f"rank {report.text('process', 'rank')}, "
-    lines = [f"{report.text('process', 'exe')}, {rank}pid {report.text('process', 'pid')} on "
+    exe, program = report.text("process", "exe"), report.program()
+    name = exe if program in (os.path.basename(exe), "-") else f"{program} ({exe})"
+    lines = [f"{name}, {rank}pid {report.text('process', 'pid')} on "
              f"{report.text('process', 'hostname')}, started {report.text('time', 'start')}",
              f"Report: {report.text('kind')}; end: {end_text(report)}; "
              f"coverage: {report.text('coverage', 'status')}"]

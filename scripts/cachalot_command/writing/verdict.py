@@ -205,7 +205,7 @@ def device_families(processes, labels):
         for process, own in zip(processes, labels):
             for device in process.report.list("devices"):
                 peak = number(device, "statistics", key, "all", "peak")
-                index = number(device, "index")
+                index = number(device, "device")
                 if peak is not None and index is not None:
                     samples[f'{own},{label("device", int(index))}'] = int(peak)
         lines += family(f"cachalot_device_peak_{key}", "bytes", meaning, list(samples.items()))
