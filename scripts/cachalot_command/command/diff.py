@@ -243,7 +243,7 @@ def keyed(reports):
     """{(rank, program, how many of these were before): report}."""
     found = {}
     for report in reports:
-        what = report.text("process", "rank"), os.path.basename(report.text("process", "exe"))
+        what = report.text("process", "rank"), report.program()
         number_of = sum(key[:2] == what for key in found)
         found[(*what, number_of)] = report
     return found
