@@ -6,7 +6,6 @@ it may be damaged, or made by any process of this user.
 
 import collections
 import os
-import re
 import stat
 import struct
 import time
