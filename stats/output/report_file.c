@@ -158,19 +158,24 @@ static int put(struct output *output, const char *path, int first)
 {
     const char *slash = strrchr(path, '/');
     const char *name = slash != NULL ? slash + 1 : path;
-    int old =
-        report_file_take(output->directory, name, output->owner, output->text, output->page, first);
-    if (old < 0 && old != -ENOENT)
-        return old;
-    if (output->options->announce != NULL)
-        output->options->announce(path);
-    int error = write_once(output);
-    if (error == 0 && old < 0)
-        error = put_new(output->directory, output->temporary, name);
-    else if (error == 0 && renameat(output->directory, output->temporary, output->directory, name))
-        error = errno == EPERM || errno == EACCES ? -EEXIST : -errno; /* a sticky directory */
-    if (old >= 0)
-        close(old); /* and with it the claim */
+    int error = -EEXIST;
+    /* The second look: another process may just have put a report of the same process there. */
+    for (int look = 0; error == -EEXIST && look < 2; look++) {
+        int old = report_file_take(output->directory, name, output->owner, output->text,
+                                   output->page, first);
+        if (old < 0 && old != -ENOENT)
+            return old;
+        if (output->options->announce != NULL && look == 0)
+            output->options->announce(path);
+        error = write_once(output);
+        if (error == 0 && old < 0)
+            error = put_new(output->directory, output->temporary, name);
+        else if (error == 0 &&
+                 renameat(output->directory, output->temporary, output->directory, name) != 0)
+            error = errno == EPERM || errno == EACCES ? -EEXIST : -errno; /* a sticky directory */
+        if (old >= 0)
+            close(old); /* and with it the claim */
+    }
     return error;
 }
 

@@ -250,6 +250,20 @@ def test_harvest_keeps_each_report(place):
     assert {load(path)["process"]["pid"] for path in place.work.glob("*.json")} == {process.pid for process in started}
 
 
+def test_harvests_at_once_make_each_report_once(place):
+    place.environment["CACHALOT_OUTPUT"] = "r.json"
+    pages = []
+    for _ in range(12):
+        process, page = place.start("exit")
+        process.wait()
+        pages.append(page)
+    running = [subprocess.Popen([built("cachalot-page"), "report", page], cwd=place.work, env=place.environment, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL) for page in pages for _ in range(4)]
+    assert [process.wait() for process in running] == [0] * 48
+    found = [load(path)["process"]["pid"] for path in place.work.glob("*.json")]
+    assert sorted(found) == sorted(process.pid for process in place.started)
+
+
 @pytest.mark.parametrize("wanted, made", [
     ("{}/r.json", "r.json"), ("../elsewhere/r.json", "r.json"), ("link/r.json", "r.json"), (".ssh/r.json", "r.json"),
     (".profile", "cachalot.PID.json"), ("run.sh", "cachalot.PID.json"), ("a/b/r.json", "a/b/r.json"), ("a%%b.json", "a%b.json")])

@@ -61,6 +61,8 @@ def harvest_page(page, *options, hear=None):
         lines = [line for line in written.stderr.splitlines() if not line.startswith(WRITES)]
         path, said = written.stdout[:-1], "\n".join(lines).strip().replace("cachalot-page: ", "")
         if written.returncode != 0 and not path:
+            if not os.path.lexists(page.path):
+                return None, False  # another harvest has made the report
             raise Failure(1, said)
         for line in said.splitlines():
             say(f"cachalot: {printable(line)}")
