@@ -67,6 +67,7 @@ int output_open_taken(int directory, const char *name, unsigned owner)
 int output_claim(int directory, const char *name, int fd)
 {
     struct stat ours, there;
+    errno = 0;
     return flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &ours) == 0 &&
            fstatat(directory, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
            ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;

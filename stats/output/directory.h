@@ -23,7 +23,9 @@ void output_add_suffix(const struct page *page, unsigned attempt, char *suffix, 
 int output_open_taken(int directory, const char *name, unsigned owner);
 
 /* Whether this process alone may replace the open file, which still has that name. Never waits: the
- * lock that it takes ends when `fd` is closed, and others may hold one for ever. */
+ * lock that it takes ends when `fd` is closed, and others may hold one for ever. If not, errno is
+ * EWOULDBLOCK: another process has the lock; 0 or ENOENT: another file has the name; else that of a
+ * file system without locks. */
 int output_claim(int directory, const char *name, int fd);
 
 #endif

@@ -124,8 +124,10 @@ static int put_new(int directory, const char *temporary, const char *name)
     int fd = create_new_file(directory, name, 0644), error = 0;
     if (fd < 0)
         return fd;
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        error = -EEXIST; /* another process replaces the empty file */
+    /* Another process may replace the empty file, but only under a lock. */
+    if (!output_claim(directory, name, fd) &&
+        (errno == EWOULDBLOCK || errno == ENOENT || errno == 0))
+        error = -EEXIST;
     else if (renameat(directory, temporary, directory, name) != 0)
         error = -errno;
     close(fd);
