@@ -47,17 +47,37 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr a
     return CUDA_SUCCESS;
 }
 
-/* Functions for memory of cuMemCreate are refused for cudaMalloc's memory. For cuMemGetAccess the
- * driver answers that no access was set (an H200, driver 580). With the handle of a chunk a program
- * would share the chunk in place of the block. */
-CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
-{
-    struct block_place place;
-    CUdeviceptr at = (CUdeviceptr)address;
-    return find(&at, &place) == MAPPED ? CUDA_ERROR_INVALID_VALUE
-                                       : real()->cuMemRetainAllocationHandle(handle, (void *)at);
-}
+/* A function that is refused for cudaMalloc's memory: it is for memory of cuMemCreate, or for managed
+ * memory. With the handle of a chunk a program would share the chunk in place of the block; a
+ * multicast object or an endpoint would go on writing to a chunk that has moved elsewhere. The
+ * arguments name the address `at`. */
+#define REFUSED(name, address, parameters, arguments)                                              \
+    CUresult name parameters                                                                       \
+    {                                                                                              \
+        struct block_place place;                                                                  \
+        CUdeviceptr at = (CUdeviceptr)(address);                                                   \
+        return find(&at, &place) == MAPPED ? CUDA_ERROR_INVALID_VALUE : real()->name arguments;    \
+    }
+REFUSED(cuMemRetainAllocationHandle, address,
+        (CUmemGenericAllocationHandle * handle, void *address), (handle, (void *)at))
+REFUSED(cuMemUnmap, address, (CUdeviceptr address, size_t bytes), (at, bytes))
+REFUSED(cuMulticastBindAddr, address,
+        (CUmemGenericAllocationHandle object, size_t offset, CUdeviceptr address, size_t bytes,
+         unsigned long long flags),
+        (object, offset, at, bytes, flags))
+REFUSED(cuMulticastBindAddr_v2, address,
+        (CUmemGenericAllocationHandle object, CUdevice device, size_t offset, CUdeviceptr address,
+         size_t bytes, unsigned long long flags),
+        (object, device, offset, at, bytes, flags))
+REFUSED(cuLogicalEndpointBindAddr, address,
+        (cuuint32_t endpoint, CUdevice device, cuuint64_t offset, void *address, cuuint64_t bytes,
+         unsigned long long flags),
+        (endpoint, device, offset, (void *)at, bytes, flags))
+REFUSED(cuMemGetLocationInfo, address,
+        (CUdeviceptr address, size_t bytes, size_t summary, size_t sample, CUmemLocation *found),
+        (at, bytes, summary, sample, found))
 
+/* The driver answers that no access was set (an H200, driver 580). */
 CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
                         CUdeviceptr address)
 {
@@ -77,13 +97,6 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
     if (find(&address, &place) != MAPPED)
         RETRIED(result, real()->cuMemSetAccess(address, bytes, access, count));
     return result;
-}
-
-CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
-{
-    struct block_place place;
-    return find(&address, &place) == MAPPED ? CUDA_ERROR_INVALID_VALUE
-                                            : real()->cuMemUnmap(address, bytes);
 }
 
 static int context_syncs(void)

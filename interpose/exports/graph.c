@@ -27,6 +27,10 @@ ADD_ANY_NODE(cuGraphAddNode_v2,
              (CUgraphNode * node, CUgraph graph, const CUgraphNode *after,
               const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *wanted),
              (node, graph, after, edges, count, wanted))
+ADD_ANY_NODE(cuGraphAddNode_v3,
+             (CUgraphNode * node, CUgraph graph, const CUgraphNode *after,
+              const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *wanted),
+             (node, graph, after, edges, count, wanted))
 
 /* A function that makes `exec` from `graph`. */
 #define INSTANTIATE(name, parameters, arguments)                                                   \

@@ -1,4 +1,4 @@
-/* Functions that carry work and that only newer toolkits' cuda.h declare (12.8 to 13.5): a program
+/* Functions that carry work, or take addresses, and that only newer toolkits' cuda.h declare (12.8 to 13.5): a program
  * may be built with a newer toolkit than this library. With a newer toolkit the compiler compares
  * the declarations. Also functions of cudaGL.h, cudaVDPAU.h and cudaEGL.h, which need further
  * headers. */
@@ -40,6 +40,13 @@ TWINS(cuStreamBeginRecaptureToGraph,
       (CUstream, CUstreamCaptureMode, CUgraph, CUgraphRecaptureCallback, void *)); /* 13.3 */
 TWINS(cuFabricCpyBatchAsync,
       (size_t, CUDA_FABRIC_COPY_BATCH_OP *, unsigned long long, CUstream)); /* 13.5 */
+CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle, CUdevice, size_t, CUdeviceptr, size_t,
+                                unsigned long long); /* 13.1 */
+CUresult cuLogicalEndpointBindAddr(cuuint32_t, CUdevice, cuuint64_t, void *, cuuint64_t,
+                                   unsigned long long);                              /* 13.3 */
+CUresult cuMemGetLocationInfo(CUdeviceptr, size_t, size_t, size_t, CUmemLocation *); /* 13.4 */
+CUresult cuGraphAddNode_v3(CUgraphNode *, CUgraph, const CUgraphNode *, const CUgraphEdgeData *,
+                           size_t, CUgraphNodeParams *);
 
 CUresult cuGLCtxCreate(CUcontext *, unsigned int, CUdevice);
 CUresult cuGLCtxCreate_v2(CUcontext *, unsigned int, CUdevice);

@@ -42,6 +42,7 @@
     X(cuGraphAddMemAllocNode)                                                                      \
     X(cuGraphAddNode)                                                                              \
     X(cuGraphAddNode_v2)                                                                           \
+    X(cuGraphAddNode_v3)                                                                           \
     X(cuCtxCreate) /* retried when out of memory */                                                \
     X(cuCtxCreate_v2)                                                                              \
     X(cuCtxCreate_v3)                                                                              \
@@ -114,6 +115,10 @@
     X(cuMemGetAccess)                                                                              \
     X(cuMemSetAccess)                                                                              \
     X(cuMemUnmap)                                                                                  \
+    X(cuMulticastBindAddr)                                                                         \
+    X(cuMulticastBindAddr_v2)                                                                      \
+    X(cuLogicalEndpointBindAddr)                                                                   \
+    X(cuMemGetLocationInfo)                                                                        \
     X(cuLaunchKernel) /* submissions: launches */                                                  \
     X(cuLaunchKernel_ptsz)                                                                         \
     X(cuLaunchKernelEx)                                                                            \

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""submissions.py ROOT INCLUDE [CC…]: every function of CUDA's headers that takes a stream, or a struct that carries one,
-and every copy, set and launch, is in the table of hooks or, with a reason, in not_submissions.txt. In all versions: what
-cuda.h declares, and no fewer than cudaTypedefs.h knows."""
+"""submissions.py ROOT INCLUDE [CC…]: every function of CUDA's headers that takes a stream, an address of device memory or a
+graph, or a struct that carries one, and every copy, set and launch, is in the table of hooks or, with a reason, in
+not_submissions.txt. In all versions: what cuda.h declares, and no fewer than cudaTypedefs.h knows. The simulated driver has
+every function that cuda.h declares, if only to refuse it."""
 
 import pathlib
 import re
@@ -14,6 +15,9 @@ TYPEDEFS = ("cudaTypedefs.h", "cudaGLTypedefs.h", "cudaEGLTypedefs.h", "cudaVDPA
 FOREIGN = ("GL/gl.h", "EGL/egl.h", "EGL/eglext.h", "vdpau/vdpau.h")  # stood in for by nothing: this is no compiler
 MODES = ((), ("-D__CUDA_API_VERSION_INTERNAL",), ("-D__CUDA_API_PER_THREAD_DEFAULT_STREAM",))
 BY_NAME = re.compile(r"cu(Memcpy|Memset|Launch)")
+SEEDS = {"CUstream", "CUdeviceptr", "CUdeviceptr_v2", "CUgraph", "CUgraphExec", "CUgraphNode"}
+ADDRESS = re.compile(r"(?<!const )\bvoid\s*\*\s*(p|ptr|addr\w*|\w*Address)\b")  # as in cuLogicalEndpointBindAddr
+SIMULATED = re.compile(r"\b(?:FN|EARLY|OLD|TWIN)\((\w+)(?:,\s*(_pt[sd][sz]))?")
 PROTOTYPE = re.compile(r"\bCUresult\s+(cu[A-Z]\w*)\s*\(([^;{}]*)\)\s*;")
 POINTER = re.compile(r"\btypedef\s+CUresult\s*\(\s*\*\s*PFN_(cu[A-Z]\w*?)_v(\d+)(_pt[sd][sz])?\)\s*\(([^;{}]*)\)\s*;")
 STRUCT = re.compile(r"\btypedef\s+struct\s+\w*\s*(\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})\s*(\w+)\s*;")
@@ -34,8 +38,8 @@ def preprocessed(cc, include, header):
 
 
 def carriers(text):
-    """A pattern of CUstream and the structs that have one inside."""
-    names = {"CUstream"}
+    """A pattern of SEEDS and the structs that have one inside."""
+    names = set(SEEDS)
     while True:
         pattern = re.compile(r"\b(%s)\b" % "|".join(sorted(names)))
         more = {m[2] for m in STRUCT.finditer(text) if pattern.search(m[1])}
@@ -46,7 +50,7 @@ def carriers(text):
 
 
 def carries_work(pattern, name, parameters):
-    return bool(BY_NAME.match(name) or pattern.search(parameters))
+    return bool(BY_NAME.match(name) or pattern.search(parameters) or ADDRESS.search(parameters))
 
 
 def public(symbol):
@@ -85,6 +89,13 @@ def read_exceptions(path):
     return exceptions
 
 
+def not_simulated(root, declared):
+    """Functions that a program built for this toolkit would not find in the simulated driver."""
+    texts = [path.read_text(encoding="utf-8") for path in (root / "test/sim").glob("calls_*.def")]
+    have = {name for text in texts for m in SIMULATED.finditer(text) for name in (m[1], m[1] + (m[2] or ""))}
+    yield from (f"{name} is not in the simulated driver: add it to test/sim/calls_old.def" for name in sorted(declared - have))
+
+
 def problems(root, include, cc):
     hooks = (root / "interpose/resolve/hooks.h").read_text(encoding="utf-8")
     table = set(re.findall(r"\bX\((cu[A-Z]\w*)\)", hooks[hooks.index("HOOK_LIST"):hooks.index("CALL_LIST")]))
@@ -96,7 +107,7 @@ def problems(root, include, cc):
     work = sorted(name for name, parameters in declared.items() if carries_work(pattern, name, parameters))
     for name in work:
         if name not in table and name not in exceptions:
-            yield f"{name} takes a stream, or is work by its name, and is in neither list"
+            yield f"{name} takes a stream, an address or a graph, or is work by its name, and is in neither list"
     for name, since in sorted(exceptions.items()):
         if name in table:
             yield f"{name} is an exception, and in the table"
@@ -104,9 +115,10 @@ def problems(root, include, cc):
             yield f"{name} is an exception, and not declared"
     pointers = [text for header in TYPEDEFS for text in preprocessed(cc, include, header)]
     yield from missing_versions(pointers, pattern, declared)
-    if len(work) < 200:
+    yield from not_simulated(root, {m[1] for text in preprocessed(cc, include, "cuda.h") for m in PROTOTYPE.finditer(text)})
+    if len(work) < 300:
         yield f"only {len(work)} functions found in the headers: this check is blind"
-    print(f"CUDA {version}: {len(work)} functions that take a stream or are work by name, "
+    print(f"CUDA {version}: {len(work)} functions that take a stream, an address or a graph, or are work by name, "
           f"{len(table)} hooks, {len(exceptions)} exceptions")
 
 

@@ -27,6 +27,25 @@ static void together(CUdeviceptr block, CUdeviceptr at)
     SAY(bytes);
 }
 
+/* Functions of 13.1 to 13.4, which older headers do not declare. */
+static void bind_newer(CUdeviceptr at)
+{
+    CUresult (*multicast)(CUmemGenericAllocationHandle, CUdevice, size_t, CUdeviceptr, size_t,
+                          unsigned long long);
+    CUresult (*endpoint)(unsigned, CUdevice, unsigned long long, void *, unsigned long long,
+                         unsigned long long);
+    CUresult (*where)(CUdeviceptr, size_t, size_t, size_t, CUmemLocation *);
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    CUdriverProcAddressQueryResult found;
+    if (cuGetProcAddress("cuMemGetLocationInfo", (void **)&where, 13040, 0, &found))
+        return;
+    OK(cuGetProcAddress("cuMulticastBindAddr", (void **)&multicast, 13010, 0, &found));
+    OK(cuGetProcAddress("cuLogicalEndpointBindAddr", (void **)&endpoint, 13030, 0, &found));
+    SAY(multicast(0, 0, 0, at, 100, 0));
+    SAY(endpoint(0, 0, 0, (void *)at, 100, 0));
+    SAY(where(at, 100, 100, 0, &location));
+}
+
 /* What only memory of cuMemCreate can have done to it. */
 static void take_for_mapped(CUdeviceptr at)
 {
@@ -36,6 +55,8 @@ static void take_for_mapped(CUdeviceptr at)
     SAY(flags);
     SAY(cuMemSetAccess(at, 2 * MIB, &access, 1));
     SAY(cuMemUnmap(at, 2 * MIB));
+    SAY(cuMulticastBindAddr(0, 0, at, 100, 0));
+    bind_newer(at);
 }
 
 static void show(CUdeviceptr block, size_t offset)

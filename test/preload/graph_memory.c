@@ -10,6 +10,8 @@
 #define THREADS 4
 
 static CUcontext context;
+static CUresult (*add_newest)(CUgraphNode *, CUgraph, const CUgraphNode *, const CUgraphEdgeData *,
+                              size_t, CUgraphNodeParams *); /* cuGraphAddNode_v2 or _v3 */
 
 /* The block is there: written, read back. */
 static void use(CUstream stream, CUdeviceptr pointer, unsigned char value)
@@ -49,7 +51,7 @@ static CUgraphExec by_hand(int how, CUdeviceptr *pointer, unsigned long long fla
     CUgraphNodeParams parameters = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
                                     .alloc = {.poolProps = place, .bytesize = MIB}};
     OK(how == 1 ? cuGraphAddNode(&node, graph, NULL, 0, &parameters)
-                : cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &parameters));
+                : add_newest(&node, graph, NULL, NULL, 0, &parameters));
     *pointer = parameters.alloc.dptr;
     return finish(graph, flags);
 }
@@ -125,6 +127,7 @@ int main(void)
     int number[THREADS];
     size_t before, after, total;
     context = begin();
+    OK(cuGetProcAddress("cuGraphAddNode", (void **)&add_newest, 13040, 0));
     OK(cuMemGetInfo_v2(&before, &total));
     for (int i = 0; i < THREADS; i++) {
         number[i] = i;

@@ -6,6 +6,7 @@
 
 #include "call.h"
 #include "case.h"
+#include "exported.h"
 
 static void *libcuda;
 

@@ -201,7 +201,8 @@ def test_memory_of_a_context_that_the_driver_would_not_end(place, end, function)
 def test_what_the_driver_says_of_blocks(place):
     """The allocation, not the mappings below it; nor can it be taken for memory of cuMemCreate."""
     place.same("attributes", CACHALOT_CONF=MAPPED)
-    place.same("attributes", CACHALOT_CONF="expandable_segments:True")
+    place.same("attributes", CACHALOT_CONF="expandable_segments:True", CACHALOT_SIM_DRIVER=13050)
+    assert "where(at, 100, 100, 0, &location): 1" in place.native("attributes", CACHALOT_SIM_DRIVER=13050).out
 
 
 def test_access_of_peers(place):

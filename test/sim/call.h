@@ -14,10 +14,6 @@
 
 #include <cuda.h>
 
-/* cudaProfiler.h is not in every toolkit's headers. */
-CUresult cuProfilerStart(void);
-CUresult cuProfilerStop(void);
-
 #define FN(symbol, implementation, since, parameters, arguments) CALL_##symbol,
 #define TWIN(symbol, suffix, implementation, since, parameters, arguments)                         \
     CALL_##symbol, CALL_##symbol##suffix,

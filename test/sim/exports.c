@@ -2,6 +2,7 @@
  * The exported driver functions, made from the list.
  */
 #include "call.h"
+#include "exported.h"
 
 #define EARLY(symbol, implementation, since, parameters, arguments)                                \
     CUresult symbol parameters                                                                     \

@@ -195,3 +195,44 @@ CUresult do_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *locat
         *flags = memory->accessible >> location->id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0;
     return CUDA_SUCCESS;
 }
+
+/* Nothing is bound: there is no multicast object. What is told apart is the memory that may be. */
+CUresult do_cuMulticastBindAddr(CUmemGenericAllocationHandle object, size_t offset,
+                                CUdeviceptr address, size_t bytes, unsigned long long flags)
+{
+    const struct sim_memory *memory = memory_find(address, bytes);
+    (void)object;
+    (void)offset;
+    return !flags && memory && memory->kind == MEMORY_MAPPED ? CUDA_SUCCESS
+                                                             : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult do_cuMulticastBindAddr_v2(CUmemGenericAllocationHandle object, CUdevice device,
+                                   size_t offset, CUdeviceptr address, size_t bytes,
+                                   unsigned long long flags)
+{
+    (void)device;
+    return do_cuMulticastBindAddr(object, offset, address, bytes, flags);
+}
+
+CUresult do_cuLogicalEndpointBindAddr(cuuint32_t endpoint, CUdevice device, cuuint64_t offset,
+                                      void *address, cuuint64_t bytes, unsigned long long flags)
+{
+    (void)endpoint;
+    (void)device;
+    return do_cuMulticastBindAddr(0, offset, (CUdeviceptr)address, bytes, flags);
+}
+
+/* As cuda.h of 13.5 has it: for managed memory only. What a driver says of mapped memory is not
+ * known; here it would tell where that lies. */
+CUresult do_cuMemGetLocationInfo(CUdeviceptr address, size_t bytes, size_t summary, size_t sample,
+                                 CUmemLocation *out)
+{
+    const struct sim_memory *memory = memory_find(address, bytes);
+    if (!out || !summary || summary > bytes || sample > summary || !memory ||
+        (memory->kind != MEMORY_MANAGED && memory->kind != MEMORY_MAPPED))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < (bytes + summary - 1) / summary; i++)
+        out[i] = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory->device};
+    return CUDA_SUCCESS;
+}
