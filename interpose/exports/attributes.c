@@ -77,6 +77,11 @@ REFUSED(cuMemGetLocationInfo, address,
         (CUdeviceptr address, size_t bytes, size_t summary, size_t sample, CUmemLocation *found),
         (at, bytes, summary, sample, found))
 
+/* For host memory, and yet the driver answers for mapped memory, too (an H200, driver 580). */
+REFUSED(cuMemHostGetDevicePointer_v2, address,
+        (CUdeviceptr * device, void *address, unsigned int flags), (device, (void *)at, flags))
+REFUSED(cuMemHostGetFlags, address, (unsigned int *flags, void *address), (flags, (void *)at))
+
 /* The driver answers that no access was set (an H200, driver 580). */
 CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
                         CUdeviceptr address)

@@ -119,6 +119,8 @@
     X(cuMulticastBindAddr_v2)                                                                      \
     X(cuLogicalEndpointBindAddr)                                                                   \
     X(cuMemGetLocationInfo)                                                                        \
+    X(cuMemHostGetDevicePointer_v2)                                                                \
+    X(cuMemHostGetFlags)                                                                           \
     X(cuLaunchKernel) /* submissions: launches */                                                  \
     X(cuLaunchKernel_ptsz)                                                                         \
     X(cuLaunchKernelEx)                                                                            \

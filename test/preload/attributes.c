@@ -55,7 +55,11 @@ static void take_for_mapped(CUdeviceptr at)
     SAY(flags);
     SAY(cuMemSetAccess(at, 2 * MIB, &access, 1));
     SAY(cuMemUnmap(at, 2 * MIB));
+    CUdeviceptr device;
+    unsigned int word;
     SAY(cuMulticastBindAddr(0, 0, at, 100, 0));
+    SAY(cuMemHostGetDevicePointer(&device, (void *)at, 0));
+    SAY(cuMemHostGetFlags(&word, (void *)at));
     bind_newer(at);
 }
 

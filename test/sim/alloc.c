@@ -180,9 +180,16 @@ static const struct sim_memory *host_memory(const void *host)
     return memory;
 }
 
+/* Both answer for mapped memory as well, as an H200 with driver 580 does. */
+static const struct sim_memory *host_or_mapped(void *address)
+{
+    const struct sim_memory *memory = memory_find((uintptr_t)address, 1);
+    return memory && memory->kind == MEMORY_MAPPED ? memory : host_memory(address);
+}
+
 CUresult do_cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *host, unsigned flags)
 {
-    if (!out || flags || !host_memory(host))
+    if (!out || flags || !host_or_mapped(host))
         return CUDA_ERROR_INVALID_VALUE;
     *out = (CUdeviceptr)host;
     return CUDA_SUCCESS;
@@ -190,7 +197,7 @@ CUresult do_cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *host, unsigned 
 
 CUresult do_cuMemHostGetFlags(unsigned *flags, void *host)
 {
-    const struct sim_memory *memory = host_memory(host);
+    const struct sim_memory *memory = host_or_mapped(host);
     if (!flags || !memory)
         return CUDA_ERROR_INVALID_VALUE;
     *flags = memory->flags;
