@@ -2,7 +2,8 @@
 """Adds up what `meson test` ran: count_tests.py FAILED NOT-RUN WHAT=testlog.json… ; WHAT=skipped: REASON is one skip.
 count_tests.py suites testlog.json: the seconds of each suite.
 
-Cases inside a TAP test count one by one. FAILED=1: a run failed, so at least one failure is reported. What failed is
+Cases inside a TAP test count one by one. Meson takes a TAP test that ends early with exit code 0 for passed, or for skipped
+where it said nothing, and its JUnit file shows those that died as passed: here each is a failure. FAILED=1: a run failed, so at least one failure is reported. What failed is
 printed last, after the end of what it said: of a long log, people are often shown only the end. Then come NOT-RUN, a text
 that says what was left out, and the cases that were skipped by kind of reason.
 """
@@ -12,6 +13,7 @@ import re
 import sys
 from collections import Counter
 
+PLAN = re.compile(r"^1\.\.\d+", re.MULTILINE)
 CASE = re.compile(r"^(not )?ok\b(.*)$", re.MULTILINE)
 KINDS = (  # of reasons to skip a case, the first that is found
     ("a file is missing", r"^no /"),
@@ -35,6 +37,9 @@ def cases(test):
         verdict = "skipped" if skipped else "failed" if bad else "passed"
         found.append((verdict, name[:90].strip(), reason[skipped.end() :] if skipped else reason))
     result = test["result"]
+    said_nothing = not found and result == "SKIP" and test["returncode"] == 0
+    if (found and result == "OK" or said_nothing) and not PLAN.search(test.get("stdout") or ""):
+        return [*found, ("failed", "ended early, without a plan", "")]
     if result == "SKIP":
         return found or [("skipped", "", (test.get("stdout") or "").strip().rsplit("\n", 1)[-1])]
     if result == "OK":

@@ -117,6 +117,7 @@ int test_run(const struct test_case *cases, size_t count)
 {
     static char text[8192];
     int failed = 0;
+    printf("1..%zu\n", count);
     for (size_t i = 0; i < count; i++) {
         int ends[2], status = 0;
         if (pipe(ends))
@@ -132,9 +133,9 @@ int test_run(const struct test_case *cases, size_t count)
         close(ends[0]);
         waitpid(child, &status, 0);
         int passed = case_passed(&cases[i], status, text);
-        printf("%s %s\n", passed ? "ok    " : "FAILED", cases[i].name);
+        printf("%sok %zu - %s\n", passed ? "" : "not ", i + 1, cases[i].name);
         if (!passed)
-            printf("    status 0x%x\n    %s\n", (unsigned)status, text);
+            fprintf(stderr, "%s: status 0x%x\n    %s\n", cases[i].name, (unsigned)status, text);
         failed += !passed;
     }
     return failed != 0;
