@@ -9,6 +9,7 @@
 #include "interpose/context/capture.h"
 #include "interpose/context/context.h"
 #include "interpose/lifecycle/exit_report.h"
+#include "interpose/lifecycle/own_caches.h"
 #include "interpose/lifecycle/request.h"
 #include "interpose/lifecycle/service.h"
 #include "interpose/lifecycle/trace_writer.h"
@@ -87,6 +88,7 @@ static int begin(void)
     process.life = ++lives;
     context_start();
     config_read(&process.config);
+    own_caches_note();
     process.page = trace_writer_page((unsigned)count, &problem);
     if (!process.page)
         return -1;

@@ -1,8 +1,10 @@
 """What is served, what is passed on and counted, what happens when memory is short."""
 
+import shutil
+
 import pytest
 
-from conftest import KIB, MIB
+from conftest import BUILD, KIB, MIB, PROGRAMS, load
 
 SHORT = {"CACHALOT_SIM_CAPACITY": "64M"}
 # Ways that the device runs full by itself, and ways that fail when told to (CACHALOT_SIM_FAIL).
@@ -57,6 +59,23 @@ def test_memory_that_graphs_allocate(place, driver):
         "allocated": frees, "freed": frees, "bytes": 0, "peak_bytes": report["devices"][0]["total_bytes"] // 2}
     assert report["others"]["pool"]["allocated"] == 0
     assert report["coverage"]["submissions"]["graphs"] == 4 * 20 * 6 + 1
+
+
+@pytest.mark.parametrize("file, off, said", [
+    ("libc10_cuda.so", {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, "set PYTORCH_NO_CUDA_MEMORY_CACHING=1"),
+    ("xla_cuda_plugin.so", {"XLA_PYTHON_CLIENT_ALLOCATOR": "Platform"}, "set XLA_PYTHON_CLIENT_ALLOCATOR=platform"),
+    ("cupy/cuda/memory.cpython-311-x86_64-linux-gnu.so", None, "call cupy.cuda.set_allocator(None)")])
+def test_a_framework_whose_own_cache_is_on(place, file, off, said):
+    """One warning says what to set, and so does the summary; nothing where it is set, or sizes of all kinds come."""
+    library = place.work / file
+    library.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(BUILD / "test/preload/liblook_up_plugin.so", library)
+    for program, variables, warned in (("fill", {}, True), ("allocate_130", {} if off is None else off, False)):
+        done = place.cachalot("run", "--summary", PROGRAMS / program, LD_PRELOAD=library, CACHALOT_OUTPUT="r.json",
+                              CACHALOT_SIM_CAPACITY="100M", **variables)
+        texts = [warning["text"] for warning in load(place.work / "r.json")["warnings"]]
+        assert [said in text for text in texts if "cache of its own" in text] == [True] * warned, texts
+        assert (said in done.err) is warned, done.err
 
 
 @pytest.mark.parametrize("way", ["expandable_segments:False", "expandable_segments:True", "thread_cache:off"])

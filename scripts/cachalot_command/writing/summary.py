@@ -27,7 +27,7 @@ def remarks(report):
     if events:
         yield f"out of memory: {'. '.join(oom_lines(events[-1]))}"
     for warning in report.list("warnings"):
-        if "trace" in str(warning.get("text")):
+        if any(word in str(warning.get("text")) for word in ("trace", "cache of its own")):
             yield printable(warning["text"])
 
 
