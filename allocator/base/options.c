@@ -136,9 +136,10 @@ static int read_division_list(char *list, uint32_t divisions[ROUNDUP_INTERVALS])
 
 static int set_divisions(struct options *o, const char *text)
 {
-    uint32_t divisions[ROUNDUP_INTERVALS] = {0};
+    uint32_t divisions[ROUNDUP_INTERVALS];
     char list[256];
     size_t length = strlen(text);
+    memcpy(divisions, o->roundup_power2_divisions, sizeof divisions); /* a list sets a part */
     if (*text != '[') {
         if (read_divisions(text, &divisions[0]) || !divisions[0])
             return -1;

@@ -119,6 +119,8 @@ static void shared_keys_mean_what_they_mean_to_pytorch(void **state)
         {"roundup_power2_divisions:[>:8,64:2]", "roundup_power2_divisions", "[64:2,>:8]"},
         {"roundup_power2_divisions:[131072:4]", "roundup_power2_divisions", "4"},
         {"roundup_power2_divisions:[]", "roundup_power2_divisions", "0"},
+        {"roundup_power2_divisions:4,roundup_power2_divisions:[256:8]", "roundup_power2_divisions",
+         "[256:8,>:4]"},
         {"roundup_power2_divisions:4096", "roundup_power2_divisions", "4096"},
         {"roundup_power2_divisions:2x", "roundup_power2_divisions", "2"},
         {"roundup_power2_divisions:0", "roundup_power2_divisions", NULL},
