@@ -299,6 +299,7 @@ static void the_defaults_are_the_published_ones(void **state)
         {"memory_limit_mb", "off"},
         {"free_mode", "async"},
         {"thread_cache", "on"},
+        {"idle_return_s", "1"},
         {"cache", "on"},
         {"ipc", "auto"},
     };
