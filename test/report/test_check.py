@@ -296,6 +296,22 @@ def test_an_earlier_run_decides_nothing(run, sessions, bad):
     assert run.check(run.work / "base.json", "--baseline", run.folder).returncode == 3
 
 
+def test_a_folder_of_yesterdays_reports_is_no_pass(run):
+    """Today's run has left none. A baseline may be of any age, and so may a file that is named."""
+    path = run.add(leaked_bytes=0)
+    report = json.loads(path.read_text())
+    report["time"]["written"] = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(time.time() - DAY))
+    path.write_text(json.dumps(report))
+    done = run.check(run.folder, "--max-leaked", "0")
+    assert done.returncode == 3 and "written 24 hours ago, so this run has left none" in done.stdout
+    assert run.check(path, "--max-leaked", "0").returncode == 0
+    assert run.check(run.folder, "--max-leaked", "0", "--runs", "newest").returncode == 0
+    new = run.add(folder=run.work, leaked_bytes=0)
+    assert run.check(new, "--baseline", run.folder).returncode == 0
+    run.add(leaked_bytes=0)
+    assert run.check(run.folder, "--max-leaked", "0").returncode == 0
+
+
 def test_a_run_that_asked_for_nothing_is_not_saved_by_an_earlier_one(run):
     of_run(run, "1-2-a", 0, leaked_bytes=0)
     of_run(run, "9-9-b", DAY, leaked_bytes=0, requests=0, hits=0)

@@ -3,12 +3,13 @@
 import glob
 import itertools
 import os
+import time
 
 from cachalot_command.common.limits import LEVELS
 from cachalot_command.common.tools import Failure, printable
 from cachalot_command.common.units import counted
 from cachalot_command.reading.report import COUNT_MOST, ENDS, Report, Stranger, begins_as_report, get, identity, last_of_each, number, signal_text
-from cachalot_command.reading.runs import ALL, choose
+from cachalot_command.reading.runs import ALL, ONE, age_problem, choose
 
 FILES_MOST = 100000
 LOOKED_AT_MOST = 1000  # files, in a folder that was not named
@@ -195,6 +196,15 @@ def read_reports(paths, which=ALL, environment=os.environb):
     reports.keep_last()
     reports.keep_run(which, environment)
     reports.look_around()
+    return reports
+
+
+def read_new_reports(paths, which):
+    """The reports to judge. Unless a choice was made, those of a folder must be of today's run."""
+    reports = read_reports(paths, which)
+    if which == ONE and not os.environ.get("CACHALOT_SESSION") and any(map(os.path.isdir, paths)):
+        problem = age_problem(reports.processes, time.time())
+        reports.problems += [problem] * bool(problem)
     return reports
 
 

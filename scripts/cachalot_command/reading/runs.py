@@ -7,6 +7,7 @@ from cachalot_command.common.limits import RUNS
 from cachalot_command.common.units import counted
 from cachalot_command.common.variables import SESSION_MOST, plain_session
 
+OLD_S = 12 * 3600  # a folder whose newest report is older was not written by today's run
 PAUSE_S = 60  # without a session, a longer pause between two processes ends a run
 ONE, NEWEST, ALL = RUNS
 OWN_BYTES = 9  # what `cachalot run` adds to a session that was given
@@ -45,6 +46,13 @@ def is_within(process, session):
     """True for a process of the session, or of a run within it."""
     own = plain_session(process.report.text("process", "session").encode())
     return own == session or own.startswith((session + "/", session[:SESSION_MOST - OWN_BYTES] + "/"))
+
+
+def age_problem(processes, now):
+    """What to say of a folder in which no report is of today's run, or None."""
+    age = now - max((seconds(process, "written") for process in processes), default=now)
+    return None if age <= OLD_S else f"the newest report was written {age / 3600:.0f} hours ago, so this run has left none: " \
+                                     "--runs newest judges it all the same"
 
 
 def choose(processes, which, environment=os.environb):

@@ -8,7 +8,7 @@ from html import escape
 from cachalot_command.common.limits import FORMS
 from cachalot_command.common.tools import Failure, printable, unguarded
 from cachalot_command.common.units import bytes_text, counted, processes_text
-from cachalot_command.reading.processes import COUNTS, UNKNOWNS, read_baseline, read_reports
+from cachalot_command.reading.processes import COUNTS, UNKNOWNS, read_baseline, read_new_reports
 from cachalot_command.reading.report import number
 from cachalot_command.writing.gates import judge, odd_text, summary_of
 from cachalot_command.writing.output import write
@@ -274,7 +274,7 @@ def show(made, stream, form):
 
 def check(paths, gates, options, stream, problems=()):
     """Judges the reports, writes the verdict, and returns the exit code. With `problems` there is no verdict."""
-    reports = read_reports(paths, options["--runs"])
+    reports = read_new_reports(paths, options["--runs"])
     reports.problems += problems
     baseline = read_baseline(gates["--baseline"], reports, options["--runs"]) if "--baseline" in gates else []
     results = []
