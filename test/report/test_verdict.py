@@ -242,6 +242,8 @@ def test_verdict_is_that_of_every_process(values, limit):
         def get(self, *keys):
             return None
 
+        number = get
+
         def is_idle(self):
             return False
 
