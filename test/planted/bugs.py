@@ -43,7 +43,7 @@ BUGS = (
     Bug("release_at_once", "idle chunks are unmapped under work that a lane's reuse has overtaken", RELEASE, "mapped",
         (("int over = is_over(a, timeout_ns);", "int over = 1;\n    (void)is_over, (void)timeout_ns;"),), MOVES),
     Bug("rest_at_work", "a program at work loses what it needs again", "allocator/release.c", "unit arena",
-        (("int rests = uses == a->release.uses;", "int rests = 1;"),)),
+        (("int rests = uses == r->uses;", "int rests = 1;"),)),
     Bug("remap_at_once", "what was mapped at a slot is taken down although work may still use it", WINDOW, "mapped",
         (("if (s->since > arena->left.safe)", "if (0)"), ("int is_safe = window->first >= sum->unsafe;", "int is_safe = 1;")), MOVES),
     Bug("remap_where_idle", "the same, of a handle that comes to lie idle in the window behind it", WINDOW, "replay",
