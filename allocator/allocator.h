@@ -100,6 +100,10 @@ uint64_t domain_empty_cache(struct domain *domain, int wait);
  * if there is so much. Returns bytes. */
 uint64_t domain_give(struct domain *domain, const struct device_stats *stats, uint64_t bytes);
 
+/* Could a device have `bytes` bytes free, if its contexts gave all back that the program does not
+ * hold? 0 also if there is nothing to give back. is_short: only if it has fewer free now. */
+int domain_could_release(struct domain *domain, uint64_t bytes, int is_short);
+
 /* Gives back what has been idle ever since the last call. Call it every options.idle_return
  * seconds. Calls no driver if nothing was idle. */
 void domain_return_idle(struct domain *domain);

@@ -2,6 +2,7 @@
 #include <stddef.h>
 
 #include "allocator/allocator.h"
+#include "allocator/attainable.h"
 #include "allocator/base/policy.h"
 #include "allocator/check.h"
 #include "allocator/last_freed.h"
@@ -144,6 +145,23 @@ static uint64_t empty(struct allocator *a, unsigned wait)
 {
     return release_of(a, UINT64_MAX, wait ? DEVICE_FOREVER : 0,
                       wait ? policy.pressure_wait_ns : policy.idle_wait_ns);
+}
+
+int domain_could_release(struct domain *domain, uint64_t bytes, int is_short)
+{
+    int could = 0;
+    domain_lock(domain);
+    for (struct allocator *a = domain->first, *next; a && !could; a = next) {
+        stats_begin(a->stats);
+        if (allocator_visit(a)) {
+            could = attainable_by_release(a, bytes, is_short);
+            allocator_visit_over(a);
+        }
+        next = a->next;
+        stats_end(a->stats);
+    }
+    domain_unlock(domain);
+    return could;
 }
 
 uint64_t domain_empty_cache(struct domain *domain, int wait)

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <time.h>
 
+#include "allocator/attainable.h"
 #include "allocator/last_resort.h"
 #include "allocator/mapping/claim.h"
 #include "allocator/mapping/divide.h"
@@ -179,10 +180,10 @@ static int make_room(struct allocator *a, uint64_t size, struct block **taken)
     return growth_by_driver(a, size, GROW_LEAST, taken);
 }
 
-static void wait_for_ends(struct allocator *a, uint64_t since_ns)
+static void wait_for_ends(struct allocator *a, uint64_t size, uint64_t since_ns)
 {
     while (a->domain->ending > allocator_own.ends && !a->life.forgotten &&
-           a->ops->now_ns() - since_ns < policy.pressure_wait_ns)
+           a->ops->now_ns() - since_ns < policy.pressure_wait_ns && attainable(a, size))
         allocator_pause(a);
 }
 
@@ -217,6 +218,19 @@ static int grow_by_others(struct allocator *a, uint64_t size, struct block **tak
     return a->life.forgotten ? ALLOCATOR_PASS : code;
 }
 
+/* Has the driver refuse what cannot be served. Returns 0 and its answer in *code; or 1 if it has
+ * more free than it said, from pools of its own, and the request could be served after all. */
+static int is_worth_a_wait(struct allocator *a, uint64_t size, struct block **taken, int *code)
+{
+    if (attainable(a, size))
+        return 1;
+    *code = growth_by_driver(a, size, GROW_LEAST, taken);
+    if (*code != a->ops->out_of_memory || (!a->life.forgotten && attainable(a, size)))
+        return *code == a->ops->out_of_memory;
+    *code = last_resort_take(a, size, taken);
+    return 0;
+}
+
 /* Makes room, one thread at a time: otherwise a thread takes what another one gives back. Tries
  * again while other threads free, and when a context has ended. A thread that waits too long for
  * its turn goes on alone: the others may be waiting for it. */
@@ -225,6 +239,8 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
     struct timespec limit;
     int code;
     if ((code = grow_by_others(a, size, taken)) != a->ops->out_of_memory)
+        return code;
+    if (!is_worth_a_wait(a, size, taken, &code))
         return code;
     clock_gettime(CLOCK_REALTIME, &limit);
     limit.tv_sec += policy.pressure_wait_ns / 1000000000;
@@ -239,8 +255,8 @@ static int under_pressure(struct allocator *a, uint64_t size, struct block **tak
         if (code != a->ops->out_of_memory || round + 1 == policy.pressure_rounds ||
             a->ops->now_ns() - begin >= policy.pressure_wait_ns)
             break;
-        wait_for_ends(a, begin);
-        if (frees == a->frees && ended == a->domain->ended)
+        wait_for_ends(a, size, begin);
+        if ((frees == a->frees && ended == a->domain->ended) || !attainable(a, size))
             break;
     }
     if (code == a->ops->out_of_memory) /* what is idle here has gone back meanwhile */
@@ -263,7 +279,14 @@ static int claim(struct allocator *a, uint64_t size, struct block **taken)
                : code;
 }
 
-/* Tries the ways to more memory (growth.h). */
+/* May growth_find wait before it asks the driver? */
+static int may_wait(const struct allocator *a, uint64_t size)
+{
+    return a->fences.pending || packing_is_exact(a, size) ||
+           a->domain->options.garbage_collection_threshold > 0;
+}
+
+/* Tries the ways to more memory (growth.h). No thread waits for what cannot serve its request. */
 int growth_find(struct allocator *a, uint64_t size, struct block **taken)
 {
     /* No segment is taken from the driver if all reusable blocks would do, once merged. */
@@ -274,6 +297,8 @@ int growth_find(struct allocator *a, uint64_t size, struct block **taken)
         return 0;
     if (a->life.forgotten)
         return ALLOCATOR_PASS;
+    if ((size > a->capacity || may_wait(a, size)) && !attainable(a, size))
+        return under_pressure(a, size, taken);
     if (size <= MIB && last_resort_is_cornered(a) &&
         ((*taken = wait_for(a, size, OWN_FOREVER)) || (*taken = last_resort_corner(a, size))))
         return 0;

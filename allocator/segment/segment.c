@@ -67,9 +67,11 @@ int segment_release(struct segment *segment)
 {
     struct allocator *a = segment->allocator;
     segment_leave_books(segment);
+    a->release.bytes += segment->size;
     allocator_call(a);
     int code = a->ops->segment_free(a->device, segment->node.minor);
     allocator_return(a);
+    a->release.bytes -= segment->size;
     if (code && !a->life.forgotten) {
         segment_link(segment);
         pool_insert(a, segment->first);

@@ -84,7 +84,7 @@ struct pressure {
     int as_native;           /* large blocks are the driver's own: head of packing.c */
 };
 
-/* release.c */
+/* release.c, segment.c */
 struct releases {
     uint64_t idle_clock; /* how many segments have become idle so far */
     uint64_t idle_seen;  /* idle_clock at the last call of release_unused */
@@ -94,6 +94,7 @@ struct releases {
      * some went back (0: none lately), and driver allocations until then. */
     unsigned patience, looks, since_return;
     uint64_t made;
+    uint64_t bytes;   /* of segments that are going back at this moment */
     unsigned batches; /* numbers given to batches of chunks that go back together */
 };
 

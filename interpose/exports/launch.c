@@ -22,7 +22,7 @@
             void **const *extra)                                                                   \
     {                                                                                              \
         CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                \
-        if (memory_retry())                                                                        \
+        if (memory_retry(0, 0))                                                                    \
             result = real_table.name(function, gx, gy, gz, bx, by, *bz, *shared, *stream,          \
                                      *parameters, *extra);                                         \
         return submit_seen_end(self, result);                                                      \

@@ -44,7 +44,7 @@ static CUresult made_async(CUresult result, const CUdeviceptr *pointer, size_t b
     {                                                                                              \
         CUresult result;                                                                           \
         submit_begin(SUBMISSION_pool_operations, stream, per_thread);                              \
-        RETRIED(result, real()->name arguments);                                                   \
+        RETRIED_FOR(result, bytes, 0, real()->name arguments);                                     \
         submit_end(result, stream, per_thread, 0);                                                 \
         return made_async(result, pointer, bytes, stream, per_thread);                             \
     }
@@ -73,7 +73,8 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
     CUresult name parameters                                                                       \
     {                                                                                              \
         CUresult result;                                                                           \
-        RETRIED(result, real()->name arguments);                                                   \
+        RETRIED_FOR(result, uncached_least(UNCACHED_##kind, bytes),                                \
+                    UNCACHED_##kind == UNCACHED_host, real()->name arguments);                     \
         return result ? result                                                                     \
                       : uncached_made(result, UNCACHED_##kind, (uint64_t)(uintptr_t)(key), bytes); \
     }

@@ -29,8 +29,12 @@ RETRY(cuLibraryLoadFromFile,
 RETRY(cuStreamCreate, (CUstream * stream, unsigned int flags), (stream, flags))
 RETRY(cuStreamCreateWithPriority, (CUstream * stream, unsigned int flags, int priority),
       (stream, flags, priority))
-RETRY(cuMemHostRegister_v2, (void *pointer, size_t bytes, unsigned int flags),
-      (pointer, bytes, flags))
+CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
+{
+    CUresult result;
+    RETRIED_FOR(result, bytes, 1, real()->cuMemHostRegister_v2(pointer, bytes, flags));
+    return result;
+}
 RETRY(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps *properties), (pool, properties))
 RETRY(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name),
       (function, module, name))

@@ -150,7 +150,7 @@ static CUresult forwarded(CUresult result, const CUdeviceptr *pointer, size_t by
 static CUresult forward_alloc(CUdeviceptr *pointer, size_t bytes)
 {
     CUresult result;
-    RETRIED(result, real()->cuMemAlloc_v2(pointer, bytes));
+    RETRIED_FOR(result, bytes, 0, real()->cuMemAlloc_v2(pointer, bytes));
     return forwarded(result, pointer, bytes);
 }
 
@@ -234,7 +234,10 @@ CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, s
         (element != 4 && element != 8 && element != 16) || !(context = context_current()) ||
         pitch_of(context, width, &wanted) || __builtin_mul_overflow(wanted, height, &bytes)) {
         CUresult result;
-        RETRIED(result, real()->cuMemAllocPitch_v2(pointer, pitch, width, height, element));
+        if (__builtin_mul_overflow(width, height, &bytes))
+            bytes = SIZE_MAX;
+        RETRIED_FOR(result, bytes, 0,
+                    real()->cuMemAllocPitch_v2(pointer, pitch, width, height, element));
         answered_for(process_serving() ? context_current() : NULL, UINT64_MAX, result);
         return forwarded(result, pointer, result ? 0 : *pitch * height);
     }
@@ -363,12 +366,18 @@ uint64_t memory_late_frees(void)
     return atomic_load(&requests.late_frees);
 }
 
-int memory_retry(void)
+/* A page table has 8 bytes for each page of the host. */
+#define TABLES_PART 512
+
+int memory_retry(uint64_t bytes, int host)
 {
     if (!process_serving())
         return 0;
     process_inside++;
-    uint64_t released = domain_empty_cache(process.domain, 1);
+    if (host)
+        bytes = 2 * MIB + bytes / TABLES_PART;
+    int helps = domain_could_release(process.domain, bytes, host);
+    uint64_t released = helps ? domain_empty_cache(process.domain, 1) : 0;
     process_inside--;
     return released != 0;
 }

@@ -29,9 +29,11 @@ void memory_free_answered(void);        /* cudart has returned */
 /* The number of blocks freed after the program's exit had begun. */
 uint64_t memory_late_frees(void);
 
-/* After an allocation of any kind failed for want of memory: gives the cache back. Returns 1 if
- * another try may succeed. */
-__attribute__((cold)) int memory_retry(void);
+/* After a call failed for want of memory: gives the cache back. Returns 1 if another try may
+ * succeed. It waits for nothing if the cache could not help a call that takes `bytes` bytes of the
+ * device, 0 if that is not known. host: they are the host's, and the device needs only page tables
+ * for them. */
+__attribute__((cold)) int memory_retry(uint64_t bytes, int host);
 
 void memory_thread_ends(void); /* the calling thread's cache goes to the allocators */
 

@@ -19,6 +19,13 @@ CUresult uncached_in_graph(CUresult result, uint64_t key, uint64_t bytes);
  * key was known. */
 CUresult uncached_ended(CUresult result, uint64_t key, int *known);
 
+/* The least bytes that an allocation of `kind` takes, of which `bytes` are counted. Elements of
+ * compressed arrays have fewer bytes than those that are counted. */
+static inline uint64_t uncached_least(enum uncached_kind kind, uint64_t bytes)
+{
+    return kind == UNCACHED_array ? bytes / 8 : bytes;
+}
+
 /* Bytes of an array's elements with `levels` mip levels, without the driver's padding. */
 uint64_t uncached_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned levels);
 

@@ -148,6 +148,14 @@ class Model:
             segment.idle_since = None
         return found
 
+    def attainable(self, size):
+        """Could it be served if all that is idle went back?"""
+        loose = sum(s.size for s in self.segments if len(s.blocks) == 1 and s.blocks[0].requested is None)
+        kept = sum(s.size for s in self.segments) - loose
+        room = min(self.capacity, self.limit or self.capacity) - kept
+        holes = [f[0] for f in self.reusable() if size <= MIB or not f[2].small]
+        return -(-size // (2 * MIB)) * 2 * MIB <= room or size <= max(holes, default=0)
+
     def malloc(self, requested):
         size = self.round(requested)
         small = size <= MIB
@@ -155,6 +163,9 @@ class Model:
         if not found and small and self.cornered == self.device_allocs + self.device_frees:
             found = self.take(size, small=False)
         found = found or self.grow(size)
+        if not found and not self.attainable(size):
+            self.ooms += 1
+            return OOM, 0
         if not found and self.release(size):
             found = self.grow(size)
         if not found and small:

@@ -161,8 +161,7 @@ class Mapped:
         assert answer.code == OOM
         if self.disturbed:
             return
-        assert busy + (GRAIN if size <= MIB else up(size, GRAIN)) > self.most, "out of memory though there is some"
-        assert answer.used == busy, "out of memory with something idle"
+        assert busy + (GRAIN if size <= MIB else up(size, GRAIN)) > room, "out of memory though there is some"
         assert size > MIB or all(have < size for _, have, _, state in answer.blocks if state == REUSABLE), "out of memory beside a hole"
         if size > MIB:
             native = sum(have if address in answer.among_large else up(n, GRAIN) if n > MIB else 0 for address, n, have in self.live.values())

@@ -1,5 +1,7 @@
 /* Waiting for a fence: when it is better than growing, and for whose work it is never without a
  * limit. */
+#include <stdio.h>
+
 #include "allocator/reuse/fence.h"
 #include "world.h"
 
@@ -98,7 +100,7 @@ static void while_room_is_made_a_free_waits(void **state)
     assert_int_equal(w.device.calls[FAKE_SYNC], 0);
     fake_call_as(2);
     w.device.meanwhile = free_what_is_held;
-    assert_int_equal(try_take(30 * MIB), 0);
+    assert_int_equal(try_take(20 * MIB), 0);
     w.device.meanwhile = NULL;
     assert_int_equal(held, 0);
     assert_int_equal(w.device.calls[FAKE_SYNC], 1);
@@ -154,6 +156,76 @@ static void so_is_a_mark_later_than_its_free(void **state)
     assert_int_equal(take(BLOCK), block);
 }
 
+/* The device works for ever on what was freed. */
+static void freed_for_ever(const char *conf, uint64_t capacity, uint64_t bytes)
+{
+    world_remake(conf, capacity);
+    work_goes_on();
+    w.device.stuck = 1;
+    give(take(bytes));
+    fake_advance(UINT64_C(1000000)); /* the device is behind: else a wait has a limit */
+}
+
+static void assert_waits(uint64_t bytes, int waits)
+{
+    uint64_t before = fake_clock(), asked = w.device.calls[FAKE_WAIT];
+    fake_call_as(2); /* for its own free a thread would wait without limit */
+    assert_int_equal(try_take(bytes), FAKE_OOM);
+    assert_int_equal(w.device.calls[FAKE_WAIT] != asked, waits);
+    if (!waits)
+        assert_true(fake_clock() - before < 2000000);
+}
+
+/* Every request here is for more than all that could ever be free, and is refused as natively. */
+static void what_nothing_can_serve_waits_for_nothing(void **state)
+{
+    static const char *const confs[] = {"expandable_segments:True", "expandable_segments:False",
+                                        "expandable_segments:True,garbage_collection_threshold:0.1",
+                                        "expandable_segments:False,thread_cache:off"};
+    (void)state;
+    for (size_t i = 0; i < sizeof confs / sizeof *confs; i++) {
+        char limited[100];
+        snprintf(limited, sizeof limited, "%s,memory_limit_mb:40", confs[i]);
+        fake_call_as(1);
+        freed_for_ever(confs[i], 40 * MIB, BLOCK); /* more than the device */
+        assert_waits(60 * MIB, 0);
+        for (uint64_t bytes = 60 * MIB; bytes > 40 * MIB; bytes -= bytes / 10)
+            assert_waits(bytes, 0);
+        fake_call_as(1);
+        freed_for_ever(limited, GIB, BLOCK); /* than the limit */
+        assert_waits(41 * MIB, 0);
+        fake_call_as(1);
+        freed_for_ever(confs[i], 60 * MIB, BLOCK); /* than the program leaves */
+        fake_call_as(2);
+        take(20 * MIB);
+        assert_waits(42 * MIB, 0);
+        w.device.used += 20 * MIB; /* than other processes leave */
+        assert_waits(22 * MIB, 0);
+    }
+}
+
+/* The gaps between live blocks come to 20 MiB, but never to one block. */
+static void nor_does_what_would_need_gaps_to_join(void **state)
+{
+    uint64_t blocks[26];
+    (void)state;
+    for (int mapped = 0; mapped <= 1; mapped++) {
+        fake_call_as(1);
+        world_remake(mapped ? "expandable_segments:True" : "expandable_segments:False", 40 * MIB);
+        work_goes_on();
+        w.device.stuck = 1;
+        for (int i = 0; i < 26; i++)
+            blocks[i] = take(3 * MIB / 2);
+        for (int i = 0; i < 26; i += 2)
+            give(blocks[i]);
+        fake_advance(UINT64_C(1000000));
+        assert_waits(4 * MIB, 0);
+        assert_waits(3 * MIB / 2, 1); /* one gap does */
+        give(blocks[1]);
+        assert_waits(4 * MIB, 1); /* and so do two with what was between them */
+    }
+}
+
 static void a_hit_never_waits(void **state)
 {
     uint64_t address;
@@ -177,6 +249,8 @@ int main(void)
         RULE(out_of_memory_waits_for_our_own_free),
         RULE(the_free_of_another_thread_is_waited_for_with_a_limit),
         RULE(so_is_a_mark_later_than_its_free),
+        RULE(what_nothing_can_serve_waits_for_nothing),
+        RULE(nor_does_what_would_need_gaps_to_join),
         RULE(a_hit_never_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
