@@ -218,15 +218,24 @@ static int grow_by_others(struct allocator *a, uint64_t size, struct block **tak
     return a->life.forgotten ? ALLOCATOR_PASS : code;
 }
 
-/* Has the driver refuse what cannot be served. Returns 0 and its answer in *code; or 1 if it has
- * more free than it said, from pools of its own, and the request could be served after all. */
-static int is_worth_a_wait(struct allocator *a, uint64_t size, struct block **taken, int *code)
+/* Could a wait help? Else returns 0 and the answer to the request in *code. The driver may have more
+ * free than it said, in pools of its own: so it is asked, unless it was `asked` for as much already.
+ * It takes 4 ms to refuse (an H200, driver 580), so it is not asked for more than the device has. */
+static int is_worth_a_wait(struct allocator *a, uint64_t size, int asked, struct block **taken,
+                           int *code)
 {
+    *code = a->ops->out_of_memory;
+    if (size > a->capacity)
+        return 0;
     if (attainable(a, size))
         return 1;
-    *code = growth_by_driver(a, size, GROW_LEAST, taken);
+    if (!asked)
+        *code = growth_by_driver(a, size, GROW_LEAST, taken);
     if (*code != a->ops->out_of_memory || (!a->life.forgotten && attainable(a, size)))
         return *code == a->ops->out_of_memory;
+    /* A claim in vain has made handles. */
+    if (!a->life.forgotten && a->arena && size < policy.handle_most)
+        arena_release(a, a->arena, size, 0);
     *code = last_resort_take(a, size, taken);
     return 0;
 }
@@ -234,13 +243,13 @@ static int is_worth_a_wait(struct allocator *a, uint64_t size, struct block **ta
 /* Makes room, one thread at a time: otherwise a thread takes what another one gives back. Tries
  * again while other threads free, and when a context has ended. A thread that waits too long for
  * its turn goes on alone: the others may be waiting for it. */
-static int under_pressure(struct allocator *a, uint64_t size, struct block **taken)
+static int under_pressure(struct allocator *a, uint64_t size, int asked, struct block **taken)
 {
     struct timespec limit;
     int code;
     if ((code = grow_by_others(a, size, taken)) != a->ops->out_of_memory)
         return code;
-    if (!is_worth_a_wait(a, size, taken, &code))
+    if (!is_worth_a_wait(a, size, asked, taken, &code))
         return code;
     clock_gettime(CLOCK_REALTIME, &limit);
     limit.tv_sec += policy.pressure_wait_ns / 1000000000;
@@ -298,7 +307,7 @@ int growth_find(struct allocator *a, uint64_t size, struct block **taken)
     if (a->life.forgotten)
         return ALLOCATOR_PASS;
     if ((size > a->capacity || may_wait(a, size)) && !attainable(a, size))
-        return under_pressure(a, size, taken);
+        return under_pressure(a, size, 0, taken);
     if (size <= MIB && last_resort_is_cornered(a) &&
         ((*taken = wait_for(a, size, OWN_FOREVER)) || (*taken = last_resort_corner(a, size))))
         return 0;
@@ -306,5 +315,6 @@ int growth_find(struct allocator *a, uint64_t size, struct block **taken)
     if ((*taken = wait_for(a, size, growth_price_ns(a->ops->costs, size))))
         return 0;
     int code = growth_by_driver(a, size, GROW_SEGMENT, taken);
-    return code == a->ops->out_of_memory ? under_pressure(a, size, taken) : code;
+    int asked = size >= PYTORCH_MIN_LARGE_ALLOC && !arena_serves(a, size);
+    return code == a->ops->out_of_memory ? under_pressure(a, size, asked, taken) : code;
 }

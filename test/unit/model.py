@@ -162,7 +162,8 @@ class Model:
         found = self.take(size, small)
         if not found and small and self.cornered == self.device_allocs + self.device_frees:
             found = self.take(size, small=False)
-        found = found or self.grow(size)
+        if not found and size <= min(self.capacity, self.limit or self.capacity):
+            found = self.grow(size)
         if not found and not self.attainable(size):
             self.ooms += 1
             return OOM, 0
