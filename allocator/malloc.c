@@ -71,6 +71,7 @@ static int find(struct allocator *a, uint64_t bytes, uint64_t size, int further,
     if (!a->domain->options.cache)
         return further ? growth_by_driver(a, bytes, GROW_NATIVE, block) : ALLOCATOR_MISS;
     int code = 0;
+    size = pool_round(a, size);
     if (further && size > MIB)
         packing_note(a, size);
     if (!(*block = look(a, size))) {

@@ -21,6 +21,7 @@ void options_default(struct options *options)
         .cache = 1,
         .thread_cache = 1,
         .idle_return = 1,
+        .page_bytes = 4096,
     };
 }
 

@@ -31,6 +31,7 @@ struct options {
     int thread_cache;     /* 0: every request takes the lock */
     uint32_t idle_return; /* seconds after which idle memory goes back to the driver; 0: never */
     uint32_t given;       /* bit i: key i of options_name was given */
+    uint64_t page_bytes;  /* of the host, a power of two: no key, the caller knows it */
 };
 
 /* Sets all options to their defaults. */

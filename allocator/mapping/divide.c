@@ -32,12 +32,13 @@ static void note(const struct arena *arena, struct corner *corners, const struct
 
 static void find_in(const struct arena *arena, struct block *block, struct corners *corners)
 {
-    uint64_t c = arena->chunk_bytes;
+    uint64_t c = arena->chunk_bytes, page = arena->allocator->domain->options.page_bytes;
     for (; block; block = block->next) {
         if (block->state != BLOCK_REUSABLE || block->pinned)
             continue;
         uint64_t begin = block_address(block) - arena->base, end = begin + block_size(block);
-        const struct corner first = {block, (c - begin % c) % c,
+        /* A block begins at the end of a chunk: on a page, which small blocks do not keep to. */
+        const struct corner first = {block, (c - begin % c) % c & ~(page - 1),
                                      (uint32_t)arena_slot_at(arena, begin)};
         const struct corner last = {block, end % c, (uint32_t)arena_slot_at(arena, end)};
         if (first.bytes && block_size(block) >= first.bytes)

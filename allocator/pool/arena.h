@@ -29,12 +29,11 @@ static inline enum stat_pool arena_pool_of(const struct arena *arena, uint64_t s
 
 /* Do blocks of `size` bytes lie apart from large ones? Those up to policy.apart_most always do. The
  * others of the small pool do if large blocks share no chunk, or are the driver's own, or if no
- * part is for small blocks. */
+ * part is for small blocks. Except those of 1 MiB: they need a whole page (pool_round). */
 static inline int arena_is_apart(const struct arena *arena, uint64_t size)
 {
-    return size <= policy.apart_most ||
-           (size <= MIB && (!arena->part[SMALL_POOL].segment || arena->packing.irregular > 0 ||
-                            arena->allocator->growth.as_native));
+    return size <= policy.apart_most || (size <= MIB && arena->allocator->growth.as_native) ||
+           (size < MIB && (!arena->part[SMALL_POOL].segment || arena->packing.irregular > 0));
 }
 
 /* The part in which blocks of `size` bytes lie. */

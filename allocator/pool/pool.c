@@ -136,7 +136,9 @@ static int should_split(const struct allocator *a, const struct block *block, ui
 static struct block *cut(struct allocator *a, struct block *block, uint64_t size)
 {
     struct block *rest;
-    if (!should_split(a, block, size) || !(rest = slab_take(&a->domain->blocks)))
+    size = pool_round_in(a, block->segment->pool, size); /* a small request may be served here */
+    if (size >= block_size(block) || !should_split(a, block, size) ||
+        !(rest = slab_take(&a->domain->blocks)))
         return NULL;
     rest->node.major = block_size(block) - size;
     rest->node.minor = block_address(block) + size;

@@ -21,6 +21,16 @@ static inline enum pool pool_ordinary(uint64_t size)
 
 #define DEDICATED_LEAST (2 * MIB)
 
+/* The bytes of a block of `size` bytes in a pool of large blocks. Programs register these by page,
+ * for network cards or files, and natively they begin on a page. So all blocks there are whole
+ * pages. Except with thread_cache:off: in ordinary segments blocks lie where PyTorch's would. */
+static inline uint64_t pool_round_in(const struct allocator *a, enum pool pool, uint64_t size)
+{
+    const struct options *o = &a->domain->options;
+    int whole = pool == POOL_MAPPED || (pool == POOL_LARGE && o->thread_cache);
+    return whole ? (size + o->page_bytes - 1) & ~(o->page_bytes - 1) : size;
+}
+
 /* The pool from which a request is served. */
 static inline enum pool pool_for(const struct allocator *a, uint64_t size)
 {
@@ -31,6 +41,12 @@ static inline enum pool pool_for(const struct allocator *a, uint64_t size)
     if (a->domain->dedicated && size >= DEDICATED_LEAST)
         return POOL_DEDICATED;
     return a->arena && !a->growth.as_native ? POOL_MAPPED : POOL_LARGE;
+}
+
+/* The bytes of a block for a request of `size` bytes. */
+static inline uint64_t pool_round(const struct allocator *a, uint64_t size)
+{
+    return pool_round_in(a, pool_for(a, size), size);
 }
 
 /* Does mapped memory serve requests of `size` bytes? */

@@ -231,6 +231,7 @@ void config_read(struct config *config)
 {
     int from = source();
     options_default(&config->options);
+    config->options.page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     locale_t program = uselocale(plain_locale());
     if (from >= 0)
         options_parse(&config->options, given(sources[from].variable),

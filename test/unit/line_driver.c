@@ -111,6 +111,8 @@ int main(void)
             device.capacity = strtoull(line + 9, NULL, 10);
         } else {
             if (!a) {
+                if (options.expandable == EXPANDABLE_FALSE)
+                    options.page_bytes = BLOCK_GRAIN; /* the model has PyTorch's rules */
                 domain = domain_create(&options);
                 a = allocator_create(domain, &fake_ops, &device, 1, 0, &stats, device.capacity);
             }

@@ -5,6 +5,7 @@ from model import MIB, OOM, STATS
 
 RANGES = range(1 << 44, 1 << 45)  # addresses of mapped memory
 GRAIN = 2 * MIB
+PAGE = 4096  # of the host
 ALLOCATED, REUSABLE = 0, 2
 EXACT = ("allocation", "allocated_bytes", "requested_bytes", "active", "active_bytes")
 
@@ -78,10 +79,13 @@ class Mapped:
             assert one[0] != two[0] or one[2] <= two[1], "two blocks have the same memory"
         return busy
 
-    def check_size(self, address, size, requested):
+    def check_size(self, address, size, requested, among_large):
         rounded = up(max(requested, 512), 512)
         slack = 0
-        if rounded > MIB and address not in RANGES:
+        if address in RANGES and (rounded > MIB // 4 or address in among_large):
+            slack = -rounded % PAGE  # and large blocks begin on a page
+            assert rounded < MIB or address % PAGE == 0
+        elif rounded > MIB:
             slack = GRAIN - 512 if self.as_native else max(GRAIN, rounded // 8)
         assert rounded <= size <= rounded + slack
 
@@ -116,7 +120,7 @@ class Mapped:
 
     def is_apart(self, size):
         """Blocks that lie apart from large ones: arena_is_apart."""
-        return size <= MIB // 4 or (size <= MIB and (self.chunk > GRAIN or self.irregular > 0 or self.as_native))
+        return size <= MIB // 4 or (size <= MIB and self.as_native) or (size < MIB and (self.chunk > GRAIN or self.irregular > 0))
 
     def check_growth(self, size, grown, mapped):
         """A block that shares no chunk may need a tail of its own."""
@@ -147,7 +151,7 @@ class Mapped:
                 self.cornered = answer.allocs + answer.frees
             have = next(b[1] for b in answer.blocks if b[0] == answer.address)
             self.live[self.mallocs] = (answer.address, requested, have)
-            self.check_size(answer.address, have, requested)
+            self.check_size(answer.address, have, requested, answer.among_large)
             assert answer.hits - self.hits == (answer.allocs == self.allocs)
         self.mallocs += 1
         busy = self.look(answer)

@@ -165,6 +165,33 @@ static void segments_never_merge(void **state)
     assert_int_equal(CURRENT(segment), 3);
 }
 
+/* Programs register large blocks by page. Small ones between them, also in their pool when memory is
+ * short, move none off its page. */
+static void large_blocks_begin_on_pages(void **state)
+{
+    static const char *const confs[] = {"expandable_segments:True", "expandable_segments:False",
+                                        "expandable_segments:True,large_segment_size_mb:6",
+                                        "expandable_segments:True,roundup_power2_divisions:8"};
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        uint64_t block[40] = {0}, code = 0;
+        unsigned number = 1;
+        world_page = i % 2 ? 65536 : 4096;
+        world_remake(confs[i / 2], 150 * MIB);
+        for (int step = 0; step < 4000; step++) {
+            number = number * 1664525 + 1013904223;
+            uint64_t *one = &block[number >> 16 & 31], least = i / 2 == 1 ? MIB + 1 : MIB;
+            uint64_t bytes = number >> 29 ? least + (number >> 8) % (6 * MIB) : (number >> 8) % MIB;
+            if (*one)
+                give(*one);
+            *one = 0;
+            code += allocator_malloc(w.a, bytes, one) != 0; /* also at the end of the device */
+            assert_true(!*one || bytes < least || *one % world_page == 0);
+        }
+        assert_in_range(code, 1, 2000);
+    }
+}
+
 static void segment_sizes(void **state)
 {
     static const struct {
@@ -215,6 +242,7 @@ int main(void)
         RULE(without_max_split_size_everything_is_split),
         RULE(neighbours_merge_in_every_order),
         RULE(segments_never_merge),
+        RULE(large_blocks_begin_on_pages),
         RULE(segment_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,8 @@
 
 struct world w;
 
+uint64_t world_page = BLOCK_GRAIN;
+
 static void complain(void *context, const char *message)
 {
     (void)context;
@@ -19,6 +21,7 @@ void world_remake(const char *conf, uint64_t capacity)
     fake_call_as(0);
     fake_init(&w.device, capacity);
     options_default(&w.options);
+    w.options.page_bytes = world_page;
     w.options.expandable = EXPANDABLE_FALSE; /* most tests are about segments */
     options_parse(&w.options, conf, OPTIONS_ALL, complain, NULL);
     w.domain = domain_create(&w.options);
@@ -29,6 +32,7 @@ void world_remake(const char *conf, uint64_t capacity)
 int world_setup(void **state)
 {
     (void)state;
+    world_page = BLOCK_GRAIN;
     world_remake("", UINT64_MAX);
     return 0;
 }

@@ -29,6 +29,9 @@ struct world {
 /* Made anew for each test by world_setup (cmocka's); marks pass at once and memory is without end.
  */
 extern struct world w;
+
+/* The host's page in worlds made from here on; world_setup: a grain, so that blocks lie close. */
+extern uint64_t world_page;
 int world_setup(void **state);
 
 /* A world with these options and this much device memory in place of that. */
