@@ -182,7 +182,8 @@ static int add_segment(const struct segment *segment, struct sums *sums)
     for (const struct block *block = segment->first; block; block = block->next) {
         int listed = map_find(&domain->listed, block_address(block)) == &block->listed;
         int held = block->state == BLOCK_ALLOCATED;
-        if (segment->pool == POOL_MAPPED && block_address(block) % domain->options.page_bytes)
+        if (segment->pool == POOL_MAPPED && block->state != BLOCK_ELSEWHERE &&
+            block_address(block) % domain->options.page_bytes)
             return 0;
         if ((slots_too && !block_is_backed(arena, block)) || !is_valid(block) ||
             listed != (atomic_load(&block->claim) != 0) ||

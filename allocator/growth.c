@@ -30,7 +30,9 @@ __attribute__((noinline)) static struct block *take_ordinary(struct allocator *a
 struct block *growth_take(struct allocator *a, uint64_t size)
 {
     struct block *block = pool_take(a, size);
-    return block || pool_for(a, size) != POOL_MAPPED ? block : take_ordinary(a, size);
+    if (block || pool_for(a, size) != POOL_MAPPED || size == MIB) /* small ones lie beside pages */
+        return block;
+    return take_ordinary(a, size);
 }
 
 /* Returns a block that becomes reusable during a wait for fences with a budget of `budget_ns`, or
