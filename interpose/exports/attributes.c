@@ -111,6 +111,18 @@ static int context_syncs(void)
     return (flags & CU_CTX_SYNC_MEMOPS) != 0;
 }
 
+/* Memory whose tokens the program has asked for has SYNC_MEMOPS from then on, also mapped memory (an
+ * H200, driver 580). */
+static void note_tokens(enum found found, CUdeviceptr address)
+{
+    struct block_place place;
+    if (found == NOTHING)
+        return;
+    process_inside++;
+    domain_mark(process.domain, address, BLOCK_PINNED, &place);
+    process_inside--;
+}
+
 /* Corrects the driver's answer. For ordinary blocks it knows whole allocations, for mapped ones
  * mappings. For NOWHERE the answer gets the address that was asked about. */
 static void correct(enum found found, const struct block_place *place,
@@ -123,6 +135,8 @@ static void correct(enum found found, const struct block_place *place,
         *(CUdeviceptr *)data = asked;
     if (found == ORDINARY && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         *(unsigned int *)data = (unsigned)place->sync_memops;
+    if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+        note_tokens(found, asked);
     if (found != MAPPED)
         return;
     switch (attribute) {
@@ -138,6 +152,14 @@ static void correct(enum found found, const struct block_place *place,
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
         *(size_t *)data = place->requested_bytes;
+        break;
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: /* small blocks share a mapping natively, too */
+        if (place->size_bytes >= MIB)
+            *(CUdeviceptr *)data = place->segment_address + place->offset;
+        break;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        if (place->size_bytes >= MIB)
+            *(size_t *)data = place->size_bytes;
         break;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: /* bits of one byte, in an int or a long */
         *(unsigned char *)data = 0;

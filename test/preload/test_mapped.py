@@ -103,6 +103,10 @@ def test_idle_memory_goes_back_for_the_drivers_own(place, driver):
     place.same("idle_goes_back", CACHALOT_CONF=MAPPED, CACHALOT_SIM_DRIVER=driver, CACHALOT_SIM_CAPACITY="200M")
 
 
+def test_large_blocks_are_registered_by_page(place):
+    place.same("registered", CACHALOT_CONF=MAPPED)
+
+
 def test_sync_memops_that_the_driver_does_not_have(place):
     """A driver before 12.1 says so, and we say what to do."""
     place.run("sync_memops", CACHALOT_CONF=MAPPED, CACHALOT_SIM_DRIVER="12000")

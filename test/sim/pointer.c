@@ -7,6 +7,7 @@
 #include "memory.h"
 
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* What the bytes of a handle say: tests may read the base that was exported. */
@@ -39,6 +40,10 @@ static CUresult attribute_get(void *data, CUpointer_attribute attribute,
         if (!host && memory->kind != MEMORY_MANAGED)
             return CUDA_ERROR_INVALID_VALUE;
         *(void **)data = (void *)(uintptr_t)address;
+        break;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: /* who asks for them has SYNC_MEMOPS from then on (an H200) */
+        memset(data, 0x55, sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS));
+        ((struct sim_memory *)memory)->sync_memops = 1;
         break;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         *(unsigned *)data = (unsigned)memory->sync_memops;
@@ -172,9 +177,24 @@ CUresult do_cuIpcCloseMemHandle(CUdeviceptr address)
 CUresult do_cuMemGetHandleForAddressRange(void *out, CUdeviceptr address, size_t bytes,
                                           CUmemRangeHandleType type, unsigned long long flags)
 {
-    (void)out, (void)type, (void)flags;
-    return memory_is_mapped(address, bytes, 0) ? CUDA_ERROR_NOT_SUPPORTED
-                                               : CUDA_ERROR_INVALID_VALUE;
+    const uintptr_t page = 4096;
+    if (!out || !bytes || address % page || bytes % page ||
+        type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
+        return CUDA_ERROR_INVALID_VALUE;
+    /* An allocation has whole granules. */
+    const struct sim_memory *memory = memory_find(address, 1);
+    uintptr_t end = memory ? memory->start + memory->bytes + SIM_GRANULE - 1 : 0;
+    int whole = memory && memory->kind == MEMORY_DEVICE && !memory->dying &&
+                address + bytes <= end / SIM_GRANULE * SIM_GRANULE;
+    if (!whole && !memory_is_mapped(address, bytes, 0))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (flags)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    int fd = memfd_create("dma-buf", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, (off_t)bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *(int *)out = fd;
+    return CUDA_SUCCESS;
 }
 
 static CUresult advise(CUdeviceptr address, size_t bytes)

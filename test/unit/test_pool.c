@@ -186,7 +186,7 @@ static void large_blocks_begin_on_pages(void **state)
             if (*one)
                 give(*one);
             *one = 0;
-            code += allocator_malloc(w.a, bytes, one) != 0; /* also at the end of the device */
+            code += allocator_malloc(w.a, bytes, one) != 0;   /* also at the end of the device */
             int sure = bytes > MIB || !w.a->growth.as_native; /* else a part of a small segment */
             assert_true(!*one || bytes < least || !sure || *one % world_page == 0);
         }
