@@ -42,6 +42,7 @@ def test_control_and_contents(package):
     assert call("dpkg-deb", "-f", package, "Package", "Version") == \
         f"Package: cachalot\nVersion: {json.loads((BUILD / 'meson-info/intro-projectinfo.json').read_text())['version']}\n"
     depends = call("dpkg-deb", "-f", package, "Depends")
+    assert call("dpkg-deb", "-f", package, "Recommends") == "libjs-chart.js\n"  # `run --html`
     assert "libc6 (>= 2." in depends and "python3 (>= 3.9)" in depends and depends.count(",") == 1
     lines = [line.split(maxsplit=5) for line in call("dpkg-deb", "-c", package).splitlines()]
     assert {line[1] for line in lines} == {"root/root"}
@@ -65,4 +66,30 @@ def test_installs_works_and_is_removed(package, system, tmp_path):
     assert json.loads((tmp_path / "r.json").read_text())["totals"]["requests"] > 0
     call(*dpkg, "-P", "cachalot", env=environment)
     assert files(system) == before
-    assert not (system / "usr/lib/cachalot").exists()
+    assert not list(system.glob("usr/lib/**/cachalot"))
+
+
+def test_built_elsewhere_it_is_equal_to_the_byte(package, tmp_path):
+    """From a copy of the source in another folder, with other times and rights."""
+    copy = tmp_path / "a copy" / "cachalot"
+    copy.mkdir(parents=True)
+    for name in ("meson.build", "meson_options.txt", "LICENSE", "README.md", "NEWS.md"):
+        shutil.copyfile(ROOT / name, copy / name)
+    for name in ("allocator", "docs", "interpose", "scripts", "stats"):
+        shutil.copytree(ROOT / name, copy / name, copy_function=shutil.copyfile)
+    for script in (*copy.glob("scripts/*"), *copy.rglob("*.sh")):
+        script.chmod(0o700)
+    mask = os.umask(0o077)
+    try:
+        again = pathlib.Path(call(copy / "scripts/package", tmp_path / "other").splitlines()[-1])
+    finally:
+        os.umask(mask)
+    assert again.read_bytes() == package.read_bytes()
+    for name in ("libcachalot.so", "cachalot-page", "cachalot-replay"):
+        assert (again.parent / "build" / name).read_bytes() == (package.parent / "build" / name).read_bytes(), name
+
+
+def test_lintian_finds_nothing(package):
+    if not shutil.which("lintian"):
+        pytest.skip("no lintian here (apt-get install lintian)")
+    assert call("lintian", "--allow-root", "--fail-on=error,warning", package) == ""
