@@ -94,7 +94,18 @@ def test_paths_that_documents_name_exist(document):
     assert [path for path in named if "{" not in path and not list(ROOT.glob(path.rstrip("/")))] == []
 
 
-@pytest.mark.parametrize("name, words, lines", [("README.md", 1200, 200), ("DESIGN.md", 3000, 400), ("NEWS.md", 1200, 40)])
+def test_tests_of_the_threat_model_exist():
+    """Each row of docs/threats.md names what holds it: a test case, a test of the house, or the row's own words."""
+    text = (ROOT / "docs/threats.md").read_text()
+    tests = "\n".join(path.read_text() for kind in ("*.py", "*.c") for path in (ROOT / "test").rglob(kind))
+    assert [name for name in re.findall(r"`(test_\w+)`", text) if not re.search(rf"\b{name}\(", tests)] == []
+    rows = re.findall(r"^\| (?!by way|---).+$", text, re.M)
+    assert len(rows) > 20 and all("`" in row.rsplit("|", 2)[1] or "as above" in row for row in rows)
+    house = "".join(path.read_text() for path in (ROOT / "test").rglob("meson.build"))
+    assert [name for name in re.findall(r"`(house \w+)`", text) if f"'{name}'" not in house] == []
+
+
+@pytest.mark.parametrize("name, words, lines", [("README.md", 1200, 200), ("DESIGN.md", 3000, 400), ("SECURITY.md", 600, 60), ("NEWS.md", 1200, 40)])
 def test_documents_keep_to_their_length(name, words, lines):
     text = (ROOT / name).read_text()
     assert len(text.split()) <= words and len(text.splitlines()) <= lines
