@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """choose_tests.py FOLDER names|targets|list [WHAT…]: which tests of a configured build, one a line.
 
-WHAT is a suite, a test, a pattern of test names (`preload *`), or any of these with a minus before it: not that one, or
-with a plus: that one all the same. Where all have a minus: all tests but those. `names`: the tests; `targets`: what Ninja builds for them; `list`:
-the suites with their tests."""
+WHAT is a suite, a test, or a pattern of test names (`preload *`). A minus before it leaves those tests out, and a plus takes a
+test that a minus left out. If every WHAT has a minus, all other tests are chosen. `names` prints the tests, `targets` what Ninja
+builds for them, and `list` the suites with their tests."""
 
 import fnmatch
 import json

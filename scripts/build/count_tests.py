@@ -2,10 +2,10 @@
 """Adds up what `meson test` ran: count_tests.py FAILED NOT-RUN WHAT=testlog.json… ; WHAT=skipped: REASON is one skip.
 count_tests.py suites testlog.json: the seconds of each suite.
 
-Cases inside a TAP test count one by one. Meson takes a TAP test that ends early with exit code 0 for passed, or for skipped
-where it said nothing, and its JUnit file shows those that died as passed: here each is a failure. FAILED=1: a run failed, so at least one failure is reported. What failed is
-printed last, after the end of what it said: of a long log, people are often shown only the end. Then come NOT-RUN, a text
-that says what was left out, and the cases that were skipped by kind of reason.
+Each case of a TAP test counts as one. A TAP test that ends early counts as failed: Meson takes it for passed if its exit code
+is 0, or for skipped if it printed nothing. FAILED=1: a run failed, so the count has at least one failure. Failures are
+printed last, each after the end of its output, because logs are often shown from their end. Then come NOT-RUN, a text that
+says which tests were left out, and the skipped cases by kind of reason.
 """
 
 import json

@@ -62,10 +62,10 @@ def draw(path, parts):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", default=BUILD / "libcachalot.so")
-    parser.add_argument("--most-live", type=int, default=10_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--into", type=pathlib.Path, default=HERE)
+    parser.add_argument("--library", default=BUILD / "libcachalot.so", help="the library to measure")
+    parser.add_argument("--most-live", type=int, default=10_000_000, help="largest number of live blocks (10000000)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each figure (3)")
+    parser.add_argument("--into", type=pathlib.Path, default=HERE, help="folder for growth.md and growth.svg")
     options = parser.parse_args()
     live = [10 ** n for n in range(2, 8) if 10 ** n <= options.most_live]
     parts = [

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Instructions per hit, counted by callgrind on the simulated device, against what instructions.json records.
 
-Counted is what runs in libcachalot.so and in the libc functions that it calls; the difference of two counts of
-operations, so that the program's start cancels. Fails when an operation grew by more than 10 %.
+The count covers libcachalot.so and the libc functions that it calls. Two runs with different numbers of operations are
+subtracted, so that the start of the program cancels out. The test fails when an operation grew by more than 10 %.
 --record writes the figures of this build into instructions.json."""
 
 import argparse
@@ -111,7 +111,7 @@ def reason_to_skip(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", action="store_true", help="write what this build needs into instructions.json")
+    parser.add_argument("--record", action="store_true", help="write the figures of this build into instructions.json")
     parser.add_argument("--buildtype", default="release")
     parser.add_argument("--library", default=BUILD / "libcachalot.so")
     options = parser.parse_args()

@@ -89,7 +89,7 @@ ALONE = {"timing", "recording-cost", *LONG} - {"coverage", "reserved"}  # nothin
 
 def parse(arguments):
     parser = argparse.ArgumentParser(
-        description="Programs on a real GPU, natively and with us in front.",
+        description="Runs programs on a real GPU, natively and with Cachalot, and compares them.",
         epilog="cases: " + " ".join(CASES))
     parser.add_argument("cases", nargs="*", metavar="CASE", help="default: all but " + " ".join(sorted(LONG)))
     parser.add_argument("--build", type=pathlib.Path,
@@ -97,31 +97,31 @@ def parse(arguments):
                         help="folder of libcachalot.so and cachalot-page (CACHALOT_BUILD)")
     parser.add_argument("--out", type=pathlib.Path, default=os.environ.get("OUT"),
                         help="folder for the record gpu.json (OUT)")
-    parser.add_argument("--jobs", type=int, default=4, help="programs at once (4)")
-    parser.add_argument("--except", dest="without", action="append", default=[], metavar="CASE")
+    parser.add_argument("--jobs", type=int, default=4, help="programs that run at once (4)")
+    parser.add_argument("--except", dest="without", action="append", default=[], metavar="CASE", help="leave CASE out")
     parser.add_argument("--torch-work", default=os.environ.get("CACHALOT_TORCH_WORK"),
                         help="path of torch_work.py, for `timing` (CACHALOT_TORCH_WORK)")
     parser.add_argument("--work", nargs="+", default=["gptfix"], metavar="NAME",
-                        help="workloads of it, or of torch_more.py: decode unet-train unet-sample lstm "
+                        help="workloads of torch_work.py or torch_more.py: decode unet-train unet-sample lstm "
                         "(gptfix)")
-    parser.add_argument("--repeat", type=int, default=3, help="rounds of `timing`, pairs of `footprint` (3); without any cache only the first")
-    parser.add_argument("--steps", type=int, default=12, help="of each round of `pairs` (12)")
-    parser.add_argument("--seconds", type=int, default=20, help="of each run of `hunter` (20)")
-    parser.add_argument("--seed", type=int, default=1, help="of `hunter` (1)")
-    parser.add_argument("--styles", default="aba", help="of `hunter`, a run for each (aba)")
+    parser.add_argument("--repeat", type=int, default=3, help="rounds of `timing`, pairs of `footprint` (3); runs without any cache take one")
+    parser.add_argument("--steps", type=int, default=12, help="steps in a round of `pairs` (12)")
+    parser.add_argument("--seconds", type=int, default=20, help="length of a run of `hunter` (20)")
+    parser.add_argument("--seed", type=int, default=1, help="first random number of `hunter` (1)")
+    parser.add_argument("--styles", default="aba", help="styles of `hunter`, one run for each (aba)")
     parser.add_argument("--modes", nargs="+", default=["async", "fence", "strict"], metavar="MODE",
-                        help="free_mode of `hunter`, `hang` (async fence strict)")
-    parser.add_argument("--conf", default="", help="CACHALOT_CONF of every run with us in front, before what the case sets")
-    parser.add_argument("--own-conf", default="", help="PYTORCH_CUDA_ALLOC_CONF of PyTorch's own cache in `timing` and `pairs`")
-    parser.add_argument("--every", type=int, default=4, help="N-th order only of `hang` (4)")
+                        help="values of free_mode for `hunter` and `hang` (async fence strict)")
+    parser.add_argument("--conf", default="", help="CACHALOT_CONF of every run with Cachalot; what the case sets comes after it")
+    parser.add_argument("--own-conf", default="", help="PYTORCH_CUDA_ALLOC_CONF for runs with PyTorch's own cache, in `timing` and `pairs`")
+    parser.add_argument("--every", type=int, default=4, help="`hang` tries each N-th order of calls (4)")
     parser.add_argument("--unsafe", nargs="+", default=[], metavar="LIBRARY",
-                        help="with a planted bug, for `hunter` to find")
+                        help="libraries with a planted bug, which `hunter` must find")
     parser.add_argument("--arch", default="sm_90", help="what nvcc compiles for (sm_90)")
     parser.add_argument("--programs", type=pathlib.Path, metavar="DIR",
-                        help="sources for `programs`: Samples/NAME, Common and Python in it")
+                        help="folder of the sources of `programs`: it has Samples/NAME, Common and Python")
     parser.add_argument("--ucx", type=pathlib.Path, metavar="DIR",
-                        help="an unpacked UCX for `exchange`: include and lib in it, as in PyPI's libucx-cu12")
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="of `programs`, `irregular`; sets of `launch-rate`")
+                        help="folder of UCX for `exchange`: it has include and lib, as PyPI's libucx-cu12")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="parts of `programs` and `irregular`, sets of `launch-rate` (all)")
     options = parser.parse_args(arguments)
     options.programs = options.programs and options.programs.resolve()
     options.build = pathlib.Path(options.build).resolve()

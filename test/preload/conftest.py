@@ -112,7 +112,7 @@ class Place:
     def emulated(words, environment):
         """The loader's variables are the program's, not the emulator's."""
         if not words[0].startswith(str(BUILD)):
-            pytest.skip("a program of this machine's processor")
+            pytest.skip("needs a program of this machine's processor")
         guest = [word for name in ("LD_PRELOAD", "LD_LIBRARY_PATH") if name in environment
                  for word in ("-E", f"{name}={environment.pop(name)}")]
         return [*EMULATOR, *guest, *words]

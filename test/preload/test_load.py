@@ -41,7 +41,7 @@ def compare(report, done, live, live_bytes):
 def test_soak(place, what):
     operations, threads, devices, *rest = LOADS[what]
     if SHARE > 1 and rest[0] > 1000:
-        pytest.skip("each step would look at all blocks")
+        pytest.skip("this kind of build checks all blocks after each step, which takes too long")
     # Each device has addresses for eight times its memory; under the thread sanitizer a process has but 1.5 TiB of them.
     process = place.start("soak", operations, threads, devices, *rest, CACHALOT_SIM_DEVICES=devices,
                           CACHALOT_SIM_CAPACITY=f"{min(64, 128 // devices)}G")

@@ -236,7 +236,7 @@ def test_access_of_peers_refused_twice(place):
 def test_copies_across_devices(place, conf, peers):
     """Without peer access enabled, or where there is none: natively all of cudaMalloc's memory takes part."""
     if conf == MAPPED and not peers:
-        pytest.skip("asked for, and it cannot be")
+        pytest.skip("mapped memory cannot be had without peer access")
     place.same("across", CACHALOT_CONF=conf, CACHALOT_SIM_DEVICES=2, CACHALOT_SIM_PEERS=peers)
     if conf == "expandable_segments:auto":
         assert option(place.reports()[-1]) == ("auto: True" if peers else

@@ -106,7 +106,7 @@ def test_a_signal_that_is_ignored(place):
 def test_a_log_that_takes_nothing(place, limit):
     """A pipe that nobody reads, a file at its limit: natively the program does not write there."""
     if limit == "file" and sanitizer.PATH:
-        pytest.skip("a sanitizer's runtime writes files of its own")
+        pytest.skip("a sanitizer's runtime writes files, too")
     script = "import os, resource, signal, sys; [signal.signal(n, signal.SIG_DFL) for n in (signal.SIGPIPE, signal.SIGXFSZ)]; "
     if limit == "pipe":
         script += "r, w = os.pipe(); os.close(r); os.dup2(w, 2); log = 'stderr'; "
@@ -118,7 +118,7 @@ def test_a_log_that_takes_nothing(place, limit):
     assert (done.code, done.out) == (native.code, native.out)
 
 
-@pytest.mark.skipif(bool(sanitizer.PATH), reason="a sanitizer asks for more")
+@pytest.mark.skipif(bool(sanitizer.PATH), reason="a sanitizer needs more memory")
 def test_a_sealed_program_without_cuda(place):
     """What does not use CUDA notices nothing, also where a system call too many is its end."""
     place.same("sealed", code=3)
@@ -156,7 +156,7 @@ def test_relative_names(place):
     assert (place.work / "pages").is_dir() and (place.work / "out.json").is_file() and not os.listdir(place.work / "elsewhere")
 
 
-@pytest.mark.skipif(bool(sanitizer.PATH), reason="a sanitizer takes more than such a stack has")
+@pytest.mark.skipif(bool(sanitizer.PATH), reason="a sanitizer needs a larger stack")
 @pytest.mark.parametrize("where", ["handler", "thread", "first"])
 def test_exit_on_a_small_stack(place, where):
     """Also where somebody has put a report there that takes a deep stack to read."""

@@ -18,7 +18,7 @@ import sanitizer
 from conftest import LIBRARY, PROGRAMS, SIM, load
 
 NOBODY = 65534
-as_root = pytest.mark.skipif(os.getuid() != 0, reason="takes two users")
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
 
 
 def test_inert_in_a_process_with_rights(place):

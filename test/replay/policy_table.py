@@ -200,13 +200,13 @@ def changes(rows, known, tool):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tool", type=pathlib.Path, default=BUILD / "cachalot-replay")
-    parser.add_argument("--cache", type=pathlib.Path, default=BUILD / "policy_table")
-    parser.add_argument("--quick", action="store_true", help=f"one of {QUICK} traces")
-    parser.add_argument("--sealed", action="store_const", const="sealed", default="open", dest="which", help="the traces that are set aside")
-    parser.add_argument("--all", action="store_const", const="all", dest="which", help="both")
-    parser.add_argument("--write", type=argparse.FileType("w"), default=sys.stdout, metavar="FILE", help="where the table goes: policy_table.md is renewed so")
-    parser.add_argument("rows", nargs="*", metavar="ROW")
+    parser.add_argument("--tool", type=pathlib.Path, default=BUILD / "cachalot-replay", help="the replay program (that of the build)")
+    parser.add_argument("--cache", type=pathlib.Path, default=BUILD / "policy_table", help="folder that keeps results of earlier runs (in the build)")
+    parser.add_argument("--quick", action="store_true", help=f"replay one of {QUICK} traces")
+    parser.add_argument("--sealed", action="store_const", const="sealed", default="open", dest="which", help="replay the traces that are set aside")
+    parser.add_argument("--all", action="store_const", const="all", dest="which", help="replay both sets")
+    parser.add_argument("--write", type=argparse.FileType("w"), default=sys.stdout, metavar="FILE", help="write the table to FILE (policy_table.md is made this way)")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="rows to measure (all)")
     arguments = parser.parse_args()
     replays = Replays(arguments.cache)
     paths = {name: [replays.file(trace, make) for trace, make in made.items()] for name, made in sets(arguments.which, arguments.quick)}

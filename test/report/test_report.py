@@ -180,7 +180,7 @@ def test_a_link_is_not_followed(place):
     assert process.stdout.readline() == f"{place.work}/l.{process.pid}.json\n" and not (place.work / "elsewhere").exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make files of another user")
 @pytest.mark.parametrize("make", [pathlib.Path.touch, pathlib.Path.mkdir, os.mkfifo])
 def test_what_belongs_to_others_is_passed_by(place, make):
     make(place.work / "r.json")
@@ -352,7 +352,7 @@ def test_full_disk_keeps_the_old_report(place):
     assert not list(place.work.glob(".cachalot*"))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount")
 def test_full_tmpfs(place):
     small = place.work / "small"
     small.mkdir()
