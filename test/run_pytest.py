@@ -53,13 +53,23 @@ class Tap:
         self.line(f"{verdict} {self.count} - " + " ".join(text.split()))
 
 
+SPLITS = re.compile(r"[\s:]")  # LD_PRELOAD, and shell commands in tests, end a path there
+
+
+def leave_temporary_folder():
+    """Temporary files go elsewhere if a blank or a colon is in the path of their folder."""
+    if SPLITS.search(tempfile.gettempdir()):
+        os.environ["TMPDIR"] = next(place for place in ("/tmp", "/var/tmp", "/dev/shm") if os.access(place, os.W_OK))
+        tempfile.tempdir = None
+
+
 def link_to_build():
-    """LD_PRELOAD, and those of our variables that hold commands, end a path at a blank: a build that lies below one is
-    called by a link. Returns the folder of the link, or None. (Meson runs tests in the folder of the build.)"""
+    """A build below a folder with a blank is called by a link. Returns the folder of the link, or None. (Meson runs tests in
+    the folder of the build.)"""
     build = os.getcwd()
-    if not re.search(r"[\s:]", build):
+    if not SPLITS.search(build):
         return None
-    folder = tempfile.mkdtemp(prefix="cachalot-build-", dir="/tmp")
+    folder = tempfile.mkdtemp(prefix="cachalot-build-", dir="/dev/shm")
     os.symlink(build, f"{folder}/build")
     for name in [name for name in os.environ if name.startswith("CACHALOT_")]:
         os.environ[name] = os.environ[name].replace(build, f"{folder}/build")
@@ -68,6 +78,7 @@ def link_to_build():
 
 def main(arguments):
     sys.dont_write_bytecode = True
+    leave_temporary_folder()
     link = link_to_build()
     try:
         return run(arguments)

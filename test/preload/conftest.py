@@ -84,7 +84,7 @@ class Place:
         self.work = work
         self.pages = pathlib.Path(tempfile.mkdtemp(prefix="cachalot-test-", dir="/dev/shm"))
         self.base = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
-        self.base.update(TMPDIR="/tmp",  # a short path: Python's workers have sockets there
+        self.base.update(TMPDIR="/dev/shm",  # a short path: Python's workers have sockets there
                          LD_LIBRARY_PATH=str(SIM), CACHALOT_PAGE_DIR=str(self.pages),
                          CACHALOT_LIBRARY=str(LIBRARY), CACHALOT_SIM_LATENCY_NS="1000")
         self.running = []

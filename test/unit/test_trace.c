@@ -22,7 +22,7 @@ ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t size, off_t offset);
 
 static struct page *page;
 static int slow_write; /* which one of events; 0: none */
-static char path[] = "/tmp/cachalot-test-XXXXXX/trace";
+static char path[] = "/dev/shm/cachalot-test-XXXXXX/trace";
 
 /* Halfway through it somebody gives the trace up, and notes an event over what is yet to be written. */
 ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t size, off_t offset)
@@ -42,7 +42,7 @@ static int setup(void **state)
     const char *problem = "";
     struct page_shape shape = {.devices = 1, .events = EVENTS};
     (void)state;
-    strcpy(directory, "/tmp/cachalot-test-XXXXXX");
+    strcpy(directory, "/dev/shm/cachalot-test-XXXXXX");
     assert_non_null(mkdtemp(directory));
     memcpy(path, directory, strlen(directory));
     assert_non_null(page = page_create(directory, shape, &problem));
