@@ -126,6 +126,13 @@ static int is_libcuda(const char *path)
     return file && strncmp(file, name, sizeof name - 1) == 0;
 }
 
+/* The object behind WSL's libcuda.so.1, which alone calls it. */
+static int is_second_stage(const char *path)
+{
+    const char *file = strrchr(path, '/');
+    return file && strcmp(file, "/libcuda.so.1.1") == 0;
+}
+
 /* Does the object look like libcuda, by its name or by functions that no tool stands in for? */
 static int is_driver(const struct object *object, const char *path)
 {
@@ -206,7 +213,7 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *data)
         return 0;
     const struct tables tables = elf_tables(&object);
     const void *init = elf_find(&object, &tables, "cuInit");
-    if (init && !real_is_driver(init))
+    if (init && !real_is_driver(init) && !is_second_stage(info->dlpi_name))
         note_way(info->dlpi_name, "is a second libcuda");
     return 0;
 }

@@ -19,7 +19,7 @@ def run(place, way, first, count, **environment):
 
 
 @sanitizer.unless_sanitized("its runtime does not allow RTLD_DEEPBIND")
-@pytest.mark.parametrize("way", ["linked", "deep", "lazy", "denied", "namespace", "copy", "taken"])
+@pytest.mark.parametrize("way", ["linked", "deep", "lazy", "registers", "denied", "namespace", "copy", "taken"])
 def test_programs_whose_work_may_pass_us(place, way):
     """Each ends as natively. What is bound past us is led back to us, except where tables cannot be written."""
     shutil.copy(SIM / "libcuda.so.1", place.work / "copy_of_libcuda.so")

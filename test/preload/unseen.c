@@ -4,7 +4,7 @@
  * races, since cuMemFree waits for the device. The simulated device aborts where it is not.
  *
  * WAY says how a program finds the function that works: linked; deep, lazy (a plugin opened with
- * RTLD_DEEPBIND); denied (the same, and its tables cannot be written); namespace, copy (a second
+ * RTLD_DEEPBIND); registers (the same, and its constructor gives the function away); denied (the same, and its tables cannot be written); namespace, copy (a second
  * libcuda is loaded, which could do work past us); taken (by libc's own dlsym, so that nothing names
  * it). In programs of `linked` to `copy` the library is loaded at the start
  * or later, and a part of the work is submitted by the program itself. `mixed` is taken with such a
@@ -99,6 +99,14 @@ static work_function *find(void)
     }
     if (is_way("denied"))
         deny();
+    if (is_way("registers")) {
+        work_function *work = NULL;
+        char at[32];
+        snprintf(at, sizeof at, "%p", (void *)&work);
+        setenv("UNSEEN_WORK_AT", at, 1);
+        CHECK(dlopen(program.plugin, RTLD_NOW | RTLD_DEEPBIND) && work);
+        return work;
+    }
     int when = is_way("lazy") ? RTLD_LAZY : RTLD_NOW;
     void *plugin = dlopen(program.plugin, when | RTLD_DEEPBIND);
     CHECK(plugin);
