@@ -326,7 +326,6 @@
     X(cuCtxRecordEvent)                                                                            \
     X(cuEventQuery)                                                                                \
     X(cuEventRecord)                                                                               \
-    X(cuEventRecord_ptsz)                                                                          \
     X(cuEventSynchronize)                                                                          \
     X(cuEventDestroy_v2)                                                                           \
     X(cuThreadExchangeStreamCaptureMode)                                                           \

@@ -81,11 +81,13 @@ static int barrier(void)
 static int record(const struct lane_stream *stream, void **event)
 {
     CUresult result = CUDA_SUCCESS;
+    CUstream handle = stream->handle;
+    if (!handle && stream->per_thread)
+        handle = CU_STREAM_PER_THREAD;
     if (!*event)
         result = real()->cuEventCreate((CUevent *)event, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS)
-        result = stream->per_thread ? real()->cuEventRecord_ptsz(*event, stream->handle)
-                                    : real()->cuEventRecord(*event, stream->handle);
+        result = real()->cuEventRecord(*event, handle);
     return result == CUDA_SUCCESS ? 0 : -1;
 }
 
