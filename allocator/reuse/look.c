@@ -35,7 +35,7 @@
 #define LATE_NS 5000    /* on an H200 the event never passes later than the control */
 #define MOST_FREES 4096 /* frees of a thread between two looks, after MOST_DOUBLINGS doublings */
 #define MOST_DOUBLINGS 11
-#define LOOKS_TO_DOUBLE 8
+#define LOOKS_TO_DOUBLE 4
 #define MOST_MARKS 512     /* marks between two looks at a lane; for the first LOOKS looks: */
 #define MOST_MARKS_FIRST 8 /* so many */
 #define ROUNDS 4
