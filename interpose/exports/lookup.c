@@ -150,8 +150,8 @@ REAL_NOT_SANITIZED struct lookup lookup_dlsym(void *handle, const char *name, co
     return search(handle, name, caller, real);
 }
 
-/* The result of cuGetProcAddress, with our wrapper in place of a hooked function. A function of
- * memory that is not known goes past us. */
+/* The result of cuGetProcAddress, with our wrapper in place of a hooked function. If even cuInit or
+ * cuMemAlloc is not known, the driver's calls go past us. */
 static CUresult substituted(const char *symbol, CUresult result, void **function)
 {
     if (result != CUDA_SUCCESS || !function || !*function || !process_enabled())
@@ -159,7 +159,8 @@ static CUresult substituted(const char *symbol, CUresult result, void **function
     void *wrapper = substitute(*function);
     if (wrapper == *function && real_adopt(*function))
         wrapper = substitute(*function);
-    else if (wrapper == *function && !real_is_driver(wrapper) && strcmp(symbol, "cuMemAlloc") == 0)
+    else if (wrapper == *function && !real_is_driver(wrapper) &&
+             (strcmp(symbol, "cuInit") == 0 || strcmp(symbol, "cuMemAlloc") == 0))
         bindings_go_past(wrapper);
     if (wrapper != *function) {
         process_count(COVERAGE_proc_address_lookups);

@@ -313,6 +313,21 @@ def test_a_driver_in_two_stages(place, program):
     assert (done.code, "came through the cache, coverage full" in done.out) == (0, True), done.out
 
 
+def test_a_driver_in_two_stages_that_cannot_be_served(place):
+    """Its second object does not export its functions by name: the report names it, and `doctor` refuses."""
+    environment = two_stages(place)
+    second = environment["TWO_STAGE_SECOND"]
+    second.write_bytes(second.read_bytes().replace(b"\0cuMemAlloc_v2\0", b"\0cuMemAllocXv2\0", 1))  # in .dynstr
+    native = place.native("allocate_static", **environment)
+    ours = place.run("allocate_static", **environment)
+    assert (native.code, ours.code, ours.out, ours.err) == (0, 0, native.out, "")
+    said = f"go past us, and cannot be led back: {second}"
+    report = place.only_report()
+    assert report["coverage"]["status"] == "none" and any(said in reason for reason in report["coverage"]["reasons"])
+    done = place.cachalot("doctor", PROGRAMS / "allocate_static", **environment)
+    assert done.code == 1 and said in done.out
+
+
 @pytest.mark.parametrize("kind", ["address", "thread"])
 def test_a_program_with_a_sanitizer(place, kind):
     """`cachalot run` has its runtime stay first; the library is one that knows no sanitizer."""
