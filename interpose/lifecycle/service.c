@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "interpose/context/capture.h"
@@ -12,6 +11,7 @@
 #include "interpose/lifecycle/exit_report.h"
 #include "interpose/lifecycle/request.h"
 #include "interpose/lifecycle/service_report.h"
+#include "interpose/process/main_thread.h"
 #include "interpose/process/own_thread.h"
 #include "interpose/process/private_files.h"
 #include "interpose/process/process.h"
@@ -73,15 +73,12 @@ static void return_idle(void)
     service_report_unlock();
 }
 
-/* Reads one byte of our own memory by the main thread's id: a thread that has ended has no memory.
- * Where a sandbox forbids the call, /proc is read now and then. */
-static int main_thread_lives(void)
+/* Where the main thread cannot be looked at, /proc is read now and then. */
+static int may_be_last(void)
 {
     static unsigned looks;
-    char here, there = 0;
-    struct iovec to = {&here, 1}, from = {&there, 1};
-    return process_vm_readv(process.pid, &to, 1, &from, 1, 0) == 1 ||
-           (errno != ESRCH && looks++ % SELDOM > 1);
+    int lives = main_thread_lives();
+    return lives < 0 ? looks++ % SELDOM <= 1 : !lives;
 }
 
 static void look_for_the_last(void *times)
@@ -102,10 +99,10 @@ static void look_for_the_last(void *times)
 static void end_if_last(void)
 {
     static int seen;
-    if (main_thread_lives())
-        seen = 0;
-    else
+    if (may_be_last())
         files_run(look_for_the_last, &seen);
+    else
+        seen = 0;
     if (seen < 2)
         return;
     exit_report_has_thread(0); /* the service thread must not wait for itself */

@@ -14,6 +14,8 @@
 #include "interpose/lifecycle/service.h"
 #include "interpose/lifecycle/trace_writer.h"
 #include "interpose/memory/memory.h"
+#include "interpose/process/main_thread.h"
+#include "interpose/process/private_files.h"
 #include "interpose/process/process.h"
 #include "interpose/process/thread_exit.h"
 #include "interpose/resolve/bindings.h"
@@ -34,6 +36,7 @@ static void (*const at_thread_exit[])(void) = {capture_thread_ends, memory_threa
 /* Runs also in a process that is not served: there loaded_objects.c passes each call on. */
 __attribute__((constructor)) static void loaded(void)
 {
+    main_thread_note();
     objects_prepare();
     real_may_open();
     process_load();
@@ -75,11 +78,24 @@ __attribute__((destructor)) static void unload(void)
     pthread_setcancelstate(cancel, &cancel);
 }
 
+struct making {
+    unsigned devices;
+    const char *problem;
+};
+
+static void make_page(void *what)
+{
+    struct making *making = what;
+    process.page = trace_writer_page(making->devices, &making->problem);
+    if (process.page)
+        page_remove_old(config_page_dir(&process.config), OLD_PAGE_SECONDS);
+}
+
 /* Makes everything that lasts for the process's life. Caller holds the lock. Returns 0 if the
  * process can be served. */
 static int begin(void)
 {
-    const char *problem = NULL;
+    struct making making = {0};
     int count = 0;
     if (real()->cuDeviceGetCount(&count) != CUDA_SUCCESS || count < 1)
         return -1;
@@ -89,11 +105,12 @@ static int begin(void)
     context_start();
     config_read(&process.config);
     own_caches_note();
-    process.page = trace_writer_page((unsigned)count, &problem);
+    making.devices = (unsigned)count;
+    files_run(make_page, &making);
     if (!process.page)
         return -1;
-    if (problem)
-        process_warn("the live page: %s", problem);
+    if (making.problem)
+        process_warn("the live page: %s", making.problem);
     config_publish(&process.config, process.page, process_warn);
     snprintf(process.page->hook_order, sizeof process.page->hook_order, "%s", objects_hook_order());
     bindings_look(); /* says in the page what an earlier look has found */
@@ -111,7 +128,6 @@ static int begin(void)
     submit_look_around();
     atomic_store(&process.page->state, PAGE_RUNNING);
     page_tell_all(process.page);
-    page_remove_old(config_page_dir(&process.config), OLD_PAGE_SECONDS);
     return 0;
 }
 

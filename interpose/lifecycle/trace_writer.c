@@ -49,8 +49,9 @@ struct page *trace_writer_page(unsigned devices, const char **problem)
     return smaller;
 }
 
-static void open_trace(void)
+static void open_trace(void *unused)
 {
+    (void)unused;
     char path[sizeof process.page->trace];
     config_trace_path(&process.config, process.page, path, sizeof path, process_warn);
     int error = path[0] ? trace_open(process.page, path) : 0;
@@ -66,7 +67,7 @@ void trace_writer_start(void)
     if ((process.config.events || *process.config.trace) && !events)
         process_warn("no room for events beside the live page: none are recorded or traced");
     if (events && *process.config.trace)
-        open_trace();
+        files_run(open_trace, NULL);
     process.sites = process.page->own.sites;
     if (process.config.sites && !process.sites)
         process_warn("no room for call sites beside the live page: none are recorded");

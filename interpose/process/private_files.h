@@ -10,9 +10,9 @@
 void files_apart(void);
 
 /* The program's standard error, which a thread with its own table opens anew; negative: there is
- * none. files_close closes it, or any other descriptor of ours. */
+ * none. In the program's own table it is the program's. */
 int files_stderr(void);
-void files_close(int fd);
+int files_are_apart(void);
 
 /* Runs `function` in a thread with its own table and waits for it. Without a thread, `function`
  * runs in the calling one. */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "interpose/process/private_files.h"
+#include "stats/os/descriptor.h"
 
 struct process process;
 static const struct wiped wiped WIPED_ENTRY = {&process, sizeof process};
@@ -114,10 +115,15 @@ static void log_line(const char *text)
     size_t length = (size_t)n < sizeof line ? (size_t)n : sizeof line - 1;
     int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
     int fd = !strcmp(log, "stderr") ? files_stderr() : open(log, flags, 0600);
-    if (fd < 0)
+    if (fd == STDERR_FILENO && !files_are_apart()) {
+        write_quietly(fd, line, length);
         return;
-    write_quietly(fd, line, length);
-    files_close(fd);
+    }
+    struct descriptor file;
+    if (descriptor_take(&file, fd) != 0)
+        return;
+    write_quietly(file.fd - 1, line, length);
+    descriptor_close(&file);
 }
 
 void process_warn(const char *format, ...)

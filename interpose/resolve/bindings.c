@@ -314,9 +314,11 @@ void bindings_look(void)
         found();
     for (; look.changed; look.changed--)
         process_count(COVERAGE_table_entries);
-    if (process.page && bindings_unreached() && !process.page->coverage_note[0])
+    if (process.page && bindings_unreached() && !process.page->coverage_note[0]) {
         snprintf(process.page->coverage_note, sizeof process.page->coverage_note,
                  "calls of CUDA go past us, and cannot be led back: %s", bindings_unreached());
+        PAGE_TELL(process.page, coverage_note);
+    }
     errno = error;
 }
 

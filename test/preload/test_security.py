@@ -1,9 +1,11 @@
 """What others planted is not used, what others wrote is not read, and nothing is written but what was named."""
 
+import ctypes
 import mmap
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import stat
@@ -15,7 +17,8 @@ import time
 import pytest
 
 import sanitizer
-from conftest import LIBRARY, PROGRAMS, SIM, load
+from conftest import LIBRARY, MIB, PROGRAMS, SIM, load
+from test_ipc import Shell, shared
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
@@ -225,3 +228,56 @@ def test_a_page_that_is_written_by_others(place, conf, more):
     assert not page.exists()
     assert {path.name for path in place.work.iterdir()} <= {"decoy", "r.json", "t"} | {f"r.{i}.json" for i in range(99)}
     assert load(place.work / "r.json")["process"]["pid"] == process.pid
+
+
+NATIVE = """access arch_prctl brk clock_nanosleep close execve exit_group fcntl futex getpid getrandom ioctl kill madvise memfd_create
+mmap mprotect munmap newfstatat openat pipe2 poll pread64 prlimit64 read readlink rseq sched_yield set_robust_list
+set_tid_address write writev ftruncate clone clone3 lseek fstat dup close_range rt_sigreturn""".split()
+NUMBERS = pathlib.Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
+
+
+def allowed_calls():
+    """Those that the reference page lists for filters."""
+    text = (pathlib.Path(__file__).parents[2] / "docs" / "limits.md").read_text(encoding="utf-8")
+    return re.findall(r"`(\w+)`", text.partition("\n| for | calls |\n")[2].partition("\n\n")[0])
+
+
+def kill_others(names):
+    """A seccomp filter that kills at any other call."""
+    known = dict(re.findall(r"#define __NR_(\w+) (\d+)", NUMBERS.read_text(encoding="ascii")))
+    numbers = sorted({int(known[name]) for name in names})
+    code = [(0x20, 0, 0, 0)]
+    for number in numbers:
+        code += [(0x15, 0, 1, number), (0x06, 0, 0, 0x7FFF0000)]
+    code.append((0x06, 0, 0, 0x80000000))
+    program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in code))
+    head = ctypes.create_string_buffer(struct.pack("@HP", len(code), ctypes.addressof(program)))
+    libc = ctypes.CDLL(None)
+
+    def install(_kept=program):
+        if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, head, 0, 0):
+            os._exit(9)
+    return install
+
+
+@pytest.mark.skipif(not NUMBERS.exists(), reason="no numbers of calls here")
+@sanitizer.unless_sanitized("its runtime makes calls of its own", ("asan", "tsan"))
+@pytest.mark.parametrize("more", [{}, {"CACHALOT_EVENTS": "64", "CACHALOT_SITES": "1", "CACHALOT_TRACE": "t", "CACHALOT_LOG": "log"}],
+                         ids=["plain", "all"])
+def test_a_filter_that_kills(place, more):
+    """The listed calls are enough for three seconds of service, snapshots, and IPC."""
+    install = kill_others(NATIVE + allowed_calls())
+    native = place.start("allocate_on", preload=(), prepare=kill_others(NATIVE))
+    assert native.communicate("", timeout=60)[0] == "ready\ncudaGetLastError(): 0\n" and native.returncode == 0
+    process = place.start("allocate_on", prepare=install, **more)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(2.5)
+    process.send_signal(signal.SIGUSR1)
+    time.sleep(0.5)
+    out, err = process.communicate("", timeout=60)
+    assert (process.returncode, out, err) == (0, "cudaGetLastError(): 0\n", "")
+    assert [report["kind"] for report in place.reports()] == ["exit", "signal"] or len(place.reports()) == 2
+    (a, b) = (Shell(place, prepare=install, **more) for _ in range(2))
+    _, handle = shared(a)
+    assert b.number("read", b.number("open", handle, 21 * MIB)) == 7
+    a.end(), b.end()

@@ -338,6 +338,7 @@ def test_a_full_disk_loses_nothing_of_a_killed_process(place):
             fill(small)
             process.kill()
             process.communicate()
+            (place.work / "late.json").unlink(missing_ok=True)  # of the one before
             done = place.cachalot("harvest", "--output", "late.json")
             (small / "rest").unlink()
             if done.code:
