@@ -103,6 +103,16 @@ def test_a_program_is_named_after_itself(place, words):
     assert load(place.work / f"{ALLOCATE.name}.json")["process"]["exe"] == str(ALLOCATE)
 
 
+def test_a_child_whose_page_cannot_be_read(place):
+    """It uses the cache, as its threads say; only the other one is said not to."""
+    script = f"sleep 4 | CACHALOT_PAGE_DIR=/proc/none {PROGRAMS}/allocate_on >&- 2>&- & sleep 1; exec {ALLOCATE}"
+    done = launch(place, "--summary", "sh", "-c", script)
+    assert done.code == 0 and "with a page that cannot be read here (of another user, or without a name)" in done.err, done.err
+    (unseen,) = [line for line in done.err.splitlines() if "no CUDA has been seen so far" in line]
+    (served,) = [line for line in done.err.splitlines() if "cannot be read here" in line]
+    assert "sleep (" in unseen and "allocate_on (" in served and "allocate_on" not in unseen
+
+
 PAST_US = [PROGRAMS / "load_deep", "namespace", PROGRAMS / "liballocate_plugin_130.so"]
 
 

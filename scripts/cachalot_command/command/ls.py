@@ -20,6 +20,7 @@ that have ended and left theirs.
   killed     ended without a report: `cachalot harvest` makes it
   reported   ended, its report is written: `cachalot harvest` tidies up
   elsewhere  of another container: nobody here can tell whether it still runs
+  foreign    of another user: `cachalot ls` as that user says more
   damaged    no page, or one that cannot be trusted: remove it by hand
 
 Exit code: 0, 2 usage, 3 no such directory, or a page is damaged.
@@ -40,7 +41,7 @@ def entry_of(page):
     entry = {"pid": page.pid or None, "state": state_of(page), "program": None, "exe": None, "rank": None, "hostname": None,
              "session": None, "allocated_bytes": None, "reserved_bytes": None, "path": printable(page.path),
              "problem": None}
-    if page.life == "bad":
+    if page.life in ("bad", "foreign"):
         return {**entry, "problem": printable(page.program)}
     entry.update(program=printable(page.program), session=None if page.session == "-" else printable(page.session))
     try:

@@ -152,6 +152,9 @@ def harvest(arguments):
     if elsewhere:
         print(f"cachalot: {elsewhere} of other containers: nobody here can tell whether they run; `cachalot harvest` there",
               file=sys.stderr)
+    foreign = sum(page.life == "foreign" for page in pages)
+    if foreign:
+        print(f"cachalot: {foreign} of other users: `cachalot harvest` as those users", file=sys.stderr)
     for page in pages:
         if page.life == "bad":
             print(f"cachalot: {printable(page.path)}: {page.program}; remove it by hand",

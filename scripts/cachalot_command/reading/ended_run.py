@@ -71,17 +71,35 @@ def name_if_of_run(pid, session):
     return None
 
 
+def is_served(pid):
+    """True if the process uses the cache: the library's service thread runs in it. Its page may be another user's, or nameless."""
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/comm", "rb") as comm:
+                if comm.read() == b"cachalot\n":
+                    return True
+    return False
+
+
+def note_on(named, what):
+    if not named:
+        return []
+    more = ", …" * (len(named) > NAMES_MOST)
+    said = "1 process of this run still runs" if len(named) == 1 else f"{len(named)} processes of this run still run"
+    return [f"note: {said}, {what}: {', '.join(named[:NAMES_MOST])}{more}"]
+
+
 def without_cuda(session, known):
-    """A note on processes of the run that still run and have neither page nor report: they have not used CUDA so far."""
+    """Notes on processes of the run that still run and have neither page nor report here: they have not used CUDA so far, or
+    keep their page where it cannot be read."""
     if os.environ.get("CACHALOT_SESSION") == session:  # the session is not of this run alone: the parent has it, too
         return []
     with contextlib.suppress(OSError):
         own = [entry.name for entry in os.scandir("/proc") if entry.name.isdecimal() and int(entry.name) not in known]
-        named = [f"{name} ({pid})" for pid in own if (name := name_if_of_run(pid, session)) is not None]
-        if named:
-            more = ", …" * (len(named) > NAMES_MOST)
-            said = "1 process of this run still runs" if len(named) == 1 else f"{len(named)} processes of this run still run"
-            return [f"note: {said}, of which no CUDA has been seen so far: {', '.join(named[:NAMES_MOST])}{more}"]
+        named = {f"{name} ({pid})": is_served(pid) for pid in own if (name := name_if_of_run(pid, session)) is not None}
+        return (note_on([name for name, served in named.items() if not served], "of which no CUDA has been seen so far") +
+                note_on([name for name, served in named.items() if served],
+                        "with a page that cannot be read here (of another user, or without a name); a report follows at the end"))
     return []
 
 
@@ -137,6 +155,8 @@ def missing_report(environment, problems):
     said = "no report: no process of this run initialised CUDA through the cache (`cachalot doctor PROGRAM` says whether one can)"
     if os.path.isdir(pages) and not is_own(pages):
         said += f", or it could write none where it ran, and keep no page: {pages} is open to others, or not this user's"
+    else:
+        said += ", or one that did was killed where it could keep no page (a sandbox), or as another user (`cachalot harvest` as that one)"
     if given.get("CACHALOT_ONLY"):
         said += f"; CACHALOT_ONLY={given['CACHALOT_ONLY']} leaves programs of other names alone"
     return ["; ".join([said, *misspelt(given)])]

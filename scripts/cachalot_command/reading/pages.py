@@ -13,7 +13,7 @@ class Page:
 
     path: str
     pid: int
-    life: str  # alive, dead, elsewhere, bad
+    life: str  # alive, dead, elsewhere, foreign, bad
     state: str
     session: str
     program: str  # or the problem of a bad page
@@ -25,6 +25,14 @@ def named_directory(words):
     if named and not os.path.isdir(named):
         raise Failure(3, f"{'' if words else 'CACHALOT_PAGE_DIR='}{named} is not a directory")
     return named or None
+
+
+def is_of_another(path):
+    """True for a file of another user: `cachalot-page` reads none of those, and it may be the page of a running program."""
+    try:
+        return os.lstat(path).st_uid != os.geteuid()
+    except OSError:
+        return False
 
 
 def list_pages(directory=None):
@@ -39,6 +47,8 @@ def list_pages(directory=None):
         if len(columns) == 6:
             path, pid, life, state, session, program = columns
             path = os.path.join(directory, os.path.basename(path))  # the listing shows no control characters of the directory
+            if life == "bad" and is_of_another(path):
+                life = "foreign"
             pages.append(Page(path, int(pid), life, state, session, program))
     return pages
 
