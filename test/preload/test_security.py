@@ -6,12 +6,15 @@ import os
 import pathlib
 import random
 import re
+import resource
 import shutil
 import signal
 import stat
 import struct
 import subprocess
+import sys
 import tempfile
+import threading
 import time
 
 import pytest
@@ -228,6 +231,53 @@ def test_a_page_that_is_written_by_others(place, conf, more):
     assert not page.exists()
     assert {path.name for path in place.work.iterdir()} <= {"decoy", "r.json", "t"} | {f"r.{i}.json" for i in range(99)}
     assert load(place.work / "r.json")["process"]["pid"] == process.pid
+
+
+@as_root
+@sanitizer.unless_sanitized("its runtime cannot be read by that user", ("asan", "tsan"))
+def test_no_page_where_the_users_differ(place):
+    """Whoever may write it would have the program act with the rights of another user."""
+    place.pages.chmod(0o1777)
+    script = (f"import ctypes, os; os.setresuid(0, {NOBODY}, 0); ctypes.CDLL('libcuda.so.1').cuInit(0); "
+              "print(os.listdir(os.environ['CACHALOT_PAGE_DIR'])); os.setresuid(0, 0, 0)")
+    ours = place.run(sys.executable, "-c", script)
+    assert (ours.code, ours.out, ours.err) == (0, "[]\n", "")
+    assert place.only_report().warned("real, effective and saved user differ") == 1
+
+
+def test_a_page_that_is_cut_off_while_it_is_read(place):
+    """The tool says so, or reads what was there; no signal ends it."""
+    place.run("end", "kill", CACHALOT_EVENTS="100000")
+    (page,) = place.left_pages()
+    data, stop = page.read_bytes(), threading.Event()
+
+    def cut():
+        file = os.open(page, os.O_RDWR)
+        while not stop.is_set():
+            os.ftruncate(file, 4096)
+            os.pwrite(file, data, 0)
+        os.close(file)
+    thread = threading.Thread(target=cut)
+    thread.start()
+    codes = {subprocess.run([LIBRARY.parent / "cachalot-page", "json", page], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                            check=False).returncode for _ in range(60)}
+    stop.set()
+    thread.join()
+    assert codes <= {0, 3}
+
+
+@pytest.mark.parametrize("more", [{}, {"CACHALOT_EVENTS": "64", "CACHALOT_TRACE": "t"}], ids=["plain", "all"])
+@sanitizer.unless_sanitized("its runtime needs more", ("asan", "tsan"))
+def test_a_main_thread_with_a_small_stack(place, more):
+    """Natively 16 KiB are enough, wherever the stack begins: so without random addresses."""
+    def prepare():
+        ctypes.CDLL(None).personality(0x0040000)
+        resource.setrlimit(resource.RLIMIT_STACK, (16384, 16384))
+    native = place.start("allocate_driver", preload=(), prepare=prepare)
+    out, _ = native.communicate("", timeout=60)
+    ours = place.start("allocate_driver", prepare=prepare, **more)
+    assert (ours.communicate("", timeout=60), ours.returncode) == ((out, ""), native.returncode)
+    assert len(place.reports()) == 1
 
 
 NATIVE = """access arch_prctl brk clock_nanosleep close execve exit_group fcntl futex getpid getrandom ioctl kill madvise memfd_create
