@@ -31,6 +31,7 @@
     X(pread64, ssize_t, (int fd, void *to, size_t n, off_t at), (fd, to, n, at), -1, EIO)          \
     X(pwrite64, ssize_t, (int fd, const void *from, size_t n, off_t at), (fd, from, n, at), -1,    \
       ENOSPC)                                                                                      \
+    X(lstat64, int, (const char *path, void *status), (path, status), -1, EACCES)                  \
     X(ftruncate64, int, (int fd, off_t n), (fd, n), -1, EIO)                                       \
     X(fcntl64, int, (int fd, int what, long with), (fd, what, with), -1, EMFILE)                   \
     X(readdir64, void *, (DIR * folder), (folder), NULL, EIO)                                      \
