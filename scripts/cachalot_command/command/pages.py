@@ -43,7 +43,7 @@ each path before it writes, and prints those that it wrote.
              write, if that is below the current directory, or else in it
 
 Exit code: 0 all written (or nothing to do), 1 a report could not be written,
-2 usage, 3 no such directory, or damaged pages.
+2 usage, 3 no such directory, pages that are damaged or another user's.
 example: cachalot harvest --output killed.json
 """
 
@@ -154,7 +154,8 @@ def harvest(arguments):
               file=sys.stderr)
     foreign = sum(page.life == "foreign" for page in pages)
     if foreign:
-        print(f"cachalot: {foreign} of other users: `cachalot harvest` as those users", file=sys.stderr)
+        print(f"cachalot: {foreign} of another user, not read: `cachalot harvest` as that user", file=sys.stderr)
+        code = code or 3
     for page in pages:
         if page.life == "bad":
             print(f"cachalot: {printable(page.path)}: {page.program}; remove it by hand",
