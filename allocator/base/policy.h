@@ -41,7 +41,7 @@
     /* Which hole serves a request. */ \
     X(uint64_t, apart_most, MIB / 4, "bytes", "fit", "largest block that never lies among large ones: memory against chunks held by a small block", "tried") \
     X(uint32_t, fit_slots, 1024, "slots", "fit", "slots of which the best hole serves: memory against 0.1 to 0.3 us a request", "tried") \
-    X(uint64_t, fit_loss_part, 22, "1/n", "fit", "part of what is reserved, lost between blocks, from which on the best hole serves and not the first: the same", "tried") \
+    X(uint64_t, fit_loss_part, 26, "1/n", "fit", "part of what is reserved, lost between blocks, from which on the best hole serves and not the first: the same", "tried") \
     /* Which large blocks share chunks. */ \
     X(int, score_most, 16, "sizes", "packing", "new sizes in a row that are remembered, and what a size outweighs that its blocks outlive", "tried") \
     X(uint64_t, noted_part, 512, "1/n", "packing", "part of the device from which on a new size is a sign", "tried") \

@@ -243,7 +243,7 @@ static int is_clear(struct allocator *a, struct fence *fence)
     return 0;
 }
 
-void look_at_free(struct allocator *a)
+void look_at_free_due(struct allocator *a)
 {
     struct lane *lane = &a->domain->lane;
     if (!is_off(a) && a->look.fence)

@@ -24,8 +24,16 @@ static inline int look_allows(const struct lane *lane, uint64_t word)
 /* Looks, if a look is due or has not ended. The caller holds the lock, which is dropped meanwhile.
  * at_free: at a free that natively waits for all work. at_lane: at a submission to the lane, by its
  * thread; returns 1 if the lock was dropped. `allocator`: of the lane's context, or NULL. */
-void look_at_free(struct allocator *allocator);
+void look_at_free_due(struct allocator *allocator);
 int look_at_lane(struct allocator *allocator, const struct lane_stream *stream);
+
+static inline void look_at_free(struct allocator *allocator)
+{
+    uint64_t word = atomic_load(&allocator->domain->lane.state.word);
+    int is_trusted = look_allowance.frees && look_allowance.word == word;
+    if (allocator->look.fence || ((word & LANE_MODE) == LANE_NONE && !is_trusted))
+        look_at_free_due(allocator);
+}
 
 /* The context ends: forgets its look. */
 void look_forget(struct allocator *allocator);
