@@ -36,12 +36,12 @@
     /* How large a handle is. */ \
     X(uint64_t, handle_most, 16 * MIB, "bytes", "handles", "largest handle, and the request from which on the driver is asked what is free: calls of the driver against memory held by a part of a handle", "footprint.md") \
     X(uint64_t, handle_part, 192, "1/n", "handles", "handle as a part of the memory: calls against memory", "tried") \
-    X(uint64_t, handle_loss_part, 40, "1/n", "handles", "memory that handles may lose, as a part of what is reserved: calls against memory", "tried") \
+    X(uint64_t, loss_part, 34, "1/n", "handles", "part of what is reserved that may be lost between blocks; then handles are small, and the best hole serves: calls and time against memory", "tried") \
     X(uint64_t, device_chunks_least, 1024, "chunks", "handles", "handles are smaller on a device that has fewer of them", "footprint.md") \
     /* Which hole serves a request. */ \
     X(uint64_t, apart_most, MIB / 4, "bytes", "fit", "largest block that never lies among large ones: memory against chunks held by a small block", "tried") \
     X(uint32_t, fit_slots, 1024, "slots", "fit", "slots of which the best hole serves: memory against 0.1 to 0.3 us a request", "tried") \
-    X(uint64_t, fit_loss_part, 26, "1/n", "fit", "part of what is reserved, lost between blocks, from which on the best hole serves and not the first: the same", "tried") \
+    X(uint32_t, fit_rest_part, 16, "1/n", "fit", "part of the block that the best hole may leave over", "tried") \
     /* Which large blocks share chunks. */ \
     X(int, score_most, 16, "sizes", "packing", "new sizes in a row that are remembered, and what a size outweighs that its blocks outlive", "tried") \
     X(uint64_t, noted_part, 512, "1/n", "packing", "part of the device from which on a new size is a sign", "tried") \

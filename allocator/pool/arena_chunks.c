@@ -126,12 +126,12 @@ static uint64_t lost_of(const struct arena *arena, uint64_t booked, uint64_t mor
 int arena_loses_much(const struct arena *arena)
 {
     uint64_t booked = booked_of(arena);
-    return lost_of(arena, booked, 0) > booked / policy.fit_loss_part;
+    return lost_of(arena, booked, 0) > booked / policy.loss_part;
 }
 
 /* A handle that holds a live block cannot move, so small handles waste least. But the driver's
  * calls to make or move a handle cost the same for any size. So a handle is a part of all memory
- * (policy.handle_part), and smaller where much is lost already (handle_loss_part). Memory is made
+ * (policy.handle_part), and smaller where much is lost already (loss_part). Memory is made
  * when nothing is idle except what fits no gap. So what is lost then is what large handles have
  * cost so far. Where blocks outlive their sizes, handles have one chunk. test/replay/tried.md has
  * the cost of other numbers. */
@@ -139,7 +139,7 @@ uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missi
 {
     uint64_t booked = booked_of(arena);
     uint64_t lost = lost_of(arena, booked + missing, size);
-    uint64_t may = (booked + size) / policy.handle_loss_part;
+    uint64_t may = (booked + size) / policy.loss_part;
     if (size <= MIB || packing_is_varied(arena->allocator, size) || may <= lost)
         return 1;
     uint64_t bytes = (booked + size) / policy.handle_part;

@@ -27,7 +27,7 @@ void arena_remove_handle(struct arena *arena, uint32_t first);
 /* Sets the batch with which the chunk's handle goes back to the driver; 0: none. */
 void arena_set_leaving(struct arena *arena, uint32_t chunk, uint32_t batch);
 
-/* Does more lie lost between blocks than policy.fit_loss_part allows? */
+/* Does more lie lost between blocks than policy.loss_part allows? */
 int arena_loses_much(const struct arena *arena);
 
 /* How many chunks the handles have that are made for a block of `size` bytes, of which `missing`

@@ -1,6 +1,6 @@
 /* First fit by address. Each slot knows the largest hole that begins in it, and a tree of maxima
  * finds the first slot whose hole is large enough. While much is lost between blocks, the best of
- * policy.fit_slots slots from there on serves. */
+ * policy.fit_slots slots from there on serves, if it leaves little over. */
 #include "allocator/pool/arena_fit.h"
 
 #include <stddef.h>
@@ -73,8 +73,11 @@ struct block *arena_fit_find(const struct arena *arena, uint64_t size)
     uint32_t slot = max_tree_find(&arena->fit, grains);
     if (slot == UINT32_MAX)
         return NULL;
-    if (arena_loses_much(arena))
-        slot = max_tree_best(&arena->fit, slot, grains);
+    if (arena_loses_much(arena)) {
+        uint32_t best = max_tree_best(&arena->fit, slot, grains);
+        if (max_tree_of(&arena->fit, best) - grains <= grains / policy.fit_rest_part)
+            slot = best;
+    }
     return arena->slot[slot].largest;
 }
 

@@ -41,7 +41,7 @@ void own_caches_note(void)
 /* Bytes that the program has asked for, and those of the blocks it got. */
 static void sum_requests(uint64_t *requested, uint64_t *allocated)
 {
-    for (unsigned i = 0; i < atomic_load(&process.page->device_count); i++) {
+    for (unsigned i = 0; i < process.page->device_count; i++) {
         const struct pool_stat *stat = page_device(process.page, i)->stats.stat;
         for (unsigned pool = 0; pool < STAT_POOLS; pool++) {
             *requested += stat_get(&stat[STAT_requested_bytes].allocated[pool]);

@@ -101,7 +101,7 @@ static int line_maps(char *line, void *data)
     if (*after != '-' || mapped->address < begin || mapped->address >= strtoul(after + 1, NULL, 16))
         return 0;
     if (path && !strchr(path, '\\') && strlen(path) < mapped->size)
-        strcpy(mapped->path, path);
+        memcpy(mapped->path, path, strlen(path) + 1);
     return 1;
 }
 
@@ -153,6 +153,7 @@ int proc_maps_file(uint64_t pid, const char *name, uint64_t until_ns)
     return search_maps(path, until_ns, line_names, (void *)name);
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): line_maps writes it */
 void proc_mapped_file(const void *address, char *path, size_t size)
 {
     struct mapped mapped = {(uintptr_t)address, path, size};

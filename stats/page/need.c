@@ -212,6 +212,7 @@ static int add(struct neighbour *n, void *context)
     return 1;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): add writes it */
 void need_of_others(const struct page *own, uint64_t *bytes, unsigned rows)
 {
     struct sum sum = {own, bytes, rows};

@@ -11,7 +11,7 @@ from conftest import BUILD, LIBRARY, MIB
 MAPPED = "expandable_segments:True,large_segment_size_mb:2"
 TAILS = "expandable_segments:True,large_segment_size_mb:14"
 WITH_POLICY = BUILD / "test/preload/libcachalot_policy.so"
-LARGE_HANDLES = "handle_part=2,handle_loss_part=1,device_chunks_least=16"
+LARGE_HANDLES = "handle_part=2,loss_part=1,device_chunks_least=16"
 
 
 def option(report):

@@ -269,6 +269,9 @@ def vgg16_activations():
     return sizes + LINEAR[1:]
 
 
+PAGE = os.sysconf("SC_PAGESIZE")
+
+
 class Packing:
     """The rules of sizes for a program that frees nothing: what it then holds and reserves."""
 
@@ -279,6 +282,7 @@ class Packing:
     def take(self, size):
         rounded = -(-size // 512) * 512
         small = rounded <= MIB
+        rounded = rounded if small else -(-rounded // PAGE) * PAGE  # large blocks begin on a page of the host
         rests = self.rests[small]
         fitting = [rest for rest in rests if rest >= rounded]
         if fitting:

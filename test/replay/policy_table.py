@@ -54,8 +54,8 @@ STORMS = {f"storm_{seed}": lambda seed=seed: workloads.storm(6000, STORM_CAP, se
 OFF = {
     "no share-no-chunk": {"noted_least": NEVER},
     "no small handles where blocks outlive their sizes": {"varied_most": 0},
-    "first fit": {"fit_loss_part": 1},
-    "best fit always": {"fit_loss_part": 2**40},
+    "first fit": {"fit_slots": 1},
+    "best fit whatever is left over": {"fit_rest_part": 1},
     "small blocks up to 1 MiB apart": {"apart_most": MIB},
     "handles of 2 MiB": {"handle_most": 2 * MIB},
     "handles of up to 32 MiB": {"handle_most": 32 * MIB},

@@ -33,7 +33,7 @@ def test_a_price_is_what_the_replay_books(tmp_path):
     assert tool("--policy", "price_create=7", path).returncode == 0
 
 
-@pytest.mark.parametrize("policy", ["keep", "keep=", "keep=x", "kept=4", "PYTORCH_SMALL_SIZE=1", "handle_loss_part=0"])
+@pytest.mark.parametrize("policy", ["keep", "keep=", "keep=x", "kept=4", "PYTORCH_SMALL_SIZE=1", "loss_part=0"])
 def test_what_is_no_number(tmp_path, policy):
     got = tool("--policy", policy, write(tmp_path / "x.csv", OWN))
     assert got.returncode == 2 and got.stderr.startswith("usage:")

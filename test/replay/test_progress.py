@@ -38,7 +38,7 @@ def position(process, path):
 
 def is_replay(process):
     """Of a zombie it is not."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return os.readlink(f"/proc/{process}/exe") == str(TOOL)
 
 

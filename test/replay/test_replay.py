@@ -269,7 +269,7 @@ def test_random_traces_follow_the_model(steps, conf, capacity, rmm, spread):
     if not lines:
         return
     arguments = [TOOL, "--capacity", str(capacity)]
-    arguments += ["--conf", ",".join(["expandable_segments:False", *(f"{NAMES[k]}:{v}" for k, v in conf.items())])]
+    arguments += ["--conf", ",".join(["expandable_segments:False,thread_cache:off", *(f"{NAMES[k]}:{v}" for k, v in conf.items())])]
     done = subprocess.run([*arguments, "-"], input=((RMM if rmm else "") + "\n".join(lines)).encode(),
                           stdout=subprocess.PIPE, check=True)
     got = json.loads(done.stdout)

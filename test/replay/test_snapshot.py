@@ -164,7 +164,7 @@ def test_actions_of_a_later_pytorch_are_left_out(tmp_path):
     path = write(tmp_path / "s.pickle", snapshot([event("alloc", 4096, 1000), {"action": "moved\x1b"}, event("free_completed", 4096, 1000)]))
     for name in ("replay", "export"):
         done = command(name, path, *(["--csv", tmp_path / "out"] if name == "export" else []))
-        assert done.returncode == 0 and done.stderr == f"cachalot: {path}: actions that are not known are left out: moved?\n"
+        assert done.returncode == 0 and done.stderr.startswith(f"cachalot: {path}: actions that are not known are left out: moved?\n")
     assert peaks(replay(path))[0] == 1000
 
 
