@@ -34,6 +34,17 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/* The addresses of the handle that is mapped in a slot. Behind a tail no memory is mapped. */
+static uint64_t handle_begin(const struct arena *arena, uint32_t slot)
+{
+    return arena_address(arena, arena_handle_at(arena, slot));
+}
+
+static uint64_t handle_end(const struct arena *arena, uint32_t slot)
+{
+    return handle_begin(arena, slot) + arena_handle_bytes(arena, arena->slot[slot].chunk);
+}
+
 /* Adds a run of the arena, from `first` to `last`, whose blocks have `bytes` bytes of memory. */
 static void add_run(struct prospect *p, const struct block *first, const struct block *last,
                     uint64_t bytes, int serves)
@@ -43,14 +54,14 @@ static void add_run(struct prospect *p, const struct block *first, const struct 
     uint64_t front = 0, back = 0, inside = 0;
     if (present_bytes(first)) {
         uint32_t slot = (uint32_t)arena_slot_at(arena, begin - arena->base);
-        uint64_t until = arena_address(arena, arena_handle_end(arena, slot));
-        if (arena_address(arena, arena_handle_at(arena, slot)) < begin)
+        uint64_t until = handle_end(arena, slot);
+        if (handle_begin(arena, slot) < begin)
             *(until <= end ? &front : &inside) = (until < end ? until : end) - begin;
     }
     if (present_bytes(last) && !inside) {
         uint32_t slot = (uint32_t)arena_slot_at(arena, end - 1 - arena->base);
-        if (arena_address(arena, arena_handle_end(arena, slot)) > end)
-            back = end - arena_address(arena, arena_handle_at(arena, slot));
+        if (handle_end(arena, slot) > end)
+            back = end - handle_begin(arena, slot);
     }
     p->loose += bytes - inside - front - back;
     if (serves) {

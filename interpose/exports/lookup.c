@@ -138,7 +138,8 @@ REAL_NOT_SANITIZED struct lookup lookup_dlsym(void *handle, const char *name, co
 {
     void *real = real_dlsym_find();
     const struct lookup as_natively = {NULL, real};
-    bindings_look();
+    if (atomic_load_explicit(&bindings_looking, memory_order_relaxed))
+        bindings_look();
     if (!real || !name || name[0] != 'c' || name[1] != 'u')
         return as_natively;
     if (!is_capital(name[2]) && !(name[2] == 'd' && name[3] == 'a' && is_capital(name[4])))

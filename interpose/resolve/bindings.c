@@ -39,7 +39,7 @@ enum {
 
 #define MOST_BEFORE 16 /* objects before us, where there are more no lazy entry is changed */
 
-static _Atomic int looking;
+_Atomic int bindings_looking;
 static char unreached[180];
 static _Atomic int is_unreached;
 static void (*_Atomic cuda_found)(void); /* NULL: has been called */
@@ -267,7 +267,7 @@ static int look_at_all(struct dl_phdr_info *info, size_t size, void *data)
     seen.unloads = info->dlpi_subs;
     dl_iterate_phdr(find_us, look);
     if (!look->is_preload)
-        atomic_store(&looking, 0);
+        atomic_store(&bindings_looking, 0);
     else
         dl_iterate_phdr(look_at_object, look);
     if (look->memory >= 0)
@@ -298,13 +298,13 @@ void bindings_begin(void (*cuda_is_here)(void))
     real_open_find(0); /* now, since it takes the loader's lock, which a walk may not wait for */
     real_open_find(1);
     if (process_enabled())
-        atomic_store(&looking, 1);
+        atomic_store(&bindings_looking, 1);
     bindings_look();
 }
 
 void bindings_look(void)
 {
-    if (!atomic_load_explicit(&looking, memory_order_relaxed))
+    if (!atomic_load_explicit(&bindings_looking, memory_order_relaxed))
         return;
     struct look look = {.is_preload = 1, .memory = -1};
     int error = errno;

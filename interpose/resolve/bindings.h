@@ -12,6 +12,9 @@ void bindings_begin(void (*cuda_is_here)(void));
  * dl_iterate_phdr only, and leaves errno and dlerror alone. */
 void bindings_look(void);
 
+/* Whether bindings_look has something to do. For code that may run before a sanitizer is ready. */
+extern _Atomic int bindings_looking __attribute__((visibility("hidden")));
+
 /* Is a CUDA library in the process? Also callable in a signal handler. */
 int bindings_find_cuda(void);
 
