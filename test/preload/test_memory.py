@@ -4,6 +4,8 @@ import shutil
 
 import pytest
 
+import sanitizer
+
 from conftest import BUILD, KIB, MIB, PROGRAMS, load
 
 SHORT = {"CACHALOT_SIM_CAPACITY": "64M"}
@@ -61,6 +63,7 @@ def test_memory_that_graphs_allocate(place, driver):
     assert report["coverage"]["submissions"]["graphs"] == 4 * 20 * 6 + 1
 
 
+@sanitizer.unless_sanitized("its runtime ends a program that asks for too much, and is no framework's")
 @pytest.mark.parametrize("file, off, said", [
     ("libc10_cuda.so", {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, "set PYTORCH_NO_CUDA_MEMORY_CACHING=1"),
     ("xla_cuda_plugin.so", {"XLA_PYTHON_CLIENT_ALLOCATOR": "Platform"}, "set XLA_PYTHON_CLIENT_ALLOCATOR=platform"),
@@ -190,6 +193,7 @@ def test_a_busy_context_is_not_waited_for_in_vain(place, conf):
     assert place.same("out_of_memory", "beside a busy one", CACHALOT_CONF=conf, **SHORT).value("take(argument[1])") == 0
 
 
+@sanitizer.unless_sanitized("its runtime ends a program that asks for too much, and is no framework's")
 @pytest.mark.parametrize("conf", ["expandable_segments:False", "expandable_segments:True"])
 def test_what_nothing_can_serve_is_refused_at_once(place, conf):
     done = place.same("impossible", CACHALOT_CONF=conf, **SHORT)

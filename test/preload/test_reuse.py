@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+import sanitizer
+
 from conftest import Place
 
 EACH = 3 if os.environ.get("CACHALOT_STRESS_SHARE", "1") == "1" else 9  # of the orders, one in so many
@@ -41,6 +43,7 @@ def test_a_spinning_kernel_is_not_waited_for_when_memory_is_short(place, spin, w
     assert (native.code, ours.code, ours.out, ours.err) == (0, 0, native.out, "")
 
 
+@sanitizer.unless_sanitized("the order depends on the pace")
 def test_another_threads_free_while_a_kernel_spins_and_memory_is_short(place):
     """Natively there is no memory; with fences we wait a while for what that thread frees, but not for ever. On a lane it
     is reused at once."""
@@ -76,6 +79,7 @@ def test_frees_in_a_stream_wait_for_nothing(place, mode):
     assert (ours.code, ours.out, ours.err) == (0, "begun: 5760\n", "")
 
 
+@sanitizer.unless_sanitized("the order depends on the pace")
 def test_the_known_limit_of_lanes(place):
     """A thread frees while its kernel waits for what another thread submits elsewhere later: named at the head of lane.c. No
     other order that ends natively may hang."""

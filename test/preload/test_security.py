@@ -202,6 +202,7 @@ def write_all_over(file, decoy, places, alive, times):
     return written
 
 
+@sanitizer.unless_sanitized("falsified counts overflow")
 @pytest.mark.parametrize("conf", ["expandable_segments:True", "expandable_segments:False", "thread_cache:off"])
 @pytest.mark.parametrize("more", [{}, {"CACHALOT_EVENTS": "64", "CACHALOT_SITES": "1", "CACHALOT_TRACE": "t"}],
                          ids=["plain", "all"])

@@ -147,6 +147,7 @@ def test_a_driver_before_us(place, program):
     assert (report["coverage"]["counters"]["table_entries"] > 0) == (program == "allocate_driver")
 
 
+@sanitizer.unless_sanitized("its runtime must come first, and is one more hook")
 def test_a_tool_before_a_plugin_that_is_bound_past_it(place):
     """What the plugin calls natively it calls in front of us: the tool gets none of its calls."""
     words = ["load_deep", "lazy", PROGRAMS / "liballocate_plugin_lazy.so"]
@@ -200,6 +201,7 @@ def test_where_there_is_cuda_look_ups_find_us(place, which, handles):
     assert {(handle, name) for handle, name, owner in owners if owner != LIBRARY.name and handle in handles} <= {("handle", "cudaMalloc")}
 
 
+@sanitizer.unless_sanitized("its runtime must come first, and is one more hook")
 def test_another_preload_asks_for_what_comes_after_it(place):
     """Which is us, and natively nothing."""
     for order in ((ANOTHER_NEXT, LIBRARY), (LIBRARY, ANOTHER_NEXT)):
@@ -235,6 +237,7 @@ def test_another_interposer_of_linked_calls(place, order, way):
     assert report["coverage"]["hook_order"] == ", ".join(path.name for path in order)
 
 
+@sanitizer.unless_sanitized("its runtime must come first, and is one more hook")
 @pytest.mark.skipif(bool(EMULATOR), reason="the command starts programs of this machine")
 @pytest.mark.parametrize("entry", ["path", "name", "a run of its own"])
 def test_another_interposer_keeps_its_place(place, entry):
@@ -301,6 +304,7 @@ def two_stages(place):
     return {"LD_LIBRARY_PATH": f"{folder}:{SIM}", "TWO_STAGE_SECOND": folder / "libsecond.so"}
 
 
+@sanitizer.unless_sanitized("its runtime must come first, and is one more hook")
 @pytest.mark.parametrize("program", ["allocate_130", "allocate_static", "allocate_proc_address"])
 def test_a_driver_in_two_stages(place, program):
     """What its cuGetProcAddress hands out are functions of another object."""
@@ -316,6 +320,7 @@ def test_a_driver_in_two_stages(place, program):
     assert (done.code, "came through the cache, coverage full" in done.out) == (0, True), done.out
 
 
+@sanitizer.unless_sanitized("its runtime must come first, and is one more hook")
 def test_a_driver_in_two_stages_that_cannot_be_served(place):
     """Its second object does not export its functions by name: the report names it, and `doctor` refuses."""
     environment = two_stages(place)
