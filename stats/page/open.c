@@ -272,6 +272,17 @@ struct page *page_open(const char *path, int *asks, const char **problem)
     return page;
 }
 
+/* Whole words, since the process changes its page meanwhile. */
+static void copy_words(void *to, const void *from, size_t bytes)
+{
+    const uint64_t *source = from;
+    uint64_t *target = to;
+    size_t words = bytes / sizeof *target;
+    for (size_t i = 0; i < words; i++)
+        target[i] = __atomic_load_n(&source[i], __ATOMIC_RELAXED);
+    memcpy(target + words, source + words, bytes % sizeof *target);
+}
+
 struct page *page_copy(const struct page *page)
 {
     size_t bytes = page->events_offset  ? page->events_offset
@@ -280,7 +291,7 @@ struct page *page_copy(const struct page *page)
     struct page *copy = memory(bytes);
     if (copy == NULL)
         return NULL;
-    memcpy(copy, page, bytes);
+    copy_words(copy, page, bytes);
     for (unsigned i = 0; i < copy->device_count; i++) {
         struct device_stats *to = &page_device(copy, i)->stats;
         if (page_device(copy, i)->used &&
