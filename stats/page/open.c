@@ -274,7 +274,8 @@ struct page *page_open(const char *path, int *asks, const char **problem)
 
 /* Whole words, since the process changes its page meanwhile. A text may be half written: its end is
  * set, and a warning that is being written is not shown. */
-__attribute__((no_sanitize("thread"))) static void copy_words(void *to, const void *from, size_t bytes)
+__attribute__((no_sanitize("thread"))) static void copy_words(void *to, const void *from,
+                                                              size_t bytes)
 {
     const uint64_t *source = from;
     uint64_t *target = to;

@@ -91,6 +91,7 @@ def test_what_was_out_of_memory_is_so_again(place):
     assert replay(place, "t", "--capacity", "8GiB", "--conf", found["best"][0]["conf"])["totals"]["ooms"] == 0
 
 
+@sanitizer.unless_sanitized("the order of events by time wavers", ("tsan",))
 def test_many_threads_and_a_ring_many_times_over(place):
     """The ring of 65536 events is filled more than once; none is lost, all are in order."""
     report = place.report("threads", CACHALOT_TRACE="t", CACHALOT_EVENTS="64")
