@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     if (argc > 2)
         OK(cachalot_sim_launch_spin(NULL, &flag, NULL, 0));
     sleep_ms(atol(argv[1]));
-    flag = 1;
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
     pthread_barrier_wait(&freed);
     for (int i = 0; i < 3; i++)
         OK(pthread_join(thread[i], NULL));

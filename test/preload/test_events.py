@@ -49,9 +49,9 @@ def check_story(rows):
     return live
 
 
-def story(report):
+def completed(rows):
     """The rows, where a free that is followed by no `free_completed` of its own was complete at once."""
-    rows, later = rows_of(report), set()
+    later = set()
     for row in reversed(rows):
         if row["action"] == "free_completed":
             later.add(row["address"])
@@ -59,6 +59,10 @@ def story(report):
             row["completed"] = row["address"] not in later
             later.discard(row["address"])
     return rows
+
+
+def story(report):
+    return completed(rows_of(report))
 
 
 WAITING = [("segment_alloc", 2 * MIB), ("alloc", 1024), ("segment_alloc", 30 * MIB),
