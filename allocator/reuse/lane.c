@@ -322,7 +322,7 @@ DIRECT int lane_free_alone(struct allocator *a)
         uint64_t word = load(lane);
         int mode = (int)(word & LANE_MODE);
         if (mode == LANE_NONE)
-            return look_allows(lane, word);
+            return look_allows(lane);
         if (mode == LANE_MANY || lane->context != a->context)
             return 0;
         if ((word & LANE_EARLY && word & LANE_DIRTY) ||

@@ -58,12 +58,6 @@ static unsigned random_up_to(struct lane *lane, unsigned most)
     return (unsigned)(x >> 33) % most + 1;
 }
 
-static void allow(uint64_t word, unsigned frees)
-{
-    look_allowance.word = word;
-    look_allowance.frees = frees;
-}
-
 /* Returns the frees until the next look, after one that has found nothing. They grow with the looks,
  * so that unseen work that begins later is not believed for longer than the program has run. */
 static unsigned frees_to_next(struct lane *lane)
@@ -78,8 +72,7 @@ static unsigned frees_to_next(struct lane *lane)
 static void begin_anew(struct lane *lane)
 {
     lane->clear = 0;
-    if ((load(lane) & LANE_MODE) == LANE_NONE)
-        atomic_store(&lane->state.word, lane_next(load(lane), LANE_NONE));
+    atomic_fetch_add(&lane->state.trust, 1);
 }
 
 /* A look has found nothing. */
@@ -249,8 +242,7 @@ void look_at_free_due(struct allocator *a)
     if (!is_off(a) && a->look.fence)
         go_on(a);
     uint64_t word = load(lane);
-    if (a->life.forgotten || is_off(a) || (word & LANE_MODE) != LANE_NONE ||
-        (look_allowance.frees && look_allowance.word == word))
+    if (a->life.forgotten || is_off(a) || (word & LANE_MODE) != LANE_NONE || look_is_allowed(lane))
         return;
     struct fence *fence = a->look.fence ? NULL : record(a, word);
     int clear = 0;
@@ -263,7 +255,7 @@ void look_at_free_due(struct allocator *a)
         return;
     lane->clear++;
     note_calm(lane);
-    allow(word, frees_to_next(lane));
+    look_allowance = (struct look_allowance){atomic_load(&lane->state.trust), frees_to_next(lane)};
 }
 
 /* A look at a lane: its event, and the control behind it on the lane's stream. */

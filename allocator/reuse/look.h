@@ -5,16 +5,22 @@
 #include "allocator/state/domain.h"
 
 /* How many frees of the calling thread need no look while nothing is outstanding: only while the
- * word of the lane is the one of the last look. */
+ * lane's `trust` is the one of its last look. */
 extern _Thread_local struct look_allowance {
-    uint64_t word;
+    uint64_t trust;
     unsigned frees;
 } look_allowance;
 
-/* Nothing is outstanding by this word. Is a block freed now reusable at once? */
-static inline int look_allows(const struct lane *lane, uint64_t word)
+static inline int look_is_allowed(const struct lane *lane)
 {
-    if (look_allowance.frees && look_allowance.word == word) {
+    return look_allowance.frees &&
+           look_allowance.trust == atomic_load_explicit(&lane->state.trust, memory_order_relaxed);
+}
+
+/* Nothing is outstanding. Is a block freed now reusable at once? */
+static inline int look_allows(const struct lane *lane)
+{
+    if (look_is_allowed(lane)) {
         look_allowance.frees--;
         return 1;
     }
@@ -29,9 +35,9 @@ int look_at_lane(struct allocator *allocator, const struct lane_stream *stream);
 
 static inline void look_at_free(struct allocator *allocator)
 {
-    uint64_t word = atomic_load(&allocator->domain->lane.state.word);
-    int is_trusted = look_allowance.frees && look_allowance.word == word;
-    if (allocator->look.fence || ((word & LANE_MODE) == LANE_NONE && !is_trusted))
+    const struct lane *lane = &allocator->domain->lane;
+    int mode = (int)(atomic_load(&lane->state.word) & LANE_MODE);
+    if (allocator->look.fence || (mode == LANE_NONE && !look_is_allowed(lane)))
         look_at_free_due(allocator);
 }
 

@@ -55,7 +55,8 @@ struct lane_state {
     /* All 0 in a forked child: nothing is on the books there. Streams with names below least_name
      * are put on the books at each submission. */
     _Atomic uint64_t word, epoch, least_name;
-    _Atomic int open; /* 0: a free is not reusable at once, whatever the word says */
+    _Atomic uint64_t trust; /* look.h: changes when the looks of all threads begin anew */
+    _Atomic int open;       /* 0: a free is not reusable at once, whatever the word says */
 };
 
 /* The word: a mode, flags, and a generation, which is never used twice. NONE: no work is
