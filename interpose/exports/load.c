@@ -2,6 +2,7 @@
  * loaded, and go on as the real ones, called as ours were: the loader looks at the caller. */
 #include "interpose/lifecycle/request.h"
 #include "interpose/process/process.h"
+#include "interpose/resolve/bindings.h"
 #include "interpose/resolve/elf_tables.h"
 #include "interpose/resolve/real_driver.h"
 #include "interpose/resolve/unseen.h"
@@ -19,6 +20,7 @@ void *load_begins(int in_namespace, const void *frame, const char *file)
 REAL_NOT_SANITIZED void *load_begins(int in_namespace, const void *frame, const char *file)
 {
     void *function = real_open_find(in_namespace);
+    bindings_return_dlopen();
     if (process_enabled()) {
         unseen_load_begins(frame);
         if (file && elf_names_cuda(file))

@@ -3,7 +3,8 @@
  * calling object (GOT). This file finds the entries that hold a function of a CUDA library, and
  * puts our function of that name there.
  *
- * The dynamic loader's own functions are led to us too, for objects that look CUDA up.
+ * The dynamic loader's own functions are led to us too, for objects that look CUDA up. A tool behind
+ * us that defines dlopen keeps its own: it may ask where that lies, to find itself (Nsight Compute).
  *
  * Left as they are:
  * - entries that hold the function of another library: a tool has its reason;
@@ -55,6 +56,7 @@ struct look {
     struct tables our_tables;
     unsigned count_before, place, changed;
     int is_preload, unrelocated, has_cuda, memory; /* memory: descriptor, or -1 */
+    int returns;                                   /* the walk of bindings_return_dlopen */
 };
 
 /* The object under the look. */
@@ -152,6 +154,13 @@ static unsigned lead_to_us(struct look *look, void **entry, void *before, void *
     return done != 0;
 }
 
+/* Gives an object its own dlopen or dlmopen back, if that is what our function goes on to. */
+static void return_own(struct look *look, void **entry, void *ours, const char *name, void *own)
+{
+    if (name[0] == 'd' && name[2] != 's' && own == real_open_find(name[2] == 'm'))
+        replace(look, entry, ours, own);
+}
+
 static void look_at_entry(struct look *look, const struct subject *subject,
                           const ElfW(Rela) * relocation)
 {
@@ -159,12 +168,15 @@ static void look_at_entry(struct look *look, const struct subject *subject,
     const ElfW(Sym) *symbol = &subject->tables.symbols[ELF64_R_SYM(relocation->r_info)];
     const char *name = subject->tables.strings + symbol->st_name;
     if ((type != TO_SYMBOL && type != TO_DATA && type != TO_FUNCTION) || relocation->r_addend ||
-        symbol->st_shndx != SHN_UNDEF || !is_hookable(name))
+        !is_hookable(name))
         return;
     void **entry = (void **)(subject->object.base + relocation->r_offset);
     void *value = __atomic_load_n(entry, __ATOMIC_RELAXED);
     void *ours = elf_find(&look->ours, &look->our_tables, name);
-    if (!ours || value == ours)
+    int is_own = symbol->st_shndx != SHN_UNDEF;
+    if (is_own && look->returns && value == ours)
+        return_own(look, entry, ours, name, (void *)(subject->object.base + symbol->st_value));
+    if (!ours || value == ours || is_own || look->returns)
         return;
     uintptr_t address = (uintptr_t)value, base = subject->object.base;
     if (!value || (base && elf_holds(subject->info, base + address)))
@@ -255,6 +267,19 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *data)
     return 0;
 }
 
+static int look_at_next_dlopen(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct look *look = data;
+    struct subject subject = {.info = info, .object = elf_object(info)};
+    (void)size;
+    if (!elf_holds(info, (uintptr_t)real_open_find(0)))
+        return 0;
+    subject.tables = elf_tables(&subject.object);
+    if (look->ours.dynamic && subject.object.dynamic)
+        look_at_relocations(look, &subject);
+    return 1;
+}
+
 /* Nothing is loaded or unloaded during a walk: so the whole look runs inside one. */
 static int look_at_all(struct dl_phdr_info *info, size_t size, void *data)
 {
@@ -292,11 +317,26 @@ int bindings_find_cuda(void)
     return dl_iterate_phdr(find_cuda, NULL);
 }
 
+void bindings_return_dlopen(void)
+{
+    static _Atomic int is_done;
+    struct look look = {.memory = -1, .returns = 1};
+    int error = errno;
+    if (atomic_exchange(&is_done, 1))
+        return;
+    real_open_find(0); /* now, since it takes the loader's lock, which a walk may not wait for */
+    real_open_find(1);
+    dl_iterate_phdr(find_us, &look);
+    dl_iterate_phdr(look_at_next_dlopen, &look);
+    if (look.memory >= 0)
+        syscall(SYS_close, look.memory);
+    errno = error;
+}
+
 void bindings_begin(void (*cuda_is_here)(void))
 {
     atomic_store(&cuda_found, cuda_is_here);
-    real_open_find(0); /* now, since it takes the loader's lock, which a walk may not wait for */
-    real_open_find(1);
+    bindings_return_dlopen();
     if (process_enabled())
         atomic_store(&bindings_looking, 1);
     bindings_look();

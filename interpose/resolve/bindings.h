@@ -15,6 +15,10 @@ void bindings_look(void);
 /* Whether bindings_look has something to do. For code that may run before a sanitizer is ready. */
 extern _Atomic int bindings_looking __attribute__((visibility("hidden")));
 
+/* An object behind us that defines dlopen gets its own function back where its tables hold ours.
+ * Acts once, at the first dlopen at the latest. */
+void bindings_return_dlopen(void);
+
 /* Is a CUDA library in the process? Also callable in a signal handler. */
 int bindings_find_cuda(void);
 

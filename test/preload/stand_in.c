@@ -1,6 +1,6 @@
 /* Stands in for libcuda as Nsight Compute does: a dlopen of it is answered with this library, whose
- * functions go on to libcuda's, and whose cuGetProcAddress hands those out. One function is newer
- * than this library. */
+ * functions go on to libcuda's, and whose cuGetProcAddress hands those out. It finds its own file by
+ * the address of its dlopen. One function is newer than this library. */
 #include <dlfcn.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ void *dlopen(const char *path, int mode)
 {
     Dl_info here;
     void *(*next)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
-    CHECK(next && dladdr(&libcuda, &here));
+    CHECK(next && dladdr((void *)dlopen, &here));
     if (!libcuda)
         libcuda = next("libcuda.so.1", RTLD_NOW);
     return next(path && strcmp(path, "libcuda.so.1") == 0 ? here.dli_fname : path, mode);
