@@ -70,9 +70,10 @@ int last_resort_is_cornered(const struct allocator *a)
 
 struct block *last_resort_corner(struct allocator *a, uint64_t size)
 {
+    static const enum pool pools[] = {POOL_SMALL, POOL_LARGE, POOL_MAPPED};
     struct block *block = NULL;
-    if (size <= MIB && !(block = pool_take_from(a, POOL_LARGE, size)))
-        block = pool_take_from(a, POOL_MAPPED, size);
+    for (unsigned i = 0; i < 3 && size <= MIB && !block; i++)
+        block = pool_take_from(a, pools[i], size);
     if (block && !last_resort_is_cornered(a)) {
         a->growth.cornered = 1 + changes(a);
         a->growth.cornered_until = a->mallocs + policy.pace;

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from cachalot_command.reading import recorded  # noqa: E402
 from cachalot_command.reading import traces  # noqa: E402
 
-ORDINARY = "expandable_segments:False"  # handles of mapped memory depend on the device
+ORDINARY = "expandable_segments:False,idle_return_s:off"  # handles of mapped memory, and what is idle for long, depend on the pace
 PEAKS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
 MORE_BY_CACHES = 4 * 2 * MIB  # of small segments; test/unit/test_traces.py has the bound too
 

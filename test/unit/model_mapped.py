@@ -84,7 +84,9 @@ class Mapped:
         slack = 0
         if address in among_large or (address in RANGES and rounded > MIB // 4):
             slack = -rounded % PAGE  # and large blocks begin on a page
-            assert rounded < MIB or address % PAGE == 0
+            assert rounded < MIB or address % PAGE == 0 or rounded == MIB
+        elif self.disturbed and MIB // 4 < rounded <= MIB:
+            slack = -rounded % PAGE  # mapping has failed
         elif rounded > MIB:
             slack = GRAIN - 512 if self.as_native else max(GRAIN, rounded // 8)
         assert rounded <= size <= rounded + slack
@@ -144,10 +146,12 @@ class Mapped:
         exact = self.is_exact(size)
         overdrawn = self.used + self.others > self.capacity  # no real device ever is
         room = 0 if overdrawn else min(self.most, self.capacity - self.others)
+        self.disturbed |= bool(answer.fired)
         if answer.code == 0:
-            if answer.address in answer.among_large and self.is_apart(size):
+            among_others = answer.address in answer.among_large and self.is_apart(size)
+            if among_others or (size == MIB and not self.as_native and answer.address % PAGE):
                 again = self.cornered == answer.allocs + answer.frees
-                assert self.disturbed or again or held + GRAIN > room, "among large blocks though there is memory"
+                assert self.disturbed or again or held + GRAIN > room, "among others though there is memory"
                 self.cornered = answer.allocs + answer.frees
             have = next(b[1] for b in answer.blocks if b[0] == answer.address)
             self.live[self.mallocs] = (answer.address, requested, have)
