@@ -34,7 +34,7 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* The addresses of the handle that is mapped in a slot. Behind a tail no memory is mapped. */
+/* The addresses of the handle that is mapped in a slot. */
 static uint64_t handle_begin(const struct arena *arena, uint32_t slot)
 {
     return arena_address(arena, arena_handle_at(arena, slot));
@@ -53,13 +53,13 @@ static void add_run(struct prospect *p, const struct block *first, const struct 
     uint64_t begin = block_address(first), end = block_address(last) + block_size(last);
     uint64_t front = 0, back = 0, inside = 0;
     if (present_bytes(first)) {
-        uint32_t slot = (uint32_t)arena_slot_at(arena, begin - arena->base);
+        uint32_t slot = (uint32_t)arena_slot_at(begin - arena->base);
         uint64_t until = handle_end(arena, slot);
         if (handle_begin(arena, slot) < begin)
             *(until <= end ? &front : &inside) = (until < end ? until : end) - begin;
     }
     if (present_bytes(last) && !inside) {
-        uint32_t slot = (uint32_t)arena_slot_at(arena, end - 1 - arena->base);
+        uint32_t slot = (uint32_t)arena_slot_at(end - 1 - arena->base);
         if (handle_end(arena, slot) > end)
             back = end - handle_begin(arena, slot);
     }
@@ -98,7 +98,7 @@ static void add_unowned(struct prospect *p, const struct arena *arena)
 {
     for (uint32_t number = 1; arena && number <= arena->made; number++)
         if (arena->chunk[number].booked && !arena->chunk[number].owner)
-            p->loose += arena->chunk[number].bytes;
+            p->loose += CHUNK_BYTES;
 }
 
 /* Walks all blocks of the device. It does so only where memory is short, and a failure costs more. */

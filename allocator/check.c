@@ -41,8 +41,7 @@ static int handle_lies_in(const struct arena *arena, uint32_t slot, uint64_t beg
 static int hole_is_noted(const struct arena *arena, const struct block *block)
 {
     uint64_t end = block_address(block) + block_size(block);
-    uint64_t slot =
-        arena_slot_at(arena, block_address(block) - arena->base + arena->chunk_bytes - 1);
+    uint64_t slot = arena_slot_at(block_address(block) - arena->base + CHUNK_BYTES - 1);
     while (arena_address(arena, slot) < end && !arena->idle[slot])
         slot++;
     return arena_address(arena, slot) >= end || arena->slot[slot].hole == block;
@@ -51,7 +50,7 @@ static int hole_is_noted(const struct arena *arena, const struct block *block)
 /* Does the other slot of a divided chunk have exactly what is elsewhere here? */
 static int is_elsewhere(const struct arena *arena, const struct block *block)
 {
-    uint32_t slot = (uint32_t)arena_slot_at(arena, block_address(block) - arena->base);
+    uint32_t slot = (uint32_t)arena_slot_at(block_address(block) - arena->base);
     uint32_t other = arena_other_slot(arena, slot);
     const struct block *there = arena->slot[other].hole;
     if (other == slot || arena->slot[slot].hole != block || there->state != BLOCK_ELSEWHERE)
@@ -59,7 +58,7 @@ static int is_elsewhere(const struct arena *arena, const struct block *block)
     uint64_t begin = block_address(block) - arena_address(arena, slot);
     uint64_t begins = block_address(there) - arena_address(arena, other);
     return begin != begins && begin + begins == (begin ? block_size(there) : block_size(block)) &&
-           block_size(block) + block_size(there) == arena->chunk_bytes;
+           block_size(block) + block_size(there) == CHUNK_BYTES;
 }
 
 /* Does all of the block have memory below it, or none of it if it is absent? And is it noted as
@@ -67,18 +66,14 @@ static int is_elsewhere(const struct arena *arena, const struct block *block)
 static int block_is_backed(const struct arena *arena, const struct block *block)
 {
     uint64_t begin = block_address(block), end = begin + block_size(block);
-    uint32_t slot = (uint32_t)((begin - arena->base) / arena->chunk_bytes);
+    uint32_t slot = (uint32_t)arena_slot_at(begin - arena->base);
     uint32_t top = arena->part[block->segment->stat].top;
     if (block->state == BLOCK_ELSEWHERE)
         return is_elsewhere(arena, block);
     for (; slot < top && arena_address(arena, slot) < end; slot++) {
-        uint64_t from = arena_address(arena, slot), present = arena_present(arena, slot);
-        uint64_t to = from + (present ? present : arena->chunk_bytes);
-        uint64_t until = end < from + arena->chunk_bytes ? end : from + arena->chunk_bytes;
-        if (block->state == BLOCK_ABSENT && present && begin >= to)
-            continue; /* the gap behind a tail */
+        uint64_t from = arena_address(arena, slot), to = from + CHUNK_BYTES;
         if (block->state != BLOCK_CLAIMED &&
-            (present != 0 && until <= to) != (block->state != BLOCK_ABSENT))
+            arena_is_present(arena, slot) != (block->state != BLOCK_ABSENT))
             return 0;
         if (from >= begin && to <= end &&
             arena->idle[slot] != (block->state == BLOCK_REUSABLE && !block->pinned &&
@@ -104,8 +99,8 @@ static int chunk_is_joined(const struct arena *arena, uint32_t number)
 
 static int arena_is_valid(const struct arena *arena)
 {
-    uint64_t idle = 0, spare = 0, retired = 0, booked[STAT_POOLS] = {0};
-    uint32_t chunks[STAT_POOLS] = {0}, handles[STAT_POOLS] = {0}, divided = 0;
+    uint32_t idle = 0, spare = 0, retired = 0, divided = 0;
+    uint32_t chunks[STAT_POOLS] = {0}, handles[STAT_POOLS] = {0};
     for (uint32_t slot = arena_used(arena, 0); slot < arena->slots;
          slot = arena_used(arena, slot + 1)) {
         const struct chunk *chunk = &arena->chunk[arena->slot[slot].chunk];
@@ -114,7 +109,9 @@ static int arena_is_valid(const struct arena *arena)
                                  : chunk->home == slot + 1  ? AT_HOME
                                                             : AWAY;
         divided += presence == DIVIDED;
-        idle += arena->idle[slot] ? arena_present(arena, slot) : 0;
+        idle += arena->idle[slot];
+        if (arena->idle[slot] && !arena_is_present(arena, slot))
+            return 0;
         if (!arena->slot[slot].changing &&
             arena->joined[slot] !=
                 (arena->slot[slot].chunk && chunk->first != arena->slot[slot].chunk))
@@ -124,15 +121,13 @@ static int arena_is_valid(const struct arena *arena)
     }
     for (uint32_t number = 1; number <= arena->made; number++) {
         const struct chunk *chunk = &arena->chunk[number];
-        uint64_t bytes = chunk->booked ? chunk->bytes : 0;
         int nobodys = chunk->booked && !chunk->owner && !chunk->leaving;
         chunks[chunk->pool] += chunk->booked != 0;
         handles[chunk->pool] += chunk->booked && arena_is_first(arena, number);
-        booked[chunk->pool] += bytes;
         if (chunk->owner && chunk->booked && chunk->pool != arena_pool_of(arena, chunk->owner - 1))
             return 0;
-        spare += nobodys && !chunk->retired ? bytes : 0;
-        retired += nobodys && chunk->retired ? bytes : 0;
+        spare += nobodys && !chunk->retired;
+        retired += nobodys && chunk->retired;
         if (chunk->owner && arena->slot[chunk->owner - 1].chunk != number)
             return 0;
         if (chunk->home && arena->slot[chunk->home - 1].chunk != number)
@@ -143,11 +138,10 @@ static int arena_is_valid(const struct arena *arena)
             return 0;
     }
     for (enum stat_pool pool = 0; pool < STAT_POOLS; pool++)
-        if (booked[pool] != arena->part[pool].booked || chunks[pool] != arena->part[pool].chunks ||
-            handles[pool] != arena->part[pool].handles)
+        if (chunks[pool] != arena->part[pool].chunks || handles[pool] != arena->part[pool].handles)
             return 0;
-    return idle + spare == arena_idle_bytes(arena) && retired == arena->free.retired &&
-           divided == arena->divided;
+    return idle == arena->free.slots && spare == arena->free.spares &&
+           retired == arena->free.retired && divided == arena->divided;
 }
 
 struct sums {
@@ -178,7 +172,7 @@ static int add_segment(const struct segment *segment, struct sums *sums)
     if (!arena &&
         segment->idle != (!segment->first->next && segment->first->state == BLOCK_REUSABLE))
         return 0;
-    sums->reserved += arena ? arena->part[segment->stat].booked : segment->size;
+    sums->reserved += arena ? arena->part[segment->stat].chunks * CHUNK_BYTES : segment->size;
     for (const struct block *block = segment->first; block; block = block->next) {
         int listed = map_find(&domain->listed, block_address(block)) == &block->listed;
         int held = block->state == BLOCK_ALLOCATED;

@@ -61,7 +61,7 @@ static uint64_t growth_price_ns(const struct device_costs *costs, uint64_t bytes
 static int may_do(const struct arena *arena, uint64_t size)
 {
     uint64_t idle = arena_idle_bytes(arena);
-    return idle && idle + 2 * arena->chunk_bytes > size;
+    return idle && idle + 2 * CHUNK_BYTES > size;
 }
 
 /* Claims idle memory. If that is in handles too large for the gaps, some of it goes back, where its

@@ -140,7 +140,7 @@ void last_freed_put(struct domain *domain)
     pool_put_in(a, block);
     pool_note_in(block, begin, end);
     struct arena *arena = block->segment->arena;
-    if (arena && arena_is_large(arena, block_size(block)))
+    if (arena && arena_is_large(block_size(block)))
         arena_go_home(arena, begin, end);
     stats_end(a->stats);
 }

@@ -197,13 +197,12 @@ int domain_lend(struct domain *domain, uint64_t address, uint64_t name, struct b
         }
         struct arena *arena = block->segment->arena;
         uint64_t at = address - arena->base;
-        uint32_t slot = (uint32_t)arena_slot_at(arena, at);
-        uint32_t last = (uint32_t)arena_slot_at(arena, at + block_size(block) - 1);
+        uint32_t slot = (uint32_t)arena_slot_at(at);
+        uint32_t last = (uint32_t)arena_slot_at(at + block_size(block) - 1);
         uint32_t first = arena_handle_at(arena, slot), end = arena_handle_end(arena, last);
         *loan = (struct block_loan){address - arena_address(arena, first),
-                                    (uint64_t)(end - 1 - first) * arena->chunk_bytes +
-                                        arena_present(arena, end - 1)};
-        slot = (uint32_t)arena_slot_at(arena, arena_address(arena, first) - arena->base + done);
+                                    (uint64_t)(end - first) * CHUNK_BYTES};
+        slot = (uint32_t)arena_slot_at(arena_address(arena, first) - arena->base + done);
         code = lend_handle(arena, slot, &done, take, context);
     }
     domain_unlock(domain);

@@ -262,9 +262,9 @@ static const struct key {
      "Where more than this share of the limit is reserved, idle segments go back to the driver "
      "before new ones are taken."},
     {"large_segment_size_mb", set_segment, "a whole number of MiB, at least 2", 0,
-     "Size of a segment for requests from 1 to 10 MiB. If given, also the size of a handle of "
-     "mapped memory, rounded up to an even number. By default a handle is a part of the memory in "
-     "use, from 2 to 16 MiB."},
+     "Size of a segment for requests from 1 to 10 MiB. If given, also the most of a handle of "
+     "mapped memory, up to 32 MiB. A handle is a part of the memory in use, by default from 2 to "
+     "16 MiB."},
     {"expandable_segments", set_expandable, "auto, True or False", 0,
      "True: blocks lie in mapped memory, where holes between them can be used. False: they lie in "
      "ordinary segments. auto: as True, unless MPI or UCX is loaded, devices cannot reach each "
@@ -453,15 +453,16 @@ uint64_t options_round(const struct options *options, uint64_t bytes)
     return (bytes + 511) / 512 * 512;
 }
 
-uint64_t options_chunk_bytes(const struct options *options, uint64_t total, uint64_t *largest)
+uint64_t options_handle_most(const struct options *options, uint64_t total)
 {
+    uint64_t most = policy.handle_most;
     for (unsigned i = 0; i < KEYS; i++)
         if (options->given >> i & 1 && keys[i].set == set_segment)
-            return *largest = (options->large_segment_bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
-    *largest = policy.handle_most;
-    while (*largest > 2 * MIB && *largest > total / policy.device_chunks_least)
-        *largest /= 2;
-    return 2 * MIB;
+            return options->large_segment_bytes < POLICY_HANDLE_MOST ? options->large_segment_bytes
+                                                                     : POLICY_HANDLE_MOST;
+    while (most > 2 * MIB && most > total / policy.device_chunks_least)
+        most /= 2;
+    return most;
 }
 
 uint64_t options_limit(const struct options *options, uint64_t total)

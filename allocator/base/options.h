@@ -63,10 +63,9 @@ const char *options_meaning(unsigned i);
  * UINT64_MAX. */
 uint64_t options_round(const struct options *options, uint64_t bytes);
 
-/* The bytes of a chunk, where mapped memory has at most `total` bytes. *largest gets the bytes of
- * the largest handle. Both are large_segment_size_mb, if that was given. Else they are the best
- * compromise of footprint and cost (test/replay/footprint.md). */
-uint64_t options_chunk_bytes(const struct options *options, uint64_t total, uint64_t *largest);
+/* The bytes of the largest handle, where mapped memory has at most `total` bytes:
+ * large_segment_size_mb, if that was given, but at most POLICY_HANDLE_MOST. */
+uint64_t options_handle_most(const struct options *options, uint64_t total);
 
 /* The bytes that the options allow to be reserved on a device of `total` bytes; UINT64_MAX: no
  * limit. */

@@ -44,18 +44,15 @@ static struct block *carve(struct arena *arena, const struct window *window, uin
         else
             whole = block;
     }
-    if (window->tail && block_end(whole) > end)
-        arena_put(arena_cut(arena, whole, end), BLOCK_ABSENT);
     return whole;
 }
 
 /* Is the chunk mapped in a slot of the window idle in its own slot, so that it can be called
  * back? */
-static int comes_back(const struct arena *arena, const struct window *window, uint32_t slot)
+static int comes_back(const struct arena *arena, uint32_t slot)
 {
     uint32_t chunk = arena->slot[slot].chunk;
-    return chunk && !arena_is_present(arena, slot) && window_chunk_is_idle(arena, chunk) &&
-           arena->chunk[chunk].bytes == window_needs(arena, window, slot);
+    return chunk && !arena_is_present(arena, slot) && window_chunk_is_idle(arena, chunk);
 }
 
 static uint32_t owner_of(const struct arena *arena, uint32_t slot)
@@ -79,13 +76,13 @@ static void call_back(struct arena *arena, const struct window *window, struct b
 {
     for (uint32_t slot = window->first, end; slot < window->end; slot = end) {
         end = slot + 1;
-        if (!comes_back(arena, window, slot))
+        if (!comes_back(arena, slot))
             continue;
         slot = arena_handle_at(arena, slot);
         end = arena_handle_end(arena, slot);
         uint32_t owner = owner_of(arena, slot);
         while (owner && end < window->end && owner_of(arena, end) == owner + end - slot &&
-               comes_back(arena, window, end))
+               comes_back(arena, end))
             end = arena_handle_end(arena, end);
         if (owner)
             arena_evict(arena, owner - 1, owner - 1 + end - slot);
@@ -111,21 +108,11 @@ static void take(struct arena *arena, uint32_t first)
             arena_count_spare(arena, chunk + i, -1);
 }
 
-/* Takes an idle tail of `bytes` bytes. Returns its number, or 0. */
-static uint32_t take_tail(struct arena *arena, uint64_t bytes)
-{
-    uint32_t number = window_idle_tail(arena, bytes);
-    if (number)
-        take(arena, number);
-    return number;
-}
-
-/* Does an idle handle of `span` whole chunks begin in the slot? */
+/* Does an idle handle of `span` chunks begin in the slot? */
 static int is_idle_handle(const struct arena *arena, uint32_t slot, uint32_t span)
 {
     return arena->idle[slot] && arena->chunk[arena->slot[slot].chunk].span == span &&
-           arena_is_first(arena, arena->slot[slot].chunk) &&
-           arena_present(arena, slot) == arena->chunk_bytes;
+           arena_is_first(arena, arena->slot[slot].chunk);
 }
 
 /* Returns the first idle handle of `span` chunks in the smallest hole that has one. */
@@ -183,13 +170,11 @@ static void place(struct arena *arena, struct window *window, uint32_t slot, uin
     }
 }
 
-/* Returns how many absent slots from `slot` on need whole chunks. SPANS_MOST + 1: more than a
- * handle has. */
+/* Returns how many slots from `slot` on are absent. SPANS_MOST + 1: more than a handle has. */
 static uint32_t run_at(const struct arena *arena, const struct window *window, uint32_t slot)
 {
     uint32_t end = slot;
-    while (end < window->end && end - slot <= SPANS_MOST && !arena_is_present(arena, end) &&
-           window_needs(arena, window, end) == arena->chunk_bytes)
+    while (end < window->end && end - slot <= SPANS_MOST && !arena_is_present(arena, end))
         end++;
     return end - slot;
 }
@@ -235,7 +220,7 @@ static uint64_t move_in(struct arena *arena, struct window *window, struct block
     uint64_t fresh = 0, missing = 0;
     uint32_t last = 0, number;
     for (uint32_t slot = window->first; slot < window->end; slot++)
-        missing += arena_is_present(arena, slot) ? 0 : arena->chunk_bytes;
+        missing += arena_is_present(arena, slot) ? 0 : CHUNK_BYTES;
     /* Where blocks share no chunk, one that has to share holds all of each handle that it has a
      * part of: its handles are small. */
     int exact = packing_is_exact(arena->allocator, size);
@@ -247,13 +232,12 @@ static uint64_t move_in(struct arena *arena, struct window *window, struct block
             slot++;
             continue;
         }
-        uint64_t bytes = window_needs(arena, window, slot);
         uint32_t run = run_at(arena, window, slot), span = run < most ? run : most;
-        number = run ? take_idle(arena, &supply, run) : take_tail(arena, bytes);
-        if (!number && run && slot + run == window->end && size > MIB && !exact)
+        number = take_idle(arena, &supply, run);
+        if (!number && slot + run == window->end && size > MIB && !exact)
             number = take_larger(arena, &supply, window, block, run);
         if (!number) {
-            number = arena_number_handle(arena, last + 1, span ? span : 1, bytes);
+            number = arena_number_handle(arena, last + 1, span);
             last = number + arena->chunk[number].span - 1;
             fresh += arena_handle_bytes(arena, number);
         }
@@ -270,7 +254,7 @@ static void dissolve(struct arena *arena, struct block *block)
     uint64_t begin = block_address(block), until = block_end(block);
     for (struct block *rest; block; block = rest) {
         uint64_t end = block_end(block);
-        uint32_t slot = (uint32_t)((block_address(block) - arena->base) / arena->chunk_bytes);
+        uint32_t slot = (uint32_t)arena_slot_at(block_address(block) - arena->base);
         int present = arena_is_present(arena, slot);
         while (arena_address(arena, slot) < end && arena_is_present(arena, slot) == present)
             slot++;
@@ -325,7 +309,7 @@ static int choose(const struct allocator *a, struct arena *arena, uint64_t size,
 {
     const struct arena_part *part = arena_part_for(arena, size);
     int alone = (flags & CLAIM_ALONE) != 0;
-    uint64_t most = (part->chunks + size / arena->chunk_bytes) * policy.keep;
+    uint64_t most = (part->chunks + size / CHUNK_BYTES) * policy.keep;
     most += part->first;
     most = most < part->end ? most : part->end;
     if (alone && !has_room(a, arena, window_fresh_alone(arena, size), room))
@@ -355,7 +339,7 @@ int arena_claim_in(struct arena *arena, uint64_t size, int flags, struct block *
     arena_reunite(arena);
     struct arena_part *part =
         arena_part_for(arena, size); /* requests of others may change it meanwhile */
-    if (size / arena->chunk_bytes > (part->end - part->first) / 2 ||
+    if (size / CHUNK_BYTES > (part->end - part->first) / 2 ||
         !choose(a, arena, whole, flags, room, window) || fill_kit(arena, window))
         return a->ops->out_of_memory;
     uint32_t moves = window->front.bytes || window->back.bytes ? arena_divide(arena, window) : 0;

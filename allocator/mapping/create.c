@@ -28,15 +28,14 @@ static size_t bytes_of_tables(uint32_t slots)
 }
 
 /* Makes tables for all slots of the range. They cost memory only as far as they are touched. */
-static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_t bytes)
+static struct arena *make_tables(uint64_t address, uint64_t bytes)
 {
-    uint64_t slots = bytes / chunk_bytes;
+    uint64_t slots = bytes / CHUNK_BYTES;
     struct arena *arena = NULL;
     if (slots && slots < UINT32_MAX / 4)
         arena = map_zeroes(bytes_of_tables((uint32_t)slots));
     if (!arena)
         return NULL;
-    arena->chunk_bytes = chunk_bytes;
     arena->base = address;
     arena->slots = (uint32_t)slots;
     arena->reserved = bytes;
@@ -50,8 +49,6 @@ static struct arena *make_tables(uint64_t chunk_bytes, uint64_t address, uint64_
     arena->joined = arena->idle + slots;
     arena->present = arena->joined + slots + 1;
     arena->cost = arena->present + slots;
-    if (!(chunk_bytes & (chunk_bytes - 1)))
-        arena->shift = (unsigned)__builtin_ctzll(chunk_bytes);
     arena->left.epoch = 1;
     return arena;
 }
@@ -75,19 +72,18 @@ static void unmap_tables(struct arena *arena)
 
 struct arena *arena_create(struct allocator *a)
 {
-    uint64_t address = 0, bytes = 0, largest;
+    uint64_t address = 0, bytes = 0;
     if (!a->ops->range_reserve || a->ops->range_reserve(a->device, &address, &bytes))
         return NULL;
-    uint64_t chunk_bytes = options_chunk_bytes(&a->domain->options, a->capacity, &largest);
-    struct arena *arena = make_tables(chunk_bytes, address, bytes);
+    struct arena *arena = make_tables(address, bytes);
     if (!arena) {
         a->ops->range_free(a->device, address, bytes);
         return NULL;
     }
     arena->allocator = a;
-    if (chunk_bytes == PYTORCH_SMALL_BUFFER)
-        divide(arena);
-    arena->claim.span_most = (uint32_t)(largest / chunk_bytes);
+    divide(arena);
+    uint64_t most = options_handle_most(&a->domain->options, a->capacity);
+    arena->claim.span_most = (uint32_t)(most / CHUNK_BYTES);
     arena->packing.noted = packing_noted(a->capacity);
     return arena;
 }
@@ -98,7 +94,7 @@ static int begin_part(struct arena *arena, enum pool pool, enum stat_pool stat)
     struct allocator *a = arena->allocator;
     struct arena_part *part = &arena->part[stat];
     struct segment *segment = segment_new(a, pool, stat, arena_address(arena, part->first),
-                                          (part->end - part->first) * arena->chunk_bytes);
+                                          (uint64_t)(part->end - part->first) * CHUNK_BYTES);
     if (!segment)
         return -1;
     part->segment = segment;

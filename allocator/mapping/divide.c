@@ -19,28 +19,28 @@ struct corners {
 static int may_be_divided(const struct arena *arena, uint32_t slot)
 {
     const struct slot *s = &arena->slot[slot];
-    return arena_present(arena, slot) == arena->chunk_bytes && !s->changing && !s->pinned &&
+    return arena_is_present(arena, slot) && !s->changing && !s->pinned &&
            arena->chunk[s->chunk].span == 1 && !arena->chunk[s->chunk].second;
 }
 
 static void note(const struct arena *arena, struct corner *corners, const struct corner *corner)
 {
-    struct corner *known = &corners[corner->bytes * KINDS / arena->chunk_bytes];
+    struct corner *known = &corners[corner->bytes * KINDS / CHUNK_BYTES];
     if (may_be_divided(arena, corner->slot) && corner->bytes > known->bytes)
         *known = *corner;
 }
 
 static void find_in(const struct arena *arena, struct block *block, struct corners *corners)
 {
-    uint64_t c = arena->chunk_bytes, page = arena->allocator->domain->options.page_bytes;
+    uint64_t c = CHUNK_BYTES, page = arena->allocator->domain->options.page_bytes;
     for (; block; block = block->next) {
         if (block->state != BLOCK_REUSABLE || block->pinned)
             continue;
         uint64_t begin = block_address(block) - arena->base, end = begin + block_size(block);
         /* A block begins at the end of a chunk: on a page, which small blocks do not keep to. */
         const struct corner first = {block, (c - begin % c) % c & ~(page - 1),
-                                     (uint32_t)arena_slot_at(arena, begin)};
-        const struct corner last = {block, end % c, (uint32_t)arena_slot_at(arena, end)};
+                                     (uint32_t)arena_slot_at(begin)};
+        const struct corner last = {block, end % c, (uint32_t)arena_slot_at(end)};
         if (first.bytes && block_size(block) >= first.bytes)
             note(arena, corners->end, &first);
         if (last.bytes && block_size(block) >= last.bytes)
@@ -61,7 +61,7 @@ static void find_corners(const struct arena *arena, struct corners *corners)
 static void consider(const struct arena *arena, uint64_t size, const struct corner *front,
                      const struct corner *back, struct window *window)
 {
-    uint64_t c = arena->chunk_bytes, bytes = front->bytes + back->bytes;
+    uint64_t c = CHUNK_BYTES, bytes = front->bytes + back->bytes;
     uint64_t have = arena->free.slots + arena->free.spares;
     uint64_t whole = bytes < size ? (size - bytes + c - 1) / c : 0;
     uint64_t fresh = whole > have ? (whole - have) * c : 0;
@@ -87,7 +87,7 @@ static int place(const struct arena *arena, struct window *window)
     window->first = window->low = slot - run;
     window->end = window->high = slot;
     window->begin = arena_address(arena, window->first);
-    window->begin += window->front.bytes ? arena->chunk_bytes - window->front.bytes : 0;
+    window->begin += window->front.bytes ? CHUNK_BYTES - window->front.bytes : 0;
     return 1;
 }
 
@@ -116,7 +116,7 @@ static void lend(struct arena *arena, struct window *window, const struct corner
     struct slot *s = &arena->slot[to];
     struct block *left = arena_isolate(arena, corner->hole, here + low, here + high);
     struct block *part =
-        arena_isolate(arena, arena_absent_at(arena, to), there, there + arena->chunk_bytes);
+        arena_isolate(arena, arena_absent_at(arena, to), there, there + CHUNK_BYTES);
     struct block *gap = low ? part : arena_cut(arena, part, high + there);
     part = low ? arena_cut(arena, part, low + there) : part;
     left->state = gap->state = BLOCK_ELSEWHERE;
@@ -138,7 +138,7 @@ static void lend(struct arena *arena, struct window *window, const struct corner
 uint32_t arena_divide(struct arena *arena, struct window *window)
 {
     struct corner *front = &window->front, *back = &window->back;
-    uint64_t c = arena->chunk_bytes;
+    uint64_t c = CHUNK_BYTES;
     uint32_t moves = 0;
     if (front->bytes) {
         lend(arena, window, front, window->first, c - front->bytes, c, &moves);
@@ -175,7 +175,7 @@ void arena_undivide(struct arena *arena, uint32_t slot)
 static struct block *rest_of(const struct arena *arena, uint32_t slot)
 {
     struct block *gap = arena->slot[slot].hole;
-    uint64_t begin = arena_address(arena, slot), end = begin + arena->chunk_bytes;
+    uint64_t begin = arena_address(arena, slot), end = begin + CHUNK_BYTES;
     struct block *rest = block_address(gap) == begin ? gap->next : gap->previous;
     if (!rest || rest->state != BLOCK_REUSABLE)
         return NULL;
@@ -189,7 +189,7 @@ static void reunite(struct arena *arena, uint32_t to)
     struct block *part = rest_of(arena, to), *gap = arena->slot[to].hole;
     if (!part || !rest_of(arena, from) || arena_fill_kit(arena, REUNITE_KIT))
         return;
-    uint64_t begin = arena_address(arena, to), end = begin + arena->chunk_bytes;
+    uint64_t begin = arena_address(arena, to), end = begin + CHUNK_BYTES;
     part = part == gap->next ? arena_isolate(arena, part, block_address(part), end)
                              : arena_isolate(arena, part, begin, block_end(part));
     block_join(gap, part);

@@ -74,10 +74,9 @@ static int allow_slots(const struct allocator *a, const struct arena *arena,
         for (end = slot; end < window->end && arena->slot[end].changing && arena->slot[end].chunk;
              end++)
             ;
-        uint64_t bytes = end > slot ? window_needs(arena, window, end - 1) : 0;
         if (end > slot)
             code = a->ops->chunk_allow(a->device, arena_address(arena, slot),
-                                       (end - 1 - slot) * arena->chunk_bytes + bytes);
+                                       (end - slot) * CHUNK_BYTES);
     }
     return code;
 }

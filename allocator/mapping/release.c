@@ -53,18 +53,15 @@ void arena_poll(struct allocator *a, struct arena *arena)
     }
 }
 
-/* Takes idle handles of `span` chunks out of their slots, the highest first; span 0: tails. Returns
- * bytes. */
+/* Takes idle handles of `span` chunks out of their slots, the highest first. Returns bytes. */
 static uint64_t take_from_slots(struct arena *arena, enum stat_pool pool, uint32_t span,
                                 uint64_t most, uint32_t batch)
 {
     uint64_t taken = 0;
-    for (uint32_t slot = arena->part[pool].top; slot-- > arena->part[pool].first && taken < most &&
-                                                (span ? arena->free.slots : arena->free.tails);) {
+    for (uint32_t slot = arena->part[pool].top;
+         slot-- > arena->part[pool].first && taken < most && arena->free.slots;) {
         uint32_t number = arena->slot[slot].chunk, end = slot + 1;
-        if (!arena->idle[slot] || arena_is_lent(arena, number) ||
-            span !=
-                (arena->chunk[number].bytes < arena->chunk_bytes ? 0 : arena->chunk[number].span))
+        if (!arena->idle[slot] || arena_is_lent(arena, number) || arena->chunk[number].span != span)
             continue;
         if (arena_fill_kit(arena, 2))
             break;
@@ -81,9 +78,8 @@ static uint64_t take_unowned(struct arena *arena, int retired, uint32_t span, ui
                              uint32_t batch)
 {
     uint64_t taken = 0;
-    for (uint32_t number = 1;
-         number <= arena->made && taken < most &&
-         (retired ? arena->free.retired : arena->free.spares + arena->free.tails);
+    for (uint32_t number = 1; number <= arena->made && taken < most &&
+                              (retired ? arena->free.retired : arena->free.spares);
          number++) {
         const struct chunk *chunk = &arena->chunk[number];
         if (!chunk->booked || chunk->owner || chunk->leaving || arena_is_lent(arena, number) ||
@@ -99,13 +95,11 @@ static uint64_t take_unowned(struct arena *arena, int retired, uint32_t span, ui
 }
 
 /* Takes idle memory out of all reach, at least `most` bytes if there is so much, in a batch of its
- * own. First comes what can only go back, then tails, which serve few requests. Large handles go
- * before small ones, which fit more gaps. Returns bytes. */
+ * own. First comes what can only go back. Large handles go before small ones, which fit more gaps.
+ * Returns bytes. */
 static uint64_t take_away(struct arena *arena, uint64_t most, uint32_t batch)
 {
     uint64_t taken = take_unowned(arena, 1, 1, most, batch);
-    for (enum stat_pool pool = 0; pool < STAT_POOLS && taken < most; pool++)
-        taken += take_from_slots(arena, pool, 0, most - taken, batch);
     for (uint32_t span = arena->claim.span_most; span && taken < most; span--) {
         taken += take_unowned(arena, 0, span, most - taken, batch);
         for (enum stat_pool pool = 0; pool < STAT_POOLS && taken < most; pool++)
@@ -130,11 +124,10 @@ static int goes(const struct arena *arena, uint32_t slot, uint32_t batch)
 /* Unmaps slots [first, end), whose chunks go. Mappings that the driver keeps stay. */
 static void unmap_run(struct allocator *a, struct arena *arena, uint32_t first, uint32_t end)
 {
-    uint64_t bytes =
-        (end - 1 - first) * arena->chunk_bytes + arena->chunk[arena->slot[end - 1].chunk].bytes;
     uint64_t unmapped = 0;
     allocator_call(a);
-    int code = a->ops->chunk_unmap(a->device, arena_address(arena, first), bytes);
+    int code =
+        a->ops->chunk_unmap(a->device, arena_address(arena, first), (end - first) * CHUNK_BYTES);
     allocator_return(a);
     for (uint32_t slot = first; slot < end; slot++) {
         struct slot *s = &arena->slot[slot];
@@ -160,9 +153,8 @@ static void unmap_batch(struct allocator *a, struct arena *arena, uint32_t batch
     for (uint32_t slot = arena_used(arena, 0), end; !a->life.forgotten && slot < arena->slots;
          slot = arena_used(arena, end + (end == slot))) {
         end = slot;
-        while (end < arena->slots && goes(arena, end, batch) &&
-               arena->chunk[arena->slot[end++].chunk].bytes == arena->chunk_bytes)
-            ; /* behind a tail nothing is mapped */
+        while (end < arena->slots && goes(arena, end, batch))
+            end++;
         if (end > slot)
             unmap_run(a, arena, slot, end);
     }
@@ -258,7 +250,7 @@ uint64_t arena_release(struct allocator *a, struct arena *arena, uint64_t bytes,
 
 uint64_t arena_retired(const struct allocator *a)
 {
-    return a->arena ? a->arena->free.retired : 0;
+    return a->arena ? a->arena->free.retired * CHUNK_BYTES : 0;
 }
 
 uint64_t arena_unused(struct allocator *a)
@@ -268,9 +260,9 @@ uint64_t arena_unused(struct allocator *a)
         return 0;
     arena_reunite(arena);
     uint64_t idle = arena_idle_bytes(arena);
-    uint64_t bytes = arena->free.retired + (arena->free.least < idle ? arena->free.least : idle);
+    uint64_t unused = arena->free.least < idle ? arena->free.least : idle;
     arena->free.least = idle;
-    return bytes;
+    return arena->free.retired * CHUNK_BYTES + unused;
 }
 
 static int may_allow(const struct arena *arena, uint32_t slot)
@@ -284,15 +276,13 @@ static int allow_again(struct allocator *a, struct arena *arena)
     arena->left.walks++;
     for (uint32_t slot = arena_used(arena, 0), end; !a->life.forgotten && slot < arena->slots;
          slot = arena_used(arena, end + (end == slot))) {
-        uint64_t bytes = 0;
-        for (end = slot; end < arena->slots && may_allow(arena, end) &&
-                         bytes == (end - slot) * arena->chunk_bytes;
-             bytes += arena->chunk[arena->slot[end++].chunk].bytes)
+        for (end = slot; end < arena->slots && may_allow(arena, end); end++)
             arena->slot[end].allowing++;
         if (end == slot)
             continue;
         allocator_call(a);
-        int result = a->ops->chunk_allow(a->device, arena_address(arena, slot), bytes);
+        int result =
+            a->ops->chunk_allow(a->device, arena_address(arena, slot), (end - slot) * CHUNK_BYTES);
         allocator_return(a);
         code = code ? code : result;
         for (uint32_t done = slot; !a->life.forgotten && done < end; done++)

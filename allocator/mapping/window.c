@@ -23,20 +23,10 @@ int window_chunk_is_idle(const struct arena *arena, uint32_t chunk)
     return !c->leaving && !c->retired && (!c->owner || arena->idle[c->owner - 1]);
 }
 
-uint32_t window_idle_tail(const struct arena *arena, uint64_t bytes)
-{
-    for (uint32_t number = 1; arena->free.tails && number <= arena->made; number++)
-        if (arena->chunk[number].booked && arena->chunk[number].bytes == bytes &&
-            window_chunk_is_idle(arena, number))
-            return number;
-    return 0;
-}
-
 int window_is_spare(const struct arena *arena, uint32_t number)
 {
     const struct chunk *chunk = &arena->chunk[number];
-    return chunk->booked && !chunk->owner && !chunk->leaving && !chunk->retired &&
-           chunk->bytes == arena->chunk_bytes;
+    return chunk->booked && !chunk->owner && !chunk->leaving && !chunk->retired;
 }
 
 void window_supply(const struct arena *arena, struct supply *supply)
@@ -44,8 +34,7 @@ void window_supply(const struct arena *arena, struct supply *supply)
     *supply = (struct supply){0};
     for (uint32_t slot = arena_next_idle(arena, 0); slot < arena->slots;
          slot = arena_next_idle(arena, arena_handle_end(arena, slot)))
-        if (arena_present(arena, slot) == arena->chunk_bytes)
-            supply->of[arena->chunk[arena->slot[slot].chunk].span]++;
+        supply->of[arena->chunk[arena->slot[slot].chunk].span]++;
     for (uint32_t number = 1; arena->free.spares && number <= arena->made; number++)
         if (window_is_spare(arena, number) && arena_is_first(arena, number))
             supply->of[arena->chunk[number].span]++;
@@ -53,10 +42,8 @@ void window_supply(const struct arena *arena, struct supply *supply)
 
 uint64_t window_fresh_alone(const struct arena *arena, uint64_t size)
 {
-    uint64_t needed = size / arena->chunk_bytes, have = arena->free.slots + arena->free.spares;
-    uint64_t tail = size % arena->chunk_bytes;
-    return (needed > have ? needed - have : 0) * arena->chunk_bytes +
-           (tail && !window_idle_tail(arena, tail) ? tail : 0);
+    uint64_t have = arena_idle_bytes(arena);
+    return size > have ? size - have : 0;
 }
 
 struct sum {
@@ -69,7 +56,7 @@ struct search {
     struct prices prices;
     uint64_t size;
     int alone;              /* the block begins with a slot, and ends with a chunk */
-    uint64_t tail, fresh;   /* alone: the same for all windows */
+    uint64_t fresh;         /* alone: the same for all windows */
     struct supply supply;   /* filled when it is first needed */
     uint32_t top;           /* nothing was ever mapped from this slot on */
     uint32_t first, most;   /* windows may use slots [first, most) */
@@ -100,8 +87,8 @@ static struct prices prices_of(const struct device_costs *costs)
     };
 }
 
-/* Returns the cost of a slot in a window that needs a chunk of `bytes` there. */
-static uint8_t cost_of(const struct search *search, uint32_t slot, uint64_t bytes)
+/* Returns the cost of a slot in a window. */
+static uint8_t cost_of(const struct search *search, uint32_t slot)
 {
     const struct arena *arena = search->arena;
     if (slot >= search->top) /* not even read: those pages may never be needed */
@@ -109,17 +96,15 @@ static uint8_t cost_of(const struct search *search, uint32_t slot, uint64_t byte
     const struct slot *s = &arena->slot[slot];
     int first = !arena->joined[slot]; /* a handle costs once */
     if (arena_is_present(arena, slot)) {
-        int has_tail = search->tail || arena->tails;
-        int fits = !has_tail || arena_present(arena, slot) == bytes;
-        if (!fits || (search->alone && !arena->idle[slot]))
-            return NEVER;
-        return arena->idle[slot] ? COUNTS : 0;
+        if (arena->idle[slot])
+            return COUNTS;
+        return search->alone ? NEVER : 0;
     }
     if (s->changing || s->allowing || slot >= search->most)
         return NEVER;
     if (!s->chunk)
         return MOVED;
-    if (arena->chunk[s->chunk].bytes == bytes && window_chunk_is_idle(arena, s->chunk))
+    if (window_chunk_is_idle(arena, s->chunk))
         return COUNTS + (first ? RECALL : 0);
     if (s->since > arena->left.safe)
         return NEVER;
@@ -131,7 +116,7 @@ static uint8_t cost_of(const struct search *search, uint32_t slot, uint64_t byte
 static uint32_t note_costs(const struct search *search, uint32_t slot)
 {
     struct arena *arena = search->arena;
-    uint8_t cost = cost_of(search, slot, arena->chunk_bytes);
+    uint8_t cost = cost_of(search, slot);
     int is_mapped = slot < search->top && arena->slot[slot].chunk;
     uint32_t end = is_mapped ? arena_handle_end(arena, slot) : slot + 1;
     if (slot < search->most && end > search->most)
@@ -237,7 +222,7 @@ static uint64_t fresh_for(const struct search *search, const struct window *wind
     needed -= !is_whole(arena, window->first);
     if (window->end - window->first > 1)
         needed -= !is_whole(arena, window->end - 1);
-    return needed > have ? (needed - have) * arena->chunk_bytes : 0;
+    return needed > have ? (needed - have) * CHUNK_BYTES : 0;
 }
 
 /* Returns what the addresses of a window cost that begins at `slot`. Costs are us of calls, times
@@ -271,14 +256,14 @@ static int is_second(const struct arena *arena, const struct window *window, uin
 
 int window_is_safe(const struct arena *arena, const struct window *window)
 {
-    for (uint32_t slot = window->first; slot < window->end - (window->tail != 0); slot++)
+    for (uint32_t slot = window->first; slot < window->end; slot++)
         if ((arena->cost[slot] & COUNTS) && !arena_is_present(arena, slot) &&
             arena->slot[slot].since > arena->left.safe && is_second(arena, window, slot))
             return 0;
     return 1;
 }
 
-/* Takes the window as the best, if it is. `sum` leaves out its tail. */
+/* Takes the window as the best, if it is. */
 static void consider(struct search *search, const struct window *window, const struct sum *sum)
 {
     struct arena *arena = search->arena;
@@ -288,12 +273,8 @@ static void consider(struct search *search, const struct window *window, const s
         return; /* it would take a part of a handle that could move */
     if (search->alone && cuts_handle(arena, window))
         return;
-    uint8_t tail = search->tail ? cost_of(search, window->end - 1, search->tail) : 0;
-    if (tail == NEVER)
-        return;
-    uint64_t fresh = fresh_for(search, window), calls = sum->cost + prices->call[tail & CALLS];
-    calls += cost_of_moves(search, sum->moved) + tail / MOVED * prices->map +
-             sum->clashes * prices->clash;
+    uint64_t fresh = fresh_for(search, window);
+    uint64_t calls = sum->cost + cost_of_moves(search, sum->moved) + sum->clashes * prices->clash;
     uint64_t cost = calls * search->memory + reach(search, window->first);
     if (fresh > best->fresh || (fresh == best->fresh && cost >= best->cost))
         return;
@@ -362,16 +343,16 @@ static void search_run(struct search *search, struct block *from, uint64_t run_e
 {
     struct arena *arena = search->arena;
     struct sum sum = {0};
-    uint64_t c = arena->chunk_bytes, begin = block_address(from);
-    uint32_t has_tail = search->tail != 0, first, end, noted;
-    first = (uint32_t)arena_slot_at(arena, begin - arena->base);
+    uint64_t begin = block_address(from);
+    uint32_t first, end, noted;
+    first = (uint32_t)arena_slot_at(begin - arena->base);
     if (search->alone && begin > arena_address(arena, first))
         begin = arena_address(arena, ++first);
     end = noted = first;
     arena->claim.runs++;
     while (begin + search->size <= run_end && first < search->stop) {
-        uint64_t last = begin + search->size - search->tail + c - 1 - arena->base;
-        if (!add(search, &sum, first, &end, (uint32_t)arena_slot_at(arena, last), &noted)) {
+        uint64_t until = arena_slot_at(begin + search->size + CHUNK_BYTES - 1 - arena->base);
+        if (!add(search, &sum, first, &end, (uint32_t)until, &noted)) {
             sum = (struct sum){0};
             arena->claim.runs++;
             begin = arena_address(arena, first = end);
@@ -383,16 +364,12 @@ static void search_run(struct search *search, struct block *from, uint64_t run_e
             const struct window window = {.from = from,
                                           .begin = begin,
                                           .first = first,
-                                          .end = end + has_tail,
+                                          .end = end,
                                           .low = first,
-                                          .high = end + has_tail,
-                                          .tail = search->tail};
+                                          .high = end};
             consider(search, &window, &sum);
         }
-        if (first < end)
-            take_off(search, &sum, first, end);
-        else
-            noted = ++end; /* the window is only a tail */
+        take_off(search, &sum, first, end);
         begin = arena_address(arena, ++first);
     }
 }
@@ -417,7 +394,6 @@ int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most, st
                             .stop = part->top + 1,
                             .memory = part->chunks ? part->chunks : 1,
                             .best.fresh = UINT64_MAX};
-    search.tail = alone ? size % arena->chunk_bytes : 0;
     search.fresh = alone ? window_fresh_alone(arena, size) : 0;
     uint32_t end = part->top < part->end ? part->top + 1 : part->end;
     const uint8_t *absent;
@@ -428,12 +404,12 @@ int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most, st
         assert(from->state == BLOCK_ABSENT);
         if (is_hole(from->previous))
             from = from->previous;
-        if (arena_slot_at(arena, block_address(from) - arena->base) >= search.stop)
+        if (arena_slot_at(block_address(from) - arena->base) >= search.stop)
             break;
         while (is_hole(last->next))
             last = last->next;
         search_run(&search, from, block_end(last));
-        slot = (uint32_t)((block_end(last) - arena->base) / arena->chunk_bytes);
+        slot = (uint32_t)arena_slot_at(block_end(last) - arena->base);
         slot += slot < part->end && !arena->idle[slot] && arena_is_present(arena, slot);
     }
     *window = search.best;

@@ -1,5 +1,5 @@
-/* Windows: where in an arena a claim could make a block, and at what cost. All functions but
- * window_needs need the domain's lock, and keep it. */
+/* Windows: where in an arena a claim could make a block, and at what cost. All functions need
+ * the domain's lock, and keep it. */
 #ifndef CACHALOT_ALLOCATOR_MAPPING_WINDOW_H
 #define CACHALOT_ALLOCATOR_MAPPING_WINDOW_H
 
@@ -18,7 +18,6 @@ struct window {
     uint64_t begin;
     uint32_t first, end; /* slots [first, end) */
     uint32_t low, high;  /* slots [low, high) change with it: mappings go as a whole */
-    uint64_t tail;       /* bytes that the last slot needs; 0: as the others */
     uint64_t fresh, cost;
     struct corner front, back; /* corners that are still in other slots (divide.h) */
 };
@@ -29,13 +28,12 @@ int window_find(struct arena *arena, uint64_t size, int alone, uint32_t most,
                 struct window *window);
 
 /* window_chunk_is_idle: can the chunk be moved, since no slot owns it, or it is idle in its slot?
- * window_idle_tail: returns the number of an idle tail of `bytes` bytes, or 0. */
+ */
 int window_chunk_is_idle(const struct arena *arena, uint32_t chunk);
-uint32_t window_idle_tail(const struct arena *arena, uint64_t bytes);
 
-/* Idle handles without tails, by their number of chunks. of: how many there are. spare: the number
+/* Idle handles, by their number of chunks. of: how many there are. spare: the number
  * up to which handles that no slot owns have been taken. behind: the slot behind the last handle
- * taken from a hole. window_supply counts them. window_is_spare: is it a whole chunk that no slot
+ * taken from a hole. window_supply counts them. window_is_spare: is it a chunk that no slot
  * owns, and that may be taken? */
 struct supply {
     uint32_t of[SPANS_MOST + 1], spare[SPANS_MOST + 1], behind[SPANS_MOST + 1];
@@ -49,13 +47,6 @@ int window_is_safe(const struct arena *arena, const struct window *window);
 /* Returns the bytes that the driver must make for a block that shares no chunk, wherever it
  * lies. */
 uint64_t window_fresh_alone(const struct arena *arena, uint64_t size);
-
-/* Returns the bytes of the chunk that `slot` of the window needs. */
-static inline uint64_t window_needs(const struct arena *arena, const struct window *window,
-                                    uint32_t slot)
-{
-    return window->tail && slot == window->end - 1 ? window->tail : arena->chunk_bytes;
-}
 
 static inline uint64_t block_end(const struct block *block)
 {

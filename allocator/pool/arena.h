@@ -1,8 +1,7 @@
 /* The arena: the range of addresses of one context's mapped memory (expandable_segments). It is far
  * larger than the memory, which is mapped below its blocks where they need it.
  *
- * The range is cut into slots, and the memory into chunks of the same size. A tail is a smaller
- * chunk at the front of a slot; the other addresses of that slot stay absent. Several chunks may be
+ * The range is cut into slots, and the memory into chunks of the same size. Several chunks may be
  * one handle (arena_chunks.h). A chunk may be mapped in several slots at once. Its bytes belong to
  * blocks in one of them, its owner: there they are present, in the others absent. (Of a divided
  * chunk another slot has a part: divide.h.) The head of arena_blocks.c says why that is correct.
@@ -15,9 +14,9 @@
 
 /* Could a block of `size` bytes hold a whole chunk? Most blocks could not and need no look at
  * slots. */
-static inline int arena_is_large(const struct arena *arena, uint64_t size)
+static inline int arena_is_large(uint64_t size)
 {
-    return size >= arena->chunk_bytes || arena->tails;
+    return size >= CHUNK_BYTES;
 }
 
 /* The pool in whose part a slot lies. */
@@ -57,7 +56,7 @@ static inline uint32_t arena_used(const struct arena *arena, uint32_t slot)
 /* Bytes that could be moved at once: idle in a slot, or spare. */
 static inline uint64_t arena_idle_bytes(const struct arena *arena)
 {
-    return (arena->free.slots + arena->free.spares) * arena->chunk_bytes + arena->free.tails;
+    return (uint64_t)(arena->free.slots + arena->free.spares) * CHUNK_BYTES;
 }
 
 /* Updates the low-water mark of idle bytes, at the end of an operation that has used some. In the
@@ -71,38 +70,25 @@ static inline void arena_note_idle(struct arena *arena)
 /* Counts a chunk that no slot has as spare (sign 1), or no more (-1). */
 static inline void arena_count_spare(struct arena *arena, const struct chunk *chunk, int sign)
 {
-    uint64_t n = (uint64_t)(int64_t)sign;
-    if (chunk->retired)
-        arena->free.retired += n * chunk->bytes;
-    else if (chunk->bytes < arena->chunk_bytes)
-        arena->free.tails += n * chunk->bytes;
-    else
-        arena->free.spares += (uint32_t)n;
+    *(chunk->retired ? &arena->free.retired : &arena->free.spares) += (uint32_t)sign;
 }
 
-/* The slot of the byte at `offset` in the arena. Each free asks for it, and a division would take
- * as long as all the rest. */
-static inline uint64_t arena_slot_at(const struct arena *arena, uint64_t offset)
+/* The slot of the byte at `offset` in the arena. */
+static inline uint64_t arena_slot_at(uint64_t offset)
 {
-    return arena->shift ? offset >> arena->shift : offset / arena->chunk_bytes;
+    return offset / CHUNK_BYTES;
 }
 
 /* The address at which a slot begins. */
 static inline uint64_t arena_address(const struct arena *arena, uint64_t slot)
 {
-    return arena->base + slot * arena->chunk_bytes;
+    return arena->base + slot * CHUNK_BYTES;
 }
 
 /* Has the slot memory of its own, or a part of a divided chunk? */
 static inline int arena_is_present(const struct arena *arena, uint32_t slot)
 {
     return arena->present[slot] != NOT_PRESENT;
-}
-
-/* Bytes of the chunk that is present in the slot, from its begin; 0: none is. */
-static inline uint64_t arena_present(const struct arena *arena, uint32_t slot)
-{
-    return arena_is_present(arena, slot) ? arena->chunk[arena->slot[slot].chunk].bytes : 0;
 }
 
 /* The other slot that has bytes of this slot's chunk (divide.h); the slot itself: there is none. */

@@ -13,11 +13,7 @@
  *
  * A mapping is taken down only when all work that may use its address has finished. The slot was
  * left in an epoch, and a fence recorded later has shown that this epoch is over (claim.c,
- * release.c).
- *
- * Tails: where blocks share no chunk (packing.c), the last chunk of each block is no larger than it
- * must be. It lies at the front of its slot. The addresses behind it are absent while it is there,
- * so no block lies on both sides of that gap. */
+ * release.c). */
 #include "allocator/pool/arena_blocks.h"
 #include "allocator/pool/arena_chunks.h"
 
@@ -54,8 +50,8 @@ void arena_pin(struct block *block)
 {
     struct arena *arena = block->segment->arena;
     uint64_t begin = block_address(block) - arena->base, last = begin + block_size(block) - 1;
-    uint32_t from = arena_handle_at(arena, (uint32_t)arena_slot_at(arena, begin));
-    uint32_t to = arena_handle_end(arena, (uint32_t)arena_slot_at(arena, last));
+    uint32_t from = arena_handle_at(arena, (uint32_t)arena_slot_at(begin));
+    uint32_t to = arena_handle_end(arena, (uint32_t)arena_slot_at(last));
     pin_slots(block, from, to);
     for (uint32_t slot = from, other; arena->divided && slot < to; slot++)
         if ((other = arena_other_slot(arena, slot)) != slot)
@@ -82,7 +78,7 @@ void arena_retire(struct block *block)
     struct arena *arena = block->segment->arena;
     uint64_t end = block_address(block) + block_size(block), until;
     for (uint64_t at = block_address(block); at < end; at = until) {
-        uint32_t slot = (uint32_t)arena_slot_at(arena, at - arena->base);
+        uint32_t slot = (uint32_t)arena_slot_at(at - arena->base);
         uint32_t next = arena_handle_end(arena, slot), number = arena->slot[slot].chunk;
         int pinned = arena->slot[slot].pinned;
         until = arena_address(arena, next) < end ? arena_address(arena, next) : end;
@@ -180,7 +176,7 @@ struct block *arena_put(struct block *block, enum block_state state)
         block_join(block, block->next);
     if (block->previous && block->previous->state == BLOCK_ABSENT)
         block_join(block, block->previous);
-    uint64_t c = arena->chunk_bytes, slot = (block_address(block) - arena->base + c - 1) / c;
+    uint64_t slot = arena_slot_at(block_address(block) - arena->base + CHUNK_BYTES - 1);
     if (arena_address(arena, slot) < block_address(block) + block_size(block))
         arena->slot[slot].hole = block; /* else no slot begins in it */
     return block;
@@ -188,9 +184,8 @@ struct block *arena_put(struct block *block, enum block_state state)
 
 void arena_evict(struct arena *arena, uint32_t slot, uint32_t end)
 {
-    uint64_t begin = arena_address(arena, slot);
-    uint64_t until = arena_address(arena, end - 1) + arena_present(arena, end - 1);
-    struct block *block = arena_isolate(arena, arena_block_at(arena, slot), begin, until);
+    struct block *block = arena_isolate(arena, arena_block_at(arena, slot),
+                                        arena_address(arena, slot), arena_address(arena, end));
     for (; slot < end; slot++) {
         arena->chunk[arena->slot[slot].chunk].owner = 0;
         arena->present[slot] = NOT_PRESENT;

@@ -23,9 +23,8 @@ static void book(struct arena *arena, uint32_t number)
     chunk->booked = 1;
     arena->part[chunk->pool].chunks++;
     arena->part[chunk->pool].handles += handles;
-    arena->part[chunk->pool].booked += chunk->bytes;
     stats_add(stats, STAT_segment, chunk->pool, handles);
-    stats_add(stats, STAT_reserved_bytes, chunk->pool, chunk->bytes);
+    stats_add(stats, STAT_reserved_bytes, chunk->pool, CHUNK_BYTES);
 }
 
 static void book_out(struct arena *arena, uint32_t number)
@@ -36,9 +35,8 @@ static void book_out(struct arena *arena, uint32_t number)
     chunk->booked = 0;
     arena->part[chunk->pool].chunks--;
     arena->part[chunk->pool].handles -= handles;
-    arena->part[chunk->pool].booked -= chunk->bytes;
     stats_subtract(stats, STAT_segment, chunk->pool, handles);
-    stats_subtract(stats, STAT_reserved_bytes, chunk->pool, chunk->bytes);
+    stats_subtract(stats, STAT_reserved_bytes, chunk->pool, CHUNK_BYTES);
 }
 
 DIRECT void arena_own(struct arena *arena, uint32_t number, uint32_t slot)
@@ -60,7 +58,7 @@ static int is_free(const struct arena *arena, uint32_t number)
     return number > arena->made || (!arena->chunk[number].booked && !arena->chunk[number].owner);
 }
 
-uint32_t arena_number_handle(struct arena *arena, uint32_t least, uint32_t span, uint64_t bytes)
+uint32_t arena_number_handle(struct arena *arena, uint32_t least, uint32_t span)
 {
     uint32_t first = least < arena->unused ? arena->unused : least, found = 0;
     for (; found < span; found++)
@@ -72,9 +70,7 @@ uint32_t arena_number_handle(struct arena *arena, uint32_t least, uint32_t span,
         arena->made = first + span - 1;
     if (least == 1 && span == 1)
         arena->unused = first;
-    arena->tails += bytes < arena->chunk_bytes; /* at once: other threads need to know */
     for (uint32_t number = first; number < first + span; number++) {
-        arena->chunk[number].bytes = bytes;
         arena->chunk[number].first = first;
         arena->chunk[number].span = (uint8_t)span;
     }
@@ -111,7 +107,8 @@ void arena_set_leaving(struct arena *arena, uint32_t number, uint32_t batch)
 
 static uint64_t booked_of(const struct arena *arena)
 {
-    return arena->part[SMALL_POOL].booked + arena->part[LARGE_POOL].booked;
+    return (uint64_t)(arena->part[SMALL_POOL].chunks + arena->part[LARGE_POOL].chunks) *
+           CHUNK_BYTES;
 }
 
 /* Of `booked` bytes, those that are neither idle nor active once `more` bytes are active. They lie
@@ -143,7 +140,7 @@ uint32_t arena_span_for(const struct arena *arena, uint64_t size, uint64_t missi
     if (size <= MIB || packing_is_varied(arena->allocator, size) || may <= lost)
         return 1;
     uint64_t bytes = (booked + size) / policy.handle_part;
-    bytes = (bytes < may - lost ? bytes : may - lost) / arena->chunk_bytes;
+    bytes = (bytes < may - lost ? bytes : may - lost) / CHUNK_BYTES;
     return bytes < 1                        ? 1
            : bytes < arena->claim.span_most ? (uint32_t)bytes
                                             : arena->claim.span_most;

@@ -11,16 +11,15 @@
 #include "allocator/pool/arena.h"
 #include "stats/os/direct.h"
 
-#define SPANS_MOST (POLICY_HANDLE_MOST / (2 * MIB)) /* chunks of a handle */
+#define SPANS_MOST (POLICY_HANDLE_MOST / CHUNK_BYTES) /* chunks of a handle */
 
 /* Makes the slot the owner of the chunk. The pool in whose part the slot lies counts its bytes. */
 DIRECT void arena_own(struct arena *arena, uint32_t chunk, uint32_t slot);
 
-/* number: returns the first of `span` free numbers in a row, for a new handle with chunks of
- * `bytes` bytes each. It is at least `least`: this claim has taken the free numbers below. add:
- * books a handle that the driver has made. remove: books out one that the driver took back. `first`
- * is the number of its first chunk. */
-uint32_t arena_number_handle(struct arena *arena, uint32_t least, uint32_t span, uint64_t bytes);
+/* number: returns the first of `span` free numbers in a row, for a new handle. It is at least
+ * `least`: this claim has taken the free numbers below. add: books a handle that the driver has
+ * made. remove: books out one that the driver took back. `first` is the number of its first chunk. */
+uint32_t arena_number_handle(struct arena *arena, uint32_t least, uint32_t span);
 void arena_add_handle(struct arena *arena, uint32_t first);
 void arena_remove_handle(struct arena *arena, uint32_t first);
 
@@ -55,13 +54,12 @@ static inline uint32_t arena_handle_end(const struct arena *arena, uint32_t slot
 /* Bytes of the chunk's handle. */
 static inline uint64_t arena_handle_bytes(const struct arena *arena, uint32_t number)
 {
-    return arena->chunk[number].span * arena->chunk[number].bytes;
+    return arena->chunk[number].span * CHUNK_BYTES;
 }
 
 /* Another chunk may get this number. */
 static inline void arena_free_number(struct arena *arena, uint32_t number)
 {
-    arena->tails -= arena->chunk[number].bytes < arena->chunk_bytes;
     arena->unused = number < arena->unused ? number : arena->unused;
 }
 
@@ -79,7 +77,7 @@ static inline void arena_leave_home(struct arena *arena, uint32_t chunk, uint32_
         arena->chunk[chunk].home = 0;
 }
 
-/* The next slot from `slot` on, of either part, in which an idle handle or tail begins;
+/* The next slot from `slot` on, of either part, in which an idle handle begins;
  * `arena->slots`: there is none. */
 static inline uint32_t arena_next_idle(const struct arena *arena, uint32_t slot)
 {
@@ -93,11 +91,10 @@ static inline uint32_t arena_next_idle(const struct arena *arena, uint32_t slot)
     return slot;
 }
 
-/* Is an idle slot the first idle one of its hole? A hole ends at the gap behind a tail. */
+/* Is an idle slot the first idle one of its hole? */
 static inline int arena_begins_hole(const struct arena *arena, uint32_t slot)
 {
-    return !slot || !arena->idle[slot - 1] ||
-           (arena->tails && arena_present(arena, slot - 1) != arena->chunk_bytes);
+    return !slot || !arena->idle[slot - 1];
 }
 
 #endif

@@ -20,7 +20,7 @@ static uint32_t grains_of(uint64_t size)
 static uint32_t slot_of(const struct block *block)
 {
     const struct arena *arena = block->segment->arena;
-    return (uint32_t)arena_slot_at(arena, block_address(block) - arena->base);
+    return (uint32_t)arena_slot_at(block_address(block) - arena->base);
 }
 
 static void set(struct arena *arena, uint32_t slot, struct block *block)
@@ -59,7 +59,7 @@ void arena_fit_out(const struct block *block)
     struct block *most = NULL;
     if (arena->slot[slot].largest != block)
         return;
-    uint64_t begin = arena_address(arena, slot), end = begin + arena->chunk_bytes;
+    uint64_t begin = arena_address(arena, slot), end = begin + CHUNK_BYTES;
     for (struct block *at = block->previous; at && block_address(at) >= begin; at = at->previous)
         most = may_serve(at) ? larger(most, at) : most;
     for (struct block *at = block->next; at && block_address(at) < end; at = at->next)

@@ -10,24 +10,19 @@
 
 #include "allocator/pool/arena_chunks.h"
 
-/* The slots [first, last) whose handles lie wholly in a run of reusable bytes. tail: the bytes of a
- * tail in slot `last` with which the run ends; 0: there is none. */
+/* The slots [first, last) whose handles lie wholly in a run of reusable bytes. */
 struct whole {
-    uint64_t first, last, tail;
+    uint64_t first, last;
 };
 
 /* For the bytes [begin, end), by offset in the arena. */
 static struct whole whole_of(const struct arena *arena, uint64_t begin, uint64_t end)
 {
-    struct whole whole = {.first = arena_slot_at(arena, begin + arena->chunk_bytes - 1),
-                          .last = arena_slot_at(arena, end)};
+    struct whole whole = {arena_slot_at(begin + CHUNK_BYTES - 1), arena_slot_at(end)};
     while (whole.first < whole.last && arena->joined[whole.first])
         whole.first++; /* another block has a part of this handle */
     while (whole.first < whole.last && arena->joined[whole.last])
         whole.last--;
-    if (arena->tails && end > whole.last * arena->chunk_bytes &&
-        arena_present(arena, (uint32_t)whole.last) == end % arena->chunk_bytes)
-        whole.tail = end % arena->chunk_bytes;
     return whole;
 }
 
@@ -35,18 +30,18 @@ static struct whole whole_of(const struct arena *arena, uint64_t begin, uint64_t
  * do not change. drop_behind returns whether there were any; *whole then ends where they begin. */
 static int drop_behind(const struct arena *arena, struct whole *whole, uint64_t at)
 {
-    uint64_t first = arena_slot_at(arena, at + arena->chunk_bytes - 1);
+    uint64_t first = arena_slot_at(at + CHUNK_BYTES - 1);
     while (first < whole->last && arena->joined[first])
         first++;
-    if (first >= whole->last + (whole->tail != 0))
+    if (first >= whole->last)
         return 0;
-    *whole = (struct whole){.first = whole->first, .last = first};
+    whole->last = first;
     return 1;
 }
 
 static void drop_before(const struct arena *arena, struct whole *whole, uint64_t at)
 {
-    uint64_t last = arena_slot_at(arena, at);
+    uint64_t last = arena_slot_at(at);
     while (last > whole->first && arena->joined[last])
         last--;
     if (last > whole->first)
@@ -56,9 +51,8 @@ static void drop_before(const struct arena *arena, struct whole *whole, uint64_t
 static void set_idle(struct arena *arena, const struct whole *whole, int idle)
 {
     uint64_t slots = whole->last - whole->first;
-    memset(arena->idle + whole->first, idle, slots + (whole->tail != 0));
+    memset(arena->idle + whole->first, idle, slots);
     arena->free.slots += (uint32_t)(idle ? slots : -slots);
-    arena->free.tails += idle ? whole->tail : -whole->tail;
 }
 
 void arena_note_in_large(struct block *block, uint64_t begin, uint64_t end)
@@ -66,7 +60,7 @@ void arena_note_in_large(struct block *block, uint64_t begin, uint64_t end)
     struct arena *arena = block->segment->arena;
     uint64_t low = block_address(block), high = low + block_size(block);
     struct whole whole = whole_of(arena, low - arena->base, high - arena->base);
-    if (whole.first >= whole.last + (whole.tail != 0))
+    if (whole.first >= whole.last)
         return;
     arena->slot[whole.first].hole = block;
     if (end < high)
@@ -81,7 +75,7 @@ void arena_note_out_large(const struct block *block, struct block *rest)
     struct arena *arena = block->segment->arena;
     uint64_t begin = block_address(block) - arena->base, end = begin + block_size(block);
     struct whole whole = whole_of(arena, begin, end + (rest ? block_size(rest) : 0));
-    if (whole.first >= whole.last + (whole.tail != 0))
+    if (whole.first >= whole.last)
         return;
     if (rest && drop_behind(arena, &whole, end))
         arena->slot[whole.last].hole = rest;
@@ -91,13 +85,8 @@ void arena_note_out_large(const struct block *block, struct block *rest)
 struct block *arena_block_at(const struct arena *arena, uint32_t slot)
 {
     assert(arena->idle[slot]);
-    if (!arena->tails) { /* fast: each handle that may go home asks, and holes are large */
-        const uint8_t *before = memrchr(arena->idle, 0, slot);
-        slot = before ? (uint32_t)(before - arena->idle) + 1 : 0;
-    }
-    while (!arena_begins_hole(arena, slot))
-        slot--;
-    return arena->slot[slot].hole;
+    const uint8_t *before = memrchr(arena->idle, 0, slot);
+    return arena->slot[before ? before - arena->idle + 1 : 0].hole;
 }
 
 struct block *arena_absent_at(const struct arena *arena, uint32_t slot)
@@ -117,6 +106,6 @@ int arena_is_alone(const struct block *block)
 {
     const struct arena *arena = block->segment->arena;
     uint64_t begin = block_address(block) - arena->base, end = begin + block_size(block);
-    return begin % arena->chunk_bytes == 0 && arena->idle[begin / arena->chunk_bytes] &&
-           arena->idle[(end - 1) / arena->chunk_bytes];
+    return begin % CHUNK_BYTES == 0 && arena->idle[arena_slot_at(begin)] &&
+           arena->idle[arena_slot_at(end - 1)];
 }

@@ -13,14 +13,14 @@ void arena_note_out_large(const struct block *block, struct block *rest);
 
 static inline void arena_note_in(struct block *block, uint64_t begin, uint64_t end)
 {
-    if (arena_is_large(block->segment->arena, block_size(block)) && !block->pinned)
+    if (arena_is_large(block_size(block)) && !block->pinned)
         arena_note_in_large(block, begin, end);
 }
 
 static inline void arena_note_out(const struct block *block, struct block *rest)
 {
     uint64_t size = block_size(block) + (rest ? block_size(rest) : 0);
-    if (arena_is_large(block->segment->arena, size) && !block->pinned)
+    if (arena_is_large(size) && !block->pinned)
         arena_note_out_large(block, rest);
 }
 

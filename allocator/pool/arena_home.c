@@ -31,15 +31,14 @@ static void move_home(struct arena *arena, uint32_t slot, uint32_t end, uint32_t
     struct block *absent = arena_absent_at(arena, home);
     for (; slot < end; slot++)
         arena_own(arena, arena->slot[slot].chunk, home++);
-    uint64_t until = arena_address(arena, home - 1) + arena_present(arena, home - 1);
-    arena_put(arena_isolate(arena, absent, address, until), BLOCK_REUSABLE);
+    arena_put(arena_isolate(arena, absent, address, arena_address(arena, home)), BLOCK_REUSABLE);
 }
 
 /* Handles that lie side by side both here and at home move as one. */
 void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end)
 {
-    uint32_t slot = (uint32_t)arena_slot_at(arena, begin - arena->base), until;
-    uint32_t last = (uint32_t)arena_slot_at(arena, end - 1 - arena->base);
+    uint32_t slot = (uint32_t)arena_slot_at(begin - arena->base), until;
+    uint32_t last = (uint32_t)arena_slot_at(end - 1 - arena->base);
     const uint8_t *away;
     for (; slot <= last && (away = memchr(arena->present + slot, AWAY, last + 1 - slot));
          slot = until) {
@@ -48,8 +47,7 @@ void arena_go_home(struct arena *arena, uint64_t begin, uint64_t end)
         if (!is_to_go_home(arena, slot) || arena_fill_kit(arena, 4))
             continue;
         uint32_t home = arena->chunk[arena->slot[slot].chunk].home;
-        while (until <= last && arena_present(arena, until - 1) == arena->chunk_bytes &&
-               is_to_go_home(arena, until) &&
+        while (until <= last && is_to_go_home(arena, until) &&
                arena->chunk[arena->slot[until].chunk].home == home + until - slot)
             until = arena_handle_end(arena, until);
         move_home(arena, slot, until, home - 1);

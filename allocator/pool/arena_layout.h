@@ -6,6 +6,8 @@
 #include "allocator/base/policy.h"
 #include "allocator/state/domain.h"
 
+#define CHUNK_BYTES (2 * MIB) /* the driver's granule, which it has had on each device so far */
+
 struct slot {
     struct block *largest; /* arena_fit.c: of the holes in the pool that begin here */
     struct block *hole;    /* the reusable or absent block whose first whole slot this is; or the
@@ -24,8 +26,8 @@ struct slot {
 enum presence { NOT_PRESENT, AT_HOME, AWAY, DIVIDED };
 
 struct chunk {
-    uint64_t handle, bytes; /* handle: in the first chunk only; bytes below chunk_bytes: a tail */
-    uint32_t first;         /* of its handle: number of the first chunk, and how many chunks */
+    uint64_t handle; /* in the first chunk only */
+    uint32_t first;  /* of its handle: number of the first chunk, and how many chunks */
     uint8_t span;
     /* For window.c, in the handle's first chunk, for search `seen`. there: the handle is idle in
      * the window. wanted: how many parts of the window it would come back to. wanted_end: where the
@@ -58,15 +60,13 @@ struct asked {
 struct arena_part {
     struct segment *segment;  /* NULL: there is no such part */
     uint32_t first, top, end; /* top: the end of the slots ever used */
-    uint32_t chunks, handles; /* counted for this pool; booked: their bytes */
-    uint64_t booked;
+    uint32_t chunks, handles; /* counted for this pool */
 };
 
 /* Memory that could be moved or given back. */
 struct arena_free {
-    uint32_t slots, spares; /* chunks: idle in a slot, or spare (in no slot); without tails */
-    uint64_t tails;         /* bytes of tails, idle or spare */
-    uint64_t retired;       /* bytes that may only be given back */
+    uint32_t slots, spares; /* chunks: idle in a slot, or spare (in no slot) */
+    uint32_t retired;       /* chunks that may only be given back */
     uint64_t least;         /* the fewest idle bytes since the last look of arena_unused */
 };
 
@@ -102,9 +102,8 @@ struct arena_packing {
 
 struct arena {
     _Alignas(64) struct allocator *allocator; /* tables behind the struct begin with a cache line */
-    struct arena_part part[STAT_POOLS];   /* the small blocks' part lies behind the large ones' */
-    uint64_t chunk_bytes, base, reserved; /* reserved: bytes of addresses; any number */
-    unsigned shift;                       /* chunk_bytes is 2^shift; 0: no power of two */
+    struct arena_part part[STAT_POOLS]; /* the small blocks' part lies behind the large ones' */
+    uint64_t base, reserved;            /* reserved: bytes of addresses; any number */
     uint8_t *idle;           /* by slot: its handle lies wholly in a reusable block there */
     uint8_t *joined;         /* by slot: its handle also covers the slot before */
     uint8_t *present, *cost; /* by slot: enum presence; the cost in the current search */
@@ -112,7 +111,6 @@ struct arena {
     struct max_tree fit;          /* by slot: the grains of `largest` */
     struct chunk *chunk;          /* by number, from 1 */
     uint32_t slots, made, unused; /* made: highest number ever used; unused: none below is free */
-    uint32_t tails;               /* how many chunks are tails */
     uint32_t divided;             /* how many chunks are divided (mapping/divide.h) */
     struct arena_free free;
     struct arena_claims claim;

@@ -24,6 +24,6 @@ void block_becomes_reusable(struct block *block)
     block = pool_merge(block->segment->allocator, block);
     if (block->pinned && arena)
         arena_retire(block);
-    else if (arena && arena_is_large(arena, block_size(block)))
+    else if (arena && arena_is_large(block_size(block)))
         arena_go_home(arena, begin, end);
 }

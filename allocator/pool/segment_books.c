@@ -97,7 +97,7 @@ void segment_unlink(struct segment *segment)
     if (segment->next)
         segment->next->previous = segment->previous;
     const struct arena_part *part = segment->arena ? &segment->arena->part[segment->stat] : NULL;
-    uint64_t bytes = part ? part->booked : segment->size;
+    uint64_t bytes = part ? part->chunks * CHUNK_BYTES : segment->size;
     stats_subtract(a->stats, STAT_segment, segment->stat, part ? part->handles : 1);
     stats_subtract(a->stats, STAT_reserved_bytes, segment->stat, bytes);
 }

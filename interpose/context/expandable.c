@@ -69,9 +69,8 @@ void expandable_check(CUdevice device, const struct allocator *allocator)
     const struct options *options = &process.config.options;
     if (options->expandable != EXPANDABLE_TRUE || !options->cache || allocator_maps(allocator))
         return;
-    process_warn("device %d: no mapped memory (expandable_segments): the driver has none for this "
-                 "large_segment_size_mb, or the process no addresses for it (ulimit -v); ordinary "
-                 "segments",
+    process_warn("device %d: no mapped memory (expandable_segments): the driver has none, or the "
+                 "process no addresses for it (ulimit -v); ordinary segments",
                  device);
     pthread_mutex_lock(&decision.lock);
     page_config_in_force(process.page, "expandable_segments", "False", "a device without it");

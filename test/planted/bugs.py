@@ -33,7 +33,6 @@ RELEASE, WINDOW, CLAIM, MAP, DIVIDE = (f"allocator/mapping/{name}.c" for name in
 HOLES, BLOCKS, HOME, CHUNKS = (f"allocator/pool/{name}.c" for name in ("arena_holes", "arena_blocks", "arena_home", "arena_chunks"))
 GROW = "allocator/growth.c"
 MOVES = ("1 1 6000", "2 1 6000", "3 3 4000", *(f"{seed} {1 + seed % 4 // 3} 6000" for seed in range(4, 40)))  # of mapped_stress
-TAIL_MOVES = tuple(f"{seed} {1 + seed % 4 // 3} 6000 90" for seed in range(1, 13))  # no size comes again
 SUBMIT, CAPTURE, CONTEXT, LAUNCH = (f"interpose/{name}.c" for name in ("stream/submit", "context/capture", "exports/context", "exports/launch"))
 MEMORY, SHARE = "interpose/memory/memory.c", "allocator/share.c"
 CACHE, CACHES, LIMITS = (f"allocator/thread_cache/{name}.c" for name in ("own", "locked", "limits"))
@@ -53,7 +52,7 @@ BUGS = (
     Bug("remap_of_two", "the same, of the second of two mappings that a handle would come back to", WINDOW, "replay",
         (("later(other, there)", "later(0, there)"),)),
     Bug("idle_in_part", "a chunk counts as idle when part of it is", HOLES, "mapped",
-        ((".last = arena_slot_at(arena, end)};", ".last = arena_slot_at(arena, end + arena->chunk_bytes / 2)};"),), MOVES),
+        ((", arena_slot_at(end)};", ", arena_slot_at(end + CHUNK_BYTES / 2)};"),), MOVES),
     Bug("two_at_home", "a chunk goes home to a slot where another one is mapped since", WINDOW, "mapped",
         (("        arena_leave_home(arena, s->was, slot);\n", ""),), MOVES),
     Bug("goes_home_only_once", "what is lent a second time stays where it is when it is idle", MAP, "model",
@@ -65,9 +64,9 @@ BUGS = (
     Bug("go_home_together", "chunks whose homes do not lie side by side go there as one", HOME, "model",
         (("arena->chunk[arena->slot[until].chunk].home == home + until - slot)", "arena->chunk[arena->slot[until].chunk].home)"),)),
     Bug("grows_beside_idle", "a second slot of a window gets a new chunk though one is idle", CLAIM, "model",
-        (("= run ? take_idle(", "= run ? *moves == 1 ? 0 : take_idle("),)),
+        (("= take_idle(arena, &supply, run);", "= *moves == 1 ? 0 : take_idle(arena, &supply, run);"),)),
     Bug("access_in_part", "the last slot of a run is mapped without access", MAP, "model",
-        (("(end - 1 - slot) * arena->chunk_bytes + bytes);", "(end - 1 - slot) * arena->chunk_bytes + (end > slot + 1 ? 0 : bytes));"),)),
+        (("(end - slot) * CHUNK_BYTES);", "(end - slot - (end > slot + 1)) * CHUNK_BYTES);"),)),
     Bug("half_under_work", "a corner is mapped where work may still use what was there", DIVIDE, "unit divided",
         ((" && arena_may_remap(arena, slot)", ""),)),
     Bug("divided_twice", "of a chunk that is divided a corner is lent once more", DIVIDE, "model",
@@ -89,27 +88,20 @@ BUGS = (
     Bug("handle_lent_in_part", "of the first handle of a block only what is the block's is lent", SHARE, "unit handles",
         (("uint32_t first = arena_handle_at(arena, slot), end", "uint32_t first = slot, end"),)),
     Bug("handle_pinned_in_part", "what is set for a block is not so for all of its handles", BLOCKS, "unit handles",
-        (("uint32_t to = arena_handle_end(arena, (uint32_t)arena_slot_at(arena, last));", "uint32_t to = 1 + (uint32_t)arena_slot_at(arena, last);"),)),
+        (("uint32_t to = arena_handle_end(arena, (uint32_t)arena_slot_at(last));", "uint32_t to = 1 + (uint32_t)arena_slot_at(last);"),)),
     Bug("handle_stays_in_part", "of a handle that stays where it is only the first chunk is at home there", HOME, "unit handles",
         (("    for (uint32_t i = 0; i < chunk->span; i++) {\n        chunk[i].home = slot + i + 1;", "    for (uint32_t i = 0; i < 1; i++) {\n        chunk[i].home = slot + i + 1;"),)),
-    Bug("meanwhile_a_tail_is_made", "a tail counts only when the driver has made it", CHUNKS, "unit handles_fail",
-        (("    arena->tails += bytes < arena->chunk_bytes;", "    arena->tails += 0;"),
-         ("    for (uint32_t i = 0; i < chunk->span; i++)\n        book(", "    arena->tails += chunk->bytes < arena->chunk_bytes;\n    for (uint32_t i = 0; i < chunk->span; i++)\n        book("))),
     Bug("meanwhile_the_context_ends_release", "what a release had yet to unmap then stays mapped", RELEASE, "unit handles_fail",
         ((" : arena->chunk[s->chunk].leaving ? s->chunk : 0;", " : 0;"),)),
     Bug("meanwhile_the_context_ends_wait", "a request that waited in it goes on", GROW, "unit handles_fail",
         (("DEVICE_FOREVER : OWN_FOREVER)) ||\n        a->life.forgotten)", "DEVICE_FOREVER : OWN_FOREVER)))"),)),
     Bug("shares_what_is_idle", "a block that is to share no chunk does, where idle memory is enough", GROW, "model",
         (("packing_is_exact(a, size) ? CLAIM_ALONE : 0, taken)", "0, taken)"),)),
-    Bug("tails_stay", "chunks that are smaller than a slot never go back", RELEASE, "model",
-        (("take_from_slots(arena, pool, 0, most - taken, batch)", "take_from_slots(arena, pool, 0, 0, batch)"),)),
     Bug("lent_to_the_other_pool", "a chunk that goes to the other pool stays booked where it was", CHUNKS, "model",
         (("int moves = chunk->booked && chunk->pool != pool;", "int moves = 0;"),)),
     Bug("small_blocks_keep_theirs", "what is idle among small blocks' chunks is not seen by large ones", HOLES, "model",
         (("    arena->free.slots += (uint32_t)(idle ? slots : -slots);",
           "    if (arena_pool_of(arena, whole->first) != SMALL_POOL)\n        arena->free.slots += (uint32_t)(idle ? slots : -slots);"),)),
-    Bug("tail_as_whole", "a tail is called back where a whole chunk should lie", CLAIM, "mapped",
-        ((" &&\n           arena->chunk[chunk].bytes == window_needs(arena, window, slot)", ""),), TAIL_MOVES),
     Bug("no_join", "no stream waits for the mark", LANE, "stress",
         (("lane->owed && asked->joined != lane->era", "0"),)),
     Bug("join_lost", "the mark is forgotten when a candidate is made, not when it has passed", LANE, "stress",

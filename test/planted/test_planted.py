@@ -10,13 +10,12 @@ import pytest
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent / room) for room in ("preload", "replay")]
 import traces  # noqa: E402
-from bugs import BUGS, TAIL_MOVES  # noqa: E402
+from bugs import BUGS  # noqa: E402
 from conftest import BUILD, PROGRAMS, Place, place  # noqa: E402, F401  (a fixture)
 
 PLANTED = BUILD / "test/planted"
 MODEL = pathlib.Path(__file__).resolve().parent.parent / "unit/test_model.py"
 CLOCK = {"CACHALOT_SIM_CLOCK": "manual", "CACHALOT_SIM_LATENCY_NS": "1000", "CACHALOT_SIM_CAPACITY": "64G"}
-TAILS = {"CACHALOT_SIM_CAPACITY": "768M", "CACHALOT_CONF": "expandable_segments:True,large_segment_size_mb:14"}
 MOVING = {"CACHALOT_SIM_CAPACITY": "320M", "CACHALOT_CONF": "expandable_segments:True,large_segment_size_mb:2"}
 TIME = 20  # seconds: what is not done then hangs
 
@@ -62,7 +61,7 @@ def test_it_is_found(place, orders, bug):  # noqa: F811
         said = subprocess.run(model, capture_output=True, env=environment, timeout=5 * TIME, check=False, text=True)
         assert said.returncode == 1 and "AssertionError" in said.stdout
     elif bug.found == "mapped":
-        assert any(is_found(place, bug, "mapped_stress", *run.split(), **(TAILS if run in TAIL_MOVES else MOVING)) for run in bug.runs)
+        assert any(is_found(place, bug, "mapped_stress", *run.split(), **MOVING) for run in bug.runs)
     elif bug.found == "replay":
         replay = [PLANTED / f"replay_{bug.name}", "--conf", "expandable_segments:True", "--behind", "50", "-"]
         said = [subprocess.run(replay, input=traces.read(traces.PROGRAMS, name), capture_output=True, timeout=TIME, check=False)
@@ -76,7 +75,7 @@ def test_it_is_found(place, orders, bug):  # noqa: F811
     elif bug.found == "stream_of_each":
         assert end_code(place, bug, bug.found, CACHALOT_SIM_CLOCK="manual") == -signal.SIGABRT
     elif bug.found == "capture_full":
-        full = {"CACHALOT_SIM_CAPACITY": "64M", "CACHALOT_CONF": "expandable_segments:True,large_segment_size_mb:4"}  # small blocks are the driver's own
+        full = {"CACHALOT_SIM_CAPACITY": "64M", "CACHALOT_CONF": "expandable_segments:True"}
         assert end_code(place, bug, bug.found, 1, **full) == -signal.SIGABRT
     elif bug.found == "stream_race":
         # A block that a thread's cache keeps is not met by the other. Slow rounds are no finding.

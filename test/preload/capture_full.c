@@ -1,6 +1,7 @@
 /* A stream captures while the device is full of what lies idle in the cache, freed on one stream or
- * on two: requests that need the idle memory get it, and the work that used it is done by then.
- * Argument: streams. */
+ * on two: requests that need the idle memory get it, and the work that used it is done by then. So
+ * does a request in another context, for which idle memory goes back to the driver. Argument:
+ * streams. */
 #include "driver_case.h"
 
 #define PIECE (2 * MIB)
@@ -26,8 +27,10 @@ int main(int count, char **argument)
     CUstream work[2], captured;
     CUgraph graph;
     CHECK(count == 2);
-    begin();
-    CUdeviceptr written = make(PIECE);
+    CUcontext context = begin(), other = new_context(0);
+    CUdeviceptr written, elsewhere;
+    OK(cuCtxSetCurrent(context));
+    written = make(PIECE);
     OK(cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING));
     OK(cuStreamCreate(&work[0], CU_STREAM_NON_BLOCKING));
     OK(cuStreamCreate(&work[1], CU_STREAM_NON_BLOCKING));
@@ -38,6 +41,10 @@ int main(int count, char **argument)
         SAY(cuMemAlloc(&held[i], bytes[i]));
         write_all(work[0], 1000, held[i], bytes[i]);
     }
+    OK(cuCtxSetCurrent(other));
+    SAY(cuMemAlloc(&elsewhere, PIECE));
+    OK(cuMemFree(elsewhere));
+    OK(cuCtxSetCurrent(context));
     SAY(cuStreamEndCapture(captured, &graph));
     OK(cuGraphDestroy(graph));
     for (int i = 0; i < HELD; i++)

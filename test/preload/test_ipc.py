@@ -15,7 +15,7 @@ from conftest import MIB, stop
 from test_requests import each, wait_for
 
 MAPPED = "expandable_segments:True,large_segment_size_mb:2"
-TAILS = "expandable_segments:True,large_segment_size_mb:14,memory_limit_mb:1024"  # the last chunk of 45 MiB is of 4
+LARGE = "expandable_segments:True,large_segment_size_mb:14,memory_limit_mb:1024"
 OURS = b"cachalo2"
 INVALID_VALUE, INVALID_CONTEXT, INVALID_HANDLE = 1, 201, 400
 
@@ -63,7 +63,7 @@ def shared(exporter, size=21 * MIB + 100, byte=7):
     return number, exporter.ask("export", number)
 
 
-@pytest.mark.parametrize("conf", [MAPPED, "expandable_segments:True", TAILS])
+@pytest.mark.parametrize("conf", [MAPPED, "expandable_segments:True", LARGE])
 @pytest.mark.parametrize("size", [MIB + 512, 3 * MIB, 45 * MIB + 100])
 def test_two_processes_see_each_others_bytes(place, conf, size):
     a, b = Shell(place, CACHALOT_CONF=conf), Shell(place, CACHALOT_CONF=conf)

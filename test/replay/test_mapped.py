@@ -190,11 +190,10 @@ def test_corners_of_chunks_serve():
 def test_that_large_blocks_are_the_driver_s_own_is_said(tmp_path):
     path = tmp_path / "corners.csv"
     path.write_text(workloads.corners().text())
-    conf = f"{MAPPED},large_segment_size_mb:14"
     words = "large blocks are not mapped memory but the driver's own: a request had failed for which natively there was room."
-    shown = command("replay", path, "--conf", conf, "--capacity", 56 << 20).stdout
+    shown = command("replay", path, "--conf", MAPPED, "--capacity", 14 << 20).stdout
     assert words in " ".join(shown.replace("|", " ").split()), shown
-    assert "not mapped" not in command("replay", path, "--conf", conf).stdout
+    assert "not mapped" not in command("replay", path, "--conf", MAPPED).stdout
 
 
 def test_what_fits_natively_neither_stays_packed(tmp_path):
@@ -207,10 +206,10 @@ def test_without_addresses_for_its_tables_nothing_is_told_of_it(tmp_path):
     """As in a shell with `ulimit -v`: ordinary segments would have served, and their figures been told."""
     path = write(tmp_path / "x.csv", "a,0,4000000,0\n")
     for words in (("replay",), ("replay", "--conf", "expandable_segments:True", "--capacity", "8GiB"), ("tune",)):
-        done = command(words[0], path, *words[1:], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)))
+        done = command(words[0], path, *words[1:], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30)))
         assert (done.returncode, done.stdout) == (1, "") and "no memory for the tables of mapped memory" in done.stderr and "ulimit -v" in done.stderr
     done = command("replay", path, "--conf", "expandable_segments:False",
-                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)))
+                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30)))
     assert done.returncode == 0
 
 

@@ -338,11 +338,11 @@ def tenants():
 
 
 def corners():
-    """Blocks that share chunks of 14 MiB, every second one freed: of what is left no call of the driver makes one of 36 MiB."""
+    """Blocks across the ends of chunks, every second one freed: of what is left no call of the driver makes one of 6 MiB."""
     trace = Trace()
-    blocks = [trace.take(10 * MIB) for _ in range(5)]
+    blocks = [trace.take(3 * MIB // 2)] + [trace.take(2 * MIB) for _ in range(5)]
     trace.drop(*blocks[::2])
-    trace.take(36 * MIB)
+    trace.take(6 * MIB)
     return trace
 
 

@@ -42,8 +42,8 @@ class Answer:
 class Mapped:
     """One context with `expandable_segments:True`: follows the operations, and judges each answer."""
 
-    def __init__(self, capacity, chunk, limit=None):
-        self.capacity, self.chunk = capacity, chunk
+    def __init__(self, capacity, handle, limit=None):
+        self.capacity, self.handle = capacity, handle  # handle: bytes of the largest
         self.most = capacity if limit is None else min(capacity, limit)
         self.live, self.mallocs, self.segments = {}, 0, {}  # number: address, requested, size
         self.peak = {stat: [0, 0, 0] for stat in EXACT}
@@ -56,11 +56,13 @@ class Mapped:
 
     def pieces(self, answer, begin, size):
         """What of the memory [begin, begin + size) is: handle, from, to."""
-        for at in range(begin - (begin - RANGES.start) % self.chunk, begin + size, self.chunk):
+        at, end = max(address for address in answer.below if address <= begin), begin + size
+        while at < end:
             handle, have, access = answer.below[at]
             assert access, "no access"
-            assert at + have >= min(begin + size, at + self.chunk), "nothing below its end"
-            yield handle, max(begin - at, 0), min(begin + size - at, self.chunk)
+            assert at + have > begin, "nothing below its start"
+            yield handle, max(begin - at, 0), min(end - at, have)
+            at += have
 
     def check_memory(self, answer):
         """All blocks have memory, and no two the same; returns what holds something of the program's."""
@@ -108,7 +110,7 @@ class Mapped:
         assert (answer.reusable, answer.largest) == (sum(free), max(free, default=0))
         reserved = answer.total("reserved_bytes")
         assert reserved <= answer.peak["reserved_bytes"][2] <= answer.most_used
-        assert reserved <= answer.used <= reserved + self.failures * self.chunk
+        assert reserved <= answer.used <= reserved + self.failures * self.handle
         assert self.disturbed or (answer.used == reserved and answer.total("segment") >= len(answer.chunks) + len(answer.segments))
 
     def is_exact(self, size):
@@ -123,13 +125,12 @@ class Mapped:
 
     def is_apart(self, size):
         """Blocks that lie apart from large ones: arena_is_apart."""
-        return size <= MIB // 4 or (size <= MIB and self.as_native) or (size < MIB and (self.chunk > GRAIN or self.irregular > 0))
+        return size <= MIB // 4 or (size <= MIB and self.as_native) or (size < MIB and self.irregular > 0)
 
     def check_growth(self, size, grown, mapped):
-        """A block that shares no chunk may need a tail of its own."""
-        tail = up(size, GRAIN) % self.chunk if self.irregular > 0 else 0
-        assert self.disturbed or grown <= tail or self.wholes == 0, "grows though something is idle"
-        most = up(size, self.chunk) if mapped and size > MIB else 0  # at last chunks are shared after all
+        """An idle handle of several chunks may fit no gap."""
+        assert self.disturbed or self.handle > GRAIN or grown == 0 or self.wholes == 0, "grows though something is idle"
+        most = up(size, GRAIN) if mapped and size > MIB else 0  # at last chunks are shared after all
         assert not self.as_native or grown <= most
 
     def check_alone(self, answer, size):
@@ -193,7 +194,7 @@ class Mapped:
         assert self.disturbed or self.memory >= sum(answer.chunks.values())  # a spare handle is mapped nowhere
         idle = [size for handle, size in answer.chunks.items() if handle not in busy]
         chunks = sum(answer.chunks[handle] for handle in busy if handle > 0)
-        self.idle, self.wholes = self.memory - chunks, idle.count(self.chunk)
+        self.idle, self.wholes = self.memory - chunks, idle.count(GRAIN)
         return chunks + sum(answer.segments[-s] for s in busy if s < 0)
 
     def follow(self, op, n, numbers):

@@ -73,18 +73,6 @@ static void both_pools_share_what_is_idle(void **state)
     assert_int_equal(w.device.calls[FAKE_ALLOC], 0);
 }
 
-/* Where chunks are larger than a segment of small blocks these are the driver's own. */
-static void small_requests_get_room(void **state)
-{
-    (void)state;
-    world_remake("expandable_segments:True,large_segment_size_mb:4", 64 * MIB);
-    give(take(64 * MIB));
-    take(1000);
-    assert_int_equal(CURRENT_IN(reserved_bytes, SMALL_POOL), 2 * MIB);
-    assert_true(w.device.calls[FAKE_ALLOC] > 0);
-    assert_true(w.device.used <= 64 * MIB);
-}
-
 static uint64_t beside;
 
 static void pin_what_lies_beside(struct fake_device *device, enum fake_call call, int after)
@@ -168,7 +156,7 @@ static void the_lower_hole_serves(void **state)
 }
 
 /* Blocks of more than a quarter of a MiB share chunks with large ones, though they are booked as PyTorch books
- * them; but not where large ones share none, or chunks have another size. */
+ * them; but not where large ones share none. */
 static void blocks_of_the_small_pool_fill_holes_of_large_ones(void **state)
 {
     (void)state;
@@ -182,10 +170,6 @@ static void blocks_of_the_small_pool_fill_holes_of_large_ones(void **state)
     assert_int_equal(CURRENT_IN(allocated_bytes, SMALL_POOL), 256 * KIB);
     give(take(32 * MIB)); /* a new size as large: chunks are not shared from now on */
     assert_true(take(512 * KIB) > apart);
-    world_remake("expandable_segments:True,large_segment_size_mb:4", 64 * MIB);
-    large = take(3 * MIB);
-    next = take(512 * KIB);
-    assert_true(next < large || next > large + 4 * MIB);
 }
 
 int main(void)
@@ -194,7 +178,6 @@ int main(void)
         cmocka_unit_test_setup(both_pools_share_what_is_idle, setup),
         cmocka_unit_test(the_lower_hole_serves),
         cmocka_unit_test_setup(blocks_of_the_small_pool_fill_holes_of_large_ones, setup),
-        cmocka_unit_test_setup(small_requests_get_room, setup),
         cmocka_unit_test_setup(what_is_not_taken_down_serves_again, setup),
         cmocka_unit_test_setup(a_block_is_pinned_while_it_is_made, setup),
         cmocka_unit_test_setup(what_is_mapped_without_access_stays, setup),

@@ -162,32 +162,6 @@ static void a_request_that_waits_in_it_is_the_drivers(void **state)
     }
 }
 
-/* A tail counts for other threads as soon as it has its place, not only when the driver has made it. */
-static uint64_t beside;
-
-static void another_asks_for_as_much(struct fake_device *device, enum fake_call call, int after)
-{
-    if (call != FAKE_CREATE || after)
-        return;
-    device->meanwhile = NULL;
-    beside = take(33 * MIB);
-}
-
-static void nobody_begins_behind_a_tail(void **state)
-{
-    uint64_t c = 4 * MIB;
-    (void)state;
-    world_remake("expandable_segments:True,large_segment_size_mb:4", 4 * GIB);
-    w.device.meanwhile = another_asks_for_as_much;
-    uint64_t block = take(33 * MIB);
-    assert_true(beside % c == 0 || beside / c != (block + 33 * MIB) / c);
-    assert_true(block % c == 0 || block / c != (beside + 33 * MIB) / c);
-    give(block);
-    give(beside);
-    domain_empty_cache(w.domain, 1);
-    assert_int_equal(w.device.used, 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,7 +176,6 @@ int main(void)
                                handle_world_alone),
         cmocka_unit_test_setup(a_claim_that_outlasts_its_context, handle_world_setup),
         cmocka_unit_test_setup(a_request_that_waits_in_it_is_the_drivers, handle_world_setup),
-        cmocka_unit_test_setup(nobody_begins_behind_a_tail, handle_world_setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

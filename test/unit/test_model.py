@@ -95,11 +95,11 @@ AMONG_LARGE = [
 
 
 @settings(max_examples=EXAMPLES // 5, phases=PHASES)
-@example(steps=AMONG_LARGE, chunk=6, capacity=200, limit=60, failing=False)
-@given(steps=MOVES, chunk=st.sampled_from([2, 4, 6, 14]), capacity=st.sampled_from([64, 90, 200]), limit=st.sampled_from([None, 60, 100]),
+@example(steps=AMONG_LARGE, handle=2, capacity=200, limit=60, failing=False)
+@given(steps=MOVES, handle=st.sampled_from([2, 4, 14]), capacity=st.sampled_from([64, 90, 200]), limit=st.sampled_from([None, 60, 100]),
        failing=st.booleans())
-def test_mapped_memory_keeps_its_rules(steps, chunk, capacity, limit, failing):
-    model = Mapped(capacity * MIB, chunk * MIB, limit and limit * MIB)
+def test_mapped_memory_keeps_its_rules(steps, handle, capacity, limit, failing):
+    model = Mapped(capacity * MIB, handle * MIB, limit and limit * MIB)
     held, mallocs, lines, operations = [], 0, [], []
     for op, n in steps:
         if (op == "f" and not held) or (op == "x" and not failing):
@@ -114,7 +114,7 @@ def test_mapped_memory_keeps_its_rules(steps, chunk, capacity, limit, failing):
             n = n % 100 * MIB
         lines.append(f"x {FIRST_CALL + n % 5} {1 + n // 5 % 9}" if op == "x" else f"{op} {n}")
         operations.append((op, n))
-    conf = f"expandable_segments:True,large_segment_size_mb:{chunk}" + (f",memory_limit_mb:{limit}" if limit else "")
+    conf = f"expandable_segments:True,large_segment_size_mb:{handle}" + (f",memory_limit_mb:{limit}" if limit else "")
     got = answers_of(conf, capacity * MIB, lines)
     assert len(got) == len(operations)
     for operation, numbers in zip(operations, got):

@@ -1,6 +1,8 @@
 /* What may be set, what is refused, and how it reads back. */
 #include "world.h"
 
+#include "allocator/base/policy.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -143,16 +145,17 @@ static void shared_keys_mean_what_they_mean_to_pytorch(void **state)
         }
 }
 
-/* Segments of an odd number of MiB are ordinary segments; a handle consists of whole chunks. */
-static void handles_have_an_even_number_of_megabytes(void **state)
+static void the_size_of_segments_bounds_handles(void **state)
 {
     struct options o;
-    uint64_t largest;
     (void)state;
     options_default(&o);
+    assert_true(options_handle_most(&o, 80 * GIB) == policy.handle_most);
     assert_int_equal(parse(&o, "large_segment_size_mb:21", OPTIONS_ALL), 0);
     assert_true(o.large_segment_bytes == 21 * MIB);
-    assert_true(options_chunk_bytes(&o, 80 * GIB, &largest) == 22 * MIB && largest == 22 * MIB);
+    assert_true(options_handle_most(&o, 80 * GIB) == 21 * MIB);
+    assert_int_equal(parse(&o, "large_segment_size_mb:4096", OPTIONS_ALL), 0);
+    assert_true(options_handle_most(&o, 80 * GIB) == POLICY_HANDLE_MOST);
 }
 
 static void every_bad_value_is_one_complaint_and_changes_nothing(void **state)
@@ -333,7 +336,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_good_value_reads_back),
         cmocka_unit_test(shared_keys_mean_what_they_mean_to_pytorch),
-        cmocka_unit_test(handles_have_an_even_number_of_megabytes),
+        cmocka_unit_test(the_size_of_segments_bounds_handles),
         cmocka_unit_test(every_bad_value_is_one_complaint_and_changes_nothing),
         cmocka_unit_test(a_bad_item_does_not_spoil_its_neighbours),
         cmocka_unit_test(blanks_and_empty_items_are_passed_over),

@@ -3,41 +3,47 @@
 
 #include "allocator/state/domain.h"
 
-#define CONF "expandable_segments:True,large_segment_size_mb:14"
+#define CONF "expandable_segments:True"
 
 static int setup(void **state)
 {
     (void)state;
-    world_remake(CONF, 56 * MIB);
+    world_remake(CONF, 14 * MIB);
     return 0;
 }
 
-/* Four chunks of 14 MiB; blocks of 10 hold two of them, a third by a corner, and of the fourth and
- * the holes no 36 can be made, though natively 20 of 56 are taken. From then on blocks are the
- * driver's own: as soon as the corners go, all fits that does natively. */
+/* Five blocks of 2 MiB behind one of 1.5 lie across the ends of chunks. The first, third and fifth
+ * stay: they hold six chunks of seven by corners, and natively three. */
+static void hold_corners(uint64_t block[6])
+{
+    block[0] = take(1536 * KIB);
+    for (int i = 1; i < 6; i++)
+        block[i] = take(2 * MIB);
+    for (int i = 0; i < 6; i += 2)
+        give(block[i]);
+    assert_int_equal(w.device.used, 12 * MIB);
+}
+
+/* So no 6 MiB can be made, though natively 6 of 14 are taken. From then on blocks are the driver's own:
+ * as soon as the corners go, all fits that does natively. */
 static void corners_are_lost_only_once(void **state)
 {
-    uint64_t block[5];
+    uint64_t block[6];
     (void)state;
-    for (int i = 0; i < 5; i++)
-        block[i] = take(10 * MIB);
-    for (int i = 0; i < 5; i += 2)
-        give(block[i]);
-    assert_int_equal(try_take(38 * MIB), FAKE_OOM); /* natively too */
-    give(take(14 * MIB));
-    assert_int_equal(w.device.used, 56 * MIB);
-    assert_int_equal(try_take(36 * MIB), FAKE_OOM);
+    hold_corners(block);
+    assert_int_equal(try_take(9 * MIB), FAKE_OOM); /* natively too */
+    assert_int_equal(COUNTER(native_since_request), 0);
+    assert_int_equal(try_take(6 * MIB), FAKE_OOM);
     uint64_t made = w.device.calls[FAKE_CREATE];
     give(block[1]);
-    uint64_t large = take(40 * MIB);
-    assert_int_equal(fake_segment(large), 40 * MIB);
-    assert_int_equal(w.device.used, 54 * MIB); /* with the chunk of the last block */
+    uint64_t large = take(6 * MIB);
+    assert_int_equal(fake_segment(large), 6 * MIB);
     give(block[3]);
-    take(16 * MIB);
+    take(2 * MIB);
     give(large);
-    take(19 * MIB + 1);
-    take(20 * MIB);
-    assert_int_equal(w.device.used, 56 * MIB);
+    take(5 * MIB + 1);
+    take(2 * MIB);
+    assert_int_equal(w.device.used, 14 * MIB);
     assert_int_equal(w.device.calls[FAKE_CREATE], made);
     assert_int_equal(COUNTER(num_ooms), 2);
 }
@@ -45,27 +51,25 @@ static void corners_are_lost_only_once(void **state)
 /* Before a request fails it gets what a corner of mapped memory has to give. */
 static void corners_are_the_last_resort(void **state)
 {
-    uint64_t block[5];
+    uint64_t block[6];
     (void)state;
-    assert_int_equal(COUNTER(native_since_request), 0);
-    for (int i = 0; i < 5; i++)
-        block[i] = take(10 * MIB);
-    for (int i = 0; i < 5; i += 2)
-        give(block[i]);
-    assert_int_equal(try_take(36 * MIB), FAKE_OOM);
-    assert_int_equal(COUNTER(native_since_request), 6);
-    assert_int_equal(fake_segment(take(14 * MIB)), 14 * MIB);
-    assert_int_equal(take(10 * MIB), block[0]);
-    assert_int_equal(try_take(11 * MIB), FAKE_OOM);
-    assert_int_equal(w.device.used, 56 * MIB);
+    hold_corners(block);
+    assert_int_equal(try_take(6 * MIB), FAKE_OOM);
+    assert_int_equal(COUNTER(native_since_request), 7);
+    assert_int_equal(fake_segment(take(2 * MIB)), 2 * MIB);
+    assert_int_equal(take(2 * MIB), block[2]);
+    assert_int_equal(take(2 * MIB), block[4]);
+    take(2 * MIB); /* of the corners of two chunks, 1.5 and 0.5 */
+    assert_int_equal(try_take(MIB + 1), FAKE_OOM);
+    assert_int_equal(w.device.used, 14 * MIB);
 }
 
 /* So does a small one, whose own chunks would be of a granule. */
 static void of_small_requests_too(void **state)
 {
     (void)state;
-    take(55 * MIB);
-    assert_int_equal(w.device.used, 56 * MIB);
+    take(13 * MIB);
+    assert_int_equal(w.device.used, 14 * MIB);
     uint64_t first = take(1000);
     assert_int_equal(take(MIB - 1024), first + 1024);
     assert_int_equal(try_take(1), FAKE_OOM);
@@ -78,7 +82,7 @@ static void of_small_requests_too(void **state)
 static void small_blocks_lie_across_no_granule(void **state)
 {
     (void)state;
-    world_remake("expandable_segments:True,large_segment_size_mb:2", 56 * MIB);
+    world_remake(CONF, 56 * MIB);
     w.a->growth.as_native = 1;
     uint64_t first = take(700 * KIB);
     assert_int_equal(fake_segment(first), 2 * MIB);
@@ -100,10 +104,9 @@ static void what_is_new_shares_no_chunk(void **state)
     uint64_t one = take(33 * MIB + 1), two = take(50 * MIB), three = take(115 * MIB);
     assert_int_equal(w.device.used, 200 * MIB); /* 34 + 50 + 116 */
     assert_int_equal(CURRENT(reserved_bytes), 200 * MIB);
-    assert_int_equal(CURRENT(segment), 3 + 4 + 9);
     assert_int_equal(try_take(MIB + 1), FAKE_OOM);
     give(two);
-    uint64_t four = take(40 * MIB), five = take(9 * MIB); /* 40 + 10: a tail of 8 went for those */
+    uint64_t four = take(40 * MIB), five = take(9 * MIB);
     assert_int_equal(w.device.used, 200 * MIB);
     give(one);
     give(three);
@@ -124,14 +127,15 @@ static void nor_does_it_share_by_chance(void **state)
 {
     (void)state;
     world_remake(CONF, 200 * MIB);
-    take(6 * MIB);
-    give(take(30 * MIB)); /* packed: the rest of three chunks */
+    uint64_t low = take(7 * MIB);
+    give(take(31 * MIB + 512 * KIB)); /* packed: from the middle of a chunk on */
+    assert_int_equal(w.device.used, 40 * MIB);
+    uint64_t block = take(33 * MIB - 512);
     assert_int_equal(w.device.used, 42 * MIB);
-    uint64_t block = take(36 * MIB);
-    assert_int_equal(w.device.used, 50 * MIB);
+    assert_int_equal((block - low) % (2 * MIB), 0);
     give(block);
-    assert_int_equal(take(36 * MIB - 512), block);
-    assert_int_equal(w.device.used, 50 * MIB);
+    assert_int_equal(take(33 * MIB - 1024), block);
+    assert_int_equal(w.device.used, 42 * MIB);
 }
 
 /* What comes again is packed. */
@@ -141,13 +145,12 @@ static void what_comes_again_shares(void **state)
     (void)state;
     world_remake(CONF, 200 * MIB);
     for (int i = 0; i < 4; i++)
-        block[i] = take(40 * MIB);
-    assert_int_equal(w.device.used, 40 * MIB + 126 * MIB); /* the first, and 120 in nine chunks */
+        block[i] = take(41 * MIB);
+    assert_int_equal(w.device.used, 164 * MIB);
     for (int i = 0; i < 4; i++)
         give(block[i]);
-    take(MIB + 1); /* in the tail of the first */
-    take(113 * MIB);
-    assert_int_equal(w.device.used, 166 * MIB);
+    take(123 * MIB);
+    assert_int_equal(w.device.used, 164 * MIB);
 }
 
 /* What cannot be given back now is not waited for: then chunks are shared after all. */
@@ -155,12 +158,11 @@ static void what_does_not_go_back_is_shared(void **state)
 {
     (void)state;
     world_remake(CONF, 98 * MIB);
-    uint64_t one = take(35 * MIB);
-    take(61 * MIB);
+    uint64_t low = take(61 * MIB), one = take(35 * MIB);
     assert_int_equal(w.device.used, 98 * MIB);
     give(one);
     w.device.code[FAKE_RELEASE] = FAKE_INVALID;
-    take(26 * MIB); /* two whole chunks are idle, and a tail of 8 */
+    assert_int_equal(take(37 * MIB), low + 61 * MIB);
     assert_int_equal(w.device.used, 98 * MIB);
     assert_int_equal(COUNTER(num_alloc_retries), 0);
     assert_int_equal(COUNTER(num_ooms), 0);

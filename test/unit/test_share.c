@@ -161,16 +161,6 @@ static void a_name_is_one_hand_outs_alone(void **state)
     assert_int_equal(domain_find(w.domain, 0x1000, &again), ALLOCATOR_UNKNOWN);
 }
 
-static void small_blocks_beside_large_chunks_are_not_mapped(void **state)
-{
-    (void)state;
-    world_remake("expandable_segments:True,large_segment_size_mb:4", 64 * MIB);
-    assert_int_equal(domain_find(w.domain, take(512), &place), 0);
-    assert_false(place.mapped);
-    assert_int_equal(domain_find(w.domain, take(5 * MIB), &place), 0);
-    assert_true(place.mapped);
-}
-
 /* Of a hole in two slots the second part becomes one with the first when it is pinned, too. */
 static void neighbours_are_pinned_one_after_another(void **state)
 {
@@ -229,21 +219,6 @@ static void the_chunks_of_an_exported_block_are_lent(void **state)
     assert_int_equal(fake_segment(take(20 * MIB)), 0); /* later ones are mapped, too */
 }
 
-/* The last one may be smaller. */
-static void a_tail_is_lent_as_such(void **state)
-{
-    struct block_loan loan;
-    (void)state;
-    world_remake("expandable_segments:True,large_segment_size_mb:14", 200 * MIB);
-    uint64_t block = take(33 * MIB);
-    assert_int_equal(mark(block, BLOCK_LENT), 0);
-    assert_int_equal(lend(block, place.name, &loan), 0);
-    assert_int_equal(loan.offset, 0);
-    assert_int_equal(loan.bytes, 34 * MIB);
-    assert_int_equal(count, 3);
-    assert_int_equal(lent_bytes[2], 6 * MIB);
-}
-
 /* What is being exported is not given back, and ends with its block. */
 static void a_chunk_stays_while_it_is_lent(void **state)
 {
@@ -271,11 +246,9 @@ int main(void)
         RULE(what_the_program_does_not_hold_is_refused),
         RULE(a_block_is_found_without_a_walk),
         RULE(a_name_is_one_hand_outs_alone),
-        RULE(small_blocks_beside_large_chunks_are_not_mapped),
         RULE(neighbours_are_pinned_one_after_another),
         RULE(a_pinned_small_block_keeps_its_chunk),
         RULE(the_chunks_of_an_exported_block_are_lent),
-        RULE(a_tail_is_lent_as_such),
         RULE(a_chunk_stays_while_it_is_lent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
