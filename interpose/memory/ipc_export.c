@@ -85,7 +85,8 @@ static void close_inherited(void)
 {
     for (int which = 0; which < INHERITED; which++) {
         struct inherited *one = &inherited[which];
-        struct descriptor copy = {atomic_exchange(&one->fd, 0), one->device, one->inode};
+        struct descriptor copy = {
+            .fd = atomic_exchange(&one->fd, 0), .device = one->device, .inode = one->inode};
         descriptor_close(&copy);
     }
 }
@@ -93,7 +94,7 @@ static void close_inherited(void)
 /* Takes over `fd`. Returns 0, or -1 if there is none. */
 static int take_in(int which, struct descriptor *to, int fd)
 {
-    if (descriptor_take(to, fd) != 0)
+    if (descriptor_take(to, fd, which == CHUNK ? 0 : S_IFSOCK) != 0)
         return -1;
     inherited[which].device = to->device;
     inherited[which].inode = to->inode;

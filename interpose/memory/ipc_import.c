@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "allocator/base/slab.h"
@@ -75,7 +76,7 @@ static int take_descriptors(struct msghdr *message, struct descriptor *to)
             struct descriptor one;
             int fd;
             memcpy(&fd, CMSG_DATA(head) + at, sizeof fd);
-            if (descriptor_take(&one, fd) != 0)
+            if (descriptor_take(&one, fd, 0) != 0)
                 continue;
             if (count == 0)
                 *to = one;
@@ -117,7 +118,7 @@ static int visit(const struct ipc_handle *handle, struct descriptor *to)
     socklen_t size = ipc_address(&address, handle->door);
     const struct timeval patience = {.tv_sec = SILENCE_MS / 1000};
     uint32_t pid = handle->namespace == (uint32_t)process.page->pid_namespace ? handle->pid : 0;
-    if (descriptor_take(to, socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) != 0)
+    if (descriptor_take(to, socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), S_IFSOCK) != 0)
         return -1;
     int fd = to->fd - 1;
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience); /* for connect too */

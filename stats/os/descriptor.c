@@ -11,15 +11,15 @@ static int note(struct descriptor *to, int fd)
     struct stat status;
     if (fd < 0 || fstat(fd, &status) != 0)
         return -1;
-    *to = (struct descriptor){fd + 1, status.st_dev, status.st_ino};
+    *to = (struct descriptor){fd + 1, status.st_mode & S_IFMT, status.st_dev, status.st_ino};
     return 0;
 }
 
-int descriptor_take(struct descriptor *to, int fd)
+int descriptor_take(struct descriptor *to, int fd, unsigned type)
 {
     struct descriptor first;
     *to = (struct descriptor){0};
-    if (note(&first, fd) != 0)
+    if (note(&first, fd) != 0 || (type && first.type != type))
         return -1;
     int high = fd < LEAST ? fcntl(fd, F_DUPFD_CLOEXEC, LEAST) : -1;
     if (high < 0) {

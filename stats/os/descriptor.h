@@ -7,13 +7,14 @@
 #include <stdint.h>
 
 struct descriptor {
-    int fd; /* plus 1; 0: none */
+    int fd;        /* plus 1; 0: none */
+    unsigned type; /* S_IFMT of its mode */
     uint64_t device, inode;
 };
 
 /* Takes over `fd`, at a number from 64 up where the table has one. Returns 0, or -1 where `fd` is
- * negative or gone. */
-int descriptor_take(struct descriptor *to, int fd);
+ * negative, gone, or a file of another type (S_IFMT; 0: any type). */
+int descriptor_take(struct descriptor *to, int fd, unsigned type);
 
 /* Whether the number still means the same file. */
 int descriptor_is_ours(const struct descriptor *descriptor);

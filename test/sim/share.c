@@ -13,6 +13,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define KEPT_FROM 900 /* the numbers of descriptors that a handle keeps */
+
 struct tail {
     char magic[8];
     uint64_t bytes, device;
@@ -39,10 +41,18 @@ static void lay_over_mapping(struct sim_memory *memory, void *data)
         lay_over((void *)memory->start, memory->bytes, change->fd);
 }
 
+/* A copy of the descriptor, out of the way of programs that close what they do not know. */
+static int copy_to_keep(int fd)
+{
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, KEPT_FROM);
+    return copy >= 0 ? copy : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
 static int make_file(struct sim_handle *handle)
 {
     struct tail tail = {.bytes = handle->bytes, .device = (uint64_t)handle->device};
-    int fd = memfd_create("cachalot-sim", MFD_CLOEXEC);
+    int first = memfd_create("cachalot-sim", MFD_CLOEXEC), fd = copy_to_keep(first);
+    close(first);
     memcpy(tail.magic, magic, sizeof magic);
     if (fd < 0 || ftruncate(fd, (off_t)handle->bytes) ||
         pwrite(fd, handle->bytes_at, handle->bytes, 0) != (ssize_t)handle->bytes ||
@@ -75,19 +85,22 @@ CUresult do_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, vo
                                            CUmemAllocationHandleType type)
 {
     struct tail tail;
-    int fd = (int)(intptr_t)os_handle;
-    off_t size = lseek(fd, 0, SEEK_END), at = size - (off_t)sizeof tail;
-    if (!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || at < 0 ||
-        pread(fd, &tail, sizeof tail, at) != sizeof tail || memcmp(tail.magic, magic, 8) != 0 ||
-        tail.bytes != (uint64_t)at || !device_is_valid((CUdevice)tail.device))
+    if (!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_INVALID_VALUE;
+    int fd = copy_to_keep((int)(intptr_t)os_handle);
+    off_t size = lseek(fd, 0, SEEK_END), at = size - (off_t)sizeof tail;
     struct sim_handle *handle = calloc(1, sizeof *handle);
-    if (!handle)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!handle || at < 0 || pread(fd, &tail, sizeof tail, at) != sizeof tail ||
+        memcmp(tail.magic, magic, 8) != 0 || tail.bytes != (uint64_t)at ||
+        !device_is_valid((CUdevice)tail.device)) {
+        close(fd);
+        free(handle);
+        return handle ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *handle = (struct sim_handle){.device = (int)tail.device,
                                   .references = 1,
                                   .types = (int)type,
-                                  .fd = fcntl(fd, F_DUPFD_CLOEXEC, 0),
+                                  .fd = fd,
                                   .imported = 1,
                                   .bytes = tail.bytes};
     handle->bytes_at = mmap(NULL, handle->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
