@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "interpose/process/private_files.h"
-#include "stats/os/descriptor.h"
 
 struct process process;
 static const struct wiped wiped WIPED_ENTRY = {&process, sizeof process};
@@ -103,27 +102,37 @@ static void write_quietly(int fd, const char *text, size_t length)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* Writes one line to CACHALOT_LOG. The file is opened for each line: the library keeps no
- * descriptor in the program's table. */
-static void log_line(const char *text)
+struct line {
+    char text[320];
+    size_t length;
+};
+
+static void append(void *what)
 {
+    const struct line *line = what;
     const char *log = process.config.log;
-    char line[320];
-    if (!*log)
-        return;
-    int n = snprintf(line, sizeof line, "cachalot[%d]: %s\n", process.pid, text);
-    size_t length = (size_t)n < sizeof line ? (size_t)n : sizeof line - 1;
     int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
     int fd = !strcmp(log, "stderr") ? files_stderr() : open(log, flags, 0600);
-    if (fd == STDERR_FILENO && !files_are_apart()) {
-        write_quietly(fd, line, length);
+    if (fd < 0)
         return;
-    }
-    struct descriptor file;
-    if (descriptor_take(&file, fd) != 0)
+    write_quietly(fd, line->text, line->length);
+    if (fd != STDERR_FILENO || files_are_apart())
+        close(fd);
+}
+
+/* Writes one line to CACHALOT_LOG. The file is opened for each line, in a table of descriptors that
+ * the program does not see. */
+static void log_line(const char *text)
+{
+    struct line line;
+    if (!*process.config.log)
         return;
-    write_quietly(file.fd - 1, line, length);
-    descriptor_close(&file);
+    int n = snprintf(line.text, sizeof line.text, "cachalot[%d]: %s\n", process.pid, text);
+    line.length = (size_t)n < sizeof line.text ? (size_t)n : sizeof line.text - 1;
+    if (files_are_apart() || !strcmp(process.config.log, "stderr"))
+        append(&line);
+    else
+        files_run(append, &line);
 }
 
 void process_warn(const char *format, ...)
