@@ -246,6 +246,64 @@ def test_no_page_where_the_users_differ(place):
     assert place.only_report().warned("real, effective and saved user differ") == 1
 
 
+USERS = f"""
+import ctypes, os, sys
+NOBODY, cuda, libc = {NOBODY}, ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(None)
+def begin():
+    context, block = ctypes.c_void_p(), ctypes.c_uint64()
+    assert not cuda.cuInit(0) and not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) and not cuda.cuCtxSetCurrent(context)
+    for size in (1000, 5000000):
+        assert not cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(size))
+def nobody_who_may_become_root():
+    KEEPCAPS, DUMPABLE, SETUID_AND_SETGID = 8, 4, 0xc0
+    assert not libc.prctl(KEEPCAPS, 1, 0, 0, 0)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+    assert not libc.capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)(SETUID_AND_SETGID, SETUID_AND_SETGID))
+    libc.prctl(DUMPABLE, 1, 0, 0, 0)
+for line in sys.stdin:
+    exec(line)
+    print("done", flush=True)
+"""
+
+
+@as_root
+@sanitizer.unless_sanitized("its runtime cannot be read by that user", ("asan", "tsan"))
+@pytest.mark.parametrize("steps, owner, code", [
+    (["begin()", "os.setresuid(NOBODY, NOBODY, NOBODY)"], 0, 0),
+    (["begin()", "os.seteuid(NOBODY)"], 0, 0),
+    (["begin()", "os.setresuid(NOBODY, 0, 0)"], 0, 0),
+    (["nobody_who_may_become_root()", "begin()", "os.setresuid(0, 0, 0)"], NOBODY, 1),
+    (["nobody_who_may_become_root()", "begin()", "os.seteuid(1)"], NOBODY, 1),
+    (["os.seteuid(NOBODY)", "begin()"], None, None),
+    (["os.setresuid(NOBODY, NOBODY, 0)", "begin()"], None, None),
+    (["os.setresuid(NOBODY, 0, 0)", "begin()", "os.setresuid(0, 0, 0)"], None, None)],
+    ids=["all", "effective", "real", "to root", "to another", "first", "saved", "and back"])
+def test_requests_after_a_change_of_user(place, steps, owner, code):
+    """Who could write the page before gets nothing done by it afterwards, except root; the last report is right."""
+    place.pages.chmod(0o1777)
+    process = place.start(sys.executable, "-c", USERS, CACHALOT_OUTPUT=place.pages / "r.json")  # where each user may write
+    for step in steps:
+        process.stdin.write(step + "\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "done\n"
+    assert [page.stat().st_uid for page in place.left_pages()] == [owner] * (owner is not None)
+    for page in place.left_pages():
+        try:
+            asked = subprocess.run([LIBRARY.parent / "cachalot-page", "request", page, "report"], user=owner, extra_groups=[],
+                                   capture_output=True, text=True, check=False, timeout=60)
+        except PermissionError:
+            process.kill()
+            pytest.skip("other users may not read where this was built")
+        assert (asked.returncode, "changed its user" in asked.stderr) == (code, code == 1), asked
+    assert process.communicate(timeout=60) == ("", "") and process.returncode == 0
+    reports = {path.name: load(path) for path in place.pages.glob("*.json")}
+    assert sorted(reports) == ["r.1.json", "r.json"][code != 0:]
+    assert reports["r.json"]["kind"] == "exit" and reports["r.json"]["totals"]["requests"] == 2
+    place.cachalot("harvest")
+    assert place.left_pages() == [] or "seteuid(1)" in steps[-1]  # who may not remove a page of another user's
+    assert len(list(place.pages.glob("*.json"))) == len(reports) and list(place.work.iterdir()) == []
+
+
 def test_a_page_that_is_cut_off_while_it_is_read(place):
     """The tool says so, or reads what was there; no signal ends it."""
     place.run("end", "kill", CACHALOT_EVENTS="100000")
