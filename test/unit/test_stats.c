@@ -1,6 +1,7 @@
-/* The numbers themselves: peaks, moments, histogram bins, and copies that belong together. */
+/* The numbers themselves: peaks, moments, histogram bins, copies that belong together; and descriptors. */
 #include "world.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -8,10 +9,13 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "stats/counters/stats.h"
+#include "stats/os/descriptor.h"
 
 static struct device_stats s;
 
@@ -199,6 +203,26 @@ static void a_fold_may_be_cut_off_anywhere(void **state)
 }
 #endif
 
+static void a_descriptor_is_ours_while_its_file_is(void **state)
+{
+    struct descriptor taken;
+    (void)state;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0), file = open("/dev/null", O_RDONLY);
+    assert_int_equal(descriptor_take(&taken, fd, S_IFSOCK), 0);
+    assert_true(taken.fd > 64 && fcntl(fd, F_GETFD) == -1);
+    assert_int_equal(dup2(file, taken.fd - 1), taken.fd - 1); /* the program took the number */
+    int number = taken.fd - 1;
+    assert_false(descriptor_is_ours(&taken));
+    descriptor_close(&taken);
+    assert_int_not_equal(fcntl(number, F_GETFD), -1);
+    assert_int_equal(descriptor_take(&taken, file, S_IFSOCK), -1); /* before it was taken */
+    assert_int_equal(taken.fd, 0);
+    assert_int_not_equal(fcntl(file, F_GETFD), -1);
+    assert_int_equal(descriptor_take(&taken, -1, 0), -1);
+    close(number);
+    close(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +232,7 @@ int main(void)
         cmocka_unit_test_setup(a_copy_belongs_together, zero),
         cmocka_unit_test_setup(a_row_left_odd_is_said_to_be, zero),
 #ifdef __x86_64__ /* an emulated program cannot be traced */
+        cmocka_unit_test(a_descriptor_is_ours_while_its_file_is),
         cmocka_unit_test_setup(a_fold_may_be_cut_off_anywhere, zero),
 #endif
     };
