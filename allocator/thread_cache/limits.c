@@ -13,6 +13,18 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* The counts lie in the page, and whoever falsifies them there may choose any numbers: their sums
+ * wrap around. */
+static int64_t sum(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
+static int64_t difference(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+
 /* How far a statistic is below its peak: of small blocks, of all blocks, of both. */
 static int64_t below_own(const struct device_stats *stats, enum stat_kind kind)
 {
@@ -36,10 +48,10 @@ static int64_t below_both(const struct device_stats *stats, enum stat_kind kind)
  * within that. */
 static void clamp(struct thread_cache *cache)
 {
-    cache->least_bytes =
-        most(most(cache->own_bytes, cache->all_bytes), cache->folded_bytes - alone_limit(cache));
-    cache->least_count =
-        most(most(cache->own_count, cache->all_count), cache->folded_count - policy.cache_blocks);
+    cache->least_bytes = most(most(cache->own_bytes, cache->all_bytes),
+                              difference(cache->folded_bytes, alone_limit(cache)));
+    cache->least_count = most(most(cache->own_count, cache->all_count),
+                              difference(cache->folded_count, policy.cache_blocks));
     cache->least_requested = most(cache->own_requested, cache->all_requested);
     cache->most_bytes = least(cache_limit(cache), cache->peak_bytes);
     cache->most_count = least(policy.cache_blocks, cache->peak_count);
@@ -50,19 +62,22 @@ void thread_cache_set_limits(struct thread_cache *cache)
 {
     const struct device_stats *stats = cache->allocator->stats;
     int64_t bytes = cache->folded_bytes, count = cache->folded_count;
-    cache->own_bytes =
-        bytes - least(below_own(stats, STAT_allocated_bytes), below_own(stats, STAT_active_bytes));
-    cache->all_bytes =
-        bytes - least(below_all(stats, STAT_allocated_bytes), below_all(stats, STAT_active_bytes));
+    cache->own_bytes = difference(
+        bytes, least(below_own(stats, STAT_allocated_bytes), below_own(stats, STAT_active_bytes)));
+    cache->all_bytes = difference(
+        bytes, least(below_all(stats, STAT_allocated_bytes), below_all(stats, STAT_active_bytes)));
     cache->own_count =
-        count - least(below_own(stats, STAT_allocation), below_own(stats, STAT_active));
+        difference(count, least(below_own(stats, STAT_allocation), below_own(stats, STAT_active)));
     cache->all_count =
-        count - least(below_all(stats, STAT_allocation), below_all(stats, STAT_active));
-    cache->own_requested = cache->folded_requested - below_own(stats, STAT_requested_bytes);
-    cache->all_requested = cache->folded_requested - below_all(stats, STAT_requested_bytes);
+        difference(count, least(below_all(stats, STAT_allocation), below_all(stats, STAT_active)));
+    cache->own_requested =
+        difference(cache->folded_requested, below_own(stats, STAT_requested_bytes));
+    cache->all_requested =
+        difference(cache->folded_requested, below_all(stats, STAT_requested_bytes));
     cache->peak_bytes =
-        bytes + least(alone_limit(cache), below_both(stats, STAT_inactive_split_bytes));
-    cache->peak_count = count + least(policy.cache_blocks, below_both(stats, STAT_inactive_split));
+        sum(bytes, least(alone_limit(cache), below_both(stats, STAT_inactive_split_bytes)));
+    cache->peak_count =
+        sum(count, least(policy.cache_blocks, below_both(stats, STAT_inactive_split)));
     clamp(cache);
 }
 
@@ -73,12 +88,12 @@ void thread_cache_moved(struct thread_cache *cache, uint64_t size, int64_t block
     cache->count += blocks;
     cache->folded_bytes += bytes;
     cache->folded_count += blocks;
-    cache->own_bytes += bytes;
-    cache->own_count += blocks;
-    cache->all_bytes += bytes;
-    cache->all_count += blocks;
-    cache->peak_bytes += bytes;
-    cache->peak_count += blocks;
+    cache->own_bytes = sum(cache->own_bytes, bytes);
+    cache->own_count = sum(cache->own_count, blocks);
+    cache->all_bytes = sum(cache->all_bytes, bytes);
+    cache->all_count = sum(cache->all_count, blocks);
+    cache->peak_bytes = sum(cache->peak_bytes, bytes);
+    cache->peak_count = sum(cache->peak_count, blocks);
     clamp(cache);
 }
 
