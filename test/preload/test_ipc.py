@@ -238,7 +238,9 @@ def test_visitors_that_say_nothing(pair):
         with visit() as visitor:
             visitor.send(said)
             assert visitor.recv(100) == b""
+    begin = time.monotonic()
     silent = [visit() for _ in range(50)]  # more than are let in at once
+    assert silent[0].recv(100) == b"" and time.monotonic() - begin < 1.5  # who has been silent for the longest time goes
     begin = time.monotonic()
     assert b.number("read", b.number("open", handle, 21 * MIB)) == 7
     assert time.monotonic() - begin < 1
