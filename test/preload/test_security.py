@@ -84,7 +84,7 @@ def theirs(place):
 
 def plant(pages, what, victim, user):
     if what == "link":
-        victim.mkdir()
+        victim.mkdir(0o700)
         os.chown(victim, user, user)
         pages.symlink_to(victim)
     elif what == "file":
@@ -109,6 +109,18 @@ def test_a_planted_page_directory_is_refused(place, theirs, what):
     warnings = [warning["text"] for warning in load(path)["warnings"]]
     assert any("the page has no file" in text for text in warnings), warnings
     assert not pages.is_dir() or list(pages.iterdir()) == []
+
+
+@as_root
+@pytest.mark.skipif(subprocess.run(["unshare", "-m", "true"], check=False, stderr=subprocess.DEVNULL).returncode != 0, reason="no mounts here")
+def test_root_uses_no_folder_of_others(place):
+    """Which it could open."""
+    script = (f"unset CACHALOT_PAGE_DIR && mount -t tmpfs none /dev/shm && mkdir -m 700 /dev/shm/cachalot-0 && chown {NOBODY} /dev/shm/cachalot-0 && "
+              f"{PROGRAMS}/allocate_130 && exec ls /dev/shm/cachalot-0")
+    ours = place.run("/usr/bin/unshare", "-m", "/bin/sh", "-c", script)
+    native = place.native("allocate_130")
+    assert (ours.code, ours.out, ours.err) == (0, native.out, "")
+    assert place.only_report().warned("the page has no file") == 1
 
 
 def test_a_planted_page_is_not_written_through(place):

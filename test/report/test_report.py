@@ -225,6 +225,17 @@ def test_a_run_replaces_what_an_earlier_run_left(place, old, new, replaced):
     assert sorted(found) == sorted(process.pid for process in [first, *others][replaced:])
 
 
+@pytest.mark.parametrize("was, now", [('"schema_version": "1.', '"schema_version": "2.'), ('"pid_namespace": ', '"pid_namespace": 1')])
+def test_a_run_keeps_what_it_cannot_judge(place, was, now):
+    """Of a later version, or of a process in another container that may still be there."""
+    place.start("report", CACHALOT_OUTPUT="r.json", CACHALOT_SESSION=ended_session())[0].wait()
+    text = (place.work / "r.json").read_text()
+    assert was in text
+    (place.work / "r.json").write_text(text.replace(was, now))
+    place.start("report", CACHALOT_OUTPUT="r.json", CACHALOT_SESSION=ended_session())[0].wait()
+    assert (place.work / "r.json").read_text() == text.replace(was, now) and len(list(place.work.glob("*.json"))) == 2
+
+
 @pytest.mark.skipif(subprocess.run(["unshare", "-fpr", "true"]).returncode, reason="no namespaces here")
 @pytest.mark.parametrize("killed", [False, True])
 def test_containers_with_equal_pids(place, killed):
@@ -269,8 +280,9 @@ def test_harvests_at_once_make_each_report_once(place):
 @pytest.mark.skipif(not shutil.which("strace"), reason="no strace")
 def test_a_file_system_that_cannot_refuse_to_replace(place):
     """As some network file systems."""
+    late = "-einject=?renameat:delay_enter=200000"  # while the empty file is there
     for _ in range(8):
-        place.started.append(subprocess.Popen(["strace", "-qqo/dev/null", "-einject=renameat2:error=EINVAL", built("make_page"), place.pages, "report"],
+        place.started.append(subprocess.Popen(["strace", "-qqo/dev/null", "-einject=renameat2:error=EINVAL", late, built("make_page"), place.pages, "report"],
                                               cwd=place.work, env={**place.environment, "CACHALOT_OUTPUT": "r.json", "ASAN_OPTIONS": "detect_leaks=0"},
                                               stdout=subprocess.PIPE))
     for process in place.started:
@@ -280,7 +292,7 @@ def test_a_file_system_that_cannot_refuse_to_replace(place):
 
 @pytest.mark.parametrize("wanted, made", [
     ("{}/r.json", "r.json"), ("../elsewhere/r.json", "r.json"), ("link/r.json", "r.json"), (".ssh/r.json", "r.json"),
-    (".profile", "cachalot.PID.json"), ("run.sh", "cachalot.PID.json"), ("a/b/r.json", "a/b/r.json"), ("a%%b.json", "a%b.json")])
+    ("new/../../elsewhere/r.json", "r.json"), (".profile", "cachalot.PID.json"), ("run.sh", "cachalot.PID.json"), ("a/b/r.json", "a/b/r.json"), ("a%%b.json", "a%b.json")])
 def test_harvest_does_not_trust_a_path(place, wanted, made):
     """Another container, or any process of this user, may have written the page."""
     work, elsewhere = place.work, place.work.parent / "elsewhere"
@@ -311,7 +323,11 @@ def test_harvest_says_the_path_before_it_writes(place):
     assert place.cachalot("harvest").returncode == 1
     (place.work / "r.json").unlink()
     (place.work / "r.json").write_text("text")
-    done = place.cachalot("harvest")
+    strace = ["strace", "-fqq", "-s99", "-e", "trace=write", "-o", "calls"] if shutil.which("strace") else []
+    done = place.run(*strace, *COMMAND, "harvest")
+    if strace:
+        calls = (place.work / "calls").read_text()
+        assert 0 < calls.index(": writing ") < calls.index('"{\\n  \\"schema_version')
     assert [line.rpartition(" ")[2] for line in done.stderr.splitlines()] == done.stdout.splitlines()
 
 
