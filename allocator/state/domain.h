@@ -33,6 +33,7 @@ struct domain {
     uint64_t ended;           /* contexts that have ended so far */
     struct options options;
     struct thread_cache *caches;
+    unsigned threads; /* that have a cache */
     struct treap segments;
     struct metadata metadata;
     struct slab blocks, segment_slab, fences, allocators, cache_slab;

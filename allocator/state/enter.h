@@ -69,4 +69,13 @@ extern _Thread_local struct own_visits {
 /* The calling thread's cache, which is of one domain; NULL: it has none. */
 extern _Thread_local struct thread_cache *thread_cache_own;
 
+/* Does no other thread allocate, free or submit? Then this one may wait for work that was
+ * outstanding at a free: CUDA's free would have waited for it. 0 where threads have no caches, and
+ * in threads of the library. */
+static inline int allocator_is_alone(const struct allocator *a)
+{
+    const struct lane_thread *submitter = a->domain->lane.threads;
+    return thread_cache_own && a->domain->threads == 1 && !(submitter && submitter->next);
+}
+
 #endif

@@ -153,6 +153,8 @@ void thread_cache_hold_less(struct allocator *a)
 void thread_cache_pace(struct allocator *a)
 {
     uint64_t now = a->ops->now_ns(), took = now - a->caches.settled_since;
+    if (allocator_is_alone(a)) /* no clock decides what its cache holds, so what is reserved */
+        took = 0;
     a->caches.settled_since = now;
     a->caches.settled = a->caches.looks = 0;
     uint64_t brisk = caches_are_contended(a) ? policy.pace_fast_ns : policy.pace_brisk_ns;

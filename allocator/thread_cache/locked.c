@@ -377,6 +377,7 @@ int domain_thread_begins(struct domain *domain, struct cache_row *row)
         if (cache->next)
             cache->next->previous = cache;
         domain->caches = cache;
+        domain->threads++;
     } else if (noted) {
         events_row_end(domain->events, noted);
     }
@@ -393,6 +394,7 @@ void domain_thread_ends(struct domain *domain)
     domain_lock(domain);
     thread_cache_own = NULL;
     unbind(cache, NULL);
+    domain->threads--;
     if (cache->noted)
         events_row_end(domain->events, cache->noted);
     *(cache->previous ? &cache->previous->next : &domain->caches) = cache->next;

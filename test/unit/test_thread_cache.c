@@ -294,6 +294,23 @@ static void caches_hold_more_while_they_miss_often(void **state)
     assert_int_equal(may_hold_after(20 * policy.pace, 100000, 0), 3 * MIB);
 }
 
+/* Where one thread works, no clock decides what its cache holds. */
+static void a_thread_alone_has_no_clock(void **state)
+{
+    static const uint64_t ns[] = {100, 500000, 100000000};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        cache_world_remake("");
+        for (int other = 1; other < ROWS; other++) {
+            as(other);
+            domain_thread_ends(w.domain);
+        }
+        as(0);
+        put(get(4096));
+        assert_int_equal(may_hold_after(20 * policy.pace, ns[i], 0), policy.cache_most);
+    }
+}
+
 static void without_the_option_there_are_none(void **state)
 {
     (void)state;
@@ -317,6 +334,7 @@ int main(void)
         CACHE(a_snapshot_shows_them_reusable),
         CACHE(others_may_take_what_is_in_them),
         CACHE(caches_hold_more_while_they_miss_often),
+        CACHE(a_thread_alone_has_no_clock),
         CACHE(no_number_falls_below_zero),
         CACHE(without_the_option_there_are_none),
     };
