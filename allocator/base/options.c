@@ -243,6 +243,11 @@ static int set_ipc(struct options *o, const char *text)
     return mode;
 }
 
+static int set_fail_alloc(struct options *o, const char *text)
+{
+    return fail_rule_read(&o->fail_alloc, text);
+}
+
 static const struct key {
     const char *name;
     int (*set)(struct options *options, const char *text); /* negative: not understood */
@@ -289,6 +294,11 @@ static const struct key {
      "auto: a block is exported where it lies. dedicated: memory that may be exported gets "
      "segments of its own and the driver's own IPC handles. error: a block that does not begin "
      "its segment is not exported, as a peer could read the wrong place."},
+    {"fail_alloc", set_fail_alloc,
+     "N, or a list such as [every:N], [p:1%:SEED], [kind:pinned], [site:train.py:12,3]", 0,
+     "Refuses allocations on purpose, as if there were no memory: the N-th, every N-th, or each "
+     "with a chance that SEED makes repeatable; alone or among those of a kind (device, pinned, "
+     "pool, vmm, managed, array, graph) or of a call site. 0 only counts them."},
 };
 #define KEYS (sizeof keys / sizeof *keys)
 
@@ -433,6 +443,8 @@ void options_value(const struct options *o, unsigned i, char *text, size_t size)
         snprintf(text, size, "%s", switches[o->cache]);
     else if (!strcmp(name, "ipc"))
         snprintf(text, size, "%s", ipc_modes[o->ipc]);
+    else if (!strcmp(name, "fail_alloc") && *o->fail_alloc.text)
+        snprintf(text, size, "%s", o->fail_alloc.text);
 }
 
 uint64_t options_round(const struct options *options, uint64_t bytes)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "allocator/base/fail_rule.h"
 #include "allocator/base/units.h"
 
 #define BLOCK_GRAIN 512 /* kMinBlockSize: blocks begin at multiples of it in their segment */
@@ -27,6 +28,7 @@ struct options {
     enum free_mode free_mode;
     enum ipc_mode ipc;
     enum expandable expandable;
+    struct fail_rule fail_alloc;
     int cache;            /* 0: only count; the driver serves every call */
     int thread_cache;     /* 0: every request takes the lock */
     uint32_t idle_return; /* seconds after which idle memory goes back to the driver; 0: never */

@@ -1,14 +1,17 @@
 /* Exported: graph nodes that allocate, and the life of executable graphs. */
 #include "interpose/stream/graph_contents.h"
+#include "interpose/memory/refuse.h"
 #include "interpose/memory/uncached.h"
 #include "interpose/exports/submit_wrapper.h"
 
 /* A function that adds a node. `allocates`: the node will put `bytes` at `address`; all three are
- * expressions of its parameters, evaluated after it has succeeded. */
+ * expressions of its parameters. The address is evaluated after the call has succeeded. */
 #define ADD_NODE(name, allocates, address, bytes, parameters, arguments)                           \
     CUresult name parameters                                                                       \
     {                                                                                              \
         CUresult result;                                                                           \
+        if (wanted && (allocates) && refuses(UNCACHED_graph, bytes))                               \
+            return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
         RETRIED(result, real()->name arguments);                                                   \
         return result || !(allocates) ? result : uncached_in_graph(result, address, bytes);        \
     }

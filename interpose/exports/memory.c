@@ -2,6 +2,7 @@
 #include "interpose/context/capture.h"
 #include "interpose/memory/ipc.h"
 #include "interpose/memory/memory.h"
+#include "interpose/memory/refuse.h"
 #include "interpose/memory/uncached.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
@@ -43,6 +44,8 @@ static CUresult made_async(CUresult result, const CUdeviceptr *pointer, size_t b
     CUresult name parameters                                                                       \
     {                                                                                              \
         CUresult result;                                                                           \
+        if (pointer && refuses(UNCACHED_pool, bytes))                                              \
+            return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
         submit_begin(SUBMISSION_pool_operations, stream, per_thread);                              \
         RETRIED_FOR(result, bytes, 0, real()->name arguments);                                     \
         submit_end(result, stream, per_thread, 0);                                                 \
@@ -68,11 +71,13 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 }
 
 /* A function that makes an uncached allocation: `bytes` of `kind`, counted under `key`. Both are
- * expressions of its parameters, evaluated after success. */
+ * expressions of its parameters: the key is evaluated after success, the bytes also before. */
 #define UNCACHED(kind, name, key, bytes, parameters, arguments)                                    \
     CUresult name parameters                                                                       \
     {                                                                                              \
         CUresult result;                                                                           \
+        if (&(key) && refuses(UNCACHED_##kind, bytes))                                             \
+            return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
         RETRIED_FOR(result, uncached_least(UNCACHED_##kind, bytes),                                \
                     UNCACHED_##kind == UNCACHED_host, real()->name arguments);                     \
         return result ? result                                                                     \
@@ -96,6 +101,8 @@ UNCACHED_END(cuMemFreeHost, void *)
 
 static uint64_t array_2d(const CUDA_ARRAY_DESCRIPTOR *shape)
 {
+    if (!shape)
+        return 0;
     const CUDA_ARRAY3D_DESCRIPTOR full = {.Width = shape->Width,
                                           .Height = shape->Height,
                                           .Format = shape->Format,
@@ -125,7 +132,7 @@ UNCACHED(imported, cuMemImportFromShareableHandle, *handle, 0,
 UNCACHED(imported, cuMemPoolImportPointer, *pointer, 0,
          (CUdeviceptr * pointer, CUmemoryPool pool, CUmemPoolPtrExportData *data),
          (pointer, pool, data))
-UNCACHED(imported, cuImportExternalMemory, *memory, handle->size,
+UNCACHED(imported, cuImportExternalMemory, *memory, handle ? handle->size : 0,
          (CUexternalMemory * memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle),
          (memory, handle))
 UNCACHED_END(cuDestroyExternalMemory, CUexternalMemory)

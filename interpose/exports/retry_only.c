@@ -1,5 +1,6 @@
 /* Exported: functions that allocate as a side effect, and so may fail because our cache holds the
  * memory. */
+#include "interpose/memory/refuse.h"
 #include "interpose/memory/retry.h"
 #include "interpose/resolve/real_driver.h"
 
@@ -32,6 +33,8 @@ RETRY(cuStreamCreateWithPriority, (CUstream * stream, unsigned int flags, int pr
 CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
 {
     CUresult result;
+    if (pointer && refuses(UNCACHED_host, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     RETRIED_FOR(result, bytes, 1, real()->cuMemHostRegister_v2(pointer, bytes, flags));
     return result;
 }

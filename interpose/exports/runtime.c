@@ -36,7 +36,7 @@ __attribute__((noinline)) static int malloc_by_cudart(void **pointer, size_t byt
 {
     int (*next)(void **, size_t) = (int (*)(void **, size_t))real_runtime("cudaMalloc", caller);
     int error = next ? next(pointer, bytes) : CUDART_UNLOADING;
-    context_bound = error == 0;
+    context_bound = error == 0 && !process.watched; /* else cudart would not know of errors */
     return error;
 }
 
@@ -67,7 +67,7 @@ __attribute__((noinline)) static int free_by_cudart(void *pointer, const void *c
     int error = next ? next(pointer) : CUDART_UNLOADING;
     memory_free_answered();
     if (error == 0)
-        context_bound = 1;
+        context_bound = !process.watched;
     return error;
 }
 

@@ -104,6 +104,7 @@ static int begin(void)
     process.life = ++lives;
     context_start();
     config_read(&process.config);
+    process.watched = *process.config.options.fail_alloc.text != 0;
     own_caches_note();
     making.devices = (unsigned)count;
     files_run(make_page, &making);

@@ -7,6 +7,8 @@
 #include "interpose/context/capture.h"
 #include "interpose/context/context.h"
 #include "interpose/context/device_ops.h"
+#include "interpose/memory/oom.h"
+#include "interpose/memory/refuse.h"
 #include "interpose/memory/uncached.h"
 #include "interpose/resolve/real_driver.h"
 #include "interpose/memory/retry.h"
@@ -18,11 +20,6 @@ static struct WIPED requests {
     _Atomic uint64_t late_frees;
 } requests;
 static const struct wiped wiped WIPED_ENTRY = {&requests, sizeof requests};
-
-static uint64_t now_ns(void)
-{
-    return driver_ops.now_ns();
-}
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -39,41 +36,6 @@ static uint64_t natively_free(const struct device_stats *stats, uint64_t availab
     return limit ? least(native, limit > allocated ? limit - allocated : 0) : native;
 }
 
-/* The device's counters, with what threads have counted alone. */
-static struct device_stats numbers_of(const struct context *context)
-{
-    struct device_stats stats;
-    stats_gather(&stats, &context->row->stats, process.page->cache, PAGE_CACHES,
-                 (unsigned)context->device);
-    return stats;
-}
-
-/* Notes in the page why a request failed: the state of the device, and whether the request would
- * have fitted natively. */
-static void note_oom(const struct context *context, uint64_t bytes)
-{
-    struct page *page = process.page;
-    const struct device_stats now = numbers_of(context), *stats = &now;
-    uint64_t available = 0, total, n = atomic_fetch_add(&page->oom_count, 1);
-    struct page_oom *event = &page->oom[n % PAGE_OOMS];
-    driver_ops.query_memory((void *)context, &available, &total);
-    event->device = (uint64_t)context->device;
-    event->requested_bytes = bytes;
-    event->allocated_bytes = stats_current_all(stats, STAT_allocated_bytes);
-    event->active_bytes = stats_current_all(stats, STAT_active_bytes);
-    event->reserved_bytes = stats_current_all(stats, STAT_reserved_bytes);
-    event->reusable_bytes = stats_get(stats, COUNTER_reusable_bytes);
-    event->largest_allocatable_bytes = stats_get(stats, COUNTER_largest_allocatable_bytes);
-    event->device_free_bytes = available;
-    event->memory_limit_bytes = stats_get(stats, COUNTER_memory_limit_bytes);
-    event->site = domain_asked_where();
-    process_inside++;
-    event->native_would_fit =
-        (uint64_t)allocator_fits_natively(context->allocator, bytes, available);
-    process_inside--;
-    atomic_store(&event->time_ns, now_ns() - page->start_monotonic_ns);
-}
-
 /* Notes the driver's answer to a request that the allocator did not try. */
 static CUresult answered_for(const struct context *context, uint64_t bytes, CUresult result)
 {
@@ -81,7 +43,7 @@ static CUresult answered_for(const struct context *context, uint64_t bytes, CUre
         process_inside++;
         allocator_refused(context->allocator, bytes);
         process_inside--;
-        note_oom(context, bytes);
+        oom_note(context, bytes);
     }
     return result;
 }
@@ -115,6 +77,8 @@ static void give_row(unsigned row)
 
 static void thread_begins(void)
 {
+    if (process.watched) /* a thread cache would hide requests */
+        return;
     cached.begun_in = process.life;
     cached.has = 0;
     if (!thread_exit_watch() || take_row(&cached.row))
@@ -161,6 +125,15 @@ __attribute__((noinline)) static uint64_t hit_asked(struct allocator *allocator,
     return allocator_hit_asked(allocator, bytes);
 }
 
+/* A thread's first request; each one where all are watched. Returns 1 if it is refused. */
+__attribute__((noinline)) static int begin_or_refuse(uint64_t bytes)
+{
+    process_inside++;
+    thread_begins();
+    process_inside--;
+    return refuses(UNCACHED_device, bytes);
+}
+
 DIRECT CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
 {
     struct context *context;
@@ -172,15 +145,17 @@ DIRECT CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
         *pointer = address;
         return CUDA_SUCCESS;
     }
+    if (cached.begun_in != process.life && begin_or_refuse(bytes)) {
+        *pointer = 0;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     process_inside++;
-    if (cached.begun_in != process.life)
-        thread_begins();
     int code = allocator_malloc(context->allocator, bytes, &address);
     process_inside--;
     if (code == ALLOCATOR_PASS)
         return answered_for(context, bytes, forward_alloc(pointer, bytes));
     if (code == CUDA_ERROR_OUT_OF_MEMORY)
-        note_oom(context, bytes);
+        oom_note(context, bytes);
     *pointer = code ? 0 : address; /* as the driver does */
     return (CUresult)code;
 }
@@ -355,7 +330,7 @@ CUresult memory_info(size_t *available, size_t *total)
     if (result != CUDA_SUCCESS || !process_serving() || !available ||
         real()->cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !(context = context_noted(handle)))
         return result;
-    const struct device_stats now = numbers_of(context);
+    const struct device_stats now = oom_numbers(context);
     uint64_t native = natively_free(&now, *available);
     *available = total ? least(native, *total) : native;
     return result;

@@ -115,6 +115,8 @@ static uint64_t format_bytes(CUarray_format format)
 
 uint64_t uncached_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned levels)
 {
+    if (!array)
+        return 0;
     uint64_t bytes = 0, width = array->Width, height = array->Height, depth = array->Depth;
     for (unsigned level = 0; level < (levels ? levels : 1) && level < 64; level++) {
         bytes += (width ? width : 1) * (height ? height : 1) * (depth ? depth : 1);

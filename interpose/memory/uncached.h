@@ -26,7 +26,7 @@ static inline uint64_t uncached_least(enum uncached_kind kind, uint64_t bytes)
     return kind == UNCACHED_array ? bytes / 8 : bytes;
 }
 
-/* Bytes of an array's elements with `levels` mip levels, without the driver's padding. */
+/* Bytes of an array's elements with `levels` mip levels, without the driver's padding; 0 of NULL. */
 uint64_t uncached_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned levels);
 
 #endif

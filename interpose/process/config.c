@@ -245,6 +245,8 @@ void config_read(struct config *config)
     config->redact_argv = read_redact(config);
     config->events = read_events(config);
     config->sites = read_sites(config);
+    if (!config->sites && *config->options.fail_alloc.site)
+        config->sites = 1;
     read_signal(config);
 }
 

@@ -18,6 +18,7 @@ struct WIPED process {
     int pid, life;     /* life: of this process and its ancestors, see start.c */
     struct domain *domain;
     struct page *page;
+    int watched;                      /* an option sees each allocation: no hit without the lock */
     struct sites *sites;              /* call sites, in the page; NULL: not recorded */
     stat_value early[COVERAGE_KINDS]; /* events counted before there is a page */
     struct config config;

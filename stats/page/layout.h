@@ -53,7 +53,9 @@ enum uncached_kind {
     X(unseen_frees, "driver allocations freed through us that we had not seen made")               \
     X(forwarded_allocations, "cuMemAlloc calls answered by the driver for the program")            \
     X(unseen_work, "ways found by which work reaches the device past us")                          \
-    X(context_losses, "contexts destroyed or reset while they had blocks")
+    X(context_losses, "contexts destroyed or reset while they had blocks")                         \
+    X(fail_alloc_requests, "allocations that the option fail_alloc counted")                       \
+    X(fail_alloc_refused, "allocations that it refused")
 enum coverage_kind {
 #define X(name, meaning) COVERAGE_##name,
     COVERAGE_LIST(X)
@@ -92,6 +94,8 @@ struct page_oom {
     uint64_t device, requested_bytes, allocated_bytes, active_bytes, reserved_bytes, reusable_bytes;
     uint64_t largest_allocatable_bytes, device_free_bytes, memory_limit_bytes, native_would_fit;
     uint64_t site; /* of the request, + 1; 0: not known */
+    uint64_t refused,
+        kind; /* by fail_alloc: its number, and enum uncached_kind; 0: there was none */
 };
 
 struct page_config {

@@ -127,6 +127,26 @@ static json_t *explanation(const struct page_oom *oom)
     return report_string(text);
 }
 
+static const char *const kinds[UNCACHED_KINDS] = {
+#define X(name) #name,
+    UNCACHED_LIST(X)
+#undef X
+};
+
+/* What fail_alloc refused, and that no memory was short. */
+static void put_refused(json_t *event, const struct page_oom *oom)
+{
+    char text[192], size[SIZE_BYTES];
+    const char *kind = oom->kind < UNCACHED_KINDS ? kinds[oom->kind] : "unknown";
+    snprintf(text, sizeof text,
+             "The option fail_alloc refused request %llu on purpose: %s of %s memory",
+             (unsigned long long)oom->refused, size_text(oom->requested_bytes, size), kind);
+    report_put(event, "would_serve", json_array());
+    report_put(event, "explanation", report_string(text));
+    report_put(event, "refused", report_number(oom->refused));
+    report_put(event, "kind", json_string(kind));
+}
+
 static json_t *oom_event(const struct report_source *source, const struct page_oom *oom,
                          uint64_t number)
 {
@@ -147,8 +167,12 @@ static json_t *oom_event(const struct report_source *source, const struct page_o
     report_put(event, "largest_hole_bytes", report_number(oom->largest_allocatable_bytes));
     report_put(event, "pending_bytes",
                report_number(less(oom->active_bytes, oom->allocated_bytes)));
-    report_put(event, "would_serve", would_serve(source->page, oom));
-    report_put(event, "explanation", explanation(oom));
+    if (oom->refused) {
+        put_refused(event, oom);
+    } else {
+        report_put(event, "would_serve", would_serve(source->page, oom));
+        report_put(event, "explanation", explanation(oom));
+    }
     report_put(event, "site", report_site_or_null(source, oom->site));
     return event;
 }

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import MIB, SIM, WORKLOADS
+from conftest import KIB, MIB, PROGRAMS, SIM, WORKLOADS, load
 
 
 def event_of(place, **more):
@@ -46,3 +46,52 @@ def test_holes(place, more, options):
     assert "asked for 4.00 GiB while it held 2.00 GiB" in text and "its largest piece 3.00 GiB" in text
     assert "enough in sum, but in no one piece; without a cache it would have fitted" in text
     assert f"Would have served it: CACHALOT_CONF={options}" in text
+
+
+REQUESTS = 1 + 8 + 2 + 1 + 1  # of refused.c
+
+
+def refusals(place, rule, program="refused", *arguments):
+    """(the program, requests counted, [(number, kind, bytes)] that were refused)."""
+    (place.work / "r.json").unlink(missing_ok=True)
+    done = place.run(program, *arguments, CACHALOT_CONF=f"fail_alloc:{rule}", CACHALOT_OUTPUT="r.json")
+    report = load(place.work / "r.json")
+    counters = report["coverage"]["counters"]
+    events = [(e["refused"], e["kind"], e["requested_bytes"]) for e in report["oom_events"]]
+    assert counters["fail_alloc_refused"] == len(events) and all("on purpose" in e["explanation"] for e in report["oom_events"])
+    assert report["totals"]["ooms"] == (len(events) if report["devices"] else 0)
+    return done, counters["fail_alloc_requests"], events
+
+
+@pytest.mark.parametrize("mapped", ["False", "True"])
+def test_each_allocation_is_counted(place, mapped):
+    """Also hits, which thread caches would hide, small and large; not those of a capture."""
+    done, requests, events = refusals(place, f"0,expandable_segments:{mapped}")
+    assert (done.code, done.out, requests, events) == (0, "fast\n", REQUESTS, [])
+
+
+@pytest.mark.parametrize("rule, code, out, expected", [
+    ("1", 3, "", [(1, "device", 4 * KIB)]),
+    ("5", 0, "fast\n", [(5, "device", 4 * KIB)]),
+    ("[every:12]", 0, "slow\n", [(12, "host", MIB)]),
+    ("[kind:pinned]", 0, "slow\n", [(1, "host", MIB)]),
+    ("[kind:device,4]", 0, "fast\n", [(4, "device", 4 * KIB)]),
+    ("[site:refused+0x,1]", 3, "", [(1, "device", 4 * KIB)]),
+    ("[site:another+0x]", 0, "fast\n", []),
+])
+def test_refused_on_purpose(place, rule, code, out, expected):
+    done, _, events = refusals(place, rule)
+    assert (done.code, done.out, events) == (code, out, expected), done.err
+
+
+def test_each_kind_can_be_refused(place):
+    for kind, bytes_of in (("managed", [MIB]), ("pinned", 2 * [MIB]), ("array", [MIB, MIB, 1196032]), ("vmm", [2 * MIB]),
+                           ("pool", 2 * [MIB])):
+        done, _, events = refusals(place, f"[kind:{kind}]", "others", "made only")
+        assert [size for _, _, size in events] == bytes_of and [n for n, _, _ in events] == list(range(1, len(events) + 1)), kind
+        assert done.out.count(": 2\n") == len(events) and done.code == 0
+
+
+def test_chance_is_repeatable(place):
+    runs = [refusals(place, f"[kind:device,p:30%:{seed}]")[2] for seed in (1, 1, 2, 3)]
+    assert runs[0] == runs[1] and len({str(run) for run in runs}) > 1

@@ -70,6 +70,11 @@ static void every_good_value_reads_back(void **state)
         {"ipc", "auto", "auto"},
         {"ipc", "dedicated", "dedicated"},
         {"ipc", "error", "error"},
+        {"fail_alloc", "0", "0"},
+        {"fail_alloc", "[every:2,kind:pinned,kind:pool]", "[every:2,kind:pinned,kind:pool]"},
+        {"fail_alloc", "[p:0.5%:18446744073709551615]", "[p:0.5%:18446744073709551615]"},
+        {"fail_alloc", "[site:a[1]+0x2,7]", "[site:a[1]+0x2,7]"},
+        {"fail_alloc", "[p:100%]", "[p:100%]"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -289,6 +294,53 @@ static void pytorchs_variable_sets_only_the_shared_keys(void **state)
     assert_int_equal(parse(&o, "max_split_size_mb:1", keys), 1);
 }
 
+static void bad_rules_are_complaints(void **state)
+{
+    static const char *const bad[] = {
+        "fail_alloc:-1",
+        "fail_alloc:every:2",
+        "fail_alloc:[]",
+        "fail_alloc:[every:0]",
+        "fail_alloc:[1,2]",
+        "fail_alloc:[kind:ram]",
+        "fail_alloc:[p:101%]",
+        "fail_alloc:[p:1%:-1]",
+        "fail_alloc:[p:1]",
+        "fail_alloc:[site:]",
+        "fail_alloc:[site:a,site:b]",
+        "fail_alloc:[site:0123456789012345678901234567890123456789012345678901234567]",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct options o;
+        options_default(&o);
+        if (parse(&o, bad[i], OPTIONS_ALL) != 1 || *o.fail_alloc.text)
+            fail_msg("%s: not one complaint", bad[i]);
+    }
+}
+
+/* A rule answers from the number alone: a chance as often as it says, and by its seed. */
+static void refusals_follow_from_the_number(void **state)
+{
+    struct fail_rule nth = {0}, every = {0}, chance = {0}, again = {0}, other = {0};
+    int drawn = 0, differ = 0;
+    (void)state;
+    assert_int_equal(fail_rule_read(&nth, "3"), 0);
+    assert_int_equal(fail_rule_read(&every, "[every:3]"), 0);
+    assert_int_equal(fail_rule_read(&chance, "[p:1%:7]"), 0);
+    assert_int_equal(fail_rule_read(&again, "[p:1%:7]"), 0);
+    assert_int_equal(fail_rule_read(&other, "[p:1%:8]"), 0);
+    for (uint64_t n = 1; n <= 100000; n++) {
+        assert_int_equal(fail_rule_refuses(&nth, n), n == 3);
+        assert_int_equal(fail_rule_refuses(&every, n), n % 3 == 0);
+        assert_int_equal(fail_rule_refuses(&chance, n), fail_rule_refuses(&again, n));
+        drawn += fail_rule_refuses(&chance, n);
+        differ += fail_rule_refuses(&chance, n) != fail_rule_refuses(&other, n);
+    }
+    assert_in_range(drawn, 900, 1100);
+    assert_in_range(differ, 1800, 2200);
+}
+
 static void the_defaults_are_the_published_ones(void **state)
 {
     static const char *const shown[][2] = {
@@ -305,6 +357,7 @@ static void the_defaults_are_the_published_ones(void **state)
         {"idle_return_s", "1"},
         {"cache", "on"},
         {"ipc", "auto"},
+        {"fail_alloc", "off"},
     };
     struct options o;
     (void)state;
@@ -343,6 +396,8 @@ int main(void)
         cmocka_unit_test(the_last_of_two_wins),
         cmocka_unit_test(an_endless_item_is_one_complaint),
         cmocka_unit_test(pytorchs_variable_sets_only_the_shared_keys),
+        cmocka_unit_test(bad_rules_are_complaints),
+        cmocka_unit_test(refusals_follow_from_the_number),
         cmocka_unit_test(the_defaults_are_the_published_ones),
         cmocka_unit_test(the_limit_is_the_lesser_of_fraction_and_bytes),
     };
