@@ -35,7 +35,8 @@ against limits, look at running programs, and replay recorded runs.
 
 MAN_TAIL = """\
 .SH OPTIONS OF THE CACHE
-{conf}.SH ENVIRONMENT
+{conf}.SH FAULTS OF A PROGRAM
+{faults}.SH ENVIRONMENT
 {environment}.SH FIELDS OF A REPORT
 {report}.SH EXIT STATUS
 {exit}.SH FILES
@@ -118,7 +119,7 @@ def man(helps, usage, version, options):
     for name, text in helps.items():
         parts.append(f".SS {roff(name)}\n{verbatim(text)}")
     pages = {"conf": reference.conf(options), "environment": reference.environment(), "report": reference.report(),
-             "exit": reference.exit_codes()}
+             "exit": reference.exit_codes(), "faults": reference.faults()}
     return "".join(parts) + MAN_TAIL.format(**{name: verbatim(text) for name, text in pages.items()})
 
 

@@ -95,3 +95,20 @@ def test_each_kind_can_be_refused(place):
 def test_chance_is_repeatable(place):
     runs = [refusals(place, f"[kind:device,p:30%:{seed}]")[2] for seed in (1, 1, 2, 3)]
     assert runs[0] == runs[1] and len({str(run) for run in runs}) > 1
+
+
+def test_sweep(place):
+    done = place.cachalot("run", "--fail-alloc", "sweep,deadline=2,jobs=4", PROGRAMS / "refused")
+    rows = [line.split() for line in done.out.splitlines()]
+    assert done.code == 1 and "other output" in done.out
+    assert [" ".join(row[4:]).split("  ")[0].split(" refused!")[0] for row in rows[1:1 + REQUESTS]] == [
+        "exit code 3", *8 * ["survived"], "survived", "crashed: SIGSEGV", "other output", "hung"]
+    assert f"{REQUESTS} allocations refused, one in each run" in done.out
+    done = place.cachalot("run", "--fail-alloc", "sweep,kind:device,most=2", PROGRAMS / "refused")
+    assert done.code == 0 and "The first 2 of 11 allocations were refused" in done.out
+
+
+@pytest.mark.parametrize("rule", ["0.5", "every:0", "p:101%", "p:x%:1", "kind:ram", "1,2", "site:", "every:2,p:1%", "sweep,job=2"])
+def test_rules_that_are_not_understood(place, rule):
+    done = place.cachalot("run", "--fail-alloc", rule, "true")
+    assert done.code == 2 and done.err, rule

@@ -28,6 +28,31 @@ EXIT = """\
 Exit codes of all commands; `cachalot COMMAND --help` says which one has. That
 of `cachalot run` is the program's own.
 """
+FAULTS = """\
+Faults of a program, looked for by options of `cachalot run`. Each is off by
+default; in a process with one of them there are no thread caches, and a hit
+costs more.
+
+--fail-alloc RULE  refuses allocations, as if there were no memory: of device,
+      pinned, pool, vmm, managed and array memory, and nodes of graphs. The call
+      returns out of memory; the report's oom_events name it. Each process
+      counts its own. While a stream is captured nothing counts.
+        N          the N-th; 0: counts them
+        every:N    every N-th
+        p:1%:SEED  each with that chance, the same ones for the same SEED
+        kind:KIND  only memory of that kind counts; more than one may be given
+        site:TEXT  only call sites count that have TEXT in a Python line, or in
+                   FILE+0xOFFSET of a frame (CACHALOT_SITES=1)
+      A comma joins them: kind:pinned,3. A kind or a site alone refuses all.
+--fail-alloc sweep  runs the program once for each allocation, with that one
+      refused, and prints how each run ended: survived, other exit code,
+      crashed, hung, other output. Words behind it, after commas:
+        jobs=N, deadline=SECONDS, most=N   runs at once, time of one (default:
+                   ten times the first run's, at least 10 s), most runs (1000)
+        kind:KIND, site:TEXT   only such allocations
+      Exit code 1: a run crashed, hung, or ended well with another output.
+example: cachalot run --fail-alloc sweep,kind:pinned,jobs=4 ./program
+"""
 
 
 def entry(name, text, column=INDENT, depth=0):
@@ -132,7 +157,11 @@ def exit_codes():
     return "\n".join(lines)
 
 
-PAGES = {"conf": conf, "report": report, "environment": environment, "exit": exit_codes}
+def faults():
+    return FAULTS.rstrip("\n")
+
+
+PAGES = {"conf": conf, "report": report, "environment": environment, "exit": exit_codes, "faults": faults}
 
 
 def main(arguments):

@@ -12,7 +12,7 @@ import time
 from cachalot_command.common.pattern import CONTROL, DEFAULT_OUTPUT, Places, check_patterns
 from cachalot_command.common.program import by_shell, check_library, check_program, find_program, preload, preloadable
 from cachalot_command.common.tools import INHERITED_SIGCHLD, Failure, find_library, meant, printable, say
-from cachalot_command.common.variables import SESSION_MOST, check_conf, check_counts, plain_conf, plain_session, report_signal
+from cachalot_command.common.variables import SESSION_MOST, check_conf, check_counts, conf_with, plain_conf, plain_session, report_signal
 from cachalot_command.writing.output import refuse
 
 HELP = """\
@@ -31,20 +31,20 @@ it changes. Its children have the cache too, and reports of their own.
                   max-leaked=0,max-oom=0,format=junit,output=gate.xml
                   given more than once, all apply
                   (a child that has another CACHALOT_OUTPUT is not judged)
-  --html FILE     and make a page of what happened (`cachalot export`), of more
-                  processes FILE with .PID; keeps the last 100000 events, or
-                  CACHALOT_EVENTS
+  --html FILE     and make a page of what happened (`cachalot export`; of more
+                  processes FILE.PID), with the last CACHALOT_EVENTS (100000)
+  --fail-alloc RULE
+                  refuses allocations on purpose (`cachalot help faults`)
 
 Exit code: PROGRAM's (or it dies by PROGRAM's signal); 2 usage, 125 cachalot
 failed, 126 PROGRAM is not executable, 127 not found. With --check, where it is
 0: 1 a gate failed, 3 there is no report, or not of all processes.
-example: cachalot run --conf max_split_size_mb:128 --summary python3 train.py
 example: cachalot run --check max-leaked=0,max-oom=0 python3 test.py
 """
 
 NOT_FORWARDED = {getattr(signal, "SIG" + name) for name in (  # signals of this process itself, or of its terminal
     "KILL", "STOP", "TSTP", "TTIN", "TTOU", "SEGV", "BUS", "FPE", "ILL", "TRAP", "SYS", "PIPE", "XCPU", "XFSZ", "CHLD")}
-VALUES = ("--output", "--conf", "--check", "--trace", "--html")
+VALUES = ("--output", "--conf", "--check", "--trace", "--html", "--fail-alloc")
 TIMERS = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF}  # exec keeps timers, a child does not inherit them
 CLOSED = {signal.SIGHUP, signal.SIGCONT}  # a closed terminal sends these to the session leader only
 EVENTS_FOR_PAGE = "100000"
@@ -115,7 +115,19 @@ def session_within(existing):
 
 def waits(options):
     """True if there is something to do when the program has ended."""
-    return bool({"--summary", "--check", "--html"} & options.keys())
+    return bool({"--summary", "--check", "--html"} & options.keys()) or sweeps(options)
+
+
+def sweeps(options):
+    """True if the program is to run again and again, with one allocation after the other refused."""
+    return options.get("--fail-alloc", "").split(",")[0] == "sweep"
+
+
+def check_sweep(options):
+    """Refuses what each run of a sweep would do once more."""
+    alone = sorted({"--output", "--trace", "--summary", "--check", "--html"} & options.keys())
+    if alone:
+        raise Failure(2, f"{alone[0]} and --fail-alloc sweep do not go together: a sweep reads the reports of its runs itself")
 
 
 def end_modules():
@@ -174,6 +186,10 @@ def environment_for(options, library, program):
         check_conf(ours["CACHALOT_CONF"], "--conf", code=2)
     elif conf := environment.get(b"CACHALOT_CONF"):
         check_conf(os.fsdecode(conf), "CACHALOT_CONF")
+    if "--fail-alloc" in options and not sweeps(options):
+        ours["CACHALOT_CONF"] = conf_with({**environment, **{os.fsencode(k): os.fsencode(v) for k, v in ours.items()}},
+                                          f"fail_alloc:[{options['--fail-alloc'].strip('[]')}]")
+        check_conf(ours["CACHALOT_CONF"], "--fail-alloc", code=2)
     if "--html" in options and not environment.get(b"CACHALOT_EVENTS"):
         ours["CACHALOT_EVENTS"] = EVENTS_FOR_PAGE
     given = environment.get(b"CACHALOT_SESSION", b"")[:SESSION_MOST]
@@ -326,10 +342,15 @@ def main(arguments):
         return 0
     if not words:
         raise Failure(2, "no program given; see `cachalot run --help`")
+    if sweeps(options):
+        check_sweep(options)
     try:
         path, words, environment, gates = prepare(options, words)
     except OSError as error:  # no file name: the current directory is meant
         raise Failure(125, f"{error.filename or 'the current directory'}: {error.strerror}") from error
+    if sweeps(options):
+        from cachalot_command.writing.sweep import sweep
+        return sweep(path, words, environment, options["--fail-alloc"].split(",")[1:])
     if not waits(options):
         set_signals()
         execute(path, words, environment)

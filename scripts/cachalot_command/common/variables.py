@@ -84,6 +84,21 @@ def plain_conf(conf):
     return re.sub(r"(^|,)(\s*\w+\s*)=", r"\1\2:", conf)
 
 
+PYTORCH_VARIABLES = (b"PYTORCH_CUDA_ALLOC_CONF", b"PYTORCH_HIP_ALLOC_CONF", b"PYTORCH_ALLOC_CONF")  # first set one, as the library
+PYTORCH_KEYS = ("max_split_size_mb", "max_non_split_rounding_mb", "roundup_power2_divisions", "garbage_collection_threshold")
+
+
+def conf_with(environment, more):
+    """The options that `environment` sets, with more of them: PyTorch's variables count only where ours is not set."""
+    if b"CACHALOT_CONF" in environment:
+        given = os.fsdecode(environment[b"CACHALOT_CONF"])
+    else:
+        theirs = next((os.fsdecode(environment[name]) for name in PYTORCH_VARIABLES if name in environment), "")
+        items = re.findall(r"(?:\[[^\]]*\]|[^,\[])+", theirs)
+        given = ",".join(item for item in items if item.split(":")[0].strip() in PYTORCH_KEYS)
+    return ",".join(filter(None, [given, more]))
+
+
 def check_conf(conf, where, code=125):
     """Refuses options of which the library would only warn."""
     checked = tool("conf", "--", conf)
