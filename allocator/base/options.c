@@ -248,6 +248,15 @@ static int set_fail_alloc(struct options *o, const char *text)
     return fail_rule_read(&o->fail_alloc, text);
 }
 
+static int set_device_size(struct options *o, const char *text)
+{
+    uint64_t n;
+    if (read_number(text, &n) || n < 64 || n > MOST_MB)
+        return -1;
+    o->device_size = n * MIB;
+    return 0;
+}
+
 static const struct key {
     const char *name;
     int (*set)(struct options *options, const char *text); /* negative: not understood */
@@ -299,6 +308,9 @@ static const struct key {
      "Refuses allocations on purpose, as if there were no memory: the N-th, every N-th, or each "
      "with a chance that SEED makes repeatable; alone or among those of a kind (device, pinned, "
      "pool, vmm, managed, array, graph) or of a call site. 0 only counts them."},
+    {"device_size_mb", set_device_size, "a whole number of MiB, at least 64", 0,
+     "The program runs as on a device of that size: what there is beyond is neither free nor part "
+     "of its total, and cannot be allocated. Managed memory may, and NVML shows the real device."},
 };
 #define KEYS (sizeof keys / sizeof *keys)
 
@@ -443,6 +455,8 @@ void options_value(const struct options *o, unsigned i, char *text, size_t size)
         snprintf(text, size, "%s", switches[o->cache]);
     else if (!strcmp(name, "ipc"))
         snprintf(text, size, "%s", ipc_modes[o->ipc]);
+    else if (!strcmp(name, "device_size_mb") && o->device_size)
+        write_megabytes(o->device_size, text, size);
     else if (!strcmp(name, "fail_alloc") && *o->fail_alloc.text)
         snprintf(text, size, "%s", o->fail_alloc.text);
 }

@@ -29,6 +29,7 @@ struct options {
     enum ipc_mode ipc;
     enum expandable expandable;
     struct fail_rule fail_alloc;
+    uint64_t device_size; /* bytes that a device looks to have; 0: its own */
     int cache;            /* 0: only count; the driver serves every call */
     int thread_cache;     /* 0: every request takes the lock */
     uint32_t idle_return; /* seconds after which idle memory goes back to the driver; 0: never */

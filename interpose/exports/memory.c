@@ -29,14 +29,18 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
     return memory_info(available, total);
 }
 
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+    return real()->cuDeviceTotalMem_v2(bytes, device);
+}
+
 /* In a capture nothing is allocated: the call makes a node, whose launches allocate. */
 static CUresult made_async(CUresult result, const CUdeviceptr *pointer, size_t bytes,
                            CUstream stream, int per_thread)
 {
-    CUdeviceptr address = result ? 0 : *pointer;
-    return !result && capture_active() && capture_is_on(stream, per_thread)
-               ? uncached_in_graph(result, address, bytes)
-               : uncached_made(result, UNCACHED_pool, address, bytes);
+    return capture_active() && capture_is_on(stream, per_thread)
+               ? uncached_in_graph(result, *pointer, bytes)
+               : uncached_made(result, UNCACHED_pool, *pointer, bytes);
 }
 
 /* A function that allocates in a stream. */
@@ -49,7 +53,8 @@ static CUresult made_async(CUresult result, const CUdeviceptr *pointer, size_t b
         submit_begin(SUBMISSION_pool_operations, stream, per_thread);                              \
         RETRIED_FOR(result, bytes, 0, real()->name arguments);                                     \
         submit_end(result, stream, per_thread, 0);                                                 \
-        return made_async(result, pointer, bytes, stream, per_thread);                             \
+        return result ? uncached_failed(result, UNCACHED_pool, bytes)                              \
+                      : made_async(result, pointer, bytes, stream, per_thread);                    \
     }
 #define FROM_POOL (CUdeviceptr * pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
 
@@ -80,7 +85,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
             return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
         RETRIED_FOR(result, uncached_least(UNCACHED_##kind, bytes),                                \
                     UNCACHED_##kind == UNCACHED_host, real()->name arguments);                     \
-        return result ? result                                                                     \
+        return result ? uncached_failed(result, UNCACHED_##kind, bytes)                            \
                       : uncached_made(result, UNCACHED_##kind, (uint64_t)(uintptr_t)(key), bytes); \
     }
 

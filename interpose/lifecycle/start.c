@@ -14,6 +14,7 @@
 #include "interpose/lifecycle/service.h"
 #include "interpose/lifecycle/trace_writer.h"
 #include "interpose/memory/memory.h"
+#include "interpose/memory/smaller_device.h"
 #include "interpose/process/main_thread.h"
 #include "interpose/process/private_files.h"
 #include "interpose/process/process.h"
@@ -115,6 +116,7 @@ static int begin(void)
     config_publish(&process.config, process.page, process_warn);
     snprintf(process.page->hook_order, sizeof process.page->hook_order, "%s", objects_hook_order());
     bindings_look(); /* says in the page what an earlier look has found */
+    smaller_device_begin();
     process.domain = domain_create(&process.config.options);
     if (!process.domain) {
         page_close(process.page, 1);

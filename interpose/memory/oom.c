@@ -53,11 +53,18 @@ void oom_note(const struct context *context, uint64_t bytes)
     end(event);
 }
 
+void oom_note_uncached(const struct context *context, uint64_t bytes, enum uncached_kind kind)
+{
+    struct page_oom *event = begin(context, bytes);
+    event->kind = kind + 1;
+    end(event);
+}
+
 void oom_note_refused(const struct context *context, uint64_t bytes, uint64_t number,
                       enum uncached_kind kind)
 {
     struct page_oom *event = begin(context, bytes);
     event->refused = number;
-    event->kind = kind;
+    event->kind = kind + 1;
     end(event);
 }

@@ -14,8 +14,12 @@ struct device_stats oom_numbers(const struct context *context);
  * natively. */
 void oom_note(const struct context *context, uint64_t bytes);
 
-/* Notes that the option fail_alloc refused request `number`, of that kind. context: NULL where
- * nothing of the current one is cached. */
+/* Notes that the driver had no memory of that kind. context: NULL where nothing of the current one
+ * is cached. */
+void oom_note_uncached(const struct context *context, uint64_t bytes, enum uncached_kind kind);
+
+/* Notes that the option fail_alloc refused request `number`, of that kind. context: as
+ * above. */
 void oom_note_refused(const struct context *context, uint64_t bytes, uint64_t number,
                       enum uncached_kind kind);
 

@@ -5,7 +5,9 @@
 
 #include "allocator/base/map.h"
 #include "allocator/base/slab.h"
+#include "interpose/memory/oom.h"
 #include "interpose/process/process.h"
+#include "interpose/resolve/real_driver.h"
 
 struct allocation {
     struct map_node node;
@@ -59,6 +61,16 @@ CUresult uncached_made(CUresult result, enum uncached_kind kind, uint64_t key, u
     book(kind, bytes);
     pthread_mutex_unlock(&uncached.lock);
     process_inside--;
+    return result;
+}
+
+CUresult uncached_failed(CUresult result, enum uncached_kind kind, uint64_t bytes)
+{
+    CUcontext handle = NULL;
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || !process_serving() || process_inside)
+        return result;
+    real()->cuCtxGetCurrent(&handle);
+    oom_note_uncached(handle ? context_noted(handle) : NULL, bytes, kind);
     return result;
 }
 

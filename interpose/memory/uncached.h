@@ -11,6 +11,9 @@
  * `result`. */
 CUresult uncached_made(CUresult result, enum uncached_kind kind, uint64_t key, uint64_t bytes);
 
+/* Notes in the page that the driver had no memory, if that is what `result` says. Returns it. */
+CUresult uncached_failed(CUresult result, enum uncached_kind kind, uint64_t bytes);
+
 /* Each launch of a graph will put `bytes` at `key`. No launch says so: one allocation and its end
  * are counted when the program frees them. */
 CUresult uncached_in_graph(CUresult result, uint64_t key, uint64_t bytes);

@@ -14,6 +14,7 @@
     X(cuMemFree_v2)                                                                                \
     X(cuMemAllocPitch_v2)                                                                          \
     X(cuMemGetInfo_v2)                                                                             \
+    X(cuDeviceTotalMem_v2)                                                                         \
     X(cuMemAllocAsync) /* passed on and counted; the cache is released when out of memory */       \
     X(cuMemAllocAsync_ptsz)                                                                        \
     X(cuMemAllocFromPoolAsync)                                                                     \
@@ -340,7 +341,8 @@
     X(cuDeviceGetUuid)                                                                             \
     X(cuDeviceGetUuid_v2)                                                                          \
     X(cuDeviceGetAttribute)                                                                        \
-    X(cuDeviceTotalMem_v2)                                                                         \
+    X(cuMemPoolGetAttribute)                                                                       \
+    X(cuDeviceGetMemPool)                                                                          \
     X(cuMemGetAllocationGranularity)                                                               \
     X(cuMemExportToShareableHandle)                                                                \
     X(cuMemGetAllocationPropertiesFromHandle)                                                      \

@@ -55,7 +55,8 @@ enum uncached_kind {
     X(unseen_work, "ways found by which work reaches the device past us")                          \
     X(context_losses, "contexts destroyed or reset while they had blocks")                         \
     X(fail_alloc_requests, "allocations that the option fail_alloc counted")                       \
-    X(fail_alloc_refused, "allocations that it refused")
+    X(fail_alloc_refused, "allocations that it refused")                                           \
+    X(fit_refused, "driver allocations that did not fit in device_size_mb")
 enum coverage_kind {
 #define X(name, meaning) COVERAGE_##name,
     COVERAGE_LIST(X)
@@ -93,9 +94,9 @@ struct page_oom {
     stat_value time_ns; /* since the process's start of service */
     uint64_t device, requested_bytes, allocated_bytes, active_bytes, reserved_bytes, reusable_bytes;
     uint64_t largest_allocatable_bytes, device_free_bytes, memory_limit_bytes, native_would_fit;
-    uint64_t site; /* of the request, + 1; 0: not known */
-    uint64_t refused,
-        kind; /* by fail_alloc: its number, and enum uncached_kind; 0: there was none */
+    uint64_t site;    /* of the request, + 1; 0: not known */
+    uint64_t refused; /* the number of a request that fail_alloc refused, else 0 */
+    uint64_t kind;    /* enum uncached_kind + 1; 0: memory of the cache */
 };
 
 struct page_config {
@@ -197,6 +198,7 @@ struct page {
     struct page_oom oom[PAGE_OOMS]; /* the last ones; event n is at n % PAGE_OOMS */
     struct page_warning warning[PAGE_WARNINGS];
     struct cache_row cache[PAGE_CACHES];
+    stat_value fit_least_bytes; /* least that was left of device_size_mb, plus one; 0: not known */
 };
 #define PAGE_HEAD_BYTES offsetof(struct page, request)
 

@@ -133,18 +133,22 @@ static const char *const kinds[UNCACHED_KINDS] = {
 #undef X
 };
 
-/* What fail_alloc refused, and that no memory was short. */
+static const char *kind_of(const struct page_oom *oom)
+{
+    uint64_t kind = oom->kind ? oom->kind - 1 : UNCACHED_device;
+    return kind < UNCACHED_KINDS ? kinds[kind] : "unknown";
+}
+
+/* What fail_alloc refused. */
 static void put_refused(json_t *event, const struct page_oom *oom)
 {
     char text[192], size[SIZE_BYTES];
-    const char *kind = oom->kind < UNCACHED_KINDS ? kinds[oom->kind] : "unknown";
     snprintf(text, sizeof text,
              "The option fail_alloc refused request %llu on purpose: %s of %s memory",
-             (unsigned long long)oom->refused, size_text(oom->requested_bytes, size), kind);
+             (unsigned long long)oom->refused, size_text(oom->requested_bytes, size), kind_of(oom));
     report_put(event, "would_serve", json_array());
     report_put(event, "explanation", report_string(text));
     report_put(event, "refused", report_number(oom->refused));
-    report_put(event, "kind", json_string(kind));
 }
 
 static json_t *oom_event(const struct report_source *source, const struct page_oom *oom,
@@ -173,6 +177,7 @@ static json_t *oom_event(const struct report_source *source, const struct page_o
         report_put(event, "would_serve", would_serve(source->page, oom));
         report_put(event, "explanation", explanation(oom));
     }
+    report_put(event, "kind", json_string(kind_of(oom)));
     report_put(event, "site", report_site_or_null(source, oom->site));
     return event;
 }

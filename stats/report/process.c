@@ -141,6 +141,9 @@ json_t *report_coverage(const struct report_source *source)
     report_put(submissions, #name, report_number(submissions_of(page, SUBMISSION_##name)));
     SUBMISSION_LIST(X)
 #undef X
+    uint64_t least = page->fit_least_bytes;
+    if (least)
+        report_put(coverage, "fit_least_free_bytes", report_number(least - 1));
     report_put(coverage, "status", json_string(coverage_status(page)));
     report_put(coverage, "reasons", coverage_reasons(page));
     report_put(coverage, "hook_order",

@@ -112,3 +112,31 @@ def test_sweep(place):
 def test_rules_that_are_not_understood(place, rule):
     done = place.cachalot("run", "--fail-alloc", rule, "true")
     assert done.code == 2 and done.err, rule
+
+
+@pytest.mark.parametrize("kind", ["device", "runtime", "pool", "array", "vmm"])
+def test_smaller_device(place, kind):
+    """Figures, memory and what is left, as on a device that has no more."""
+    small = place.run("fit", kind, CACHALOT_CONF="expandable_segments:True", CACHALOT_SIM_CAPACITY="130M")
+    ours = place.run("fit", kind, CACHALOT_CONF="device_size_mb:130,expandable_segments:True", CACHALOT_OUTPUT="r.json")
+    assert (ours.code, ours.out) == (0, small.out) and "16 pieces, 2097152 left" in ours.out
+    coverage, (event,) = (load(place.work / "r.json")[key] for key in ("coverage", "oom_events"))
+    assert coverage["fit_least_free_bytes"] <= 2 * MIB and coverage["counters"]["fit_refused"] >= 1
+    assert event["kind"] == ("device" if kind == "runtime" else kind) and event["requested_bytes"] == 8 * MIB
+
+
+def test_fit(place):
+    """memory_info holds 160 MiB at most."""
+    for size, code, said in (("160MiB", 0, "yes, with at least 0 B to spare"), ("162MiB", 0, "yes, with at least 2 MiB"),
+                             ("158MiB", 99, "About 162 MiB would have served"), ("9GiB", 1, "not known")):
+        done = place.cachalot("run", "--fit", size, PROGRAMS / "memory_info")
+        assert done.code == code and said in done.err and ("NVML" in done.err) == (size != "9GiB"), (size, done.err)
+    done = place.cachalot("run", "--fit", "100MiB", PROGRAMS / "fit", "pool")
+    assert done.code == 1 and "no. The program asked for 8.0 MiB" in done.err
+
+
+def test_fit_search(place):
+    done = place.cachalot("run", "--fit", "search", PROGRAMS / "memory_info")
+    assert (done.code, done.out) == (0, "fits 160 MiB (device_size_mb:160), confirmed by a run; it held 160 MiB at most\n"), done.err
+    done = place.cachalot("run", "--fit", "search", "--summary", PROGRAMS / "memory_info")
+    assert done.code == 2 and "do not go together" in done.err

@@ -70,6 +70,7 @@ static void every_good_value_reads_back(void **state)
         {"ipc", "auto", "auto"},
         {"ipc", "dedicated", "dedicated"},
         {"ipc", "error", "error"},
+        {"device_size_mb", "24576", "24576"},
         {"fail_alloc", "0", "0"},
         {"fail_alloc", "[every:2,kind:pinned,kind:pool]", "[every:2,kind:pinned,kind:pool]"},
         {"fail_alloc", "[p:0.5%:18446744073709551615]", "[p:0.5%:18446744073709551615]"},
@@ -297,6 +298,7 @@ static void pytorchs_variable_sets_only_the_shared_keys(void **state)
 static void bad_rules_are_complaints(void **state)
 {
     static const char *const bad[] = {
+        "device_size_mb:63",
         "fail_alloc:-1",
         "fail_alloc:every:2",
         "fail_alloc:[]",
@@ -358,6 +360,7 @@ static void the_defaults_are_the_published_ones(void **state)
         {"cache", "on"},
         {"ipc", "auto"},
         {"fail_alloc", "off"},
+        {"device_size_mb", "off"},
     };
     struct options o;
     (void)state;

@@ -30,8 +30,7 @@ of `cachalot run` is the program's own.
 """
 FAULTS = """\
 Faults of a program, looked for by options of `cachalot run`. Each is off by
-default; in a process with one of them there are no thread caches, and a hit
-costs more.
+default. With --fail-alloc there are no thread caches, and a hit costs more.
 
 --fail-alloc RULE  refuses allocations, as if there were no memory: of device,
       pinned, pool, vmm, managed and array memory, and nodes of graphs. The call
@@ -51,6 +50,15 @@ costs more.
                    ten times the first run's, at least 10 s), most runs (1000)
         kind:KIND, site:TEXT   only such allocations
       Exit code 1: a run crashed, hung, or ended well with another output.
+--fit SIZE  runs the program as on a device of that size (24GiB): allocations,
+      device properties and cudaMemGetInfo agree. Contexts, modules and other
+      processes count as they are. Says whether it fits, with how much
+      to spare at least, or what would have served it. NVML and nvidia-smi show
+      the real device; managed memory and memory of graphs are not held to it.
+--fit search  finds the least size: a recorded run is replayed on smaller and
+      smaller devices, and real runs confirm it. For one process on one device.
+      Exit code: the program's; where that is 0: 1 does not fit, 3 no report.
+example: cachalot run --fit 24GiB python3 train.py
 example: cachalot run --fail-alloc sweep,kind:pinned,jobs=4 ./program
 """
 

@@ -34,7 +34,7 @@ it changes. Its children have the cache too, and reports of their own.
   --html FILE     and make a page of what happened (`cachalot export`; of more
                   processes FILE.PID), with the last CACHALOT_EVENTS (100000)
   --fail-alloc RULE
-                  refuses allocations on purpose (`cachalot help faults`)
+  --fit SIZE      refuse allocations; a smaller device (`cachalot help faults`)
 
 Exit code: PROGRAM's (or it dies by PROGRAM's signal); 2 usage, 125 cachalot
 failed, 126 PROGRAM is not executable, 127 not found. With --check, where it is
@@ -44,7 +44,7 @@ example: cachalot run --check max-leaked=0,max-oom=0 python3 test.py
 
 NOT_FORWARDED = {getattr(signal, "SIG" + name) for name in (  # signals of this process itself, or of its terminal
     "KILL", "STOP", "TSTP", "TTIN", "TTOU", "SEGV", "BUS", "FPE", "ILL", "TRAP", "SYS", "PIPE", "XCPU", "XFSZ", "CHLD")}
-VALUES = ("--output", "--conf", "--check", "--trace", "--html", "--fail-alloc")
+VALUES = ("--output", "--conf", "--check", "--trace", "--html", "--fail-alloc", "--fit")
 TIMERS = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF}  # exec keeps timers, a child does not inherit them
 CLOSED = {signal.SIGHUP, signal.SIGCONT}  # a closed terminal sends these to the session leader only
 EVENTS_FOR_PAGE = "100000"
@@ -115,19 +115,28 @@ def session_within(existing):
 
 def waits(options):
     """True if there is something to do when the program has ended."""
-    return bool({"--summary", "--check", "--html"} & options.keys()) or sweeps(options)
+    return bool({"--summary", "--check", "--html", "--fit"} & options.keys()) or sweeps(options)
 
 
 def sweeps(options):
-    """True if the program is to run again and again, with one allocation after the other refused."""
-    return options.get("--fail-alloc", "").split(",")[0] == "sweep"
+    """True if the program is to run again and again: with one allocation after the other refused, or on other devices."""
+    return options.get("--fail-alloc", "").split(",")[0] == "sweep" or options.get("--fit") == "search"
+
+
+def run_again(options, path, words, environment):
+    """Runs the program again and again, as the options say."""
+    if options.get("--fit") == "search":
+        return fit_module().search(path, words, environment)
+    from cachalot_command.writing.sweep import sweep
+    return sweep(path, words, environment, options["--fail-alloc"].split(",")[1:])
 
 
 def check_sweep(options):
-    """Refuses what each run of a sweep would do once more."""
-    alone = sorted({"--output", "--trace", "--summary", "--check", "--html"} & options.keys())
+    """Refuses what each of several runs would do once more."""
+    search = "--fit" if options.get("--fit") == "search" else "--fail-alloc"
+    alone = sorted({"--output", "--trace", "--summary", "--check", "--html", "--fit", "--fail-alloc"} & options.keys() - {search})
     if alone:
-        raise Failure(2, f"{alone[0]} and --fail-alloc sweep do not go together: a sweep reads the reports of its runs itself")
+        raise Failure(2, f"{alone[0]} and {search} {options[search].split(',')[0]} do not go together: the runs' reports are read here")
 
 
 def end_modules():
@@ -141,6 +150,12 @@ def page_module():
     """The module that makes pages."""
     from cachalot_command.writing import html
     return html
+
+
+def fit_module():
+    """The module that judges whether a program fits."""
+    from cachalot_command.writing import fit
+    return fit
 
 
 LONG = 3800  # bytes of a path (limit 4095); expanding a pattern needs the rest
@@ -190,6 +205,9 @@ def environment_for(options, library, program):
         ours["CACHALOT_CONF"] = conf_with({**environment, **{os.fsencode(k): os.fsencode(v) for k, v in ours.items()}},
                                           f"fail_alloc:[{options['--fail-alloc'].strip('[]')}]")
         check_conf(ours["CACHALOT_CONF"], "--fail-alloc", code=2)
+    if "--fit" in options and not sweeps(options):
+        ours["CACHALOT_CONF"] = conf_with({**environment, **{os.fsencode(k): os.fsencode(v) for k, v in ours.items()}},
+                                          f"device_size_mb:{fit_module().parse(options['--fit'])}")
     if "--html" in options and not environment.get(b"CACHALOT_EVENTS"):
         ours["CACHALOT_EVENTS"] = EVENTS_FOR_PAGE
     given = environment.get(b"CACHALOT_SESSION", b"")[:SESSION_MOST]
@@ -303,12 +321,18 @@ def after(child, environment, options, gates):
         problems += page_module().pages_of_run(reports, options["--html"], child.pid)
         for line in summary.doubts_of(reports) if not {"--summary", "--check"} & options.keys() else ():
             say(f"cachalot: {printable(line)}")
+    code = 0
+    if "--fit" in options:
+        lines, fits = fit_module().verdict(reports, fit_module().parse(options["--fit"]))
+        for line in lines:
+            say(f"cachalot: {printable(line)}")
+        code = 3 if problems else 0 if fits else 1
     if not gates:
         for problem in problems:
             say(f"cachalot: {printable(problem)}")
-        return 0
+        return code
     paths = [report.path for report in reports]
-    return verdict.check(paths, gates[0], {**gates[1], "--runs": "all"}, sys.stderr, problems)
+    return verdict.check(paths, gates[0], {**gates[1], "--runs": "all"}, sys.stderr, problems) or code
 
 
 def prepare(options, words):
@@ -349,8 +373,7 @@ def main(arguments):
     except OSError as error:  # no file name: the current directory is meant
         raise Failure(125, f"{error.filename or 'the current directory'}: {error.strerror}") from error
     if sweeps(options):
-        from cachalot_command.writing.sweep import sweep
-        return sweep(path, words, environment, options["--fail-alloc"].split(",")[1:])
+        return run_again(options, path, words, environment)
     if not waits(options):
         set_signals()
         execute(path, words, environment)
