@@ -1,8 +1,8 @@
 /* The device interface: every call of the allocator to a driver, and to the clock.
  *
  * interpose/context/device_ops.c implements it for CUDA; scripts/replay/device.c and
- * test/unit/fake_device.c implement it for simulated devices. Only now_ns and thread_id are called
- * with the allocator's lock held, since any other call may block until the device makes progress.
+ * test/unit/fake_device.c implement it for simulated devices. Only segment_left, now_ns and thread_id
+ * are called with the allocator's lock held, since any other call may block until the device makes progress.
  *
  * Results: 0 is success. Positive numbers are the driver's own error codes, which the program gets
  * unchanged. Negative numbers are the conditions below, which the allocator handles. */
@@ -62,7 +62,11 @@ struct device_ops {
     /* alloc: makes a range of `bytes` bytes in the context `device` and stores its address. free:
      * gives the range back; it waits for all work of the context. */
     int (*segment_alloc)(void *device, uint64_t bytes, uint64_t *address);
-    int (*segment_free)(void *device, uint64_t address);
+    int (*segment_free)(void *device, uint64_t address, uint64_t bytes);
+
+    /* Notes that the program frees a range itself. Calls no driver; the lock is held. NULL: nothing
+     * is to be noted. */
+    void (*segment_left)(void *device, uint64_t bytes);
 
     /* Mapped memory. range_reserve stores a range of *bytes addresses, far more than the device has
      * memory. Without mapped memory it is NULL, or returns DEVICE_UNSUPPORTED. chunk_create makes a

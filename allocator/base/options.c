@@ -187,12 +187,35 @@ static int set_memory_fraction(struct options *o, const char *text)
     return read_fraction(text, &o->memory_fraction);
 }
 
-static int set_limit(struct options *o, const char *text)
+static int read_limit(const char *text, uint64_t *bytes)
 {
     uint64_t n;
     if (read_number(text, &n) || n < 2 || n > MOST_MB)
         return -1;
-    o->memory_limit = n * MIB;
+    *bytes = n * MIB;
+    return 0;
+}
+
+static int set_limit(struct options *o, const char *text)
+{
+    return read_limit(text, &o->memory_limit);
+}
+
+/* MiB, or with its unit: 40GiB. */
+static int set_group_limit(struct options *o, const char *text)
+{
+    static const char *const units[] = {"MiB", "GiB", "TiB", NULL};
+    char digits[24];
+    uint64_t n;
+    size_t length = strspn(text, "0123456789");
+    int unit = text[length] ? read_word(text + length, units) : 0;
+    if (unit < 0 || length >= sizeof digits)
+        return -1;
+    memcpy(digits, text, length);
+    digits[length] = 0;
+    if (read_number(digits, &n) || n > MOST_MB >> 10 * unit || n << 10 * unit < 2)
+        return -1;
+    o->group_limit = (n << 10 * unit) * MIB;
     return 0;
 }
 
@@ -311,6 +334,11 @@ static const struct key {
     {"device_size_mb", set_device_size, "a whole number of MiB, at least 64", 0,
      "The program runs as on a device of that size: what there is beyond is neither free nor part "
      "of its total, and cannot be allocated. Managed memory may, and NVML shows the real device."},
+    {"group_limit_mb", set_group_limit,
+     "a whole number of MiB, at least 2, or a size such as 40GiB", 0,
+     "All processes of a group together reserve no more than this per device. CACHALOT_GROUP names "
+     "the group; else it is the Slurm job, else the cgroup. At the limit the others' idle memory "
+     "goes back first."},
 };
 #define KEYS (sizeof keys / sizeof *keys)
 
@@ -453,6 +481,8 @@ void options_value(const struct options *o, unsigned i, char *text, size_t size)
         snprintf(text, size, "%u", o->idle_return);
     else if (!strcmp(name, "cache"))
         snprintf(text, size, "%s", switches[o->cache]);
+    else if (!strcmp(name, "group_limit_mb") && o->group_limit)
+        write_megabytes(o->group_limit, text, size);
     else if (!strcmp(name, "ipc"))
         snprintf(text, size, "%s", ipc_modes[o->ipc]);
     else if (!strcmp(name, "device_size_mb") && o->device_size)

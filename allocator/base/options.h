@@ -22,6 +22,7 @@ struct options {
     uint64_t max_non_split_rounding; /* bytes */
     uint64_t large_segment_bytes;
     uint64_t memory_limit;               /* bytes that may be reserved per device; 0: no limit */
+    uint64_t group_limit;                /* the same for a group of processes */
     double memory_fraction;              /* of the device's memory; 0: no limit */
     double garbage_collection_threshold; /* of the limit; 0: off */
     uint32_t roundup_power2_divisions[ROUNDUP_INTERVALS]; /* 0 or 1: off */

@@ -30,7 +30,7 @@ int segment_obtain(struct allocator *a, enum pool pool, enum stat_pool stat, uin
     struct segment *segment = segment_new(a, pool, stat, address, bytes);
     if (!segment) {
         allocator_call(a);
-        a->ops->segment_free(a->device, address);
+        a->ops->segment_free(a->device, address, bytes);
         allocator_return(a);
         return ALLOCATOR_PASS; /* no host memory for the books: the driver serves the request */
     }
@@ -58,6 +58,9 @@ static void segment_end(struct segment *segment)
 
 void segment_hand_over(struct segment *segment)
 {
+    const struct allocator *a = segment->allocator;
+    if (a->ops->segment_left)
+        a->ops->segment_left(a->device, segment->size);
     segment_leave_books(segment);
     segment_end(segment);
 }
@@ -69,7 +72,7 @@ int segment_release(struct segment *segment)
     segment_leave_books(segment);
     a->release.bytes += segment->size;
     allocator_call(a);
-    int code = a->ops->segment_free(a->device, segment->node.minor);
+    int code = a->ops->segment_free(a->device, segment->node.minor, segment->size);
     allocator_return(a);
     a->release.bytes -= segment->size;
     if (code && !a->life.forgotten) {

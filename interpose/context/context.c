@@ -5,6 +5,7 @@
 #include "interpose/context/capture.h"
 #include "interpose/context/device_ops.h"
 #include "interpose/context/expandable.h"
+#include "interpose/context/group_limit.h"
 #include "interpose/resolve/real_driver.h"
 
 /* The context that this thread used last, valid while the generation is the same. */
@@ -57,11 +58,12 @@ static CUcontext active_primary(CUdevice device)
     return primary;
 }
 
-/* The slot of this handle; NULL: a free slot. Caller holds the lock of the slots. */
+/* The slot of this handle; NULL: a free slot, whose last context has given all its memory back.
+ * Caller holds the lock of the slots. */
 static struct context *slot_of(CUcontext handle)
 {
     for (unsigned i = 0; i < MOST_CONTEXTS; i++)
-        if (contexts.slot[i].handle == handle)
+        if (contexts.slot[i].handle == handle && (handle || !contexts.slot[i].in_chunks))
             return &contexts.slot[i];
     return NULL;
 }
@@ -143,6 +145,7 @@ static struct allocator *make_allocator(struct context *context, CUcontext handl
     CUdevice device = context->device;
     context->row = page_device(process.page, (unsigned)device);
     describe(context->row, device, total);
+    group_limit_begin(context);
     expandable_decide(device);
     struct allocator *allocator =
         allocator_create(process.domain, &driver_ops, context, (uint64_t)(uintptr_t)handle,
@@ -339,6 +342,7 @@ struct allocator *context_forget(CUcontext handle)
     struct context *context = slot_of(handle);
     /* Otherwise the slot is that of the handle's next owner. */
     if (context && context->ender == process_thread_id()) {
+        group_limit_give(context, &context->in_segments, UINT64_MAX);
         allocator = context->allocator;
         captures = context->last_capture;
         atomic_fetch_add(&contexts.generation, 1);

@@ -23,6 +23,7 @@ struct context {
     struct allocator *allocator;
     struct page_device *row;
     CUstream own; /* device_ops.c: on which no work of the program runs; NULL: not made */
+    _Atomic uint64_t in_segments, in_chunks; /* bytes in the books of the group */
 };
 
 /* The fields that every request reads come first: with the first slots they share one page. */

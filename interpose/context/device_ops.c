@@ -7,6 +7,7 @@
 
 #include "interpose/context/capture.h"
 #include "interpose/context/context.h"
+#include "interpose/context/group_limit.h"
 #include "interpose/context/neighbours.h"
 #include "interpose/context/virtual_memory.h"
 #include "interpose/process/process.h"
@@ -42,18 +43,29 @@ static void leave(struct visit *visit)
 
 static int segment_alloc(void *device, uint64_t bytes, uint64_t *address)
 {
+    struct context *context = device;
     struct visit visit;
     CUdeviceptr pointer = 0;
-    CUresult result = enter(device, &visit);
+    if (!group_limit_claim(context, &context->in_segments, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = enter(context, &visit);
+    if (result == CUDA_SUCCESS) {
+        result = real()->cuMemAlloc_v2(&pointer, bytes);
+        leave(&visit);
+    }
     if (result != CUDA_SUCCESS)
-        return (int)result;
-    result = real()->cuMemAlloc_v2(&pointer, bytes);
-    leave(&visit);
+        group_limit_give(context, &context->in_segments, bytes);
     *address = pointer;
     return (int)result;
 }
 
-static int segment_free(void *device, uint64_t address)
+static void segment_left(void *device, uint64_t bytes)
+{
+    struct context *context = device;
+    group_limit_give(context, &context->in_segments, bytes);
+}
+
+static int segment_free(void *device, uint64_t address, uint64_t bytes)
 {
     struct visit visit;
     CUresult result = enter(device, &visit);
@@ -61,7 +73,29 @@ static int segment_free(void *device, uint64_t address)
         return (int)result;
     result = real()->cuMemFree_v2(address);
     leave(&visit);
+    if (result == CUDA_SUCCESS)
+        segment_left(device, bytes);
     return (int)result;
+}
+
+static int chunk_create(void *device, uint64_t bytes, uint64_t *handle)
+{
+    struct context *context = device;
+    if (!group_limit_claim(context, &context->in_chunks, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    int code = driver_chunk_create(device, bytes, handle);
+    if (code)
+        group_limit_give(context, &context->in_chunks, bytes);
+    return code;
+}
+
+static int chunk_release(void *device, uint64_t bytes, uint64_t handle)
+{
+    struct context *context = device;
+    int code = driver_chunk_release(device, bytes, handle);
+    if (!code)
+        group_limit_give(context, &context->in_chunks, bytes);
+    return code;
 }
 
 static int unsupported(CUresult result)
@@ -279,11 +313,11 @@ static int failed(void *device, int code)
     return is_lasting(code);
 }
 
-static int query_memory(void *device, uint64_t *bytes, uint64_t *total)
+int driver_memory(const struct context *context, uint64_t *bytes, uint64_t *total)
 {
     struct visit visit;
     size_t all = 0, available = 0;
-    CUresult result = enter(device, &visit);
+    CUresult result = enter(context, &visit);
     if (result != CUDA_SUCCESS)
         return (int)result;
     result = real()->cuMemGetInfo_v2(&available, &all);
@@ -291,6 +325,25 @@ static int query_memory(void *device, uint64_t *bytes, uint64_t *total)
     *bytes = available;
     *total = all;
     return (int)result;
+}
+
+/* Within the limit of the group. */
+static int query_memory(void *device, uint64_t *bytes, uint64_t *total)
+{
+    int code = driver_memory(device, bytes, total);
+    uint64_t room = group_limit_room(device, 0);
+    if (!code && room < *bytes)
+        *bytes = room;
+    return code;
+}
+
+/* Where the group's limit is nearer than the device's end, the memory of others is of no use. */
+static int ask_others(void *device, uint64_t bytes)
+{
+    uint64_t available = 0, total;
+    int of_group =
+        driver_memory(device, &available, &total) == 0 && group_limit_room(device, 0) < available;
+    return neighbours_ask(device, bytes, of_group);
 }
 
 /* Natively only synchronous memory operations are waited for, not a kernel that runs for ever; next
@@ -327,10 +380,11 @@ const struct device_ops driver_ops = {
     .costs = &device_costs,
     .segment_alloc = segment_alloc,
     .segment_free = segment_free,
+    .segment_left = segment_left,
     .range_reserve = driver_range_reserve,
     .range_free = driver_range_free,
-    .chunk_create = driver_chunk_create,
-    .chunk_release = driver_chunk_release,
+    .chunk_create = chunk_create,
+    .chunk_release = chunk_release,
     .chunk_map = driver_chunk_map,
     .chunk_allow = driver_chunk_allow,
     .chunk_unmap = driver_chunk_unmap,
@@ -341,7 +395,7 @@ const struct device_ops driver_ops = {
     .synchronize = synchronize,
     .failed = failed,
     .query_memory = query_memory,
-    .ask_others = neighbours_ask,
+    .ask_others = ask_others,
     .now_ns = now_ns,
     .thread_id = process_thread_id,
 };

@@ -10,6 +10,9 @@ struct context;
 
 extern const struct device_ops driver_ops;
 
+/* As driver_ops.query_memory, whatever the group's limit. */
+int driver_memory(const struct context *context, uint64_t *bytes, uint64_t *total);
+
 /* Sets SYNC_MEMOPS for all memory of the context, since the driver refuses it for single mappings:
  * synchronous copies and sets are complete when they return. Operations that returned earlier are
  * waited for, once and 2 s at most. CUDA_ERROR_NOT_FOUND: the driver is older than 12.1. */

@@ -40,18 +40,17 @@ static void ask(void *context)
     need_close(&asked);
 }
 
-int neighbours_ask(void *device, uint64_t bytes)
+int neighbours_ask(const struct context *context, uint64_t bytes, int of_group)
 {
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
-    const struct context *context = device;
     size_t offset = (size_t)((char *)context->row - (char *)page_device(process.page, 0));
     struct question question = {.row = (unsigned)(offset / process.page->device_stride)};
     if (!process.page->path[0])
         return 0;
     pthread_mutex_lock(&one);
-    need_note(process.page, question.row, bytes);
+    need_note(process.page, question.row, bytes, of_group ? process.page->group : 0);
     files_run(ask, &question);
-    need_note(process.page, question.row, 0);
+    need_note(process.page, question.row, 0, 0);
     pthread_mutex_unlock(&one);
     return question.answered;
 }

@@ -4,11 +4,14 @@
 
 #include <stdint.h>
 
-/* Asks the other processes on the context's device for `bytes` bytes, and waits while they give. One
+struct context;
+
+/* Asks the other processes on the context's device, or of them those of the group, for `bytes`
+ * bytes, and waits while they give. One
  * that does not begin within 200 ms (20 ms, if it did not the last time), or gives for more than
  * 2 s, is not waited for. Returns how many
  * have answered. For the allocator, whose lock is not held. */
-int neighbours_ask(void *device, uint64_t bytes);
+int neighbours_ask(const struct context *context, uint64_t bytes, int of_group);
 
 /* For the service thread: gives what others ask for, of idle memory. */
 void neighbours_give(void);

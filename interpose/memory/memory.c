@@ -9,6 +9,7 @@
 #include "interpose/context/device_ops.h"
 #include "interpose/memory/oom.h"
 #include "interpose/memory/refuse.h"
+#include "interpose/context/group_limit.h"
 #include "interpose/memory/uncached.h"
 #include "interpose/resolve/real_driver.h"
 #include "interpose/memory/retry.h"
@@ -331,7 +332,9 @@ CUresult memory_info(size_t *available, size_t *total)
         real()->cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !(context = context_noted(handle)))
         return result;
     const struct device_stats now = oom_numbers(context);
-    uint64_t native = natively_free(&now, *available);
+    uint64_t native = natively_free(&now, *available), room = group_limit_room(context, 1);
+    if (room < *available)
+        native = natively_free(&now, room);
     *available = total ? least(native, *total) : native;
     return result;
 }

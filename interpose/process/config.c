@@ -227,6 +227,16 @@ static locale_t plain_locale(void)
     return newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
+/* A longer name counts as far as it goes. */
+static void read_group(struct config *config)
+{
+    const char *name = value_of("CACHALOT_GROUP"), *job = value_of("SLURM_JOB_ID");
+    if (name)
+        snprintf(config->group, sizeof config->group, "group %s", name);
+    else if (job)
+        snprintf(config->group, sizeof config->group, "Slurm job %s", job);
+}
+
 void config_read(struct config *config)
 {
     int from = source();
@@ -243,6 +253,7 @@ void config_read(struct config *config)
     read_path(config, "CACHALOT_LOG", log && strcmp(log, "stderr") == 0, config->log);
     read_path(config, "CACHALOT_TRACE", 1, config->trace);
     config->redact_argv = read_redact(config);
+    read_group(config);
     config->events = read_events(config);
     config->sites = read_sites(config);
     if (!config->sites && *config->options.fail_alloc.site)

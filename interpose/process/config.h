@@ -19,6 +19,7 @@ struct config {
     int signal;              /* 0: none */
     unsigned events;         /* CACHALOT_EVENTS, a power of two; 0: none */
     int redact_argv;
+    char group[128];                  /* the name of the group of processes; empty: the cgroup's */
     char problem[MOST_PROBLEMS][256]; /* the warnings, until there is a page to put them into */
     unsigned problems;                /* their number, also of those that found no room above */
 };

@@ -81,11 +81,10 @@ static int segment_alloc(void *context, uint64_t bytes, uint64_t *address)
     return 0;
 }
 
-static int segment_free(void *context, uint64_t address)
+static int segment_free(void *context, uint64_t address, uint64_t bytes)
 {
     struct replay_device *device = context;
-    uint64_t bytes = table_take(&device->segments, address);
-    if (!bytes)
+    if (table_take(&device->segments, address) != bytes)
         abort(); /* the allocator gives back what it never had */
     device->used -= taken(bytes);
     book(device, CALL_free, bytes);

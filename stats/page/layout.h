@@ -181,6 +181,7 @@ struct page {
     struct page_config config[PAGE_CONFIGS];
     char coverage_note[256]; /* why coverage is partial, or empty */
     char hook_order[128];    /* libraries that hook allocation, in the order of calls; or empty */
+    uint64_t group;          /* of processes (group.h); 0: of none */
     struct page_own own;     /* the file has zeros here */
 
     _Alignas(PAGE_PART) _Atomic uint32_t request; /* futex: bits of page_request; the asker sets,
@@ -190,6 +191,7 @@ struct page {
     stat_value need_bytes,
         need_row;          /* need.h: what the process lacks on the device of a row; 0: nothing */
     _Atomic uint32_t gave; /* counts begins and ends of giving memory to others */
+    stat_value need_group; /* only processes of this group help; 0: all */
 
     stat_value coverage[COVERAGE_KINDS];
     stat_value oom_count, warnings_lost;

@@ -90,9 +90,10 @@ static void for_each(const struct page *own, int flags,
     closedir(listing);
 }
 
-void need_note(struct page *own, unsigned row, uint64_t bytes)
+void need_note(struct page *own, unsigned row, uint64_t bytes, uint64_t group)
 {
     stat_set(&own->need_row, row);
+    stat_set(&own->need_group, group);
     stat_set(&own->need_bytes, bytes);
 }
 
@@ -103,6 +104,7 @@ void need_gives(struct page *own)
 
 struct asking {
     const char *uuid;
+    uint64_t group;
     struct need_asked *asked, last;
 };
 
@@ -136,7 +138,10 @@ static int ask(struct neighbour *n, void *context)
     struct asking *asking = context;
     struct need_asked *asked = asking->asked;
     struct need_neighbour to = {.fd = n->fd};
+    uint64_t group = 0;
     unsigned row = 0;
+    if (asking->group && (!READ(n->fd, group, group) || group != asking->group))
+        return 1;
     while (row < n->device_count && row < PAGE_DEVICES && !is_device(n, row, asking->uuid))
         row++;
     if (row >= n->device_count || row >= PAGE_DEVICES || !READ(n->fd, to.before, gave) ||
@@ -150,7 +155,7 @@ static int ask(struct neighbour *n, void *context)
 
 void need_ask(const struct page *own, unsigned row, struct need_asked *asked)
 {
-    struct asking asking = {page_device(own, row)->uuid, asked, *asked};
+    struct asking asking = {page_device(own, row)->uuid, stat_get(&own->need_group), asked, *asked};
     asked->count = 0;
     for_each(own, O_RDWR, ask, &asking);
 }
@@ -202,9 +207,10 @@ struct sum {
 static int add(struct neighbour *n, void *context)
 {
     struct sum *sum = context;
-    uint64_t bytes, row;
-    if (!READ(n->fd, bytes, need_bytes) || !READ(n->fd, row, need_row) || !bytes ||
-        row >= PAGE_DEVICES)
+    uint64_t bytes, row, group;
+    if (!READ(n->fd, bytes, need_bytes) || !READ(n->fd, row, need_row) ||
+        !READ(n->fd, group, need_group) || !bytes || row >= PAGE_DEVICES ||
+        (group && group != sum->own->group))
         return 1;
     for (unsigned i = 0; i < sum->rows; i++)
         if (is_device(n, (unsigned)row, page_device(sum->own, i)->uuid))

@@ -21,10 +21,12 @@ struct need_asked {
     } of[NEED_NEIGHBOURS];
 };
 
-/* Notes on the own page that `bytes` bytes are needed on the device of row `row`; 0: none are. */
-void need_note(struct page *own, unsigned row, uint64_t bytes);
+/* Notes on the own page that `bytes` bytes are needed on the device of row `row`; 0: none are. group:
+ * only the memory of its processes helps; 0: that of all. */
+void need_note(struct page *own, unsigned row, uint64_t bytes, uint64_t group);
 
-/* Asks the live pages beside the own one that use the same device. `asked` has the processes asked
+/* Asks the live pages beside the own one that use the same device, and are of the group whose memory
+ * is needed. `asked` has the processes asked
  * last, or count 0. Opens files; need_close closes them. */
 void need_ask(const struct page *own, unsigned row, struct need_asked *asked);
 void need_close(struct need_asked *asked);
@@ -36,7 +38,7 @@ struct need_answers {
 };
 struct need_answers need_answers(const struct need_asked *asked);
 
-/* Adds what others need to bytes[row] of each device of the own page, of which there are `rows`.
+/* Adds what others need of this process to bytes[row] of each device of the own page, of which there are `rows`.
  * Opens files. */
 void need_of_others(const struct page *own, uint64_t *bytes, unsigned rows);
 

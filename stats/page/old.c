@@ -3,6 +3,7 @@
 
 #include "stats/os/clock.h"
 #include "stats/os/proc.h"
+#include "stats/page/group.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -76,10 +77,10 @@ int page_is_unmade(int directory, const char *name)
     return unmade;
 }
 
-static int is_page_name(const char *name)
+static int ends_with(const char *name, const char *end)
 {
-    size_t length = strlen(name);
-    return length > 5 && strcmp(name + length - 5, ".page") == 0;
+    size_t length = strlen(name), least = strlen(end);
+    return length > least && strcmp(name + length - least, end) == 0;
 }
 
 /* A page is as old as its file or younger. This saves opening each of many pages at every start. */
@@ -135,9 +136,12 @@ void page_remove_old(const char *directory, uint64_t seconds)
     uint64_t before_ns = now > seconds ? (now - seconds) * 1000000000U : 0;
     int looks = 0;
     for (const struct dirent *entry; looks < MOST_LOOKS && clock_ns(CLOCK_MONOTONIC) < until_ns &&
-                                     (entry = readdir(listing)) != NULL;)
+                                     (entry = readdir(listing)) != NULL;) {
         /* The usual directory is empty after a boot, so the ticks in a name count from this boot. */
-        if (is_page_name(entry->d_name) && (directory || !is_young(entry->d_name, seconds)))
+        if (ends_with(entry->d_name, ".page") && (directory || !is_young(entry->d_name, seconds)))
             looks += remove_if_old(dirfd(listing), entry->d_name, before_ns, until_ns);
+        else if (ends_with(entry->d_name, ".group"))
+            looks++, group_remove(dirfd(listing), entry->d_name);
+    }
     closedir(listing);
 }

@@ -1,6 +1,7 @@
 /* A bug, in a library of the tests only: whoever asks about a fence hears that it has passed.
  * Random work must find it. The linker (--wrap) puts this in the place of driver_ops. */
 #define driver_ops __wrap_driver_ops
+#define driver_memory second_driver_memory
 #define driver_sync_memops second_driver_sync_memops
 #include "interpose/context/device_ops.h"
 

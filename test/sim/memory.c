@@ -174,8 +174,10 @@ uintptr_t memory_reserve(int device, size_t bytes, size_t alignment)
     return room ? room_take(room, bytes, alignment < SIM_GRANULE ? SIM_GRANULE : alignment) : 0;
 }
 
-/* What all processes have, by device, in a file that they share. */
-static _Atomic size_t alone[SIM_DEVICES_MAX], *everybodys = alone;
+/* What all processes have, by device, and the most that they had, in a file that they share. */
+static struct taken {
+    _Atomic size_t now[SIM_DEVICES_MAX], peak[SIM_DEVICES_MAX];
+} alone, *everybodys = &alone;
 
 static void share(void)
 {
@@ -194,7 +196,15 @@ static _Atomic size_t *taken_of(int device)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, share);
-    return &everybodys[device];
+    return &everybodys->now[device];
+}
+
+static void note_peak(int device, size_t now)
+{
+    _Atomic size_t *peak = &everybodys->peak[device];
+    size_t most = atomic_load(peak);
+    while (now > most && !atomic_compare_exchange_weak(peak, &most, now))
+        ;
 }
 
 int memory_charge(int device, size_t bytes)
@@ -205,6 +215,7 @@ int memory_charge(int device, size_t bytes)
         if (bytes > config()->capacity - now)
             return 0;
     } while (!atomic_compare_exchange_weak(taken, &now, now + bytes));
+    note_peak(device, now + bytes);
     rooms[device].used += bytes;
     return 1;
 }
@@ -223,7 +234,7 @@ size_t memory_used(int device)
 /* What a process has ends with it. */
 __attribute__((destructor)) static void leave(void)
 {
-    for (int device = 0; device < SIM_DEVICES_MAX && everybodys != alone; device++)
+    for (int device = 0; device < SIM_DEVICES_MAX && everybodys != &alone; device++)
         memory_discharge(device, rooms[device].used);
 }
 

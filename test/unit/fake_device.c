@@ -116,9 +116,10 @@ uint64_t fake_segment(uint64_t address)
     return bytes;
 }
 
-static int fake_free(void *context, uint64_t address)
+static int fake_free(void *context, uint64_t address, uint64_t bytes)
 {
     struct fake_device *device = context;
+    (void)bytes;
     int code = begin(device, FAKE_FREE);
     if (code)
         return end(device, FAKE_FREE, code);

@@ -76,6 +76,10 @@ static void every_good_value_reads_back(void **state)
         {"fail_alloc", "[p:0.5%:18446744073709551615]", "[p:0.5%:18446744073709551615]"},
         {"fail_alloc", "[site:a[1]+0x2,7]", "[site:a[1]+0x2,7]"},
         {"fail_alloc", "[p:100%]", "[p:100%]"},
+        {"group_limit_mb", "2", "2"},
+        {"group_limit_mb", "4096MiB", "4096"},
+        {"group_limit_mb", "40GiB", "40960"},
+        {"group_limit_mb", "1tib", "1048576"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -198,6 +202,14 @@ static void every_bad_value_is_one_complaint_and_changes_nothing(void **state)
         "thread_cache:maybe",
         "cache:2",
         "ipc:legacy",
+        "group_limit_mb:1",
+        "group_limit_mb:0GiB",
+        "group_limit_mb:GiB",
+        "group_limit_mb:40GB",
+        "group_limit_mb:40 GiB of memory",
+        "group_limit_mb:1.5GiB",
+        "group_limit_mb:99999999999999TiB",
+        "group_limit_mb:99999999999999999999999999",
         "no_such_option:1",
         "MAX_SPLIT_SIZE_MB:128",
         ":20",
@@ -361,6 +373,7 @@ static void the_defaults_are_the_published_ones(void **state)
         {"ipc", "auto"},
         {"fail_alloc", "off"},
         {"device_size_mb", "off"},
+        {"group_limit_mb", "off"},
     };
     struct options o;
     (void)state;

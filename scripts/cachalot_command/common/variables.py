@@ -14,6 +14,7 @@ VARIABLES = {  # texts of the reference page; those of the simulated device have
                        "signal, or none.",
     "CACHALOT_PAGE_DIR": "The directory of live pages, best on tmpfs (default /dev/shm/cachalot-UID).",
     "CACHALOT_LOG": "stderr or a file: warnings are written there as they happen.",
+    "CACHALOT_GROUP": "The name of the processes that share the option group_limit_mb (default: the Slurm job, else the cgroup).",
     "CACHALOT_REDACT": "argv: the report leaves out the program's arguments.",
     "CACHALOT_ONLY": "A pattern as of a shell (* ? []): the library acts only in programs whose name matches.",
     "CACHALOT_DISABLE": "Any value but 0: the library does nothing at all.",
