@@ -17,6 +17,7 @@
 #include "allocator/release.h"
 #include "allocator/reuse/fence.h"
 #include "allocator/segment/segment.h"
+#include "allocator/state/record.h"
 #include "allocator/thread_cache/locked.h"
 #include "allocator/state/enter.h"
 
@@ -198,14 +199,21 @@ static int ask_others(struct allocator *a, uint64_t size)
     if (!a->ops->ask_others || a->life.forgotten || size > a->capacity || a->limit < size ||
         reserved - idle > a->limit - size)
         return 0;
+    uint64_t begin = a->ops->now_ns(), lack = 0;
     allocator_call(a);
     int code = a->ops->query_memory(a->device, &available, &total), answered = 0;
     uint64_t needed = size + policy.handle_most; /* handles are whole, and drivers keep a rest */
     if (!code && needed > available + idle) {
-        stats_count(a->stats, COUNTER_asked_bytes, needed - available - idle);
-        answered = a->ops->ask_others(a->device, needed - available - idle);
+        lack = needed - available - idle;
+        answered = a->ops->ask_others(a->device, lack);
     }
     allocator_return(a);
+    if (lack && !a->life.forgotten) {
+        uint64_t waited = a->ops->now_ns() - begin;
+        stats_count(a->stats, COUNTER_asked_bytes, lack);
+        stats_count(a->stats, COUNTER_asked_ns, waited);
+        record_ask(a, lack, waited);
+    }
     return answered && !a->life.forgotten;
 }
 

@@ -35,6 +35,12 @@ void record_wait(const struct allocator *a, uint64_t ns)
         events_add(a->domain->events, EVENT_fence_wait, a->ordinal, 0, 0, ns, 0);
 }
 
+void record_ask(const struct allocator *a, uint64_t bytes, uint64_t ns)
+{
+    if (a->domain->events)
+        events_add(a->domain->events, EVENT_ask, a->ordinal, 0, bytes, ns, 0);
+}
+
 void record_oom(const struct allocator *a, uint64_t bytes)
 {
     if (a->domain->events)

@@ -23,6 +23,7 @@ void record_segment(const struct segment *segment, enum event_action action);
 DIRECT void record_chunk(const struct allocator *allocator, enum event_action action,
                          uint64_t address, uint64_t bytes);
 void record_wait(const struct allocator *allocator, uint64_t ns);
+void record_ask(const struct allocator *allocator, uint64_t bytes, uint64_t ns);
 void record_oom(const struct allocator *allocator, uint64_t bytes);
 
 #endif

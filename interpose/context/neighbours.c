@@ -11,6 +11,7 @@
 
 struct question {
     unsigned row;
+    uint64_t bytes;
     int answered;
 };
 
@@ -37,14 +38,15 @@ static void ask(void *context)
            clock_ns(CLOCK_MONOTONIC) - begin < patience_ns(&answers))
         pause_ns(500000);
     question->answered = (int)answers.answered;
+    need_tell(process.page, question->row, question->bytes, &asked,
+              clock_ns(CLOCK_MONOTONIC) - begin);
     need_close(&asked);
 }
 
 int neighbours_ask(const struct context *context, uint64_t bytes, int of_group)
 {
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
-    size_t offset = (size_t)((char *)context->row - (char *)page_device(process.page, 0));
-    struct question question = {.row = (unsigned)(offset / process.page->device_stride)};
+    struct question question = {.row = (unsigned)context->device, .bytes = bytes};
     if (!process.page->path[0])
         return 0;
     pthread_mutex_lock(&one);
@@ -64,6 +66,24 @@ static void look(void *context)
 {
     struct needs *needs = context;
     need_of_others(process.page, needs->bytes, needs->rows);
+}
+
+struct note {
+    unsigned row;
+    struct page_oom *event;
+};
+
+static void note_holders(void *context)
+{
+    const struct note *note = context;
+    need_holders(process.page, note->row, note->event);
+}
+
+void neighbours_note(const struct context *context, struct page_oom *event)
+{
+    struct note note = {(unsigned)context->device, event};
+    if (process.page->path[0])
+        files_run(note_holders, &note);
 }
 
 void neighbours_give(void)

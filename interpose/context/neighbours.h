@@ -13,6 +13,11 @@ struct context;
  * have answered. For the allocator, whose lock is not held. */
 int neighbours_ask(const struct context *context, uint64_t bytes, int of_group);
 
+struct page_oom;
+
+/* Notes in the event which of them hold memory of the context's device. */
+void neighbours_note(const struct context *context, struct page_oom *event);
+
 /* For the service thread: gives what others ask for, of idle memory. */
 void neighbours_give(void);
 

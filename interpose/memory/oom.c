@@ -1,6 +1,8 @@
 #include "interpose/memory/oom.h"
 
 #include "interpose/context/device_ops.h"
+#include "interpose/context/group_limit.h"
+#include "interpose/context/neighbours.h"
 #include "interpose/process/process.h"
 
 struct device_stats oom_numbers(const struct context *context)
@@ -20,13 +22,14 @@ static struct page_oom *begin(const struct context *context, uint64_t bytes)
     event->device = event->allocated_bytes = event->active_bytes = event->reserved_bytes = 0;
     event->reusable_bytes = event->largest_allocatable_bytes = event->device_free_bytes = 0;
     event->memory_limit_bytes = event->native_would_fit = 0;
-    event->refused = event->kind = 0;
+    event->refused = event->kind = event->group_limit_bytes = event->group_bytes = 0;
+    event->neighbours = event->neighbours_live_bytes = event->neighbours_idle_bytes = 0;
     event->requested_bytes = bytes;
     event->site = domain_asked_where();
     if (!context)
         return event;
     const struct device_stats now = oom_numbers(context), *stats = &now;
-    driver_ops.query_memory((void *)context, &available, &total);
+    driver_memory(context, &available, &total);
     event->device = (uint64_t)context->device;
     event->allocated_bytes = stats_current_all(stats, STAT_allocated_bytes);
     event->active_bytes = stats_current_all(stats, STAT_active_bytes);
@@ -35,6 +38,11 @@ static struct page_oom *begin(const struct context *context, uint64_t bytes)
     event->largest_allocatable_bytes = stats_get(stats, COUNTER_largest_allocatable_bytes);
     event->device_free_bytes = available;
     event->memory_limit_bytes = stats_get(stats, COUNTER_memory_limit_bytes);
+    event->group_limit_bytes = stats_get(stats, COUNTER_group_limit_bytes);
+    uint64_t room = group_limit_room(context, 0);
+    if (event->group_limit_bytes && room <= event->group_limit_bytes)
+        event->group_bytes = event->group_limit_bytes - room;
+    neighbours_note(context, event);
     return event;
 }
 
@@ -46,9 +54,11 @@ static void end(struct page_oom *event)
 void oom_note(const struct context *context, uint64_t bytes)
 {
     struct page_oom *event = begin(context, bytes);
+    uint64_t room = group_limit_room(context, 0);
     process_inside++;
-    event->native_would_fit =
-        (uint64_t)allocator_fits_natively(context->allocator, bytes, event->device_free_bytes);
+    event->native_would_fit = (uint64_t)allocator_fits_natively(
+        context->allocator, bytes,
+        room < event->device_free_bytes ? room : event->device_free_bytes);
     process_inside--;
     end(event);
 }

@@ -51,7 +51,8 @@
     X(largest_allocatable_bytes, "bytes", "largest reusable block")                                \
     X(max_split_size_bytes, "bytes", "option max_split_size_mb; 0: unlimited")                     \
     X(memory_limit_bytes, "bytes", "most that may be reserved; 0: the device's memory")            \
-    X(group_limit_bytes, "bytes", "most that the group of processes may reserve; 0: no limit")
+    X(group_limit_bytes, "bytes", "most that the group of processes may reserve; 0: no limit")     \
+    X(asked_ns, "ns", "time that requests waited for other processes")
 
 /* The numbers behind the fragmentation ratios, copied at the moment of a peak.  X(name) */
 #define MOMENT_LIST(X)                                                                             \

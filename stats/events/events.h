@@ -32,7 +32,8 @@
     X(fence_wait)  /* requested: ns */                                                             \
     X(oom)         /* size: requested bytes */                                                     \
     X(segment_map) /* mapped memory grows, first at this address; it may move */                   \
-    X(segment_unmap)
+    X(segment_unmap)                                                                               \
+    X(ask) /* other processes are asked for size bytes; requested: ns */
 enum event_action {
 #define X(name) EVENT_##name,
     EVENT_LIST(X)

@@ -9,6 +9,7 @@
 #include "stats/counters/stats.h"
 #include "stats/events/events.h"
 #include "stats/events/sites.h"
+#include "stats/page/layout_neighbours.h"
 
 #define PAGE_MAGIC "CACHALOT"
 #define PAGE_FORMAT 1
@@ -97,6 +98,11 @@ struct page_oom {
     uint64_t site;    /* of the request, + 1; 0: not known */
     uint64_t refused; /* the number of a request that fail_alloc refused, else 0 */
     uint64_t kind;    /* enum uncached_kind + 1; 0: memory of the cache */
+    uint64_t site;    /* of the request, + 1; 0: not known */
+    uint64_t group_limit_bytes, group_bytes; /* of all processes of the group; limit 0: none */
+    uint64_t neighbours, neighbours_live_bytes,
+        neighbours_idle_bytes;                        /* the user's, on the device */
+    struct page_neighbour neighbour[PAGE_NEIGHBOURS]; /* the largest first */
 };
 
 struct page_config {
@@ -201,6 +207,8 @@ struct page {
     struct page_warning warning[PAGE_WARNINGS];
     struct cache_row cache[PAGE_CACHES];
     stat_value fit_least_bytes; /* least that was left of device_size_mb, plus one; 0: not known */
+    stat_value ask_count;
+    struct page_ask ask[PAGE_ASKS]; /* the last ones, as in oom */
 };
 #define PAGE_HEAD_BYTES offsetof(struct page, request)
 

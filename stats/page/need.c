@@ -1,5 +1,6 @@
 #include "stats/page/need.h"
 
+#include "stats/os/clock.h"
 #include "stats/os/proc.h"
 
 #include <dirent.h>
@@ -133,6 +134,13 @@ static int wake(int fd)
     return result >= 0;
 }
 
+static uint64_t given_at(const struct neighbour *n, unsigned row)
+{
+    return n->device_offset + (uint64_t)row * n->device_stride +
+           offsetof(struct page_device, stats) +
+           offsetof(struct device_stats, counter[COUNTER_given_bytes]);
+}
+
 static int ask(struct neighbour *n, void *context)
 {
     struct asking *asking = context;
@@ -145,7 +153,8 @@ static int ask(struct neighbour *n, void *context)
     while (row < n->device_count && row < PAGE_DEVICES && !is_device(n, row, asking->uuid))
         row++;
     if (row >= n->device_count || row >= PAGE_DEVICES || !READ(n->fd, to.before, gave) ||
-        !READ(n->fd, to.pid, pid) || !READ(n->fd, to.start_ticks, start_ticks) || !wake(n->fd))
+        !READ(n->fd, to.pid, pid) || !READ(n->fd, to.start_ticks, start_ticks) ||
+        !read_at(n->fd, &to.given, sizeof to.given, to.given_at = given_at(n, row)) || !wake(n->fd))
         return 1;
     to.is_silent = was_silent(&asking->last, to.pid, to.before);
     asked->of[asked->count++] = to;
@@ -196,6 +205,91 @@ void need_close(struct need_asked *asked)
         asked->of[i].is_silent = answer_of(&asked->of[i]) != ANSWERED;
         close(asked->of[i].fd);
     }
+}
+
+/* Keeps the largest ones, in order. */
+static void keep(struct page_neighbour *most, const struct page_neighbour *one)
+{
+    uint64_t bytes = one->given_bytes + one->live_bytes + one->idle_bytes;
+    unsigned i = PAGE_NEIGHBOURS;
+    for (; i && bytes > most[i - 1].given_bytes + most[i - 1].live_bytes + most[i - 1].idle_bytes;
+         i--)
+        if (i < PAGE_NEIGHBOURS)
+            most[i] = most[i - 1];
+    if (i < PAGE_NEIGHBOURS)
+        most[i] = *one;
+}
+
+void need_tell(struct page *own, unsigned row, uint64_t bytes, const struct need_asked *asked,
+               uint64_t waited_ns)
+{
+    struct page_ask *ask = &own->ask[own->ask_count % PAGE_ASKS];
+    stat_set(&ask->time_ns, 0); /* is being written */
+    memset(ask->neighbour, 0, sizeof ask->neighbour);
+    ask->device = page_device(own, row)->ordinal;
+    ask->asked_bytes = bytes;
+    ask->given_bytes = 0;
+    ask->waited_ns = waited_ns;
+    ask->asked = asked->count;
+    ask->answered = need_answers(asked).answered;
+    for (unsigned i = 0; i < asked->count; i++) {
+        const struct need_neighbour *of = &asked->of[i];
+        struct page_neighbour one = {.pid = of->pid};
+        uint64_t given;
+        if (!read_at(of->fd, &given, sizeof given, of->given_at) || given <= of->given ||
+            given - of->given > page_device(own, row)->total_bytes ||
+            !READ(of->fd, one.program, program))
+            continue;
+        one.program[sizeof one.program - 1] = 0;
+        one.given_bytes = given - of->given;
+        ask->given_bytes += one.given_bytes;
+        keep(ask->neighbour, &one);
+    }
+    stat_set(&ask->time_ns, clock_ns(CLOCK_MONOTONIC) - own->start_monotonic_ns);
+    stat_set(&own->ask_count, own->ask_count + 1);
+}
+
+struct holding {
+    const struct page_device *own;
+    struct page_oom *event;
+};
+
+static int hold(struct neighbour *n, void *context)
+{
+    struct holding *holding = context;
+    struct page_oom *event = holding->event;
+    const char *problem;
+    struct page *page = page_read(n->fd, &problem);
+    struct page_neighbour one = {0};
+    for (unsigned row = 0; page && row < page->device_count; row++) {
+        const struct page_device *device = page_device(page, row);
+        if (!device->used || strcmp(device->uuid, holding->own->uuid))
+            continue;
+        uint64_t live = stats_current_all(&device->stats, STAT_allocated_bytes);
+        uint64_t reserved = stats_current_all(&device->stats, STAT_reserved_bytes);
+        if (!reserved || reserved > holding->own->total_bytes || live > reserved)
+            break;
+        one.pid = page->pid;
+        one.live_bytes = live;
+        one.idle_bytes = reserved - live;
+        snprintf(one.program, sizeof one.program, "%.47s", page->program);
+        event->neighbours++;
+        event->neighbours_live_bytes += one.live_bytes;
+        event->neighbours_idle_bytes += one.idle_bytes;
+        keep(event->neighbour, &one);
+        break;
+    }
+    if (page)
+        page_close(page, 0);
+    return event->neighbours < NEED_NEIGHBOURS;
+}
+
+void need_holders(const struct page *own, unsigned row, struct page_oom *event)
+{
+    struct holding holding = {page_device(own, row), event};
+    event->neighbours = event->neighbours_live_bytes = event->neighbours_idle_bytes = 0;
+    memset(event->neighbour, 0, sizeof event->neighbour);
+    for_each(own, O_RDONLY, hold, &holding);
 }
 
 struct sum {

@@ -17,7 +17,8 @@ struct need_asked {
         int fd;
         uint32_t before; /* its count `gave` when it was asked */
         uint64_t pid, start_ticks;
-        int is_silent; /* it did not answer when it was asked last */
+        int is_silent;            /* it did not answer when it was asked last */
+        uint64_t given_at, given; /* where its count of bytes given lies; what that was */
     } of[NEED_NEIGHBOURS];
 };
 
@@ -30,6 +31,13 @@ void need_note(struct page *own, unsigned row, uint64_t bytes, uint64_t group);
  * last, or count 0. Opens files; need_close closes them. */
 void need_ask(const struct page *own, unsigned row, struct need_asked *asked);
 void need_close(struct need_asked *asked);
+
+/* Notes what they have given since, and the time that it took. Before need_close. */
+void need_tell(struct page *own, unsigned row, uint64_t bytes, const struct need_asked *asked,
+               uint64_t waited_ns);
+
+/* Notes in the event what other processes hold of the device of row `row`. Opens files. */
+void need_holders(const struct page *own, unsigned row, struct page_oom *event);
 
 /* How many of them have answered. The others: are giving at this moment; were silent at the last
  * question too; the rest. */

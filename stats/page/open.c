@@ -97,9 +97,19 @@ static void end_process_texts(struct page *page)
         page->argv_bytes = sizeof page->argv;
 }
 
+static void end_neighbours(struct page_neighbour *neighbour)
+{
+    for (unsigned i = 0; i < PAGE_NEIGHBOURS; i++)
+        END(neighbour[i].program);
+}
+
 static void end_texts(struct page *page)
 {
     end_process_texts(page);
+    for (unsigned i = 0; i < PAGE_OOMS; i++)
+        end_neighbours(page->oom[i].neighbour);
+    for (unsigned i = 0; i < PAGE_ASKS; i++)
+        end_neighbours(page->ask[i].neighbour);
     for (unsigned i = 0; i < PAGE_WARNINGS; i++)
         END(page->warning[i].text);
     if (page->config_count > PAGE_CONFIGS)
@@ -227,7 +237,7 @@ static struct page *memory(size_t bytes)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-static struct page *read_page(int fd, const char **problem)
+struct page *page_read(int fd, const char **problem)
 {
     size_t bytes = 0;
     struct reading reading = {.fd = fd};
@@ -264,7 +274,7 @@ struct page *page_open(const char *path, int *asks, const char **problem)
         *problem = errno == ENOENT ? "does not exist" : "cannot be opened";
         return NULL;
     }
-    struct page *page = read_page(fd, problem);
+    struct page *page = page_read(fd, problem);
     if (asks && page)
         *asks = fd;
     else

@@ -46,6 +46,9 @@ void page_close(struct page *page, int remove);
  * reading only. page_close frees the copy. */
 struct page *page_open(const char *path, int *asks, const char **problem);
 
+/* The same of an open file. */
+struct page *page_read(int fd, const char **problem);
+
 /* A private copy of this process's own page, for a report: what the head says is the process's own,
  * the numbers belong together, and every text ends. Events and sites are not copied. Returns NULL
  * where there is no memory. page_close frees it. */

@@ -47,7 +47,7 @@ static int write_row(char *to, const struct report_source *source, const struct 
     if (action == EVENT_alloc || action == EVENT_free || action == EVENT_free_completed ||
         action == EVENT_oom)
         snprintf(requested, sizeof requested, "%" PRIu64, whole(event->requested));
-    if (action == EVENT_fence_wait)
+    if (action == EVENT_fence_wait || action == EVENT_ask)
         snprintf(more, sizeof more, ", \"duration_ns\": %" PRIu64, whole(event->requested));
     if (site)
         snprintf(index, sizeof index, "%" PRIu64, site - 1);

@@ -30,14 +30,17 @@ static uint64_t less(uint64_t a, uint64_t b)
 /* The bytes that the cache could still get from the driver. */
 static uint64_t room(const struct page_oom *oom)
 {
-    uint64_t left = less(oom->memory_limit_bytes, oom->reserved_bytes);
-    return oom->memory_limit_bytes && left < oom->device_free_bytes ? left : oom->device_free_bytes;
+    uint64_t own = less(oom->memory_limit_bytes, oom->reserved_bytes);
+    uint64_t group = less(oom->group_limit_bytes, oom->group_bytes), least = oom->device_free_bytes;
+    least = oom->memory_limit_bytes && own < least ? own : least;
+    return oom->group_limit_bytes && group < least ? group : least;
 }
 
 /* Whether the limit refused the request, and not the device. */
 static int is_limited(const struct page_oom *oom)
 {
-    return !oom->native_would_fit && room(oom) < oom->device_free_bytes &&
+    uint64_t left = less(oom->memory_limit_bytes, oom->reserved_bytes);
+    return !oom->native_would_fit && oom->memory_limit_bytes && left < oom->device_free_bytes &&
            oom->requested_bytes <=
                oom->device_free_bytes + less(oom->reserved_bytes, oom->allocated_bytes);
 }
@@ -105,17 +108,47 @@ static int write_had(char *to, size_t size, const struct page_oom *oom)
                     size_text(oom->largest_allocatable_bytes, hole), more);
 }
 
-static json_t *explanation(const struct page_oom *oom)
+/* What other processes held. Bytes that were lost to a reader show as none. */
+static void write_holders(char *to, size_t size, const struct page_oom *oom)
 {
-    char text[768], limit[SIZE_BYTES];
-    int n = write_had(text, sizeof text, oom);
+    char live[SIZE_BYTES], idle[SIZE_BYTES];
+    uint64_t rest_live = oom->neighbours_live_bytes, rest_idle = oom->neighbours_idle_bytes;
+    uint64_t rest = oom->neighbours;
+    int n = 0;
+    for (unsigned i = 0; i < PAGE_NEIGHBOURS && oom->neighbour[i].pid; i++, rest = less(rest, 1)) {
+        const struct page_neighbour *of = &oom->neighbour[i];
+        n += snprintf(to + n, size - (size_t)n, "%s %s (process %llu) held %s live and %s idle",
+                      i ? "," : ". Beside it", *of->program ? of->program : "a program",
+                      (unsigned long long)of->pid, size_text(of->live_bytes, live),
+                      size_text(of->idle_bytes, idle));
+        rest_live = less(rest_live, of->live_bytes);
+        rest_idle = less(rest_idle, of->idle_bytes);
+    }
+    if (n && rest)
+        snprintf(to + n, size - (size_t)n, ", and %llu more %s live and %s idle",
+                 (unsigned long long)rest, size_text(rest_live, live), size_text(rest_idle, idle));
+}
+
+/* Is it the limit of the group that refused the request? */
+static int is_group_limited(const struct page_oom *oom)
+{
+    return !oom->native_would_fit && oom->group_limit_bytes &&
+           less(oom->group_limit_bytes, oom->group_bytes) < oom->device_free_bytes;
+}
+
+static void write_why(char *text, size_t left, const struct page_oom *oom)
+{
+    char limit[SIZE_BYTES], group[SIZE_BYTES];
     const char *why = ": more than the device has left, also without a cache";
-    size_t left = sizeof text - (size_t)n;
     if (is_limited(oom)) {
-        snprintf(text + n, left,
-                 ": the limit of %s that was set is reached, the device is not full",
+        snprintf(text, left, ": the limit of %s that was set is reached, the device is not full",
                  size_text(oom->memory_limit_bytes, limit));
-        return report_string(text);
+        return;
+    }
+    if (is_group_limited(oom)) {
+        snprintf(text, left, ": the processes of its group have %s of their limit of %s",
+                 size_text(oom->group_bytes, group), size_text(oom->group_limit_bytes, limit));
+        return;
     }
     if (oom->native_would_fit)
         why = oom->requested_bytes <= oom->reusable_bytes + room(oom)
@@ -123,7 +156,16 @@ static json_t *explanation(const struct page_oom *oom)
                   : ": without a cache it would have fitted";
     else if (oom->memory_limit_bytes && room(oom) < oom->device_free_bytes)
         why = ": more than both the limit and the device have";
-    snprintf(text + n, left, "%s", why);
+    snprintf(text, left, "%s", why);
+}
+
+static json_t *explanation(const struct page_oom *oom)
+{
+    char text[1536];
+    int n = write_had(text, sizeof text, oom);
+    write_why(text + n, sizeof text - (size_t)n, oom);
+    size_t length = strlen(text);
+    write_holders(text + length, sizeof text - length, oom);
     return report_string(text);
 }
 
@@ -179,6 +221,12 @@ static json_t *oom_event(const struct report_source *source, const struct page_o
     }
     report_put(event, "kind", json_string(kind_of(oom)));
     report_put(event, "site", report_site_or_null(source, oom->site));
+    REPORT_NUMBER(event, oom, group_limit_bytes);
+    REPORT_NUMBER(event, oom, group_bytes);
+    REPORT_NUMBER(event, oom, neighbours);
+    REPORT_NUMBER(event, oom, neighbours_live_bytes);
+    REPORT_NUMBER(event, oom, neighbours_idle_bytes);
+    report_put(event, "holders", report_holders(oom));
     return event;
 }
 

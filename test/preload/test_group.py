@@ -75,6 +75,10 @@ def test_killed_members_shares_are_free_at_once(place):
     live = [place.start("starve", 10, 60, "hold", **environment) for _ in range(2)]
     wait_for(place, 40 * MIB)
     assert place.run("starve", 32, 0, **environment).value("count") == 12
+    (report,) = place.reports()
+    event = report["oom_events"][-1]
+    assert (event["group_limit_bytes"], event["group_bytes"]) == (64 * MIB, 64 * MIB)
+    assert ": the processes of its group have 64.0 MiB of their limit of 64.0 MiB. Beside it starve (process " in event["explanation"]
     for process in live:
         process.kill()
         process.wait()

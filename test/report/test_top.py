@@ -326,7 +326,7 @@ ROW = st.fixed_dictionaries({
     "hostname": st.text(max_size=20), "devices": st.lists(st.fixed_dictionaries({
         "device": st.integers(0, 99), "name": st.text(max_size=40),
         **{key: st.integers(0, 2**64) for key in ("allocated_bytes", "reserved_bytes",
-                                                  "waste_bytes", "ooms")},
+                                                  "waste_bytes", "ooms", "asked_bytes", "given_bytes")},
         **{key: st.none() | st.floats(0, 1e12) for key in (
             "hits_per_s", "fence_waits_per_s", "growing_bytes_per_s")},
         **{key: st.none() | st.floats(0, 1) for key in ("hit_ratio", "fence_wait_ratio")}}),

@@ -31,6 +31,7 @@ and GPU. It reads their pages: they notice nothing.
   WASTE    reserved, but not allocated
   HITS/S   requests served from the cache
   WAITS/S  waits of the host for the device, in frees; WAIT% of the time
+  ASKED    of other processes, for want of memory; GIVEN to others
   GROWS/S  a leak? the least left in each quarter of the last minute grew each
            time, by so much
   PID*     of another container: nobody here can tell whether it still runs
@@ -85,12 +86,14 @@ COLUMNS = {
     "WAITS/S": (7, lambda r: rate_text(r["fence_waits_per_s"])),
     "WAIT%": (6, lambda r: percent(r["fence_wait_ratio"])),
     "OOM": (4, lambda r: rate_text(r["ooms"])),
+    "ASKED": (9, lambda r: short_bytes(r["asked_bytes"])),
+    "GIVEN": (9, lambda r: short_bytes(r["given_bytes"])),
     "GROWS/S": (10, lambda r: grows_text(r["growing_bytes_per_s"])),
     "DEVICE": (20, lambda r: r["name"]),
     "HOST": (12, lambda r: r["hostname"]),
 }
 PRIORITY = ("PID", "PROGRAM", "ALLOCATED", "RESERVED", "GPU", "RANK", "WASTE", "GROWS/S", "HITS/S",
-            "WAITS/S", "OOM", "HIT%", "WAIT%", "WASTE%", "DEVICE", "HOST")
+            "WAITS/S", "OOM", "HIT%", "WAIT%", "WASTE%", "ASKED", "GIVEN", "DEVICE", "HOST")
 LEFT = ("PROGRAM", "DEVICE", "HOST")
 
 
@@ -137,7 +140,7 @@ def process_object(process):
 
 NOTHING = {"device": "-", "name": "-", "allocated_bytes": 0, "reserved_bytes": 0, "waste_bytes": 0,
            "hit_ratio": None, "hits_per_s": None, "fence_waits_per_s": None,
-           "fence_wait_ratio": None, "ooms": 0, "growing_bytes_per_s": None}
+           "fence_wait_ratio": None, "ooms": 0, "asked_bytes": 0, "given_bytes": 0, "growing_bytes_per_s": None}
 
 
 def rows_of(objects, sort):

@@ -20,7 +20,7 @@ STATES = {"active": "active", "allocated": "active", "pending": "pending", "inac
 # The change of (allocated, active, reserved) bytes by an event, in units of its size.
 CHANGES = {"alloc": (1, 1, 0), "free": (-1, -1, 0), "free_requested": (-1, 0, 0), "free_completed": (0, -1, 0),
            "segment_alloc": (0, 0, 1), "segment_free": (0, 0, -1), "segment_map": (0, 0, 1), "segment_unmap": (0, 0, -1),
-           "fence_wait": (0, 0, 0), "oom": (0, 0, 0)}
+           "fence_wait": (0, 0, 0), "oom": (0, 0, 0), "ask": (0, 0, 0)}
 LEVELS = ("allocated_bytes", "active_bytes", "reserved_bytes")
 NUMBER_MOST = (1 << 53) - 1  # as in the schema
 DEVICES_MOST = 1024

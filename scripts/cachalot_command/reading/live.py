@@ -18,7 +18,7 @@ FIELD = struct.Struct("=56s4I8s")
 NUMBER = struct.Struct("@Q")  # native, so that it is read in one access
 PAGE_BYTES_MOST, FIELDS_MOST, DEVICES_MOST, PAGES_MOST = 64 << 20, 10000, 1024, 10000
 DEVICE_FIELDS = ("used", "ordinal", "total_bytes", "sequence", "num_hits", "num_fence_waits",
-                 "fence_wait_ns", "num_ooms")
+                 "fence_wait_ns", "num_ooms", "asked_bytes", "asked_ns", "given_bytes")
 SUMS = ("allocation", "allocated_bytes", "reserved_bytes")
 TORN_TRIES = 5
 HISTORY_S, HISTORY_LEAST_S, HISTORY_LEAST, QUARTERS = 60, 8, 8, 4
@@ -265,6 +265,7 @@ class Process:
             "requests_per_s": rate("allocation_ever"), "hits_per_s": rate("num_hits"),
             "fence_waits": row["num_fence_waits"], "fence_waits_per_s": rate("num_fence_waits"),
             "fence_wait_ratio": None if waited is None else waited / 1e9,
+            "asked_bytes": row["asked_bytes"], "asked_ns": row["asked_ns"], "given_bytes": row["given_bytes"],
             "ooms": row["num_ooms"], "growing_bytes_per_s": growth_of(history),
             "torn": row["torn"]}
 

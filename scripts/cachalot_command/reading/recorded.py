@@ -10,7 +10,7 @@ HEADER_BYTES, FORMAT = 4096, 1
 HEADER = struct.Struct("=16s2I11Q64s72s512s512s128s")
 EVENT = struct.Struct("=6Q")
 ON, ENDED, STOPPED = 1, 2, 3
-ACTIONS = ("alloc", "free", "free_completed", "segment_alloc", "segment_free", "fence_wait", "oom", "segment_map", "segment_unmap")
+ACTIONS = ("alloc", "free", "free_completed", "segment_alloc", "segment_free", "fence_wait", "oom", "segment_map", "segment_unmap", "ask")
 SIZED = ("alloc", "free", "free_completed", "oom")
 
 
@@ -77,6 +77,6 @@ def rows(header, chunks):
             row = {"time_ns": last, "action": action, "device": who >> 48 & 0xfff, "address": f"{address:#x}",
                    "size_bytes": size, "requested_bytes": requested if action in SIZED else None,
                    "thread": who & 0xffffffff, "site": site - 1 if site else None}
-            if action == "fence_wait":
+            if action in ("fence_wait", "ask"):
                 row["duration_ns"] = requested
             yield row

@@ -52,6 +52,7 @@ def event(time, kind, track, more=b""):
 def note(name, value):
     """A DebugAnnotation with a number or a text."""
     return message(4, message(10, name) + (message(6, value) if isinstance(value, str) else integer(3, value)))
+WAITS = {"fence_wait": "wait for a fence", "ask": "ask other processes for memory"}
 
 
 class Writer:
@@ -82,7 +83,7 @@ class Writer:
         self.file.write(descriptor(base + 3, f"GPU {history.device} driver", PROCESS_TRACK))
         self.levels(history, base, len(counters))
         for one in history.events:
-            if one.action == "fence_wait":
+            if one.action in WAITS:
                 self.wait(one, base)
             elif one.action in ("oom", "segment_alloc", "segment_free", "segment_map", "segment_unmap"):
                 self.instant(one, base)
@@ -101,7 +102,7 @@ class Writer:
     def wait(self, one, base):
         track = self.thread_track(one.thread, base)
         begin = max(0, one.time - one.duration)
-        self.file.write(event(begin, TYPE_SLICE_BEGIN, track, message(23, "wait for a fence")))
+        self.file.write(event(begin, TYPE_SLICE_BEGIN, track, message(23, WAITS[one.action])))
         self.file.write(event(one.time, TYPE_SLICE_END, track))
 
     def instant(self, one, base):

@@ -4,7 +4,7 @@ import os
 import textwrap
 
 from cachalot_command.common.tools import printable
-from cachalot_command.common.units import blocks_text, bytes_text, count_text, ratio_text, times_text
+from cachalot_command.common.units import blocks_text, bytes_text, count_text, ratio_text, time_text, times_text
 from cachalot_command.reading.report import end_text, get, number
 from cachalot_command.writing.words import (coverage_advice, frames_of, hook_order, leak_text, native_words, oom_lines as event_lines,
                                             past_the_cache, sites_of, unnamed)
@@ -169,6 +169,23 @@ def oom_lines(report):
     return lines
 
 
+def ask_lines(report):
+    """Who was asked for idle memory, and gave some."""
+    asks = report.list("neighbour_asks")
+    if not asks:
+        return []
+    total = (number(asks[-1], "number") or 0) + 1
+    lines = [f"Asked other processes for memory: {times_text(total)}"
+             + (f", the last {SHOWN_OOMS}:" if total > SHOWN_OOMS else ":")]
+    for ask in asks[-SHOWN_OOMS:]:
+        givers = get(ask, "from")
+        names = [f"{printable(get(g, 'program') or 'a program')} (pid {number(g, 'pid') or 0:.0f}) gave {bytes_text(number(g, 'given_bytes')).strip()}"
+                 for g in (givers if isinstance(givers, list) else [])[:4]]
+        lines += wrapped(f"{bytes_text(number(ask, 'asked_bytes')).strip()} after {time_text(number(ask, 'time_ns'))}, waited "
+                         f"{time_text(number(ask, 'waited_ns'))}: {', '.join(names) or 'none gave any'}", "  ", "    ")
+    return lines
+
+
 def head_lines(report):
     rank = "" if report.get("process", "rank") is None else f"rank {report.text('process', 'rank')}, "
     exe, program = report.text("process", "exe"), report.program()
@@ -200,4 +217,4 @@ def lines_of(report):
     if not report.list("devices"):
         lines.append("No device was used through the cache.")
     note = [line for words in unnamed(report) for line in wrapped(words, "", "")]
-    return lines + oom_lines(report) + holder_lines(report) + leak_lines(report) + note + warning_lines(report)
+    return lines + oom_lines(report) + ask_lines(report) + holder_lines(report) + leak_lines(report) + note + warning_lines(report)

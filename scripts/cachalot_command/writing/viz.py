@@ -70,7 +70,7 @@ def trace_entries(history, mapped, frames, begin_us, free):
     steps, names, entries = step_entries(mapped.steps, begin_us, history.events), names_of(history, mapped.steps), []
     for index, event in enumerate(history.events):
         entries += steps.get(index, ())
-        if event.action in ("fence_wait", *MOVES):
+        if event.action in ("fence_wait", "ask", *MOVES):
             continue
         size = event.size if event.action.startswith("segment_") else event.requested
         entry = {"action": names.get(event.action, event.action), "addr": event.address, "size": size, "stream": 0,
