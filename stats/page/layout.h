@@ -98,11 +98,9 @@ struct page_oom {
     uint64_t site;    /* of the request, + 1; 0: not known */
     uint64_t refused; /* the number of a request that fail_alloc refused, else 0 */
     uint64_t kind;    /* enum uncached_kind + 1; 0: memory of the cache */
-    uint64_t site;    /* of the request, + 1; 0: not known */
     uint64_t group_limit_bytes, group_bytes; /* of all processes of the group; limit 0: none */
-    uint64_t neighbours, neighbours_live_bytes,
-        neighbours_idle_bytes;                        /* the user's, on the device */
-    struct page_neighbour neighbour[PAGE_NEIGHBOURS]; /* the largest first */
+    uint64_t neighbours, neighbours_live_bytes, neighbours_idle_bytes; /* the user's, there */
+    struct page_neighbour neighbour[PAGE_NEIGHBOURS];                  /* the largest first */
 };
 
 struct page_config {
