@@ -330,7 +330,7 @@ static const struct key {
      "N, or a list such as [every:N], [p:1%:SEED], [kind:pinned], [site:train.py:12,3]", 0,
      "Refuses allocations on purpose, as if there were no memory: the N-th, every N-th, or each "
      "with a chance that SEED makes repeatable; alone or among those of a kind (device, pinned, "
-     "pool, vmm, managed, array, graph) or of a call site. 0 only counts them."},
+     "stream_ordered, vmm, managed, array, graph) or of a call site. 0 only counts them."},
     {"device_size_mb", set_device_size, "a whole number of MiB, at least 64", 0,
      "The program runs as on a device of that size: what there is beyond is neither free nor part "
      "of its total, and cannot be allocated. Managed memory may, and NVML shows the real device."},

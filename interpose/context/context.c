@@ -389,9 +389,13 @@ CUcontext context_primary(CUdevice device)
     const struct context *context = primary_of(device);
     CUcontext handle = context ? context->handle : NULL;
     pthread_mutex_unlock(&contexts.lock);
-    if (handle || !capture_active() || changes > 1 || context_primary_is_active(device) <= 0)
-        return handle;
-    return active_primary(device); /* without a slot, but there may be captures in it */
+    /* Without a slot there may be captures in it. */
+    return handle || !capture_active() ? handle : context_primary_unnoted(device);
+}
+
+CUcontext context_primary_unnoted(CUdevice device)
+{
+    return changes > 1 || context_primary_is_active(device) <= 0 ? NULL : active_primary(device);
 }
 
 int context_suspend(CUcontext handle, int suspended)

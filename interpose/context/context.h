@@ -99,6 +99,7 @@ CUcontext context_of_stream(CUstream stream);
 void context_change_begin(CUdevice device);
 void context_change_end(CUdevice device);
 CUcontext context_primary(CUdevice device);
-int context_primary_is_active(CUdevice device); /* negative: the driver does not say */
+CUcontext context_primary_unnoted(CUdevice device); /* by asking the driver; NULL: not active */
+int context_primary_is_active(CUdevice device);     /* negative: the driver does not say */
 
 #endif

@@ -6,6 +6,7 @@
 #include "interpose/context/context.h"
 #include "interpose/context/device_ops.h"
 #include "interpose/memory/ipc.h"
+#include "interpose/memory/uncached.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
 #include "interpose/memory/retry.h"
@@ -58,9 +59,25 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr a
         CUdeviceptr at = (CUdeviceptr)(address);                                                   \
         return find(&at, &place) == MAPPED ? CUDA_ERROR_INVALID_VALUE : real()->name arguments;    \
     }
-REFUSED(cuMemRetainAllocationHandle, address,
-        (CUmemGenericAllocationHandle * handle, void *address), (handle, (void *)at))
-REFUSED(cuMemUnmap, address, (CUdeviceptr address, size_t bytes), (at, bytes))
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+    struct block_place place;
+    CUdeviceptr at = (CUdeviceptr)address;
+    if (find(&at, &place) == MAPPED)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = real()->cuMemRetainAllocationHandle(handle, (void *)at);
+    return result ? result : uncached_handle_retained(result, *handle);
+}
+
+CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
+{
+    struct block_place place;
+    CUdeviceptr at = address;
+    if (find(&at, &place) == MAPPED)
+        return CUDA_ERROR_INVALID_VALUE;
+    return uncached_handle_unmapped(real()->cuMemUnmap(at, bytes), address, bytes);
+}
+
 REFUSED(cuMulticastBindAddr, address,
         (CUmemGenericAllocationHandle object, size_t offset, CUdeviceptr address, size_t bytes,
          unsigned long long flags),

@@ -5,6 +5,7 @@
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
 #include "interpose/memory/ipc.h"
+#include "interpose/memory/uncached.h"
 #include "interpose/memory/retry.h"
 #include "interpose/stream/submit.h"
 
@@ -93,6 +94,13 @@ static void bury(CUcontext context, struct allocator *lost)
         ipc_bury(context);
 }
 
+/* The device's primary context, also one that is only on the books of uncached memory. */
+static CUcontext primary_of(CUdevice device)
+{
+    CUcontext context = context_primary(device);
+    return context || !uncached_has(device) ? context : context_primary_unnoted(device);
+}
+
 /* Around a call that retains a primary context. We may be called within a release, and that may
  * have ended it. */
 struct retaining {
@@ -166,12 +174,16 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
     if (!primary) {
         context_empty(context);
         close_context(context);
+        uncached_context_ends(context);
     }
     context_switch_begin();
     CUresult result = call(context);
     context_switch_end();
     unsigned version;
-    if (!result || (!primary && real()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS))
+    int ended =
+        !result || (!primary && real()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS);
+    uncached_context_ended(context, ended);
+    if (ended)
         bury(context, context_forget(context));
     else if (!primary)
         context_end_refused(context);
@@ -201,12 +213,15 @@ CUresult cuCtxDetach(CUcontext context)
     context_change_begin(device);            /* one detach at a time */
     domain_end_begins(process.domain);
     int before = context_suspend(context, 1);
+    uncached_context_ends(context);
     context_switch_begin();
     CUresult result = real()->cuCtxDetach(context);
     context_switch_end();
     real()->cuCtxGetCurrent(&current);
-    if ((!result && current != context) ||
-        real()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS) {
+    int ended = (!result && current != context) ||
+                real()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS;
+    uncached_context_ended(context, ended);
+    if (ended) {
         close_context(context);
         bury(context, context_forget(context));
     }
@@ -237,8 +252,11 @@ static CUresult run_release(const struct release *release, CUdevice device)
     unsigned version;
     if (release->call)
         return release->call(device);
+    uncached_context_ends(release->of_green);
     CUresult result = real()->cuGreenCtxDestroy(release->green);
-    if (!result || real()->cuCtxGetApiVersion(release->of_green, &version) != CUDA_SUCCESS)
+    int ended = !result || real()->cuCtxGetApiVersion(release->of_green, &version) != CUDA_SUCCESS;
+    uncached_context_ended(release->of_green, ended);
+    if (ended)
         bury(release->of_green, context_forget(release->of_green));
     else
         context_end_refused(release->of_green);
@@ -251,11 +269,13 @@ static CUresult release_primary(const struct release *release, CUdevice device)
     if (!process_serving())
         return run_release(release, device);
     context_change_begin(device);
-    CUcontext context = context_primary(device);
+    CUcontext context = primary_of(device);
     domain_end_begins(process.domain);
     int before = context_suspend(context, 1);
+    uncached_context_ends(context);
     CUresult result = run_release(release, device);
     /* The release may return an error of earlier work and have ended the context. */
+    uncached_context_ended(context, context_primary_is_active(device) == 0);
     struct allocator *lost = forget_ended(device, context);
     context_suspend(context, before);
     context_change_end(device);
@@ -303,11 +323,13 @@ static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
         return reset(device);
     context_change_begin(device);
     domain_end_begins(process.domain);
-    CUcontext context = context_primary(device);
+    CUcontext context = primary_of(device);
     context_empty(context);
     close_context(context);
+    uncached_context_ends(context);
     CUresult result = reset(device);
     int ended = !result || context_primary_is_active(device) == 0;
+    uncached_context_ended(context, ended);
     struct allocator *lost = ended ? context_forget(context) : NULL;
     context_change_end(device);
     if (ended)

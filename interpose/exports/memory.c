@@ -38,9 +38,10 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 static CUresult made_async(CUresult result, const CUdeviceptr *pointer, size_t bytes,
                            CUstream stream, int per_thread)
 {
-    return capture_active() && capture_is_on(stream, per_thread)
-               ? uncached_in_graph(result, *pointer, bytes)
-               : uncached_made(result, UNCACHED_pool, *pointer, bytes);
+    CUdeviceptr address = result ? 0 : *pointer;
+    return !result && capture_active() && capture_is_on(stream, per_thread)
+               ? uncached_in_graph(result, address, bytes)
+               : uncached_made(result, UNCACHED_pool, SPACE_address, address, bytes);
 }
 
 /* A function that allocates in a stream. */
@@ -75,9 +76,10 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
     return memory_free_async(pointer, stream, 1);
 }
 
-/* A function that makes an uncached allocation: `bytes` of `kind`, counted under `key`. Both are
- * expressions of its parameters: the key is evaluated after success, the bytes also before. */
-#define UNCACHED(kind, name, key, bytes, parameters, arguments)                                    \
+/* A function that makes an uncached allocation: `bytes` of `kind`, on the books under `key` of
+ * `space`. Both are expressions of its parameters: the key is evaluated after success, the bytes
+ * also before. */
+#define UNCACHED(kind, space, name, key, bytes, parameters, arguments)                             \
     CUresult name parameters                                                                       \
     {                                                                                              \
         CUresult result;                                                                           \
@@ -86,23 +88,38 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
         RETRIED_FOR(result, uncached_least(UNCACHED_##kind, bytes),                                \
                     UNCACHED_##kind == UNCACHED_host, real()->name arguments);                     \
         return result ? uncached_failed(result, UNCACHED_##kind, bytes)                            \
-                      : uncached_made(result, UNCACHED_##kind, (uint64_t)(uintptr_t)(key), bytes); \
+                      : uncached_made(result, UNCACHED_##kind, SPACE_##space,                      \
+                                      (uint64_t)(uintptr_t)(key), bytes);                          \
     }
 
 /* The function that frees it. */
-#define UNCACHED_END(name, type)                                                                   \
+#define UNCACHED_END(space, name, type)                                                            \
     CUresult name(type key)                                                                        \
     {                                                                                              \
-        return uncached_ended(real()->name(key), (uint64_t)(uintptr_t)key, NULL);                  \
+        struct uncached_free freed;                                                                \
+        uncached_free_begin(&freed, SPACE_##space, (uint64_t)(uintptr_t)key);                      \
+        return uncached_free_end(&freed, real()->name(key));                                       \
     }
 
-UNCACHED(managed, cuMemAllocManaged, *pointer, bytes,
+UNCACHED(managed, address, cuMemAllocManaged, *pointer, bytes,
          (CUdeviceptr * pointer, size_t bytes, unsigned int flags), (pointer, bytes, flags))
 
-UNCACHED(host, cuMemAllocHost_v2, *pointer, bytes, (void **pointer, size_t bytes), (pointer, bytes))
-UNCACHED(host, cuMemHostAlloc, *pointer, bytes, (void **pointer, size_t bytes, unsigned int flags),
-         (pointer, bytes, flags))
-UNCACHED_END(cuMemFreeHost, void *)
+UNCACHED(host, address, cuMemAllocHost_v2, *pointer, bytes, (void **pointer, size_t bytes),
+         (pointer, bytes))
+UNCACHED(host, address, cuMemHostAlloc, *pointer, bytes,
+         (void **pointer, size_t bytes, unsigned int flags), (pointer, bytes, flags))
+UNCACHED_END(address, cuMemFreeHost, void *)
+CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
+{
+    CUresult result;
+    if (pointer && refuses(UNCACHED_host, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    RETRIED_FOR(result, bytes, 1, real()->cuMemHostRegister_v2(pointer, bytes, flags));
+    return result ? uncached_failed(result, UNCACHED_host, bytes)
+                  : uncached_made(result, UNCACHED_host, SPACE_registered,
+                                  (uint64_t)(uintptr_t)pointer, bytes);
+}
+UNCACHED_END(registered, cuMemHostUnregister, void *)
 
 static uint64_t array_2d(const CUDA_ARRAY_DESCRIPTOR *shape)
 {
@@ -115,32 +132,49 @@ static uint64_t array_2d(const CUDA_ARRAY_DESCRIPTOR *shape)
     return uncached_array_bytes(&full, 1);
 }
 
-UNCACHED(array, cuArrayCreate_v2, *array, array_2d(shape),
+UNCACHED(array, array, cuArrayCreate_v2, *array, array_2d(shape),
          (CUarray * array, const CUDA_ARRAY_DESCRIPTOR *shape), (array, shape))
-UNCACHED(array, cuArray3DCreate_v2, *array, uncached_array_bytes(shape, 1),
+UNCACHED(array, array, cuArray3DCreate_v2, *array, uncached_array_bytes(shape, 1),
          (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR *shape), (array, shape))
-UNCACHED(array, cuMipmappedArrayCreate, *array, uncached_array_bytes(shape, levels),
+UNCACHED(array, mipmapped, cuMipmappedArrayCreate, *array, uncached_array_bytes(shape, levels),
          (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned int levels),
          (array, shape, levels))
-UNCACHED_END(cuArrayDestroy, CUarray)
-UNCACHED_END(cuMipmappedArrayDestroy, CUmipmappedArray)
+UNCACHED_END(array, cuArrayDestroy, CUarray)
+UNCACHED_END(mipmapped, cuMipmappedArrayDestroy, CUmipmappedArray)
 
-UNCACHED(vmm, cuMemCreate, *handle, bytes,
-         (CUmemGenericAllocationHandle * handle, size_t bytes,
-          const CUmemAllocationProp *properties, unsigned long long flags),
-         (handle, bytes, properties, flags))
-UNCACHED_END(cuMemRelease, CUmemGenericAllocationHandle)
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
+                     const CUmemAllocationProp *properties, unsigned long long flags)
+{
+    CUresult result;
+    int host = properties && properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
+    RETRIED_FOR(result, bytes, host, real()->cuMemCreate(handle, bytes, properties, flags));
+    return result ? result : uncached_handle_made(result, *handle, bytes, properties);
+}
 
-UNCACHED(imported, cuMemImportFromShareableHandle, *handle, 0,
-         (CUmemGenericAllocationHandle * handle, void *os_handle, CUmemAllocationHandleType type),
-         (handle, os_handle, type))
-UNCACHED(imported, cuMemPoolImportPointer, *pointer, 0,
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
+                                        CUmemAllocationHandleType type)
+{
+    CUresult result;
+    RETRIED(result, real()->cuMemImportFromShareableHandle(handle, os_handle, type));
+    return result ? result : uncached_handle_made(result, *handle, 0, NULL);
+}
+
+CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset,
+                  CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    CUresult result;
+    RETRIED(result, real()->cuMemMap(pointer, size, offset, handle, flags));
+    return uncached_handle_mapped(result, pointer, size, handle);
+}
+UNCACHED_END(handle, cuMemRelease, CUmemGenericAllocationHandle)
+
+UNCACHED(imported, address, cuMemPoolImportPointer, *pointer, 0,
          (CUdeviceptr * pointer, CUmemoryPool pool, CUmemPoolPtrExportData *data),
          (pointer, pool, data))
-UNCACHED(imported, cuImportExternalMemory, *memory, handle ? handle->size : 0,
+UNCACHED(imported, external, cuImportExternalMemory, *memory, handle ? handle->size : 0,
          (CUexternalMemory * memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle),
          (memory, handle))
-UNCACHED_END(cuDestroyExternalMemory, CUexternalMemory)
+UNCACHED_END(external, cuDestroyExternalMemory, CUexternalMemory)
 
 /* A function that opens a handle, ours or the driver's. */
 #define OPENS(name)                                                                                \
@@ -149,7 +183,7 @@ UNCACHED_END(cuDestroyExternalMemory, CUexternalMemory)
         CUresult result;                                                                           \
         int ours = ipc_is_ours(&handle);                                                           \
         RETRIED(result, ours ? ipc_open(pointer, &handle) : real()->name(pointer, handle, flags)); \
-        return uncached_made(result, UNCACHED_imported, result ? 0 : *pointer, 0);                 \
+        return uncached_made(result, UNCACHED_imported, SPACE_address, result ? 0 : *pointer, 0);  \
     }
 OPENS(cuIpcOpenMemHandle)
 OPENS(cuIpcOpenMemHandle_v2)
@@ -157,9 +191,11 @@ OPENS(cuIpcOpenMemHandle_v2)
 CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
 {
     CUresult result;
+    struct uncached_free freed;
+    uncached_free_begin(&freed, SPACE_address, pointer);
     if (!ipc_close(pointer, &result))
         result = real()->cuIpcCloseMemHandle(pointer);
-    return uncached_ended(result, pointer, NULL);
+    return uncached_free_end(&freed, result);
 }
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)

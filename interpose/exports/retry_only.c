@@ -30,14 +30,6 @@ RETRY(cuLibraryLoadFromFile,
 RETRY(cuStreamCreate, (CUstream * stream, unsigned int flags), (stream, flags))
 RETRY(cuStreamCreateWithPriority, (CUstream * stream, unsigned int flags, int priority),
       (stream, flags, priority))
-CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
-{
-    CUresult result;
-    if (pointer && refuses(UNCACHED_host, bytes))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    RETRIED_FOR(result, bytes, 1, real()->cuMemHostRegister_v2(pointer, bytes, flags));
-    return result;
-}
 RETRY(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps *properties), (pool, properties))
 RETRY(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name),
       (function, module, name))
@@ -73,10 +65,6 @@ RETRY(cuMemAddressReserve,
       (CUdeviceptr * pointer, size_t size, size_t alignment, CUdeviceptr wanted,
        unsigned long long flags),
       (pointer, size, alignment, wanted, flags))
-RETRY(cuMemMap,
-      (CUdeviceptr pointer, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
-       unsigned long long flags),
-      (pointer, size, offset, handle, flags))
 RETRY(cuCtxEnablePeerAccess, (CUcontext peer, unsigned int flags), (peer, flags))
 RETRY(cuMulticastCreate,
       (CUmemGenericAllocationHandle * handle, const CUmulticastObjectProp *properties),

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "interpose/lifecycle/own_caches.h"
+#include "interpose/memory/uncached.h"
 #include "interpose/process/process.h"
 #include "interpose/stream/submit.h"
 #include "stats/output/report_file.h"
@@ -36,20 +37,26 @@ static void take_row(void *context, const struct snapshot_block *block)
         rows->row[rows->count++] = *block;
 }
 
+static void walk(void (*take)(void *, const struct snapshot_block *), struct rows *rows)
+{
+    domain_walk(process.domain, take, rows);
+    uncached_walk(take, rows);
+}
+
 /* Lists the blocks as they are now, in memory of our own; row is NULL if there was none. */
 static struct rows list_blocks(void)
 {
     struct rows rows = {0};
     if (process_inside)
         return rows;
-    domain_walk(process.domain, count_row, &rows);
+    walk(count_row, &rows);
     rows.room = rows.count + 1024; /* for blocks made between the two walks */
     void *memory = mmap(NULL, rows.room * sizeof *rows.row, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     rows.count = 0;
     rows.row = memory == MAP_FAILED ? NULL : memory;
     if (rows.row)
-        domain_walk(process.domain, take_row, &rows);
+        walk(take_row, &rows);
     return rows;
 }
 

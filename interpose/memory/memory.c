@@ -109,7 +109,7 @@ static CUresult forwarded(CUresult result, const CUdeviceptr *pointer, size_t by
     if (result != CUDA_SUCCESS || !process_serving())
         return result;
     process_count(COVERAGE_forwarded_allocations);
-    return uncached_made(result, UNCACHED_device, *pointer, bytes);
+    return uncached_made(result, UNCACHED_device, SPACE_address, *pointer, bytes);
 }
 
 static CUresult forward_alloc(CUdeviceptr *pointer, size_t bytes)
@@ -248,9 +248,10 @@ static _Thread_local struct {
 
 static CUresult forward_free(CUdeviceptr pointer)
 {
-    int known = 1;
-    CUresult result = uncached_ended(real()->cuMemFree_v2(pointer), pointer, &known);
-    if (result == CUDA_SUCCESS && pointer && !known)
+    struct uncached_free freed;
+    uncached_free_begin(&freed, SPACE_address, pointer);
+    CUresult result = uncached_free_end(&freed, real()->cuMemFree_v2(pointer));
+    if (result == CUDA_SUCCESS && pointer && freed.what == FREES_UNKNOWN && process_serving())
         process_count(COVERAGE_unseen_frees);
     return result;
 }
@@ -316,11 +317,15 @@ CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
         return CUDA_ERROR_INVALID_VALUE;
     if (code != ALLOCATOR_UNKNOWN && code != ALLOCATOR_PASS)
         return (CUresult)code;
+    struct uncached_free freed;
+    freed.what = FREES_UNKNOWN;
+    if (!captured)
+        uncached_free_begin(&freed, SPACE_address, pointer);
     submit_begin(SUBMISSION_pool_operations, stream, per_thread);
     CUresult result = per_thread ? driver->cuMemFreeAsync_ptsz(pointer, stream)
                                  : driver->cuMemFreeAsync(pointer, stream);
     submit_end(result, stream, per_thread, 0);
-    return captured ? result : uncached_ended(result, pointer, NULL);
+    return uncached_free_end(&freed, result);
 }
 
 CUresult memory_info(size_t *available, size_t *total)
@@ -341,7 +346,7 @@ CUresult memory_info(size_t *available, size_t *total)
 
 uint64_t memory_late_frees(void)
 {
-    return atomic_load(&requests.late_frees);
+    return atomic_load(&requests.late_frees) + uncached_late_frees();
 }
 
 /* A page table has 8 bytes for each page of the host. */

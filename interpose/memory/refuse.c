@@ -15,7 +15,7 @@ static struct WIPED refusing {
 static const struct wiped wiped WIPED_ENTRY = {&refusing, sizeof refusing};
 
 static const char *const kinds[UNCACHED_KINDS] = {
-#define X(name) #name,
+#define X(name, kind) #kind,
     UNCACHED_LIST(X)
 #undef X
 };

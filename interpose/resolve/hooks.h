@@ -26,6 +26,7 @@
     X(cuMemHostAlloc)                                                                              \
     X(cuMemFreeHost)                                                                               \
     X(cuMemHostRegister_v2)                                                                        \
+    X(cuMemHostUnregister)                                                                         \
     X(cuArrayCreate_v2)                                                                            \
     X(cuArray3DCreate_v2)                                                                          \
     X(cuMipmappedArrayCreate)                                                                      \

@@ -39,25 +39,22 @@ name_of(const struct field_writer *writer, char *text, const char *format, ...)
     return text;
 }
 
-/* A number that is the sum over all threads' rows. */
-static void thread_field(struct field_writer *writer, const char *name, size_t offset,
-                         const char *unit)
+/* A number that is the sum of `parts` numbers. */
+static void sum_field(struct field_writer *writer, const char *name, size_t offset,
+                      const char *unit, uint32_t parts, size_t stride)
 {
     field(writer, name, offset, unit);
     if (writer->table == NULL)
         return;
-    writer->table[writer->count - 1].parts = PAGE_THREADS;
-    writer->table[writer->count - 1].part_stride = sizeof(struct page_thread);
+    writer->table[writer->count - 1].parts = parts;
+    writer->table[writer->count - 1].part_stride = (uint32_t)stride;
 }
 
 static void cache_field(struct field_writer *writer, const char *name, size_t offset,
                         const char *unit)
 {
-    field(writer, name, offsetof(struct page, cache) + offset, unit);
-    if (writer->table == NULL)
-        return;
-    writer->table[writer->count - 1].parts = PAGE_CACHES;
-    writer->table[writer->count - 1].part_stride = sizeof(struct cache_row);
+    sum_field(writer, name, offsetof(struct page, cache) + offset, unit, PAGE_CACHES,
+              sizeof(struct cache_row));
 }
 
 static void cache_fields(struct field_writer *writer)
@@ -118,25 +115,29 @@ static void coverage_fields(struct field_writer *writer)
     COVERAGE_LIST(X)
 #undef X
 #define X(name, meaning)                                                                           \
-    thread_field(writer, "submissions." #name,                                                     \
-                 offsetof(struct page, thread[0].submissions[SUBMISSION_##name]), "count");
+    sum_field(writer, "submissions." #name,                                                        \
+              offsetof(struct page, thread[0].submissions[SUBMISSION_##name]), "count",            \
+              PAGE_THREADS, sizeof(struct page_thread));
     SUBMISSION_LIST(X)
 #undef X
 }
 
+#define OTHER(name, part) offsetof(struct page, others[UNCACHED_##name].part)
+
 static void uncached_fields(struct field_writer *writer)
 {
-#define OTHER(name, part, unit)                                                                    \
-    field(writer, "others." #name "." #part, offsetof(struct page, others[UNCACHED_##name].part),  \
-          unit)
-#define X(name)                                                                                    \
-    OTHER(name, bytes, "bytes");                                                                   \
-    OTHER(name, peak_bytes, "bytes");                                                              \
-    OTHER(name, allocated, "count");                                                               \
-    OTHER(name, freed, "count");
+#define X(name, kind)                                                                              \
+    field(writer, "others." #name ".bytes", OTHER(name, bytes), "bytes");                          \
+    field(writer, "others." #name ".peak_bytes", OTHER(name, peak_bytes), "bytes");                \
+    field(writer, "others." #name ".allocated", OTHER(name, allocated), "count");                  \
+    field(writer, "others." #name ".freed", OTHER(name, freed), "count");                          \
+    field(writer, "others." #name ".total_bytes", OTHER(name, total_bytes), "bytes");              \
+    field(writer, "others." #name ".ended", OTHER(name, ended), "count");                          \
+    field(writer, "others." #name ".unbooked", OTHER(name, unbooked), "count");                    \
+    sum_field(writer, "others." #name ".live", OTHER(name, live), "count", HISTOGRAM_BINS,         \
+              sizeof(stat_value));
     UNCACHED_LIST(X)
 #undef X
-#undef OTHER
 }
 
 #define ROW(part) offsetof(struct page_device, part)

@@ -27,18 +27,19 @@ enum page_request {
 /* 0: being made. The process that makes the page sets it to running. */
 enum page_state { PAGE_RUNNING = 1, PAGE_EXITING = 2, PAGE_REPORTED = 3 };
 
-/* Memory that the program took past the cache: uncached allocations.  X(name) */
+/* Memory that the program took past the cache: uncached allocations.  X(name, kind): the name in
+ * `others` of the report, and that in `kinds` */
 #define UNCACHED_LIST(X)                                                                           \
-    X(managed)                                                                                     \
-    X(host)                                                                                        \
-    X(pool)                                                                                        \
-    X(array)                                                                                       \
-    X(vmm)                                                                                         \
-    X(imported)                                                                                    \
-    X(device)                                                                                      \
-    X(graph) /* allocated by a launched graph, freed by the program: counted at the free */
+    X(device, device)                                                                              \
+    X(pool, stream_ordered)                                                                        \
+    X(host, pinned)                                                                                \
+    X(managed, managed)                                                                            \
+    X(vmm, vmm)                                                                                    \
+    X(array, array)                                                                                \
+    X(imported, imported)                                                                          \
+    X(graph, graph) /* allocated by a launched graph, freed by the program: counted at the free */
 enum uncached_kind {
-#define X(name) UNCACHED_##name,
+#define X(name, kind) UNCACHED_##name,
     UNCACHED_LIST(X)
 #undef X
         UNCACHED_KINDS
@@ -84,23 +85,15 @@ enum submission_kind {
 
 struct page_uncached {
     stat_value bytes, peak_bytes, allocated, freed; /* the last two count calls */
+    stat_value total_bytes;                         /* ever allocated */
+    stat_value ended;                               /* allocations that ended with their context */
+    stat_value unbooked;                            /* that found no room on the books */
+    stat_value live[HISTOGRAM_BINS], live_bytes[HISTOGRAM_BINS];
 };
 
 struct page_warning {
     stat_value count; /* 0: slot free; WARNING_BEGUN: its text is being written */
     char text[248];
-};
-
-struct page_oom {
-    stat_value time_ns; /* since the process's start of service */
-    uint64_t device, requested_bytes, allocated_bytes, active_bytes, reserved_bytes, reusable_bytes;
-    uint64_t largest_allocatable_bytes, device_free_bytes, memory_limit_bytes, native_would_fit;
-    uint64_t site;    /* of the request, + 1; 0: not known */
-    uint64_t refused; /* the number of a request that fail_alloc refused, else 0 */
-    uint64_t kind;    /* enum uncached_kind + 1; 0: memory of the cache */
-    uint64_t group_limit_bytes, group_bytes; /* of all processes of the group; limit 0: none */
-    uint64_t neighbours, neighbours_live_bytes, neighbours_idle_bytes; /* the user's, there */
-    struct page_neighbour neighbour[PAGE_NEIGHBOURS];                  /* the largest first */
 };
 
 struct page_config {
@@ -128,7 +121,6 @@ struct page_thread {
 #define PAGE_CACHES 128 /* threads that allocate without the lock; all others take it */
 #define PAGE_WARNINGS 32
 #define WARNING_BEGUN (UINT64_C(1) << 63)
-#define PAGE_OOMS 16
 #define PAGE_CONFIGS 24
 #define PAGE_DEVICES 1024 /* most rows */
 

@@ -105,11 +105,6 @@ static json_t *fragmentation_at(const stat_value *noted)
     return fragmentation(moment);
 }
 
-static uint64_t not_negative(uint64_t value)
-{
-    return value > INT64_MAX ? 0 : value;
-}
-
 static json_t *size_histogram(const struct device_stats *stats)
 {
     json_t *array = json_array();
@@ -119,9 +114,9 @@ static json_t *size_histogram(const struct device_stats *stats)
         json_t *entry = json_object();
         report_put(entry, "up_to_bytes", report_number(UINT64_C(1) << bin));
         report_put(entry, "requests", report_number(stats->histogram_total[bin]));
-        report_put(entry, "live", report_number(not_negative(stats->histogram_live[bin])));
+        report_put(entry, "live", report_number(report_not_negative(stats->histogram_live[bin])));
         report_put(entry, "live_bytes",
-                   report_number(not_negative(stats->histogram_live_bytes[bin])));
+                   report_number(report_not_negative(stats->histogram_live_bytes[bin])));
         report_append(array, entry);
     }
     return array;

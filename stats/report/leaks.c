@@ -15,13 +15,17 @@ struct leak {
     const struct snapshot_block *const *examples;
     int is_rest, allocated_unknown;
     uint32_t site; /* as in snapshot_block; 0 if none is known */
+    unsigned kind; /* as in snapshot_block */
 };
 
 static json_t *leak_object(const struct report_source *source, const struct leak *leak)
 {
     json_t *object = json_object(), *addresses = json_array();
     int sized = !leak->is_rest && leak->up_to_bytes == 0;
-    report_put(object, "device", leak->is_rest ? json_null() : report_number(leak->device));
+    int has_device = !leak->is_rest && leak->device != SNAPSHOT_NO_DEVICE;
+    report_put(object, "kind",
+               leak->is_rest ? json_null() : json_string(report_kind_name(leak->kind)));
+    report_put(object, "device", has_device ? report_number(leak->device) : json_null());
     report_put(object, "requested_bytes",
                sized ? report_number(leak->requested_bytes) : json_null());
     report_put(object, "up_to_bytes",
@@ -69,24 +73,36 @@ static json_t *leak_array(const struct report_source *source, struct leak *leaks
     return array;
 }
 
+/* The leaks of one bin; returns how many groups that makes. */
+static size_t leak_of_bin(struct leak *leak, uint64_t device, unsigned kind, unsigned bin,
+                          uint64_t live, uint64_t bytes)
+{
+    *leak = (struct leak){.device = device,
+                          .kind = kind,
+                          .up_to_bytes = UINT64_C(1) << bin,
+                          .count = live,
+                          .total_bytes = bytes,
+                          .allocated_unknown = 1};
+    return report_not_negative(live) != 0;
+}
+
 static json_t *leaks_of_histogram(const struct report_source *source)
 {
-    size_t count = 0;
-    struct leak *leaks = calloc((size_t)source->row_count * HISTOGRAM_BINS + 1, sizeof *leaks);
+    size_t count = 0, most = ((size_t)source->row_count + UNCACHED_KINDS) * HISTOGRAM_BINS;
+    struct leak *leaks = calloc(most + 1, sizeof *leaks);
     if (leaks == NULL)
         return NULL;
     for (unsigned i = 0; i < source->row_count; i++)
         for (unsigned bin = 0; bin < HISTOGRAM_BINS; bin++) {
             const struct device_stats *stats = &source->rows[i].stats;
-            int64_t live = (int64_t)stats->histogram_live[bin];
-            if (live > 0)
-                leaks[count++] = (struct leak){
-                    .device = source->rows[i].device->ordinal,
-                    .up_to_bytes = UINT64_C(1) << bin,
-                    .count = (uint64_t)live,
-                    .total_bytes = stats->histogram_live_bytes[bin],
-                    .allocated_unknown = 1,
-                };
+            count += leak_of_bin(&leaks[count], source->rows[i].device->ordinal, 0, bin,
+                                 stats->histogram_live[bin], stats->histogram_live_bytes[bin]);
+        }
+    for (unsigned kind = 0; kind < UNCACHED_KINDS; kind++)
+        for (unsigned bin = 0; bin < HISTOGRAM_BINS; bin++) {
+            const struct page_uncached *row = &source->page->others[kind];
+            count += leak_of_bin(&leaks[count], SNAPSHOT_NO_DEVICE, kind + 1, bin, row->live[bin],
+                                 row->live_bytes[bin]);
         }
     json_t *array = leak_array(source, leaks, count);
     free(leaks);
@@ -97,6 +113,8 @@ static int by_size(const void *left, const void *right)
 {
     const struct snapshot_block *a = *(const struct snapshot_block *const *)left;
     const struct snapshot_block *b = *(const struct snapshot_block *const *)right;
+    if (a->kind != b->kind)
+        return a->kind < b->kind ? -1 : 1;
     if (a->device != b->device)
         return a->device < b->device ? -1 : 1;
     if (a->requested_bytes != b->requested_bytes)
@@ -112,9 +130,10 @@ static size_t group(struct leak *leaks, const struct snapshot_block **live, size
     size_t groups = 0;
     for (size_t i = 0; i < count; i++) {
         struct leak *leak = &leaks[groups];
-        if (groups == 0 || leak[-1].device != live[i]->device ||
+        if (groups == 0 || leak[-1].kind != live[i]->kind || leak[-1].device != live[i]->device ||
             leak[-1].requested_bytes != live[i]->requested_bytes || leak[-1].site != live[i]->site)
             leaks[groups++] = (struct leak){.device = live[i]->device,
+                                            .kind = live[i]->kind,
                                             .requested_bytes = live[i]->requested_bytes,
                                             .site = live[i]->site,
                                             .examples = &live[i]};

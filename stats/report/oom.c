@@ -170,7 +170,7 @@ static json_t *explanation(const struct page_oom *oom)
 }
 
 static const char *const kinds[UNCACHED_KINDS] = {
-#define X(name) #name,
+#define X(name, kind) #kind,
     UNCACHED_LIST(X)
 #undef X
 };

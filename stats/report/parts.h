@@ -16,6 +16,7 @@ json_t *report_totals(const struct report_source *source);
 json_t *report_device(const struct report_source *source, const struct report_row *row);
 json_t *report_segments(const struct report_source *source, uint64_t device);
 json_t *report_others(const struct report_source *source);
+json_t *report_kinds(const struct report_source *source);
 json_t *report_leaks(const struct report_source *source);
 json_t *report_oom_events(const struct report_source *source);
 json_t *report_holders(const struct page_oom *oom);
@@ -28,6 +29,12 @@ void report_number_sites(struct report_source *source);
 void report_put_sites(json_t *root, const struct report_source *source);
 uint32_t report_site(const struct report_source *source, uint64_t place);
 json_t *report_site_or_null(const struct report_source *source, uint64_t place);
+
+/* The name of a kind of memory: as snapshot_block's `kind`. */
+const char *report_kind_name(unsigned kind);
+
+/* A difference of a damaged page may be negative; it is 0 then. */
+uint64_t report_not_negative(uint64_t value);
 
 /* Adds the key `events`, if the page has events, to a document's text. It may move the text; NULL:
  * there was no memory for it, and the text is freed. */

@@ -25,7 +25,8 @@ static size_t segment(json_t *segments, const struct report_source *source, size
     uint64_t allocated = 0;
     for (; i < snapshot->block_count; i++) {
         const struct snapshot_block *next = &snapshot->blocks[i];
-        if (next->segment_address != first->segment_address || next->device != first->device)
+        if (next->segment_address != first->segment_address || next->device != first->device ||
+            next->kind != first->kind)
             break;
         allocated += next->state == SNAPSHOT_ALLOCATED ? next->size_bytes : 0;
         report_append(blocks, block(source, next));
@@ -48,7 +49,7 @@ json_t *report_segments(const struct report_source *source, uint64_t device)
         return json_null();
     json_t *segments = json_array();
     for (size_t i = 0; i < snapshot->block_count;) {
-        if (snapshot->blocks[i].device == device)
+        if (snapshot->blocks[i].device == device && !snapshot->blocks[i].kind)
             i = segment(segments, source, i);
         else
             i++;

@@ -113,7 +113,7 @@ json_t *report_totals(const struct report_source *source)
 json_t *report_others(const struct report_source *source)
 {
     json_t *others = json_object();
-#define X(name)                                                                                    \
+#define X(name, kind)                                                                              \
     {                                                                                              \
         const struct page_uncached *other = &source->page->others[UNCACHED_##name];                \
         json_t *entry = json_object();                                                             \

@@ -45,6 +45,13 @@ static void driver_pair(void)
     MUST(cuMemFree(block));
 }
 
+static void async_pair(void)
+{
+    CUdeviceptr block;
+    MUST(cuMemAllocAsync(&block, 4096, stream));
+    MUST(cuMemFreeAsync(block, stream));
+}
+
 static void set(void)
 {
     MUST(cuMemsetD8Async(touched, 0, 4, stream));
@@ -111,6 +118,7 @@ int main(int count, char **argument)
                {"large", large_pair},
                {"replaced", replaced},
                {"driver", driver_pair},
+               {"async", async_pair},
                {"set", set},
                {"copy", copy},
                {"launch", launch},

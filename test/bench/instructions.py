@@ -26,6 +26,7 @@ OPERATIONS = {
     "replaced": "cudaMalloc + cudaFree, 3 to 26 MiB, of 24 live blocks",
     "driver": "cuMemAlloc + cuMemFree, 4 KiB (as from a static cudart)",
     "recorded": "cudaMalloc + cudaFree, 4 KiB, with CACHALOT_EVENTS",
+    "async": "cuMemAllocAsync + cuMemFreeAsync, passed on",
     "set": "cuMemsetD8Async",
     "copy": "cuMemcpyDtoDAsync",
     "launch": "cuLaunchKernel, a created stream",

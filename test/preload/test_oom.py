@@ -73,8 +73,8 @@ def test_each_allocation_is_counted(place, mapped):
 @pytest.mark.parametrize("rule, code, out, expected", [
     ("1", 3, "", [(1, "device", 4 * KIB)]),
     ("5", 0, "fast\n", [(5, "device", 4 * KIB)]),
-    ("[every:12]", 0, "slow\n", [(12, "host", MIB)]),
-    ("[kind:pinned]", 0, "slow\n", [(1, "host", MIB)]),
+    ("[every:12]", 0, "slow\n", [(12, "pinned", MIB)]),
+    ("[kind:pinned]", 0, "slow\n", [(1, "pinned", MIB)]),
     ("[kind:device,4]", 0, "fast\n", [(4, "device", 4 * KIB)]),
     ("[site:refused+0x,1]", 3, "", [(1, "device", 4 * KIB)]),
     ("[site:another+0x]", 0, "fast\n", []),
@@ -86,7 +86,7 @@ def test_refused_on_purpose(place, rule, code, out, expected):
 
 def test_each_kind_can_be_refused(place):
     for kind, bytes_of in (("managed", [MIB]), ("pinned", 2 * [MIB]), ("array", [MIB, MIB, 1196032]), ("vmm", [2 * MIB]),
-                           ("pool", 2 * [MIB])):
+                           ("stream_ordered", 2 * [MIB])):
         done, _, events = refusals(place, f"[kind:{kind}]", "others", "made only")
         assert [size for _, _, size in events] == bytes_of and [n for n, _, _ in events] == list(range(1, len(events) + 1)), kind
         assert done.out.count(": 2\n") == len(events) and done.code == 0

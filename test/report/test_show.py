@@ -102,10 +102,10 @@ def test_the_end_and_what_went_past_the_cache_are_shown(tmp_path, model, end, sa
     report["oom_events"] = [{"explanation": "It was too much", "would_serve": ["a:1"]}]
     (tmp_path / "x.json").write_text(json.dumps(report))
     shown = in_process(show.main, tmp_path / "x.json")[1]
-    assert f"; end: {said}; " in shown and "\nMemory that was taken past the cache: pool 64 MiB\n" in shown
+    assert f"; end: {said}; " in shown and "\nMemory that was taken past the cache: stream_ordered 64 MiB\n" in shown
     summary_module.print_summary([Report(tmp_path / "x.json")])
     summary = capsys.readouterr().err
-    assert "past the cache: pool 64 MiB" in summary and ("counts as leaked" in summary) == (end[2] in (9, 11, 999))
+    assert "past the cache: stream_ordered 64 MiB" in summary and ("counts as leaked" in summary) == (end[2] in (9, 11, 999))
     assert "out of memory: It was too much. Would have served it: CACHALOT_CONF=a:1\n" in summary
 
 

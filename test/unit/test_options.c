@@ -72,7 +72,7 @@ static void every_good_value_reads_back(void **state)
         {"ipc", "error", "error"},
         {"device_size_mb", "24576", "24576"},
         {"fail_alloc", "0", "0"},
-        {"fail_alloc", "[every:2,kind:pinned,kind:pool]", "[every:2,kind:pinned,kind:pool]"},
+        {"fail_alloc", "[every:2,kind:pinned,kind:stream_ordered]", "[every:2,kind:pinned,kind:stream_ordered]"},
         {"fail_alloc", "[p:0.5%:18446744073709551615]", "[p:0.5%:18446744073709551615]"},
         {"fail_alloc", "[site:a[1]+0x2,7]", "[site:a[1]+0x2,7]"},
         {"fail_alloc", "[p:100%]", "[p:100%]"},

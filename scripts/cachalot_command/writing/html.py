@@ -13,7 +13,7 @@ from cachalot_command.reading.mapped import MOVES, Mapped
 from cachalot_command.reading.report import end_text, get, last_of_each, number
 from cachalot_command.reading.sources import blocks_after, device_of, missing_map, read_source
 from cachalot_command.writing.output import make, refuse, refuse_overwriting
-from cachalot_command.writing.words import doubts, fragmentation_words, oom_title, oom_words, site_text
+from cachalot_command.writing.words import doubts, fragmentation_words, oom_title, oom_words, served, site_text
 
 PAGE = os.path.join(os.path.dirname(__file__), "page")
 CHART = "Chart.js 3 or 4 (Debian and Ubuntu: apt-get install libjs-chart.js)"
@@ -227,7 +227,7 @@ def page_object(source):
     return {"title": f"GPU memory of {source.program[:300]}", "facts": facts(report) if report else trace_facts(source),
             "hasTime": source.has_time, "actions": list(CHANGES.items()), "sites": source.sites,
             "devices": [device_object(h, h.told or device_of(h), source) for h in source.histories],
-            "warnings": [*doubts(report), *(printable(get(w, "text"))[:1000] for w in report.list("warnings")[:1000])]
+            "warnings": [*doubts(report), *served(report), *(printable(get(w, "text"))[:1000] for w in report.list("warnings")[:1000])]
                         if report else [],
             "footer": f"Made by cachalot from {os.path.basename(printable(source.path))}."}
 

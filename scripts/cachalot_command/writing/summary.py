@@ -5,7 +5,7 @@ import os
 from cachalot_command.common.tools import printable, say
 from cachalot_command.common.units import bytes_text
 from cachalot_command.reading.report import end_text, last_of_each, signal_text
-from cachalot_command.writing.words import doubts, hook_order, oom_lines
+from cachalot_command.writing.words import doubts, hook_order, oom_lines, served
 
 RANK_MOST = 20
 ROW = "{}{:>9}  {:<20}  {:>11}  {:>11}  {:>6}  {:>10}  {}"
@@ -20,6 +20,7 @@ def doubts_of(reports):
 def remarks(report):
     """Remarks on a process beside its figures."""
     yield from doubts(report)
+    yield from served(report)
     if signal_text(report):
         yield f"{end_text(report)}; what it held then counts as leaked"
     yield from hook_order(report)

@@ -4,7 +4,8 @@ import os
 import textwrap
 
 from cachalot_command.common.tools import printable
-from cachalot_command.common.units import blocks_text, bytes_text, count_text, ratio_text, time_text, times_text
+from cachalot_command.common.units import blocks_text, bytes_text, count_text, ratio_text, size_text, time_text, times_text
+from cachalot_command.reading.kinds import past_the_cache as past_the_cache_of
 from cachalot_command.reading.report import end_text, get, number
 from cachalot_command.writing.words import (coverage_advice, frames_of, hook_order, leak_text, native_words, oom_lines as event_lines,
                                             past_the_cache, sites_of, unnamed)
@@ -146,6 +147,8 @@ def leak_lines(report):
     what = "Held when it was killed" if report.is_cut_off() else "Leaked"
     lines = [f"{what}: {bytes_text(total).strip()} in "
              f"{blocks_text(report.number('totals', 'leaked_blocks'))}"]
+    past = [f"{kind} {size_text(leaked)}" for kind, _, leaked in past_the_cache_of(report) if leaked]
+    lines += wrapped(f"  and past the cache: {', '.join(past)}", "", "  ") if past else []
     for leak in report.list("leaks")[:10]:
         lines.append(f"  {leak_text(leak)}")
         lines += site_lines(report, get(leak, "site"), "    ")
@@ -186,6 +189,19 @@ def ask_lines(report):
     return lines
 
 
+def kind_lines(report):
+    """A row for each kind of memory, if there is any that the cache does not serve."""
+    rows = [row for row in report.list("kinds") if number(row, "allocations")]
+    if not any(get(row, "kind") != "device" for row in rows):
+        return []
+    columns = ("current_bytes", "peak_bytes", "total_bytes")
+    lines = ["Memory by kind         Cur Usage   Peak Usage    Tot Alloc       Blocks"]
+    for row in rows:
+        sizes = "".join(f"{bytes_text(number(row, key)):>13}" for key in columns)
+        lines.append(f"  {printable(get(row, 'kind'))[:17]:<17}{sizes}{count_text(number(row, 'blocks')):>13}")
+    return lines
+
+
 def head_lines(report):
     rank = "" if report.get("process", "rank") is None else f"rank {report.text('process', 'rank')}, "
     exe, program = report.text("process", "exe"), report.program()
@@ -217,4 +233,5 @@ def lines_of(report):
     if not report.list("devices"):
         lines.append("No device was used through the cache.")
     note = [line for words in unnamed(report) for line in wrapped(words, "", "")]
-    return lines + oom_lines(report) + ask_lines(report) + holder_lines(report) + leak_lines(report) + note + warning_lines(report)
+    return (lines + kind_lines(report) + oom_lines(report) + ask_lines(report) + holder_lines(report) + leak_lines(report) + note
+            + warning_lines(report))

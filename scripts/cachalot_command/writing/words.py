@@ -4,7 +4,8 @@ import functools
 import shlex
 
 from cachalot_command.common.tools import printable
-from cachalot_command.common.units import blocks_text, ratio_text, size_text, times_text
+from cachalot_command.common.units import blocks_text, counted, ratio_text, size_text, times_text
+from cachalot_command.reading.kinds import past_the_cache as kinds_past_the_cache
 from cachalot_command.reading.report import get, number
 from cachalot_command.reading.symbols import is_foreign, is_ours, resolve
 
@@ -41,15 +42,23 @@ def frames_of(report, index):
 
 
 def past_the_cache(reports):
-    """A line on memory that programs took past the cache, if there was any."""
+    """A line on memory that programs took past the cache, if there was any: the most of each kind in one of them."""
     kinds = {}
     for report in reports:
-        others = report.get("others")
-        for kind in others if isinstance(others, dict) else ():
-            kinds[kind] = max(kinds.get(kind, 0), number(others, kind, "peak_bytes") or 0)
-    taken = [f"{printable(kind)[:20]} {size_text(most)}"
-             for kind, most in sorted(kinds.items(), key=lambda item: -item[1]) if most > 0]
+        for kind, most, leaked in kinds_past_the_cache(report):
+            before = kinds.get(kind, (0, 0))
+            kinds[kind] = max(before[0], most), max(before[1], leaked)
+    taken = [f"{printable(kind)[:20]} {size_text(most)}" + (f" (leaked {size_text(leaked)})" if leaked else "")
+             for kind, (most, leaked) in sorted(kinds.items(), key=lambda item: -item[1][0])]
     return [f"memory that was taken past the cache: {', '.join(taken)}"] if taken else []
+
+
+def served(report):
+    """A line on what the cache served and what went past it, if something did."""
+    past = past_the_cache([report])
+    count, most = report.number("totals", "requests") or 0, report.number("totals", "peak_allocated_bytes")
+    what = f"{size_text(most)} at most in {counted(count, 'request')}" if count else "nothing"
+    return [f"served by the cache: {what}; {line}" for line in past]
 
 
 def coverage_advice(report):
@@ -80,7 +89,6 @@ def doubts(report):
         yield from coverage_advice(report)
     elif not report.number("totals", "requests"):
         yield "nothing was allocated through the cache"
-        yield from past_the_cache([report])
 
 
 def whole_of(device, key):
@@ -162,9 +170,11 @@ def size_of_leak(leak):
 
 
 def leak_text(leak):
-    """`5 blocks of 4 MiB (4194304 bytes) on device 0`."""
-    count = number(leak, "count") or 0
-    return f"{blocks_text(count)} {size_of_leak(leak)} on device {printable(get(leak, 'device'))}"
+    """`5 blocks of 4 MiB (4194304 bytes) on device 0`, or `2 blocks of pinned memory of 4 MiB (4194304 bytes)`."""
+    count, kind, device = number(leak, "count") or 0, get(leak, "kind"), get(leak, "device")
+    what = "" if kind in (None, "device") else f"of {printable(kind)[:20]} memory "
+    where = f" on device {printable(device)}" if device is not None or not what else ""
+    return f"{blocks_text(count)} {what}{size_of_leak(leak)}{where}"
 
 
 def figures_of(event):

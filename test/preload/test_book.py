@@ -1,0 +1,90 @@
+"""The books of all kinds of memory: what lives, what leaks, what ends, whoever frees it."""
+
+import pytest
+
+from conftest import KIB, MIB
+
+SIZES = {"device": [5 * MIB], "stream_ordered": [MIB, MIB], "pinned": [4 * MIB, 8 * KIB], "managed": [3 * MIB], "vmm": [6 * MIB],
+         "array": [MIB], "imported": [], "graph": []}
+
+
+def kinds_of(report):
+    return {row["kind"]: row for row in report["kinds"]}
+
+
+def leaks_of(report):
+    """{kind: sizes of leaked blocks}"""
+    found = {}
+    for leak in report["leaks"]:
+        found.setdefault(leak["kind"], []).extend([leak["requested_bytes"]] * leak["count"])
+    return {kind: sorted(sizes, reverse=True) for kind, sizes in found.items()}
+
+
+def test_each_kind_that_is_kept(place):
+    report = place.report("book", "keep")
+    rows = kinds_of(report)
+    assert list(rows) == list(SIZES)
+    for kind, sizes in SIZES.items():
+        row = rows[kind]
+        assert [row[key] for key in ("current_bytes", "peak_bytes", "total_bytes", "leaked_bytes")] == [sum(sizes)] * 4, kind
+        assert (row["allocations"], row["blocks"], row["leaked_blocks"], row["frees"]) == (*[len(sizes)] * 3, 0), kind
+        assert sum(bin["live_bytes"] for bin in row["live_sizes"]) == sum(sizes), kind
+    assert leaks_of(report) == {kind: sizes for kind, sizes in SIZES.items() if sizes}
+    assert {leak["device"] for leak in report["leaks"] if leak["kind"] != "pinned"} == {0}
+    assert {leak["device"] for leak in report["leaks"] if leak["kind"] == "pinned"} == {None}
+    assert report.totals["leaked_bytes"] == 5 * MIB  # what the cache served
+
+
+def test_what_a_killed_process_held(place):
+    """The page has bins of sizes."""
+    place.run("book", "kill")
+    (report,) = place.harvest()
+    for kind, sizes in SIZES.items():
+        leaks = [leak for leak in report["leaks"] if leak["kind"] == kind]
+        assert sum(leak["count"] for leak in leaks) == len(sizes) == kinds_of(report)[kind]["leaked_blocks"], kind
+        assert sum(leak["total_requested_bytes"] for leak in leaks) == sum(sizes), kind
+
+
+def test_whichever_function_frees_it(place):
+    report = place.report("book", "cross")
+    for kind, count in {"device": 1, "stream_ordered": 2, "pinned": 2, "managed": 1}.items():
+        row = kinds_of(report)[kind]
+        assert (row["allocations"], row["frees"], row["current_bytes"], row["blocks"]) == (count, count, 0, 0), kind
+    assert report["leaks"] == [] and report["coverage"]["counters"]["unseen_frees"] == 0
+
+
+def test_a_handle_lives_until_its_last_hold_is_gone(place):
+    report = place.report("book", "handles")
+    row = kinds_of(report)["vmm"]
+    assert leaks_of(report) == {"vmm": [6 * MIB, 4 * MIB]}
+    assert (row["allocations"], row["frees"], row["peak_bytes"], row["current_bytes"]) == (5, 3, 30 * MIB, 10 * MIB)
+
+
+@pytest.mark.parametrize("how", ["destroy", "reset", "release"])
+def test_memory_ends_with_its_context(place, how):
+    report = place.report("book", how)
+    rows = kinds_of(report)
+    assert {kind: row["ended_with_context"] for kind, row in rows.items()} == {
+        "device": 0, "stream_ordered": 2, "pinned": 2, "managed": 301, "vmm": 0, "array": 1, "imported": 0, "graph": 0}
+    assert leaks_of(report) == {"vmm": [6 * MIB]}
+    assert sum(row["current_bytes"] for row in rows.values()) == 6 * MIB
+
+
+def test_a_context_that_the_cache_does_not_know_ends(place):
+    report = place.report("book", "unserved")
+    row = kinds_of(report)["managed"]
+    assert (row["ended_with_context"], row["current_bytes"], report["devices"]) == (1, 0, [])
+
+
+def test_a_free_after_the_exit_began(place):
+    report = place.report("book", "late")
+    row = kinds_of(report)["pinned"]
+    assert (row["allocations"], row["frees"], row["leaked_bytes"]) == (1, 1, 0) and report["leaks"] == []
+
+
+def test_threads_share_the_books(place):
+    report = place.report("book", "threads")
+    for kind in ("stream_ordered", "managed"):
+        row = kinds_of(report)[kind]
+        assert row["allocations"] == row["frees"] > 5000 and row["current_bytes"] == row["blocks"] == 0
+        assert row["live_sizes"] == [] and row["total_bytes"] > row["peak_bytes"] > 0
