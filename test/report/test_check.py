@@ -52,7 +52,7 @@ def test_a_gate_holds_to_the_last_byte(run, gate, totals, code):
 def test_a_failed_gate_says_by_how_much_and_what_leaked(run):
     run.add(peak_reserved_bytes=8 * MIB + 1, rank=3)
     done = run.check(run.folder, "--max-leaked", "0", "--max-peak-reserved", "8MiB")
-    assert "FAIL max-peak-reserved (at most 8192 KiB): 8192 KiB (rank 3, make_page pid 1001" \
+    assert "FAIL max-peak-reserved (at most 8192 KiB): 8192 KiB of all device memory (rank 3, make_page pid 1001" \
         in done.stdout
     assert "; 1 byte too many" in done.stdout and "on device 0 still allocated" in done.stdout
     assert done.stdout.endswith("failed: 2 of 3 gates\n") and done.stderr == ""
@@ -171,6 +171,59 @@ def test_memory_taken_past_the_cache_is_named(run):
     path.write_text(json.dumps(report))
     done = run.check(path, "--max-oom", "0")
     assert done.returncode == 1 and "past the cache: vmm 3 GiB" in done.stdout
+
+
+@pytest.mark.parametrize("gate, code, said", [
+    ("--max-leaked 0", 1, "4096 KiB of all device memory: device 1024 KiB, stream_ordered 1024 KiB, vmm 2048 KiB (make_page"),
+    ("--max-leaked 4MiB", 0, "4096 KiB of all device memory: device 1024 KiB"), ("--max-leaked device=1MiB", 0, "1024 KiB of device memory"),
+    ("--max-leaked vmm=1MiB", 1, "FAIL max-leaked vmm (at most 1024 KiB): 2048 KiB of vmm memory (make_page"),
+    ("--max-leaked vmm=2MiB", 0, ""), ("--max-leaked pinned=8MiB", 0, ""), ("--max-leaked pinned=8388607", 1, "; 1 byte too many"),
+    ("--max-leaked sum:pinned=8MiB", 0, "8192 KiB of pinned memory in 1 process"), ("--max-leaked managed=0", 0, ""),
+    ("--max-peak-reserved vmm=5MiB", 0, "5120 KiB of vmm memory"), ("--max-peak-allocated vmm=5242879", 1, ""),
+    ("--max-peak-reserved 9MiB", 0, "9216 KiB of all device memory: device 2048 KiB, stream_ordered 2048 KiB, vmm 5120 KiB"),
+    ("--max-peak-reserved 9437183", 1, ""), ("--max-peak-allocated 8MiB", 0, "")])
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_gate_judges_the_kind_it_names(run, gate, code, said, is_older):
+    """All device memory without a name; older reports have only `others`."""
+    path = run.add(leaked_bytes=MIB, peak_reserved_bytes=2 * MIB, peak_allocated_bytes=MIB, requests=1)
+    report = json.loads(path.read_text())
+    for row, (held, most) in {"vmm": (2, 5), "host": (8, 9), "pool": (1, 2)}.items():
+        report["others"][row].update(bytes=held * MIB, peak_bytes=most * MIB)
+    if is_older:
+        del report["kinds"]
+        report["leaks"] = [{key: value for key, value in leak.items() if key != "kind"} for leak in report["leaks"]]
+    path.write_text(json.dumps(report))
+    done = run.check(path, *shlex.split(gate))
+    assert (done.returncode, done.stderr) == (code, "") and said in done.stdout, done.stdout
+    assert run.check(path, gate.replace(" ", "=")).returncode == code
+
+
+def test_what_only_the_driver_served_is_judged_by_the_books_alone(run):
+    path = run.add(requests=0, leaked_bytes=0, peak_reserved_bytes=0, peak_allocated_bytes=0)
+    report = json.loads(path.read_text())
+    report["others"]["vmm"].update(bytes=MIB, peak_bytes=3 * MIB)
+    path.write_text(json.dumps(report))
+    assert run.check(path, "--max-leaked", "vmm=1MiB", "--max-peak-reserved", "3MiB").returncode == 0
+    assert run.check(path, "--max-leaked", "0").returncode == 1
+    assert "nothing was judged" in run.check(path, "--max-leaked", "vmm=1MiB", "--max-oom", "0").stdout
+
+
+@pytest.mark.parametrize("gate, said", [
+    ("--max-leaked=pined=0", "`pined` is no kind of memory; the kinds are device, stream_ordered"), ("--max-leaked==0", "`` is no kind"),
+    ("--max-oom=vmm=0", "`vmm=0` is not a limit"), ("--max-leaked=vmm=", "--max-leaked: "), ("--max-leaked=vmm=x", "--max-leaked: ")])
+def test_a_kind_that_is_none(run, gate, said):
+    done = run.check(run.add(), gate)
+    assert done.returncode == 2 and said in done.stderr
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, 1e300])
+def test_a_damaged_figure_of_a_kind_is_no_pass(run, value):
+    path = run.add(leaked_bytes=0)
+    report = json.loads(path.read_text())
+    report["others"]["vmm"]["bytes"] = value
+    path.write_text(json.dumps(report))
+    done = run.check(path, "--max-leaked", "0")
+    assert done.returncode == 3 and "`others` has" in done.stdout
 
 
 def test_a_process_that_only_looked_at_the_gpu_is_no_odd_one(run):

@@ -11,7 +11,10 @@ usage: cachalot check REPORT… GATES…     REPORT: a file, or a folder of repo
 All reports must be of one run; the worst process is named. Where the variable
 CACHALOT_SESSION is set only its reports are judged. All gates given apply:
   --max-peak-reserved, --max-peak-allocated, --max-leaked SIZE   8GiB, 512MiB, 0
-                  a peak is, on several GPUs, the sum of the devices' peaks
+                  of all device memory; KIND=SIZE of one kind: device,
+                  stream_ordered, managed, vmm, array, pinned
+                  a peak is, on several GPUs, the sum of the devices' peaks,
+                  and of all device memory that of the kinds' peaks
   --max-oom, --max-retries, --max-double-frees, --max-warnings N
                   each process; sum:N or sum:SIZE: all together
   --min-utilization (allocated of reserved, at the peaks), --min-hits SHARE  90%
@@ -28,6 +31,7 @@ CACHALOT_SESSION is set only its reports are judged. All gates given apply:
 A figure that is unknown fails its gate. Exit code: 0 passed, 1 a gate failed,
 2 usage, 3 a report is missing or is none, or FILE cannot be written.
 example: cachalot check cachalot.*.json --max-leaked 0 --max-peak-reserved 8GiB
+example: cachalot check reports/ --max-leaked pinned=0 --max-leaked vmm=2GiB
 example: cachalot check reports/ --require-reports 8 --baseline last/
 """
 

@@ -123,6 +123,9 @@ class Limit:
         return shown + " in sum" * (self.scope == "sum")
 
 
+ON_DEVICE = ("device", "stream_ordered", "managed", "vmm", "array")  # kinds of device memory, which a gate adds up
+KINDS = (*ON_DEVICE, "pinned")
+KIND_LIMITS = ("--max-peak-reserved", "--max-peak-allocated", "--max-leaked")
 # option: (key in the report's totals, unit)
 LIMITS = {
     "--max-peak-reserved": ("peak_reserved_bytes", "bytes"),
@@ -146,14 +149,21 @@ def parse_value(option, parser, value):
 
 
 def parse_limit(option, value):
-    """Parses [sum:]VALUE into (scope, limit)."""
+    """Parses [sum:][KIND=]VALUE into (scope, limit), or into (scope, limit, kind)."""
     unit = LIMITS[option][1]
     scope, colon, rest = value.partition(":")
     if not colon:
         scope, rest = "each", value
     elif scope != "sum" or unit == "ratio":
         raise Failure(2, f"{option}: `{printable(value)}` is not a limit")
-    return scope, parse_value(option, PARSERS[unit], rest)
+    kind, equals, size = rest.partition("=")
+    if not equals:
+        return scope, parse_value(option, PARSERS[unit], rest)
+    if option not in KIND_LIMITS:
+        raise Failure(2, f"{option}: `{printable(value)}` is not a limit")
+    if kind not in KINDS:
+        raise Failure(2, f"{option}: `{printable(kind)}` is no kind of memory; the kinds are {', '.join(KINDS)}")
+    return scope, parse_value(option, PARSERS[unit], size), kind
 
 
 def add_gate(gates, option, value):

@@ -1,31 +1,22 @@
-"""Memory by kind, from reports of any version."""
+"""Memory by kind, from reports of any version: `others` has what the cache did not serve."""
 
-from cachalot_command.reading.report import ENDS, number
+from cachalot_command.reading.report import ENDS, get, number
 
-ON_DEVICE = ("device", "stream_ordered", "managed", "vmm", "array")  # memory of the devices: what a gate judges unless told
-KINDS = (*ON_DEVICE, "pinned", "imported")
 ROWS = {"stream_ordered": "pool", "pinned": "host"}  # names in `others`
 
 
-def uncached(report, kind, key):
-    """A number of the memory of a kind that the program took past the cache."""
-    return number(report.root, "others", ROWS.get(kind, kind), key) or 0
-
-
-def peak(report, kind):
-    return uncached(report, kind, "peak_bytes")
-
-
-def leaked(report, kind):
-    """None: the process still ran."""
-    return uncached(report, kind, "bytes") if report.get("kind") in ENDS else None
+def figures(report, kind):
+    """(most at once, leaked) of the memory of a kind that the program took past the cache, as the report has them; leaked is
+    None while the process runs."""
+    row = get(report.root, "others", ROWS.get(kind, kind))
+    most, held = (0 if get(row, key) is None else get(row, key) for key in ("peak_bytes", "bytes"))
+    return most, held if report.get("kind") in ENDS else None
 
 
 def past_the_cache(report):
     """[(kind, most at once, leaked)] of the memory that the program took past the cache, the most first."""
-    others = report.get("others")
-    names = {row: kind for kind, row in ROWS.items()}
-    kinds = [names.get(row, row) for row in others] if isinstance(others, dict) else []
-    taken = [(kind, peak(report, kind), leaked(report, kind) or 0) for kind in kinds]
-    return sorted((row for row in taken if row[1] > 0), key=lambda row: -row[1])
-
+    others, names = report.get("others"), {row: kind for kind, row in ROWS.items()}
+    taken = [(names.get(row, row), number(others, row, "peak_bytes") or 0, number(others, row, "bytes") or 0)
+             for row in (others if isinstance(others, dict) else ())]
+    is_final = report.get("kind") in ENDS
+    return sorted(((kind, most, held * is_final) for kind, most, held in taken if most > 0), key=lambda row: -row[1])

@@ -5,9 +5,10 @@ import itertools
 import os
 import time
 
-from cachalot_command.common.limits import LEVELS
+from cachalot_command.common.limits import KINDS, LEVELS, ON_DEVICE
 from cachalot_command.common.tools import Failure, printable
 from cachalot_command.common.units import counted
+from cachalot_command.reading.kinds import figures
 from cachalot_command.reading.report import COUNT_MOST, ENDS, Report, Stranger, begins_as_report, get, identity, last_of_each, number, signal_text
 from cachalot_command.reading.runs import ALL, ONE, age_problem, choose
 
@@ -33,6 +34,7 @@ class Process:
         self.totals = {key: self.figure(key, COUNT_MOST) for key in COUNTS}
         for key, most in UNKNOWNS.items():
             self.totals[key] = self.figure(key, most, may_be_null=True)
+        self.past = {kind: self.past_the_cache(kind) for kind in KINDS}
         self.coverage = report.get("coverage", "status")
         if self.kind not in ("exit", "signal", "request", "harvest"):
             raise Failure(3, f"{self.path} is damaged: `kind` is {self.kind!r:.40}")
@@ -58,6 +60,19 @@ class Process:
             found = get(totals, key)
             raise Failure(3, f"{self.path} is damaged: `totals.{key}` is {found!r:.40}")
         return value
+
+    def past_the_cache(self, kind):
+        """(most at once, leaked) of memory of a kind that the cache did not serve. Damaged figures are no figures."""
+        found = figures(self.report, kind)
+        if not all(value is None or isinstance(value, int) and 0 <= value <= COUNT_MOST for value in found):
+            raise Failure(3, f"{self.path} is damaged: `others` has {found!r:.60} for {kind} memory")
+        return found
+
+    def of_kind(self, key, kind):
+        """A figure of the totals for one kind of memory; kind None: for all device memory."""
+        values = [self.totals[key]] if kind in (None, "device") else []
+        values += [self.past[each][key == "leaked_bytes"] for each in ((kind,) if kind else ON_DEVICE)]
+        return None if None in values else sum(values)
 
     def is_final(self):
         return self.kind in ENDS

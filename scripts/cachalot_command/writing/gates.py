@@ -3,7 +3,7 @@
 import statistics
 from dataclasses import dataclass, field
 
-from cachalot_command.common.limits import LEVELS, LIMITS, Limit, share_text, value_text
+from cachalot_command.common.limits import KIND_LIMITS, LEVELS, LIMITS, ON_DEVICE, Limit, share_text, value_text
 from cachalot_command.common.tools import printable
 from cachalot_command.common.units import bytes_text, counted, processes_text
 from cachalot_command.reading.report import get, signal_text
@@ -11,6 +11,7 @@ from cachalot_command.writing.words import coverage_advice, frames_of, leak_text
 
 LEAKS_SHOWN, CALLERS_SHOWN = 3, 3
 COMPARED = ("peak_reserved_bytes", "peak_allocated_bytes", "leaked_bytes", "ooms")
+BY_KIND = {LIMITS[option][0] for option in KIND_LIMITS}
 
 
 @dataclass
@@ -40,15 +41,33 @@ def where_hints(process, indexes):
     return ["at " + ", called by ".join(frames[:CALLERS_SHOWN]) for frames in found if frames]
 
 
-def leak_hints(process):
-    leaks = process.report.list("leaks")[:LEAKS_SHOWN]
+def figure(process, key, kind=None):
+    """A figure of the totals. Of bytes it is that of a kind, or of all device memory."""
+    return process.of_kind(key, kind) if key in BY_KIND else process.totals[key]
+
+
+def kinds_text(process, key, kind):
+    """What the bytes of a figure are: ` of pinned memory`, or ` of all device memory: device 5 MiB, vmm 6 MiB`."""
+    if key not in BY_KIND:
+        return ""
+    if kind:
+        return f" of {kind} memory"
+    parts = [(each, process.of_kind(key, each)) for each in ON_DEVICE]
+    said = ", ".join(f"{each} {bytes_text(value).strip()}" for each, value in parts if value)
+    return " of all device memory" + f": {said}" * any(value for each, value in parts if each != "device")
+
+
+def leak_hints(process, kind=None):
+    kinds = (kind,) if kind else ON_DEVICE
+    leaks = [leak for leak in process.report.list("leaks")
+             if (get(leak, "kind") or "device") in kinds or get(leak, "rest")][:LEAKS_SHOWN]
     ended = signal_text(process.report)
     return [f"{leak_text(leak)} still allocated" for leak in leaks] \
         + [f"it was ended by {ended}: what it held then counts as leaked"] * bool(ended) \
         + where_hints(process, [get(leak, "site") for leak in leaks])
 
 
-def oom_hints(process):
+def oom_hints(process, _=None):
     events = process.report.list("oom_events")[-1:]
     return [f"device {printable(get(event, 'device'))}: {'. '.join(oom_lines(event))}" for event in events] \
         + where_hints(process, [get(event, "site") for event in events])
@@ -68,38 +87,44 @@ def judge_unknown(name, limit, key, unit, process):
                   process, 1)
 
 
-def judge_sum(name, key, unit, limit, processes):
-    unknown = next((p for p in processes if p.totals[key] is None), None)
+def judge_sum(name, key, unit, limit, processes, kind=None):
+    def known(process):
+        return figure(process, key, kind)
+
+    unknown = next((p for p in processes if known(p) is None), None)
     shown = Limit(limit, unit, "sum")
     if unknown is not None:
         return judge_unknown(name, shown, key, unit, unknown)
-    value = sum(p.totals[key] for p in processes)
-    worst = max(processes, key=lambda p: p.totals[key])
-    text = f"{value_text(value, unit)} in {processes_text(len(processes))}, most in {worst.name()}"
-    return finish(name, shown, key, unit, value, limit, worst, [worst], text)
+    value = sum(map(known, processes))
+    worst = max(processes, key=known)
+    what = f" of {kind or 'all device'} memory" * (key in BY_KIND)
+    text = f"{value_text(value, unit)}{what} in {processes_text(len(processes))}, most in {worst.name()}"
+    return finish(name, shown, key, unit, value, limit, worst, [worst], text, kind)
 
 
-def judge_each(name, key, unit, limit, processes):
+def judge_each(name, key, unit, limit, processes, kind=None):
+    def known(process):
+        return figure(process, key, kind)
+
     shown = Limit(limit, unit)
     if unit == "ratio":  # a process without requests has no ratio
-        processes = [p for p in processes if p.totals[key] is not None] or processes
-    unknown = next((p for p in processes if p.totals[key] is None), None)
+        processes = [p for p in processes if known(p) is not None] or processes
+    unknown = next((p for p in processes if known(p) is None), None)
     if unknown is not None:
         return judge_unknown(name, shown, key, unit, unknown)
     least = name.startswith("min-")
-    worst = (min if least else max)(processes, key=lambda p: p.totals[key])
-    value = worst.totals[key]
-    failed = [p for p in processes
-              if (p.totals[key] < limit if least else p.totals[key] > limit)]
-    text = f"{value_text(value, unit, limit)} ({worst.name()})"
+    worst = (min if least else max)(processes, key=known)
+    value = known(worst)
+    failed = [p for p in processes if (known(p) < limit if least else known(p) > limit)]
+    text = f"{value_text(value, unit, limit)}{kinds_text(worst, key, kind)} ({worst.name()})"
     if len(failed) > 1:
         text += f"; {len(failed)} of {len(processes)} processes fail"
-    return finish(name, shown, key, unit, value, limit, worst, failed, text)
+    return finish(name, shown, key, unit, value, limit, worst, failed, text, kind)
 
 
-def finish(name, shown, key, unit, value, limit, worst, failed, text):
+def finish(name, shown, key, unit, value, limit, worst, failed, text, kind):
     passed = value >= limit if name.startswith("min-") else value <= limit
-    hints = [] if passed else HINTS.get(key, lambda process: [])(worst)
+    hints = [] if passed else HINTS.get(key, lambda *_: [])(worst, kind)
     if not passed and unit == "bytes":
         text += f"; {counted(value - limit, 'byte')} too many"
     return Result(name, shown, passed, text, value, unit, worst, 0 if passed else len(failed),
@@ -112,8 +137,9 @@ def reasons_of(process):
     return said + coverage_advice(process.report)
 
 
-def judge_coverage(required, processes):
-    """Fails where allocations were not seen: figures of an unseen program prove nothing."""
+def judge_coverage(required, processes, is_booked):
+    """Fails where allocations were not seen: figures of an unseen program prove nothing. is_booked: the gates judge only
+    what the books have of memory that the cache does not serve."""
     least = LEVELS.index(required)
 
     def fails(process):
@@ -124,7 +150,8 @@ def judge_coverage(required, processes):
     failed = [p for p in processes if fails(p)]
     worst = min(failed or processes, key=lambda p: LEVELS.index(p.coverage))
     text, hints = f"{worst.coverage} ({worst.name()})", reasons_of(worst)
-    if required != "none" and not failed and all(p.is_idle() for p in processes):
+    is_judged = is_booked and any(most for p in processes for most, _ in p.past.values())
+    if required != "none" and not failed and all(p.is_idle() for p in processes) and not is_judged:
         failed = processes
         text = "no cudaMalloc came through the cache: nothing was judged"
         hints = [*past_the_cache([p.report for p in processes]),
@@ -183,8 +210,8 @@ def pairs_of(processes, baseline):
 
 
 def most_of(processes, key):
-    known = [p for p in processes if p.totals[key] is not None]
-    return max(known, key=lambda p: p.totals[key]) if len(known) == len(processes) else None
+    known = [p for p in processes if figure(p, key) is not None]
+    return max(known, key=lambda p: figure(p, key)) if len(known) == len(processes) else None
 
 
 def judge_increase(key, limit, processes, baseline):
@@ -195,18 +222,18 @@ def judge_increase(key, limit, processes, baseline):
     for new_side, old_side in pairs_of(processes, baseline):
         new, old = most_of(new_side, key), most_of(old_side, key)
         if new is None:
-            unknown = next(p for p in new_side if p.totals[key] is None)
+            unknown = next(p for p in new_side if figure(p, key) is None)
             return judge_unknown(name, shown, key, unit, unknown)
         if old is None:
             return Result(name, shown, False, "the baseline was made while its program ran: "
                           "not known there", None, unit, new, 1)
-        before, now = old.totals[key], new.totals[key]
+        before, now = figure(old, key), figure(new, key)
         growth = (now - before) / before if before else (float("inf") if now else 0)
         results.append((not limit.allows(before, now, unit), growth, before, now, new))
     fails, growth, before, now, process = max(results, key=lambda r: r[:2])
     change = share_text(growth, limit.share, 1, "+") if before else "was 0"
     text = f"{value_text(before, unit)} to {value_text(now, unit)}, {change} ({process.name()})"
-    hints = HINTS.get(key, lambda process: [])(process) if fails else []
+    hints = HINTS.get(key, lambda *_: [])(process) if fails else []
     value = None if growth == float("inf") else growth
     return Result(name, shown, not fails, text, value, "ratio", process, sum(r[0] for r in results), hints)
 
@@ -228,12 +255,13 @@ def judge_reports(least, processes):
 
 def judge(processes, gates, baseline):
     """The results of all gates. `gates`: option to parsed values; `processes` is not empty."""
-    results = [judge_coverage(level, processes) for level in gates.get("--require-coverage", ["partial"])]
+    is_booked = {*gates} - {"--require-coverage", "--max-increase"} <= {*KIND_LIMITS}
+    results = [judge_coverage(level, processes, is_booked) for level in gates.get("--require-coverage", ["partial"])]
     results += [judge_reports(least, processes) for least in gates.get("--require-reports", ())]
     for option, (key, unit) in LIMITS.items():
-        for scope, limit in gates.get(option, ()):
+        for scope, limit, *kind in gates.get(option, ()):
             judged = judge_sum if scope == "sum" else judge_each
-            results.append(judged(option[2:], key, unit, limit, processes))
+            results.append(judged(" ".join([option[2:], *kind]), key, unit, limit, processes, *kind))
     results += [judge_spread(limit, processes) for limit in gates.get("--max-spread", ())]
     for limit in gates["--max-increase"] if baseline else ():
         results += judge_baseline(limit, processes, baseline)
