@@ -32,6 +32,10 @@ void domain_record(struct domain *domain, struct events *events, struct sites *s
  * that). */
 int domain_take_events(struct domain *domain);
 
+/* Adds an event of memory that no allocator has, where events are recorded. */
+void domain_add_event(struct domain *domain, enum event_action action, unsigned device,
+                      uint64_t address, uint64_t bytes, unsigned kind, uint32_t site);
+
 /* Makes an allocator for the context `device`, with the name `context` in lanes (lane.h), on device
  * `ordinal` of `total` bytes. It counts into `stats`: one row for each device, which may serve
  * several contexts. Returns NULL when the host is out of memory. */

@@ -123,6 +123,15 @@ int domain_take_events(struct domain *domain)
     return 0;
 }
 
+void domain_add_event(struct domain *domain, enum event_action action, unsigned device,
+                      uint64_t address, uint64_t bytes, unsigned kind, uint32_t site)
+{
+    domain_lock(domain);
+    if (domain->events)
+        events_add(domain->events, action, device, address, bytes, kind, site);
+    domain_unlock(domain);
+}
+
 static uint64_t for_each(struct domain *domain, uint64_t (*act)(struct allocator *, unsigned),
                          unsigned value)
 {

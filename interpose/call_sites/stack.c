@@ -66,8 +66,10 @@ static uint64_t mixed(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
-static void fill(struct site *site, void **address, int count, const struct python_frames *frames)
+static void fill(struct site *site, void **address, int count, const struct python_frames *frames,
+                 unsigned kind)
 {
+    site->kind = kind;
     python_text(frames, site->python, sizeof site->python);
     for (int i = 0; i < count; i++)
         site->frame[i] = frame_of(process.sites, address[i]);
@@ -86,7 +88,7 @@ static int count_own(void **address, int count)
     return own;
 }
 
-static uint32_t look(void)
+static uint32_t look(unsigned kind)
 {
     void *address[OWN_FRAMES + SITE_FRAMES], **first;
     struct python_frames frames;
@@ -95,21 +97,26 @@ static uint32_t look(void)
     count -= (int)(first - address);
     count = count < SITE_FRAMES ? count : SITE_FRAMES;
     python_frames(&frames);
-    uint64_t hash = 1;
+    uint64_t hash = 1 + kind;
     for (int i = 0; i < count; i++)
         hash = mixed(hash, (uintptr_t)first[i]);
     for (int i = 0; i < frames.count; i++)
         hash = mixed(mixed(hash, (uintptr_t)frames.frame[i].code), (uint64_t)frames.frame[i].line);
     uint32_t place = sites_find(process.sites, hash ? hash : 1, &is_new);
     if (is_new)
-        fill(&process.sites->site[place - 1], first, count, &frames);
+        fill(&process.sites->site[place - 1], first, count, &frames, kind);
     return place;
+}
+
+uint32_t call_sites_find(unsigned kind)
+{
+    int error = errno;
+    uint32_t site = requests++ % process.config.sites == 0 ? look(kind) : 0;
+    errno = error;
+    return site;
 }
 
 void call_sites_look(void)
 {
-    int error = errno;
-    uint64_t every = process.config.sites;
-    domain_asked_at(requests++ % every == 0 ? look() : 0);
-    errno = error;
+    domain_asked_at(call_sites_find(0));
 }

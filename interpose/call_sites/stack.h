@@ -11,4 +11,8 @@ void call_sites_start(void);
 /* Notes the calling thread's call site for its next request. */
 void call_sites_look(void);
 
+/* The calling thread's call site for memory of `kind` (as in snapshot_block); 0: it is not looked
+ * at, or there is no room. */
+uint32_t call_sites_find(unsigned kind);
+
 #endif

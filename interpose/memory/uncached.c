@@ -7,6 +7,7 @@
 
 #include "allocator/base/map.h"
 #include "allocator/base/slab.h"
+#include "interpose/call_sites/stack.h"
 #include "interpose/context/context.h"
 #include "interpose/memory/oom.h"
 #include "interpose/process/process.h"
@@ -57,6 +58,25 @@ static inline void count(const struct uncached_block *block, int live)
     stat_raise_to(&row->peak_bytes, stat_get(&row->bytes));
     stat_increase(&row->live[bin], (uint64_t)(int64_t)live);
     stat_increase(&row->live_bytes[bin], bytes);
+    if (__builtin_expect(process.sites != NULL, 0))
+        sites_count(process.sites, block->site, block->bytes, live);
+}
+
+/* Adds to the events. The lock is not held: this may wait for the trace. */
+__attribute__((cold, noinline)) static void record(const struct uncached_block *block,
+                                                   enum event_action action)
+{
+    int known = block->device != UNCACHED_NO_DEVICE && block->kind != UNCACHED_host;
+    process_inside++;
+    domain_add_event(process.domain, action, known ? block->device : EVENT_NO_DEVICE, block->key,
+                     block->bytes, 1U + block->kind, block->site);
+    process_inside--;
+}
+
+static inline void recorded(const struct uncached_block *block, enum event_action action)
+{
+    if (__builtin_expect(page_events(process.page) != NULL, 0))
+        record(block, action);
 }
 
 static void count_made(const struct uncached_block *block)
@@ -157,12 +177,18 @@ static inline void look_here(void)
                                                                              : UNCACHED_NO_DEVICE;
 }
 
+static inline uint32_t site_of(enum uncached_kind kind)
+{
+    return __builtin_expect(process.sites != NULL, 0) ? call_sites_find(1U + kind) : 0;
+}
+
 static inline void put_made(const struct uncached_block *block)
 {
     lock();
     count_made(block);
     put_live(block);
     unlock();
+    recorded(block, EVENT_uncached_alloc);
     if (__builtin_expect(atomic_load_explicit(&uncached.incomplete, memory_order_relaxed), 0))
         say_incomplete();
 }
@@ -178,7 +204,8 @@ CUresult uncached_made(CUresult result, enum uncached_kind kind, enum uncached_s
                                          .owner = (uint64_t)(uintptr_t)here.context,
                                          .device = here.device,
                                          .space = (uint16_t)space,
-                                         .kind = (uint8_t)kind};
+                                         .kind = (uint8_t)kind,
+                                         .site = site_of(kind)};
     put_made(&block);
     return result;
 }
@@ -256,6 +283,8 @@ void uncached_free_begin(struct uncached_free *freed, enum uncached_space space,
         freed->block = one->block;
     }
     unlock();
+    if (freed->what == FREES_BLOCK)
+        recorded(&freed->block, EVENT_uncached_free);
 }
 
 static void put_back(const struct uncached_free *freed)
@@ -294,6 +323,10 @@ CUresult uncached_free_end(struct uncached_free *freed, CUresult result)
         stat_increase(&row_of(&freed->block)->freed, 1);
     }
     unlock();
+    if (freed->what != FREES_REFERENCE)
+        recorded(&freed->block, EVENT_uncached_alloc);
+    if (freed->what == FREES_IN_GRAPH)
+        recorded(&freed->block, EVENT_uncached_free);
     return result;
 }
 
@@ -303,15 +336,17 @@ CUresult uncached_handle_made(CUresult result, uint64_t handle, uint64_t bytes,
     if (result != CUDA_SUCCESS || !process_serving())
         return result;
     int on_device = !properties || properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    struct uncached_block block = {
+    enum uncached_kind kind = !properties ? UNCACHED_imported
+                              : on_device ? UNCACHED_vmm
+                                          : UNCACHED_host;
+    const struct uncached_block block = {
         .key = handle,
         .bytes = bytes,
         .references = 1,
         .space = SPACE_handle,
         .device = properties && on_device ? (uint16_t)properties->location.id : UNCACHED_NO_DEVICE,
-        .kind = !properties ? UNCACHED_imported
-                : on_device ? UNCACHED_vmm
-                            : UNCACHED_host};
+        .kind = (uint8_t)kind,
+        .site = site_of(kind)};
     lock();
     struct allocation *old = properties ? NULL : find(SPACE_handle, handle);
     if (old) /* the driver knows the memory already */
@@ -349,43 +384,50 @@ CUresult uncached_handle_mapped(CUresult result, uint64_t address, uint64_t byte
     return result;
 }
 
-static void unmapped(uint64_t handle)
+/* One mapping of a handle is gone. Returns 1 if that was its last hold, and fills *ended. */
+static int unmapped(uint64_t handle, struct uncached_block *ended)
 {
     struct allocation *one = find(SPACE_handle, handle);
     if (!one || !one->block.mappings || --one->block.mappings || one->block.references)
-        return;
+        return 0;
+    *ended = one->block;
     count(&one->block, -1);
     stat_increase(&row_of(&one->block)->freed, 1);
     drop(one);
+    return 1;
 }
 
 CUresult uncached_handle_unmapped(CUresult result, uint64_t address, uint64_t bytes)
 {
     if (result != CUDA_SUCCESS || !process_serving())
         return result;
-    lock();
-    struct allocation *one;
-    for (uint64_t at = address; at - address < bytes && (one = find(SPACE_mapping, at));) {
-        uint64_t handle = one->block.owner;
-        at += one->block.bytes;
-        drop(one);
-        unmapped(handle);
+    for (uint64_t at = address, next; at - address < bytes && at; at = next) {
+        struct uncached_block ended;
+        lock();
+        struct allocation *one = find(SPACE_mapping, at);
+        uint64_t handle = one ? one->block.owner : 0;
+        next = one ? at + one->block.bytes : 0;
+        if (one)
+            drop(one);
+        int is_last = one && unmapped(handle, &ended);
+        unlock();
+        if (is_last)
+            recorded(&ended, EVENT_uncached_free);
     }
-    unlock();
     return result;
 }
 
 /* While a context ends, the owner of its allocations has this bit: the driver may give the handle
  * to another context before the call returns. */
 #define ENDING UINT64_C(1)
-#define FOUND_MOST 256 /* on the stack, which may be small */
+#define FOUND_MOST 64 /* on the stack, which may be small */
 
 struct search {
     uint64_t owner, becomes;
     struct found *found; /* NULL: gives what it finds another owner */
 };
 struct found {
-    struct allocation *one[FOUND_MOST];
+    struct uncached_block block[FOUND_MOST];
     unsigned count;
 };
 
@@ -396,19 +438,10 @@ static int see(const struct map_node *node, const void *context)
     if (one->block.owner != search->owner || one->block.space == SPACE_mapping)
         return 0;
     if (search->found)
-        search->found->one[search->found->count++] = one;
+        search->found->block[search->found->count++] = one->block;
     else
         one->block.owner = search->becomes;
     return search->found && search->found->count == FOUND_MOST;
-}
-
-static void drop_ended(struct allocation *one)
-{
-    if (one->block.space != SPACE_graph) {
-        count(&one->block, -1);
-        stat_increase(&row_of(&one->block)->ended, 1);
-    }
-    drop(one);
 }
 
 /* Drops some allocations of an owner. Returns 0 if there are no more. */
@@ -419,9 +452,18 @@ static int drop_owned(uint64_t owner)
     found.count = 0;
     lock();
     map_any(&uncached.known, see, &search);
-    for (unsigned i = 0; i < found.count; i++)
-        drop_ended(found.one[i]);
+    for (unsigned i = 0; i < found.count; i++) {
+        const struct uncached_block *block = &found.block[i];
+        drop(find(block->space, block->key));
+        if (block->space == SPACE_graph)
+            continue;
+        count(block, -1);
+        stat_increase(&row_of(block)->ended, 1);
+    }
     unlock();
+    for (unsigned i = 0; i < found.count; i++)
+        if (found.block[i].space != SPACE_graph)
+            recorded(&found.block[i], EVENT_uncached_free);
     return found.count == FOUND_MOST;
 }
 

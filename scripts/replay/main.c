@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -178,6 +179,21 @@ static int no_memory(const char *what)
     return REPLAY_FAILED;
 }
 
+/* Says what memory of the recorded program no option of the cache changes. */
+static void say_uncached(const struct replay *replay)
+{
+#define X(name, kind) #kind,
+    static const char *const names[] = { UNCACHED_LIST(X) };
+#undef X
+    for (unsigned i = 0; i < UNCACHED_KINDS; i++)
+        if (replay->feed.trace.uncached[i].events)
+            fprintf(stderr,
+                    "cachalot: %s: %s memory that the cache did not serve is left out: %" PRIu64
+                    " events, at most %" PRIu64 " bytes\n",
+                    replay->name, names[i], replay->feed.trace.uncached[i].events,
+                    replay->feed.trace.uncached[i].peak);
+}
+
 static int run(struct replay *replay, int shows)
 {
     const struct batch *batch;
@@ -202,6 +218,7 @@ static int run(struct replay *replay, int shows)
                 "cachalot: %s: %llu of its events are missing: threads were killed as they wrote "
                 "them, or the file has a hole\n",
                 replay->name, missing);
+    say_uncached(replay);
     if (!others && !replay->operations)
         fprintf(stderr, "cachalot: %s: no operation in it\n", replay->name);
     else if (others && !(replay->device_is_chosen && replay->operations))

@@ -57,6 +57,22 @@ static int is_wanted(struct trace *trace, uint64_t device)
     return 0;
 }
 
+/* Memory that the cache did not serve is not replayed. */
+static void count_uncached(struct trace *trace, const struct event *event)
+{
+    uint64_t kind = event->requested - 1, bytes = event->size;
+    if (kind >= UNCACHED_KINDS)
+        return;
+    trace->uncached[kind].events++;
+    if (event->who >> 60 == EVENT_uncached_alloc)
+        trace->uncached[kind].bytes += bytes;
+    else
+        trace->uncached[kind].bytes -=
+            bytes < trace->uncached[kind].bytes ? bytes : trace->uncached[kind].bytes;
+    if (trace->uncached[kind].bytes > trace->uncached[kind].peak)
+        trace->uncached[kind].peak = trace->uncached[kind].bytes;
+}
+
 const char *recorded_next(struct trace *trace, struct operation *operation, uint64_t *id)
 {
     struct event event;
@@ -74,6 +90,8 @@ const char *recorded_next(struct trace *trace, struct operation *operation, uint
     if (action >= EVENT_ACTIONS)
         return "there is no such action";
     trace->line++;
+    if (action == EVENT_uncached_alloc || action == EVENT_uncached_free)
+        count_uncached(trace, &event);
     if (action != EVENT_alloc && action != EVENT_free && action != EVENT_oom)
         return NULL;
     if (!is_wanted(trace, device))

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "stats/page/layout.h"
+
 /* Numbers by numbers; no key is there twice, and values are not 0. */
 struct table {
     struct table_entry {
@@ -30,6 +32,9 @@ struct trace {
     int recorded;             /* by CACHALOT_TRACE: no text; line is then the number of an event */
     int device;               /* of a recorded trace; -1: that of its first event */
     uint64_t others, missing; /* events of other devices; that were never written */
+    struct {
+        uint64_t events, bytes, peak;
+    } uncached[UNCACHED_KINDS]; /* memory that the cache did not serve, by kind */
     uint64_t line, bytes_read;
     char *begin, *end;    /* whole lines that are in the buffer */
     char *filled, *added; /* up to here there is text; the newline that its last line lacked */

@@ -23,17 +23,19 @@
 #define EVENTS_ALONE 64u /* events of a row */
 
 /* X(name): the `action` of an event */
-#define EVENT_LIST(X)                                                                              \
-    X(alloc)                                                                                       \
-    X(free)                                                                                        \
-    X(free_completed) /* freed before, and reusable since a fence has passed */                    \
-    X(segment_alloc)                                                                               \
-    X(segment_free)                                                                                \
-    X(fence_wait)  /* requested: ns */                                                             \
-    X(oom)         /* size: requested bytes */                                                     \
-    X(segment_map) /* mapped memory grows, first at this address; it may move */                   \
-    X(segment_unmap)                                                                               \
-    X(ask) /* other processes are asked for size bytes; requested: ns */
+#define EVENT_LIST(X)                                                                                 \
+    X(alloc)                                                                                          \
+    X(free)                                                                                           \
+    X(free_completed) /* freed before, and reusable since a fence has passed */                       \
+    X(segment_alloc)                                                                                  \
+    X(segment_free)                                                                                   \
+    X(fence_wait)  /* requested: ns */                                                                \
+    X(oom)         /* size: requested bytes */                                                        \
+    X(segment_map) /* mapped memory grows, first at this address; it may move */                      \
+    X(segment_unmap)                                                                                  \
+    X(ask)            /* other processes are asked for size bytes; requested: ns */                   \
+    X(uncached_alloc) /* memory that the cache does not serve; requested: as snapshot_block's kind */ \
+    X(uncached_free)
 enum event_action {
 #define X(name) EVENT_##name,
     EVENT_LIST(X)
@@ -98,6 +100,8 @@ void events_bind(struct events *events, struct events_ring *ring);
 /* Set the recorder's number and the ring's copy of it. */
 void events_set_trace(struct events *events, enum events_trace trace);
 void events_set_written(struct events *events, uint64_t written);
+
+#define EVENT_NO_DEVICE 0xfffu
 
 /* Takes all rows, then adds an event. The lock is held. May wait for the trace. */
 void events_add(struct events *events, enum event_action action, unsigned device, uint64_t address,

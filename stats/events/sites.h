@@ -25,6 +25,7 @@ struct site {
     stat_value hash; /* 0: free */
     stat_value ready;
     stat_value live_bytes, live_blocks, allocations; /* requested bytes; samples */
+    uint64_t kind; /* of the memory, as in snapshot_block: a stack has a site for each */
     uint64_t frames;
     uint64_t frame[SITE_FRAMES]; /* innermost first; module + 1 in the upper 16 bits */
     char python[SITE_TEXT];      /* lines `file:line function`, innermost first */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROW_BYTES 256 /* more than the longest row */
+#define ROW_BYTES 288 /* more than the longest row */
 #define HEAD_BYTES 128
 #define MOST_LOOKS 100
 
@@ -43,7 +43,12 @@ static int write_row(char *to, const struct report_source *source, const struct 
     enum event_action action = event->who >> 60;
     uint64_t site = report_site(source, event->who >> 32 & 0xffff);
     uint64_t device = event->who >> 48 & 0xfff;
-    char requested[32] = "null", index[16] = "null", more[48] = "";
+    int uncached = action == EVENT_uncached_alloc || action == EVENT_uncached_free;
+    char requested[32] = "null", index[16] = "null", more[48] = "", on[16] = "null";
+    if (!uncached || device != EVENT_NO_DEVICE)
+        snprintf(on, sizeof on, "%" PRIu64, device);
+    if (uncached)
+        snprintf(requested, sizeof requested, "%" PRIu64, whole(event->size));
     if (action == EVENT_alloc || action == EVENT_free || action == EVENT_free_completed ||
         action == EVENT_oom)
         snprintf(requested, sizeof requested, "%" PRIu64, whole(event->requested));
@@ -51,12 +56,14 @@ static int write_row(char *to, const struct report_source *source, const struct 
         snprintf(more, sizeof more, ", \"duration_ns\": %" PRIu64, whole(event->requested));
     if (site)
         snprintf(index, sizeof index, "%" PRIu64, site - 1);
-    return snprintf(to, ROW_BYTES,
-                    "{\"time_ns\": %" PRIu64 ", \"action\": \"%s\", \"device\": %" PRIu64
-                    ", \"address\": \"0x%" PRIx64 "\", \"size_bytes\": %" PRIu64
-                    ", \"requested_bytes\": %s, \"thread\": %" PRIu64 ", \"site\": %s%s}",
-                    whole(time_ns), action_names[action], device, (uint64_t)event->address,
-                    whole(event->size), requested, (uint64_t)event->who & UINT32_MAX, index, more);
+    return snprintf(
+        to, ROW_BYTES,
+        "{\"time_ns\": %" PRIu64 ", \"action\": \"%s\", \"kind\": \"%s\", \"device\": %s"
+        ", \"address\": \"0x%" PRIx64 "\", \"size_bytes\": %" PRIu64
+        ", \"requested_bytes\": %s, \"thread\": %" PRIu64 ", \"site\": %s%s}",
+        whole(time_ns), action_names[action],
+        report_kind_name(uncached ? (unsigned)event->requested : 0), on, (uint64_t)event->address,
+        whole(event->size), requested, (uint64_t)event->who & UINT32_MAX, index, more);
 }
 
 /* A dead process left its readings of the clock; for a live one this reads the clock. */

@@ -50,6 +50,7 @@ static json_t *site_object(const struct sites *sites, const struct site *site)
     REPORT_NUMBER(object, site, live_bytes);
     REPORT_NUMBER(object, site, live_blocks);
     REPORT_NUMBER(object, site, allocations);
+    report_put(object, "kind", json_string(report_kind_name((unsigned)site->kind)));
     return object;
 }
 

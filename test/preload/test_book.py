@@ -1,8 +1,13 @@
 """The books of all kinds of memory: what lives, what leaks, what ends, whoever frees it."""
 
+import sys
+
 import pytest
 
-from conftest import KIB, MIB
+from conftest import KIB, MIB, ROOT
+
+sys.path.insert(0, str(ROOT / "scripts"))
+from cachalot_command.reading import traces  # noqa: E402
 
 SIZES = {"device": [5 * MIB], "stream_ordered": [MIB, MIB], "pinned": [4 * MIB, 8 * KIB], "managed": [3 * MIB], "vmm": [6 * MIB],
          "array": [MIB], "imported": [], "graph": []}
@@ -80,6 +85,55 @@ def test_a_free_after_the_exit_began(place):
     report = place.report("book", "late")
     row = kinds_of(report)["pinned"]
     assert (row["allocations"], row["frees"], row["leaked_bytes"]) == (1, 1, 0) and report["leaks"] == []
+
+
+def test_call_sites_by_kind(place):
+    """A stack has a site for each kind, and leaks name it."""
+    place.run("book", "keep", CACHALOT_SITES="1")
+    report = place.only_report()
+    sites = report["sites"]
+    for leak in report["leaks"]:
+        site = sites[leak["site"]]
+        assert site["kind"] == leak["kind"] and site["frames"][0].startswith("book+0x")
+    held = {kind: sum(site["live_bytes"] for site in sites if site["kind"] == kind) for kind in SIZES}
+    assert held == {kind: sum(sizes) for kind, sizes in SIZES.items()}
+    place.run("book", "threads", CACHALOT_SITES="1")
+    report = place.reports()[-1]
+    assert all(site["live_bytes"] == site["live_blocks"] == 0 for site in report["sites"])
+    rows = kinds_of(report)
+    for kind in ("stream_ordered", "managed"):
+        assert sum(site["allocations"] for site in report["sites"] if site["kind"] == kind) == rows[kind]["allocations"]
+
+
+@pytest.mark.parametrize("what", ["keep", "cross", "handles", "destroy", "threads"])
+def test_events_and_trace_by_kind(place, what):
+    """Rows of each kind add up to its figures."""
+    place.run("book", what, CACHALOT_EVENTS="100000", CACHALOT_TRACE="t")
+    report = place.only_report()
+    _, traced = traces.recorded_events(place.work / "t")
+    for rows in (report["events"]["rows"], list(traced)):
+        for kind, row in kinds_of(report).items():
+            own = [one for one in rows if one["action"].startswith("uncached_") and one["kind"] == kind]
+            live, now, most = {}, 0, 0
+            for one in own:
+                made = one["action"] == "uncached_alloc"
+                assert (one["address"] in live) != made and one["requested_bytes"] == one["size_bytes"]
+                if made:
+                    live[one["address"]] = one["size_bytes"]
+                else:
+                    assert live.pop(one["address"]) == one["size_bytes"]
+                now = sum(live.values()) if len(own) < 1000 else 0
+                most = max(most, now)
+            if kind != "device":
+                refused = what == "cross" and kind in ("managed", "pinned")  # a free that is taken back
+                assert sum(one["action"] == "uncached_alloc" for one in own) == row["allocations"] + refused, kind
+                assert sum(live.values()) == row["current_bytes"] and len(live) == row["blocks"]
+                assert len(own) >= 1000 or most == row["peak_bytes"]
+    done = place.cachalot("replay", place.work / "t")
+    said = {"keep": "pinned memory that the cache did not serve is left out: 2 events, at most 4202496 bytes",
+            "handles": "vmm memory that the cache did not serve is left out: 8 events, at most 31457280 bytes"}
+    assert said.get(what, "memory that the cache did not serve is left out") in done.err
+    assert place.cachalot("export", place.work / "t", "--perfetto", place.work / "p.json").code in (0, 3)
 
 
 def test_threads_share_the_books(place):

@@ -56,7 +56,10 @@ def test_the_names_of_events_are_the_library_s():
     names = re.findall(r"^    X\((\w+)\)", (ROOT / "stats/events/events.h").read_text(), re.MULTILINE)
     assert names == list(recorded.ACTIONS)
     assert names == SCHEMA["$defs"]["event"]["properties"]["action"]["enum"]
-    assert {*names, "free_requested"} == set(history_module.CHANGES)
+    assert {*names, "free_requested"} == {*history_module.CHANGES, *recorded.UNCACHED}
+    layout = (ROOT / "stats/page/layout.h").read_text()
+    kinds = re.findall(r"^    X\(\w+, (\w+)\)", layout[layout.index("#define UNCACHED_LIST"):layout.index("enum uncached_kind")], re.MULTILINE)
+    assert list(recorded.KINDS) == ["device", *kinds] == ["device", *SCHEMA["$defs"]["kind"]["properties"]["kind"]["enum"]]
 
 
 def test_the_fixture_is_what_the_library_writes(history):

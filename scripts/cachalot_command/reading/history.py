@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import NamedTuple
 
 from cachalot_command.common.tools import Failure, printable
-from cachalot_command.reading.recorded import ACTIONS
+from cachalot_command.reading.recorded import ACTIONS, KINDS, UNCACHED
 from cachalot_command.reading.report import Report, get, number
 from cachalot_command.reading.symbols import is_ours, resolve
 
@@ -89,6 +89,8 @@ class Source:
     has_time: bool = True
     pid: int = 0
     start: datetime = EPOCH  # time 0 of the events
+    uncached: list = field(default_factory=list)  # (kind, Event) of memory that the cache does not serve: alloc, free
+    held: list = field(default_factory=list)  # (kind, Block) of such memory at the end
 
 
 def whole(value, place, most=NUMBER_MOST):
@@ -168,6 +170,17 @@ def read_event(row, place, sites):
                          requested if action == "oom" else min(requested, size),
                          whole(row.get("thread") or 0, f"{place}.thread"), site_of(row.get("site"), sites),
                          whole(row.get("duration_ns") or 0, f"{place}.duration_ns"))
+
+
+def read_uncached(row, place, sites):
+    """(kind, Event) of one row of memory that the cache does not serve."""
+    kind = row.get("kind")
+    if kind not in KINDS:
+        raise Failure(3, f"{place}.kind is none of {', '.join(KINDS[1:])}")
+    size = whole(row.get("size_bytes"), f"{place}.size_bytes")
+    return kind, Event(whole(row.get("time_ns"), f"{place}.time_ns"), row["action"].removeprefix("uncached_"),
+                       address_of(row.get("address"), f"{place}.address"), size, size,
+                       whole(row.get("thread") or 0, f"{place}.thread"), site_of(row.get("site"), sites))
 
 
 def two_frees(events, pending):
@@ -265,6 +278,9 @@ def from_report(path, symbols=False):
         place = f"{printable(path)}: events"
         source.lost = whole(get(events, "lost") or 0, f"{place}.lost")
         for i, row in enumerate(dictionaries(get(events, "rows"), f"{place}.rows")):
+            if row.get("action") in UNCACHED:
+                source.uncached.append(read_uncached(row, f"{place}.rows[{i}]", source.sites))
+                continue
             device, event = read_event(row, f"{place}.rows[{i}]", source.sites)
             rows.setdefault(device, []).append(event)
     source.histories = [read_history(report, i, device, rows, source.sites)

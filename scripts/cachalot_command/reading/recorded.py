@@ -10,7 +10,11 @@ HEADER_BYTES, FORMAT = 4096, 1
 HEADER = struct.Struct("=16s2I11Q64s72s512s512s128s")
 EVENT = struct.Struct("=6Q")
 ON, ENDED, STOPPED = 1, 2, 3
-ACTIONS = ("alloc", "free", "free_completed", "segment_alloc", "segment_free", "fence_wait", "oom", "segment_map", "segment_unmap", "ask")
+ACTIONS = ("alloc", "free", "free_completed", "segment_alloc", "segment_free", "fence_wait", "oom", "segment_map", "segment_unmap", "ask",
+           "uncached_alloc", "uncached_free")
+KINDS = ("device", "device", "stream_ordered", "pinned", "managed", "vmm", "array", "imported", "graph")  # 0: of the cache
+NO_DEVICE = 0xfff
+UNCACHED = ("uncached_alloc", "uncached_free")
 SIZED = ("alloc", "free", "free_completed", "oom")
 
 
@@ -74,9 +78,14 @@ def rows(header, chunks):
                 raise Failure(3, f"event {number} of the trace is damaged")
             last = max(last, header.time_ns(ticks))
             action, site = ACTIONS[who >> 60], who >> 32 & 0xffff
-            row = {"time_ns": last, "action": action, "device": who >> 48 & 0xfff, "address": f"{address:#x}",
+            row = {"time_ns": last, "action": action, "kind": "device", "device": who >> 48 & 0xfff, "address": f"{address:#x}",
                    "size_bytes": size, "requested_bytes": requested if action in SIZED else None,
                    "thread": who & 0xffffffff, "site": site - 1 if site else None}
             if action in ("fence_wait", "ask"):
                 row["duration_ns"] = requested
+            if action in UNCACHED:
+                if requested >= len(KINDS):
+                    raise Failure(3, f"event {number} of the trace is damaged")
+                device = None if row["device"] == NO_DEVICE else row["device"]
+                row.update(kind=KINDS[requested], requested_bytes=size, device=device)
             yield row

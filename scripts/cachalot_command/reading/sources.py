@@ -7,7 +7,8 @@ from datetime import timedelta
 
 from cachalot_command.common.tools import Failure, open_regular, printable, show_progress
 from cachalot_command.reading.history import (CHANGES, EPOCH, LEVELS, NUMBER_MOST, Block, Event, History, Segment, Source,
-                                              from_report, in_order, read_event, two_frees)
+                                              from_report, in_order, read_event, read_uncached, two_frees)
+from cachalot_command.reading.recorded import UNCACHED
 from cachalot_command.reading.snapshot import DAMAGED, GROWTH
 from cachalot_command.reading.traces import CHUNK, PICKLES, odd_header, open_source, recorded_events
 
@@ -136,17 +137,21 @@ def trace_history(device, events):
 
 def from_recorded(path, header, rows):
     """The history in a trace that CACHALOT_TRACE recorded: the whole run, with segments."""
-    name, devices, count = printable(path), {}, 0
+    name, devices, uncached, count = printable(path), {}, [], 0
     for count, row in enumerate(rows, 1):
         if count % OFTEN == 0:
             show_progress(f"{name}: {count // 1000}k events read")
         if count > OPERATIONS_MOST:
             raise Failure(3, f"{name} has more than {OPERATIONS_MOST} events; `cachalot replay` reads it")
+        if row["action"] in UNCACHED:
+            uncached.append(read_uncached(row, f"{name}: event {count}", ()))
+            continue
         device, event = read_event(row, f"{name}: event {count}", ())
         devices.setdefault(device, []).append(event)
     if not count:
         raise Failure(3, f"{name} has no events in it")
-    source = Source(path, header.exe, pid=header.pid, start=EPOCH + timedelta(microseconds=header.start_realtime_ns // 1000))
+    source = Source(path, header.exe, pid=header.pid, start=EPOCH + timedelta(microseconds=header.start_realtime_ns // 1000),
+                    uncached=uncached)
     for device, events in sorted(devices.items()):
         source.histories.append(trace_history(device, in_order(two_frees(events, ()))))
     return source
