@@ -112,6 +112,19 @@ int domain_could_release(struct domain *domain, uint64_t bytes, int is_short);
  * seconds. Calls no driver if nothing was idle. */
 void domain_return_idle(struct domain *domain);
 
+/* If nothing was requested or freed since the last call: `bell` is called, once, when a thread next
+ * takes the lock. All thread caches are stopped until domain_rouse, so that every thread takes it.
+ * Returns 0 if something was. One thread calls this and domain_rouse. */
+int domain_rest(struct domain *domain, void (*bell)(void));
+void domain_rouse(struct domain *domain);
+
+/* Would domain_return_idle find nothing to give back until the next request or free? */
+int domain_has_returned_idle(struct domain *domain);
+
+/* Stores the bytes that are free on the device with these statistics. Calls the driver. Returns -1 if
+ * no context of it can be asked. */
+int domain_query_free(struct domain *domain, const struct device_stats *stats, uint64_t *bytes);
+
 /* Call it after the last stream capture has ended: blocks freed during captures get their fence. */
 void domain_captures_ended(struct domain *domain);
 

@@ -215,6 +215,72 @@ void domain_return_idle(struct domain *domain)
     for_each(domain, return_idle, 0);
 }
 
+static uint64_t uses_of(const struct domain *domain)
+{
+    uint64_t uses = 0;
+    for (const struct allocator *a = domain->first; a; a = a->next)
+        uses += a->mallocs + a->frees;
+    for (const struct thread_cache *cache = domain->caches; cache; cache = cache->next)
+        uses += stat_get(&cache->sequence);
+    return uses;
+}
+
+int domain_rest(struct domain *domain, void (*bell)(void))
+{
+    lock_take(&domain->lock);
+    uint64_t uses = uses_of(domain);
+    int rests = uses == domain->rest_uses;
+    domain->rest_uses = uses;
+    if (rests) {
+        domain->rests = 1;
+        thread_caches_stop(domain, NULL);
+        lock_ring_once(&domain->lock, bell);
+    }
+    lock_give_quietly(&domain->lock);
+    return rests;
+}
+
+void domain_rouse(struct domain *domain)
+{
+    if (!domain->rests)
+        return;
+    domain->rests = 0;
+    lock_ring_no_more(&domain->lock);
+    lock_take(&domain->lock);
+    thread_caches_go_on(domain, NULL);
+    domain_unlock(domain);
+}
+
+int domain_has_returned_idle(struct domain *domain)
+{
+    int has = 1;
+    lock_take(&domain->lock);
+    for (const struct allocator *a = domain->first; a; a = a->next)
+        has &= a->release.rested || a->life.error || a->life.forgotten || a->fences.no_events;
+    domain_unlock(domain);
+    return has;
+}
+
+int domain_query_free(struct domain *domain, const struct device_stats *stats, uint64_t *bytes)
+{
+    int code = -1;
+    uint64_t total;
+    lock_take(&domain->lock);
+    for (struct allocator *a = domain->first, *next; a && code; a = next) {
+        if (a->stats == stats && allocator_visit(a)) {
+            stats_begin(a->stats);
+            allocator_call(a);
+            code = a->ops->query_memory(a->device, bytes, &total);
+            allocator_return(a);
+            stats_end(a->stats);
+            allocator_visit_over(a);
+        }
+        next = a->next;
+    }
+    domain_unlock(domain);
+    return code ? -1 : 0;
+}
+
 void domain_decide(struct domain *domain, enum expandable decision)
 {
     domain_lock(domain);

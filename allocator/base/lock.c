@@ -10,7 +10,10 @@
  * by a tenth. So the load may run before other threads see the store. It can then miss a thread that
  * counts itself at that moment and still finds the lock taken. Therefore every sleep has a timeout:
  * with n sleepers n ms, at most policy.lock_sleep_ms. It grows with n because thousands of threads
- * that wake every millisecond would keep the holder of the lock from running. */
+ * that wake every millisecond would keep the holder of the lock from running.
+ *
+ * A bell counts as a sleeper. So an unlock that calls one takes the slow path, and all others pay
+ * nothing for it. */
 #include "allocator/base/lock.h"
 
 #include <errno.h>
@@ -52,9 +55,31 @@ void lock_wait(struct lock *lock)
     lock->waited = 1;
 }
 
+void lock_ring_once(struct lock *lock, void (*bell)(void))
+{
+    atomic_store_explicit(&lock->bell, bell, memory_order_relaxed);
+    atomic_fetch_add(&lock->sleepers, 1);
+}
+
+static void (*take_bell(struct lock *lock))(void)
+{
+    void (*bell)(void) = atomic_load_explicit(&lock->bell, memory_order_relaxed);
+    if (bell && (bell = atomic_exchange(&lock->bell, NULL)))
+        atomic_fetch_sub(&lock->sleepers, 1);
+    return bell;
+}
+
+int lock_ring_no_more(struct lock *lock)
+{
+    return take_bell(lock) != NULL;
+}
+
 void lock_wake(struct lock *lock)
 {
     int error = errno;
+    void (*bell)(void) = take_bell(lock);
+    if (bell)
+        bell();
     uint32_t turns = atomic_load_explicit(&lock->turns, memory_order_relaxed) + 1;
     int skip =
         atomic_load_explicit(&lock->waking, memory_order_relaxed) && turns < policy.lock_turns;

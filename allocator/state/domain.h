@@ -46,6 +46,8 @@ struct domain {
     uint32_t names; /* the last name that a block was given (block_layout.h) */
     int dedicated;  /* blocks of 2 MiB or more get segments of their own */
     int (*is_valid)(const struct allocator *); /* check.c, for assertions */
+    uint64_t rest_uses; /* requests and frees up to the last call of domain_rest */
+    int rests;          /* all thread caches are stopped until the next use (domain_rest) */
 };
 
 /* Takes the lock. The last freed block goes into its pool first: only the next request may find it

@@ -315,7 +315,7 @@ void thread_caches_stop(struct domain *domain, const struct device_stats *stats)
 void thread_caches_go_on(struct domain *domain, const struct device_stats *stats)
 {
     for (struct thread_cache *cache = domain->caches; cache; cache = cache->next)
-        if (serves(cache, stats))
+        if (!stats || serves(cache, stats))
             atomic_store_explicit(&cache->wanted, 0, memory_order_release);
 }
 

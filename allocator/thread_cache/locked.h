@@ -53,7 +53,8 @@ int thread_cache_keep(struct block *block);
 void thread_cache_stock(struct allocator *allocator, uint64_t size);
 
 /* thread_caches_stop: no thread is in a cache that serves this device (NULL: any device) until
- * go_on. The caller must keep the lock until then. thread_caches_serve: is there such a cache? */
+ * go_on. The caller must keep the lock until then, unless whoever gives the lock back has the caller
+ * call go_on (domain_rest). thread_caches_serve: is there such a cache? */
 void thread_caches_stop(struct domain *domain, const struct device_stats *stats);
 void thread_caches_go_on(struct domain *domain, const struct device_stats *stats);
 int thread_caches_serve(const struct domain *domain, const struct device_stats *stats);

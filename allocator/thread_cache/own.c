@@ -3,9 +3,10 @@
  * 1. Entry. A thread's `sequence` is odd while the thread is in its own cache. The owner
  *    enters with a plain store of the sequence, then reads `wanted`. A thread that wants the blocks
  *    of others holds the lock and sets their `wanted`. Then it makes all threads pass a barrier
- *    (membarrier), and waits until their sequences are even. So either the owner sees `wanted` and
- *    turns back, or the other thread sees the owner inside and waits. The owner pays a plain store
- *    and a plain load. The other thread pays for the barrier, once for all threads.
+ *    (membarrier), and waits until their sequences are even. So either
+ *    the owner sees `wanted` and turns back, or the other thread sees the owner inside and waits.
+ *    The owner pays a plain store and a plain load. The other thread pays for the barrier, once for
+ *    all threads. `wanted` may stay set for longer: the owner then takes the lock each time.
  * 2. Ownership. `claim` is address and right in one word. A free looks the block up in the map
  *    without the lock. The look may miss the block: then the lock decides. It may also find a block
  *    that is none any longer: then the claim does not match. The free takes the block with a

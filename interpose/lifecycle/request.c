@@ -10,6 +10,8 @@
 #include "interpose/process/process.h"
 #include "interpose/resolve/bindings.h"
 
+#define NS_PER_S UINT64_C(1000000000)
+
 static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
                   const struct timespec *limit)
 {
@@ -27,10 +29,11 @@ uint32_t request_take(void)
     return atomic_exchange(&process.page->request, 0);
 }
 
-int request_wait(void)
+void request_wait(uint64_t most_ns)
 {
-    static const struct timespec second = {.tv_sec = 1};
-    return futex(&process.page->request, FUTEX_WAIT, 0, &second) && errno == ETIMEDOUT;
+    const struct timespec limit = {.tv_sec = (time_t)(most_ns / NS_PER_S),
+                                   .tv_nsec = (long)(most_ns % NS_PER_S)};
+    futex(&process.page->request, FUTEX_WAIT, 0, most_ns == UINT64_MAX ? NULL : &limit);
 }
 
 void request_answer(void)

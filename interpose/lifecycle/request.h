@@ -7,7 +7,7 @@
 
 /* Requests of this process itself; those of other processes are in stats/page/page.h. */
 #define REQUEST_SIGNAL 256 /* the signal asks for a report */
-#define REQUEST_LOOK 512   /* the exiting thread waits for the exit report */
+#define REQUEST_LOOK 512   /* the exiting thread waits for the exit report, or a rest is over */
 
 /* Adds `request` and wakes the service thread. Async-signal-safe. */
 void request_wake(uint32_t request);
@@ -15,8 +15,8 @@ void request_wake(uint32_t request);
 /* Takes all requests since the last call. */
 uint32_t request_take(void);
 
-/* Waits for a request, for a second at most. Returns 1 if none came. */
-int request_wait(void);
+/* Waits for a request, for at most so long; UINT64_MAX: without a limit. */
+void request_wait(uint64_t most_ns);
 
 /* Tells the waiting processes that the requests taken are carried out. */
 void request_answer(void);

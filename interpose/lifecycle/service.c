@@ -4,20 +4,35 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "interpose/context/capture.h"
 #include "interpose/context/neighbours.h"
 #include "interpose/lifecycle/exit_report.h"
 #include "interpose/lifecycle/request.h"
+#include "interpose/lifecycle/sampler.h"
 #include "interpose/lifecycle/service_report.h"
 #include "interpose/process/main_thread.h"
 #include "interpose/process/own_thread.h"
 #include "interpose/process/private_files.h"
 #include "interpose/process/process.h"
+#include "interpose/process/thread_exit.h"
+#include "stats/os/clock.h"
 #include "stats/os/proc.h"
 
 #define SELDOM 8 /* seconds between two pairs of looks */
+#define SECOND UINT64_C(1000000000)
+#define QUIET (SECOND / 2) /* a rest begins when nothing has changed for so long */
+
+static struct WIPED service {
+    uint64_t due;                /* when the next second begins */
+    uint64_t quiet;              /* when a rest may begin */
+    uint32_t seconds;            /* since idle memory was last looked for */
+    int has_changed;             /* a number has, since the driver was last asked */
+    _Atomic int main_is_watched; /* the main thread will say when it ends */
+} service;
+static const struct wiped wiped WIPED_ENTRY = {&service, sizeof service};
 
 static void write_reports(void *requests)
 {
@@ -59,18 +74,15 @@ static void carry_out(uint32_t request)
     service_report_unlock();
 }
 
-/* Call it every second. Gives idle memory back at the pace of the option idle_return_s. Not while a
- * stream is being captured: then the next second tries again. */
+/* Gives idle memory back at the pace of the option idle_return_s. Not while a stream is being captured:
+ * then the next second tries again. The caller has the lock of reports. */
 static void return_idle(void)
 {
-    static uint32_t seconds;
     uint32_t every = process.config.options.idle_return;
-    service_report_lock();
-    if (every && ++seconds >= every && process_serving() && !capture_active()) {
-        seconds = 0;
+    if (every && ++service.seconds >= every && process_serving() && !capture_active()) {
+        service.seconds = 0;
         domain_return_idle(process.domain);
     }
-    service_report_unlock();
 }
 
 /* Where the main thread cannot be looked at, /proc is read now and then. */
@@ -109,9 +121,62 @@ static void end_if_last(void)
     exit(0);
 }
 
+/* Is there nothing that has to be looked at each second, as long as nothing is requested or freed? */
+static int may_sleep(void)
+{
+    return !service.has_changed && atomic_load(&service.main_is_watched) &&
+           (!process.config.options.idle_return || domain_has_returned_idle(process.domain));
+}
+
+static void wake(void)
+{
+    request_wake(REQUEST_LOOK);
+}
+
+/* Looks at the numbers: often while they change, and then until something is requested or freed
+ * again. Returns how long to wait for the next turn. */
+static uint64_t take_turn(void)
+{
+    uint64_t now = clock_ns(CLOCK_MONOTONIC);
+    int is_due = now >= service.due;
+    domain_rouse(process.domain);
+    if (is_due) {
+        return_idle();
+        service.due = now + SECOND;
+    }
+    if (sampler_look()) {
+        service.has_changed = 1;
+        service.quiet = now + QUIET;
+    }
+    if (is_due && service.has_changed) {
+        service.has_changed = 0;
+        sampler_ask_driver();
+        sampler_look();
+    }
+    int sleeps = may_sleep();
+    if (now < service.quiet || !domain_rest(process.domain, wake))
+        return sampler_interval_ns();
+    service.has_changed |= sampler_look();
+    return sleeps ? UINT64_MAX : service.due - now;
+}
+
+/* Without service there are requests alone, and the thread sleeps. */
+static uint64_t turn(void)
+{
+    uint64_t wait = UINT64_MAX, due = service.due;
+    service_report_lock();
+    if (process_serving())
+        wait = take_turn();
+    service_report_unlock();
+    if (service.due != due)
+        end_if_last();
+    return wait;
+}
+
 static void *serve(void *unused)
 {
     own_thread_begins("cachalot");
+    service.due = clock_ns(CLOCK_MONOTONIC) + SECOND;
     for (int ended = 0;;) {
         uint32_t request = request_take() & ~(uint32_t)REQUEST_LOOK;
         ended |= exit_report_answer(); /* and from there on no driver call is made here */
@@ -119,16 +184,28 @@ static void *serve(void *unused)
             if (!ended)
                 carry_out(request);
             request_answer();
-        } else if (request_wait() && !ended) {
-            return_idle();
-            end_if_last();
         }
+        request_wait(ended ? UINT64_MAX : turn());
     }
     return unused;
 }
 
+static int is_main_thread(void)
+{
+    return getpid() == syscall(SYS_gettid);
+}
+
+void service_thread_ends(void)
+{
+    if (!process_serving() || !is_main_thread())
+        return;
+    atomic_store(&service.main_is_watched, 0);
+    wake();
+}
+
 void service_start(void)
 {
+    atomic_store(&service.main_is_watched, is_main_thread() && thread_exit_watch());
     exit_report_prepare();
     int code = own_thread_detached(serve);
     exit_report_has_thread(code == 0);

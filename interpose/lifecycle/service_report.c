@@ -8,6 +8,7 @@
 
 #include "interpose/lifecycle/own_caches.h"
 #include "interpose/memory/uncached.h"
+#include "interpose/lifecycle/sampler.h"
 #include "interpose/process/process.h"
 #include "interpose/stream/submit.h"
 #include "stats/output/report_file.h"
@@ -68,6 +69,7 @@ int service_report_write(enum report_kind kind, int with_segments)
     PAGE_TELL(page, sequence);
     struct rows rows = list_blocks(); /* first: it takes what threads have noted into the page */
     own_caches_warn();
+    sampler_look();
     struct page *copy = page_copy(page);
     const struct events *events = page_events(page); /* events are shown on the map of segments */
     int list = with_segments || (events && events->shown);

@@ -32,7 +32,7 @@ static struct WIPED starting {
 static const struct wiped wiped WIPED_ENTRY = {&starting, sizeof starting};
 
 static void (*const at_thread_exit[])(void) = {capture_thread_ends, memory_thread_ends,
-                                               submit_thread_ends, NULL};
+                                               submit_thread_ends, service_thread_ends, NULL};
 
 /* Runs also in a process that is not served: there loaded_objects.c passes each call on. */
 __attribute__((constructor)) static void loaded(void)

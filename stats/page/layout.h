@@ -10,6 +10,7 @@
 #include "stats/events/events.h"
 #include "stats/events/sites.h"
 #include "stats/page/layout_neighbours.h"
+#include "stats/page/series.h"
 
 #define PAGE_MAGIC "CACHALOT"
 #define PAGE_FORMAT 1
@@ -147,6 +148,7 @@ struct page_own {
     struct events *events; /* the recorder of the page, or of the page that this is a copy of; NULL:
                               none are recorded */
     struct sites *sites;   /* NULL: none are recorded */
+    struct series *series; /* the process's own series, as many as the page has; NULL: a reader's */
 };
 
 /* The head, up to `request`, is private memory in the page's own process, which acts on it. The file
@@ -157,7 +159,8 @@ struct page {
     uint32_t format, header_bytes, page_bytes;
     uint32_t field_count, field_offset, device_offset, device_stride, device_count;
     uint32_t events_offset, sites_offset; /* 0: there are none */
-    char tool[32];                        /* "cachalot 0.1.0" */
+    uint32_t series_offset, series_count;
+    char tool[32]; /* "cachalot 0.1.0" */
 
     uint64_t pid, start_ticks; /* start_ticks: field 22 of /proc/PID/stat */
     uint64_t generation, pid_namespace, uid;
@@ -206,6 +209,11 @@ static inline struct page_device *page_device(const struct page *page, unsigned 
 {
     uint64_t offset = page->device_offset + (uint64_t)i * page->device_stride;
     return (struct page_device *)((char *)page + offset);
+}
+
+static inline struct series *page_series(const struct page *page, unsigned i)
+{
+    return (struct series *)((char *)page + page->series_offset) + i;
 }
 
 static inline struct events *page_events(const struct page *page)

@@ -69,6 +69,8 @@ static const char *check_beginning(const struct page *page, size_t bytes)
     if (page->page_bytes != bytes || page->device_count > PAGE_DEVICES ||
         !is_table(page->device_offset, page->device_count, page->device_stride, bytes) ||
         !is_table(page->field_offset, page->field_count, sizeof(struct page_field), bytes) ||
+        page->series_count > SERIES_MOST ||
+        !is_table(page->series_offset, page->series_count, sizeof(struct series), bytes) ||
         (page->sites_offset && !is_table(page->sites_offset, 1, sizeof(struct sites), bytes)))
         return "is a damaged page";
     return NULL;
@@ -313,6 +315,7 @@ struct page *page_copy(const struct page *page)
     forget_caches(copy);
     end_texts(copy);
     copy->own.told = NULL;
+    copy->own.series = NULL;
     copy->page_bytes = (uint32_t)bytes;
     return copy;
 }

@@ -293,6 +293,25 @@ static size_t fields_end(unsigned devices)
            page_fields_count() * sizeof(struct page_field);
 }
 
+static unsigned series_for(struct page_shape shape)
+{
+    return shape.devices < SERIES_MOST ? shape.devices : SERIES_MOST;
+}
+
+static size_t series_end(struct page_shape shape)
+{
+    return aligned(fields_end(shape.devices), 64) + series_for(shape) * sizeof(struct series);
+}
+
+/* The memory costs nothing until a device is used. */
+static struct series *own_series(unsigned count)
+{
+    void *memory = count ? mmap(NULL, count * sizeof(struct series), PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                         : MAP_FAILED;
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
 static void fill(struct page *page, struct page_shape shape, size_t bytes)
 {
     page->format = PAGE_FORMAT;
@@ -304,6 +323,9 @@ static void fill(struct page *page, struct page_shape shape, size_t bytes)
     page->field_offset = page->device_offset + shape.devices * page->device_stride;
     page->exit_code = -1;
     page->device_count = shape.devices;
+    page->series_offset = (uint32_t)aligned(fields_end(shape.devices), 64);
+    page->series_count = series_for(shape);
+    page->own.series = own_series(page->series_count);
     page_fields_write(page);
     if (shape.sites) {
         page->sites_offset = (uint32_t)(bytes - aligned(sizeof(struct sites), 4096));
@@ -311,7 +333,7 @@ static void fill(struct page *page, struct page_shape shape, size_t bytes)
         page->own.sites->every = shape.sites;
     }
     if (shape.events) {
-        page->events_offset = (uint32_t)aligned(fields_end(shape.devices), 64);
+        page->events_offset = (uint32_t)series_end(shape);
         page->own.events = &page->own.recorder;
         events_start(page->own.events, (char *)page + page->events_offset, shape.events,
                      shape.shown, page->start_monotonic_ns);
@@ -341,8 +363,7 @@ static void begin(struct page *page)
 
 static size_t bytes_for(struct page_shape shape)
 {
-    size_t bytes = aligned(fields_end(shape.devices), 64);
-    bytes = aligned(bytes + events_bytes(shape.events), 4096);
+    size_t bytes = aligned(series_end(shape) + events_bytes(shape.events), 4096);
     return bytes + (shape.sites ? aligned(sizeof(struct sites), 4096) : 0);
 }
 
@@ -443,5 +464,7 @@ void page_close(struct page *page, int remove)
         page_remove(page);
     if (page->own.told != NULL)
         munmap(page->own.told, PAGE_HEAD_BYTES);
+    if (page->own.series != NULL)
+        munmap(page->own.series, page->series_count * sizeof *page->own.series);
     munmap(page, page->page_bytes);
 }

@@ -95,9 +95,12 @@ char *report_text(const struct snapshot *snapshot, const struct report_options *
     json_t *root = document(&source);
     char *text = dump(root);
     json_decref(root);
+    if (report_failures() == failures) {
+        text = report_add_events(report_add_series(text, &source), &source);
+    } else {
+        free(text);
+        text = NULL;
+    }
     report_source_end(&source);
-    if (report_failures() == failures)
-        return report_add_events(text, &source);
-    free(text);
-    return NULL;
+    return text;
 }

@@ -35,6 +35,8 @@ const char *report_kind_name(unsigned kind);
 
 /* A difference of a damaged page may be negative; it is 0 then. */
 uint64_t report_not_negative(uint64_t value);
+/* Adds the key `series` to a document's text, as report_add_events does. */
+char *report_add_series(char *text, const struct report_source *source);
 
 /* Adds the key `events`, if the page has events, to a document's text. It may move the text; NULL:
  * there was no memory for it, and the text is freed. */

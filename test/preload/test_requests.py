@@ -175,6 +175,42 @@ def test_a_process_that_is_stopped(place, end):
         assert process.communicate("\n")[1] == "" and process.returncode == 0
 
 
+def wake_ups(process):
+    """How often the service thread has gone to sleep."""
+    for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
+        if (task / "comm").read_text() == "cachalot\n":
+            return int(re.search(r"\nvoluntary_ctxt_switches:\t(\d+)", (task / "status").read_text())[1])
+    return 0
+
+
+def test_the_service_thread_sleeps(place):
+    """It sleeps while nothing changes. What then changes wakes it, also a free without the lock."""
+    process = ready(place, "wait_for_input", CACHALOT_OUTPUT="r.json", CACHALOT_CONF="expandable_segments:True")
+    begin = time.monotonic()
+    before = None
+    while wake_ups(process) != before:
+        before = wake_ups(process)
+        time.sleep(1.5)
+        assert time.monotonic() < begin + 60
+    slept = 1000 * (time.monotonic() - begin)
+    process.communicate("\n")
+    (series,) = load(place.work / "r.json")["series"]
+    points = series["points"]
+    assert series["device"] == 0 and max(allocated for _, allocated, *_ in points) == 30 * MIB + 1024
+    assert points[-1][1] == 0 and points[-2][1] == 1024
+    assert points[-1][0] > slept - 100 and 0 < points[-1][3] < 9 << 30
+
+
+def test_the_series_of_a_killed_process(place):
+    process = ready(place, "wait_for_input")
+    process.kill()
+    process.wait()
+    (report,) = place.harvest()
+    (series,) = report["series"]
+    assert max(allocated for _, allocated, *_ in series["points"]) == report.statistic("allocated_bytes", "peak")
+    assert max(reserved for _, _, reserved, _ in series["points"]) == report.statistic("reserved_bytes", "peak")
+
+
 def test_empty_cache(place):
     process = ready(place, "wait_for_input")
     done = place.cachalot("empty-cache", process.pid)

@@ -347,6 +347,126 @@ static void test_torn_row_is_said(void **state)
     page_close(page, 1);
 }
 
+/* The points of a series, as a reader finds them. */
+static struct points {
+    unsigned count;
+    struct series_look at[SERIES_POINTS];
+} points;
+
+static void take_point(void *unused, const struct series_look *point)
+{
+    (void)unused;
+    assert_true(!points.count || point->time_ns > points.at[points.count - 1].time_ns);
+    points.at[points.count++] = *point;
+}
+
+static void read_series(const struct series *series)
+{
+    points.count = 0;
+    series_walk(series, take_point, NULL);
+}
+
+#define LOOKS 100000
+#define STEP_NS UINT64_C(100000000)
+static struct series_look looks[LOOKS];
+
+/* Are the looks up to `end` in the points, none with less than was there? */
+static void expect_looks(unsigned end)
+{
+    for (unsigned i = 0, p = 0; i < end; i++) {
+        while (p + 1 < points.count && points.at[p + 1].time_ns <= looks[i].time_ns)
+            p++;
+        const struct series_look *point = &points.at[p];
+        assert_true(point->time_ns <= looks[i].time_ns && point->allocated >= looks[i].allocated &&
+                    point->reserved >= looks[i].reserved && point->free <= looks[i].free);
+        if (looks[end - 1].time_ns - looks[i].time_ns < 60 * 10 * STEP_NS)
+            assert_memory_equal(point, &looks[i], sizeof *point);
+    }
+}
+
+/* A process may be killed at any instruction of series_add: then points up to some place have moved. */
+static void expect_any_mixture(const struct series *before, const struct series *after,
+                               unsigned end)
+{
+    static struct series mixed;
+    for (unsigned i = 0; i <= SERIES_POINTS; i += 31) {
+        mixed = *before;
+        memcpy(mixed.point, after->point, i * sizeof *mixed.point);
+        read_series(&mixed);
+        expect_looks(end);
+    }
+}
+
+static void test_a_series_keeps_peaks_and_the_last_minute(void **state)
+{
+    (void)state;
+    static struct series own, told, before;
+    uint32_t random = 4711;
+    for (unsigned i = 0; i < LOOKS; i++) {
+        random = random * 1664525 + 1013904223;
+        uint64_t bytes = (1 + (random >> 12)) * UINT64_C(512) * (i == 777 ? 4 : 1);
+        looks[i] = (struct series_look){i * STEP_NS, bytes, 4 * bytes, (UINT64_C(1) << 40) - bytes};
+        before = told;
+        assert_true(series_add(&own, &told, &looks[i]));
+        assert_false(series_add(&own, &told, &looks[i]));
+        if ((i + 1) % 20000)
+            continue;
+        read_series(&told);
+        expect_looks(i + 1);
+        assert_in_range(points.count, 2000, SERIES_POINTS);
+        assert_memory_equal(&own, &told, sizeof own);
+        expect_any_mixture(&before, &told, i);
+    }
+    /* Old points lie about as far apart: nowhere more than a few times the middle. */
+    uint64_t middle = looks[LOOKS - 1].time_ns / points.count, most = 0;
+    for (unsigned i = 1; i < points.count; i++)
+        if (points.at[i].time_ns - points.at[i - 1].time_ns > most)
+            most = points.at[i].time_ns - points.at[i - 1].time_ns;
+    assert_in_range(most, middle, 5 * middle);
+    assert_true(SERIES_MOST * sizeof told <= 256 * 1024);
+}
+
+/* Quiet hours are one point, and stay one. */
+static void test_a_series_of_bursts(void **state)
+{
+    (void)state;
+    static struct series own, told;
+    for (unsigned i = 0; i < 30000; i++) {
+        uint64_t hours = i / 30 * UINT64_C(3600000000000);
+        looks[i] = (struct series_look){hours + i % 30 * STEP_NS,
+                                        i % 30 == 29 ? 512 : 1024 * (1 + i % 7), 4096, UINT64_MAX};
+        series_add(&own, &told, &looks[i]);
+    }
+    read_series(&told);
+    uint64_t quiet = 0;
+    for (unsigned i = 1; i < points.count; i++)
+        if (points.at[i - 1].allocated == 512)
+            quiet += points.at[i].time_ns - points.at[i - 1].time_ns;
+    assert_in_range(100 * quiet / looks[29999].time_ns, 95, 100);
+}
+
+static void test_a_damaged_series(void **state)
+{
+    (void)state;
+    struct page *page = create();
+    struct series *series = page_series(page, 0);
+    page_device(page, 0)->used = 1;
+    stats_add(&page_device(page, 0)->stats, STAT_allocated_bytes, LARGE_POOL, 1 << 20);
+    memset(series, 0xff, sizeof *series);
+    stat_set(&page_series(page, 1)->device, 1);
+    struct snapshot snapshot = {.page = page};
+    struct report_options options = {.kind = REPORT_HARVEST};
+    char *text = report_text(&snapshot, &options);
+    json_t *report = text ? json_loads(text, 0, NULL) : NULL;
+    json_t *points_of =
+        json_object_get(json_array_get(json_object_get(report, "series"), 0), "points");
+    assert_int_equal(json_array_size(points_of), 1);
+    assert_int_equal(json_integer_value(json_array_get(json_array_get(points_of, 0), 1)), 1 << 20);
+    json_decref(report);
+    free(text);
+    page_close(page, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -364,6 +484,9 @@ int main(void)
         cmocka_unit_test(test_leaks_and_segments),
         cmocka_unit_test(test_more_events_than_json_has_numbers),
         cmocka_unit_test(test_torn_row_is_said),
+        cmocka_unit_test(test_a_series_keeps_peaks_and_the_last_minute),
+        cmocka_unit_test(test_a_series_of_bursts),
+        cmocka_unit_test(test_a_damaged_series),
     };
     if (mkdtemp(directory) == NULL)
         return 77;

@@ -69,11 +69,43 @@ static void sleepers_seldom_look(void **state)
     end_threads();
 }
 
+static _Atomic unsigned rung;
+
+static void ring(void)
+{
+    lock_take(&lock); /* called without the lock */
+    lock_give(&lock);
+    rung++;
+}
+
+static void rings_once(void **state)
+{
+    (void)state;
+    for (int again = 0; again < 2; again++) {
+        lock_take(&lock);
+        lock_ring_once(&lock, ring);
+        lock_give_quietly(&lock);
+        assert_int_equal(rung, again);
+        begin_threads();
+        end_threads();
+        assert_int_equal(rung, again + 1);
+        assert_false(lock_ring_no_more(&lock));
+    }
+    lock_take(&lock);
+    lock_ring_once(&lock, ring);
+    lock_give_quietly(&lock);
+    assert_true(lock_ring_no_more(&lock));
+    begin_threads();
+    end_threads();
+    assert_int_equal(rung, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_at_a_time),
         cmocka_unit_test(sleepers_seldom_look),
+        cmocka_unit_test(rings_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
