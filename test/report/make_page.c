@@ -64,10 +64,23 @@ static void fill_device(struct page_device *device)
     stats_set(stats, COUNTER_largest_allocatable_bytes, 17 << 20);
 }
 
+static void fill_series(struct page *page)
+{
+    static const struct series_look looks[] = {
+        {0, 1024, 2 << 20, UINT64_MAX},
+        {500000000, (3 << 20) + 2048, 22 << 20, UINT64_C(70) << 30},
+        {1000000000, (3 << 20) + 1024, 22 << 20, UINT64_C(60) << 30},
+    };
+    stat_set(&page_series(page, 0)->device, 1);
+    for (unsigned i = 0; i < sizeof looks / sizeof *looks; i++)
+        series_add(page->own.series, page_series(page, 0), &looks[i]);
+}
+
 static void fill(struct page *page)
 {
     page->state = PAGE_RUNNING;
     fill_device(page_device(page, 0));
+    fill_series(page);
     page->coverage[COVERAGE_init_calls] = 1;
     page->coverage[COVERAGE_dlsym_lookups] = 7;
     snprintf(page->config[0].name, sizeof page->config[0].name, "max_split_size_mb");

@@ -323,6 +323,24 @@ def test_without_events_it_says_how_to_get_them(tab, folder, model):
     assert "3 MiB" in text(tab, "largest") and tab.errors == []
 
 
+def test_the_whole_life(tab, folder, model):
+    """The series that every report has: each step, its peaks, and what was free."""
+    points = [[0, 0, 0, None], [100, 3 * MIB, 4 * MIB, None], [900, MIB, 4 * MIB, 70 * MIB], [2000, 2 * MIB, 8 * MIB, 60 * MIB]]
+    report = {**model, "series": [{"device": 0, "points": points}], "time": {**model["time"], "uptime_ns": 5 * 10**9}}
+    for width in (1280, 400):
+        for dark in (False, True):
+            tab.open(page_of(folder, report, "life"), width=width, dark=dark)
+            shoot(tab, f"life-{width}-{'dark' if dark else 'light'}")
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width and tab.errors == []
+    assert tab.evaluate("charts.life.data.datasets.map(d => [d.label, d.data.map(p => [p.x, p.y])])") == [
+        ["Allocated", [[0, 0], [0.1, 3 * MIB], [0.9, MIB], [2, 2 * MIB], [5, 2 * MIB]]],
+        ["Reserved", [[0, 0], [0.1, 4 * MIB], [0.9, 4 * MIB], [2, 8 * MIB], [5, 8 * MIB]]]]
+    assert text(tab, "life-hint") == \
+        "Peaks between two points are kept: 3 MiB allocated, 8 MiB reserved. Of the device, at least 60 MiB were free."
+    tab.open(page_of(folder, {**report, "series": [{"device": 0, "points": [[0, 0, 0, None]]}]}, "still"))
+    assert not tab.evaluate("document.getElementById('life').checkVisibility()") and tab.errors == []
+
+
 def test_a_trace(tab, folder):
     path, made = folder / "t.csv", folder / "t.html"
     path.write_text("Thread,Time,Action,Pointer,Size,Stream\n"

@@ -228,6 +228,16 @@ def test_perfetto_has_the_levels(tmp_path, model, lost):
     assert len(tracks.slices) == 2 * len(waits) > 0
 
 
+def test_perfetto_has_the_whole_life(tmp_path, model):
+    """Also of a report without events."""
+    points = [[0, 1024, 2048, None], [10, 4096, 8192, 512], [500, 0, 8192, 1024]]
+    report = {key: value for key, value in model.items() if key != "events"}
+    report["series"] = [{"device": 0, "points": points}]
+    values = Tracks(perfetto_trace(export(tmp_path, report, "--perfetto").read_bytes())).values
+    assert values["GPU 0 allocated, whole life"] == [(ms * 1000000, allocated) for ms, allocated, *_ in points]
+    assert values["GPU 0 free, whole life"] == [(10000000, 512), (500000000, 1024)] and len(values) == 3
+
+
 def test_perfettos_own_processor_reads_it(tmp_path, model):
     """As ui.perfetto.dev would: levels, waits, instants and names, and nothing that it could not read."""
     report = report_with_history(model, 2000)

@@ -23,6 +23,35 @@ def test_show(place):
     assert "a warning with" in done.stdout
 
 
+def test_memory_over_time(tmp_path, model):
+    """Drawn as high as it was, where it was; with letters of ASCII where the output has no others."""
+    def drawn(points, encoding="utf-8", uptime=10000):
+        report = {**model, "time": {**model["time"], "uptime_ns": uptime * 1000000},
+                  "series": [{"device": 0, "points": points}, {"device": 7}, 5]}
+        (tmp_path / "r.json").write_text(json.dumps(report))
+        done = subprocess.run([*COMMAND, "show", tmp_path / "r.json"], capture_output=True, encoding=encoding, check=True,
+                              env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "LC_ALL": "C"})
+        lines = done.stdout.splitlines()
+        at = next((i for i, line in enumerate(lines) if line.startswith("Device 0 over time")), None)
+        return lines[at:at + 9] if at is not None else []
+
+    gib = 1 << 30
+    steps = [[0, gib, 2 * gib, None], [2500, 3 * gib, 3 * gib, 9 * gib], [2570, gib, 3 * gib, 8 * gib], [5000, 0, 0, 60 * gib], "x", [1, 2, 3],
+             [4000, 9, 9, 9], [6000, -1, 0, 0]]
+    title, *rows, axis, times = drawn(steps)
+    assert title == "Device 0 over time: █ allocated, ░ reserved; at least 8 GiB of it were free"
+    assert rows[0].startswith("    3 GiB |") and rows[3].startswith("  1.5 GiB |") and axis.startswith("        0 +----")
+    inside = [row[11:] for row in rows]
+    assert [row.count("█") for row in inside] == [1, 1, 1, 1, 33, 33]
+    assert [len(row.rstrip()) for row in inside] == [33] * 6 and inside[0].index("█") == 16
+    assert times.split() == ["0", "5", "s", "10", "s"] and max(map(len, [*rows, axis, times])) <= 77
+    plain = drawn(steps, "ascii")
+    assert plain[0].startswith("Device 0 over time: # allocated, - reserved;") and plain[1][11:].count("#") == 1
+    assert drawn([[0, 0, 0, None]]) == [] and drawn([]) == []
+    assert drawn([[0, 512, 512, 1]], uptime=0)[1].startswith("    600 B |▁▁▁▁▁")
+    assert drawn([[0, (1 << 53) - 1, (1 << 53) - 1, 1], [(1 << 53) - 1, 1, 1, 1]])[1].startswith(" 8192 TiB |█")
+
+
 def test_a_folder_of_reports(tmp_path, model):
     """Those that look like reports, all of them, whatever one of them is."""
     for name, text in (("b", json.dumps(model)), ("a", json.dumps(model)), ("notes", "{}"), ("cut", json.dumps(model)[:500])):

@@ -103,6 +103,21 @@ def test_sums_of_parts_are_summed(place):
     page.close()
 
 
+def test_the_last_minute(place):
+    """The peak of each part, from the page's series; a damaged one is no reason to stop."""
+    place.start("serve")
+    time.sleep(1.2)
+    title, row = top(place).splitlines()[3:5]
+    column = slice(title.index("LAST MINUTE") - 1, title.index("LAST MINUTE") + 11)
+    assert row[column] == " " * 11 + "█", row
+    page = foreign(place)
+    data, places = bytearray(page.read_bytes()), live.Page(str(page)).series_places
+    assert len(places) >= 1 and struct.unpack_from("=2Q", data, places[0]) == (1, 3)
+    for damage in (b"\xff" * 32768, b"\1" + b"\0" * 7 + b"\xff" * 32760):
+        page.write_bytes(bytes(data[:places[0]]) + damage + bytes(data[places[0] + 32768:]))
+        assert f"{top(place)}".count("make_page") == 2
+
+
 def test_rates_are_of_the_interval(place):
     place.start("busy")
     time.sleep(0.3)
@@ -347,7 +362,7 @@ def test_every_screen_holds_its_lines(objects, width, height, sort):
 
 def test_wide_terminals_show_all_and_narrow_ones_the_first(place):
     place.start("hang")
-    for width, titles in ((160, "DEVICE"), (80, "HITS/S"), (45, "RESERVED"), (20, "PROGRAM")):
+    for width, titles in ((160, "DEVICE"), (80, "LAST MINUTE"), (45, "RESERVED"), (20, "PROGRAM")):
         place.environment["COLUMNS"] = str(width)
         lines = top(place).splitlines()
         assert titles in lines[3] and max(map(len, lines[3:])) <= width

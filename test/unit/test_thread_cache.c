@@ -175,6 +175,65 @@ static void a_snapshot_shows_them_reusable(void **state)
     assert_true(shown[SNAPSHOT_REUSABLE] == 2 * MIB && shown[SNAPSHOT_ALLOCATED] == 0);
 }
 
+static _Atomic int rung;
+
+static void ring(void)
+{
+    rung++;
+}
+
+static int rest_again(void)
+{
+    domain_rest(w.domain, ring);
+    return domain_rest(w.domain, ring);
+}
+
+/* As the service thread, which has no cache. */
+static void rest(int wanted)
+{
+    thread_cache_own = NULL;
+    rung = 0;
+    assert_int_equal(rest_again(), wanted);
+    as(0);
+}
+
+static void rouse(void)
+{
+    thread_cache_own = NULL;
+    domain_rouse(w.domain);
+    as(0);
+}
+
+/* The next request or free takes the lock, and that rings. */
+static void a_rest_ends_with_the_next_use(void **state)
+{
+    (void)state;
+    uint64_t block = cached(4096), held = get(512);
+    rest(1);
+    assert_true(allocator_hit_alone(w.a, 4096) == 0);
+    assert_int_equal(rung, 0);
+    assert_int_equal(take(4096), block);
+    give(held);
+    assert_int_equal(rung, 1);
+    assert_false(domain_free_alone(w.domain, block));
+    rouse();
+    put(block);
+    assert_int_equal(cached(4096), block);
+    assert_int_equal(get(4096), block);
+    rest(1);
+    assert_false(domain_free_alone(w.domain, block));
+    give(block);
+    assert_int_equal(rung, 1);
+    rouse();
+    rest(1);
+    rouse();
+    put(take(4 * MIB));
+    assert_int_equal(rung, 0);
+    thread_cache_own = NULL;
+    assert_false(domain_rest(w.domain, ring));
+    as(0);
+}
+
 static int real_barrier(void)
 {
     return (int)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
@@ -244,15 +303,20 @@ static void others_may_take_what_is_in_them(void **state)
     real_ops.barrier = real_barrier;
     w.domain->lane.ops = &real_ops;
     going = ROWS;
+    rung = 0;
+    int rests = 0;
     for (int i = 0; i < ROWS; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, work, &rows[i]), 0);
     while (going) {
         domain_empty_cache(w.domain, 0);
         domain_walk(w.domain, show, NULL);
+        rests += rest_again();
         usleep(100);
+        domain_rouse(w.domain);
     }
     for (int i = 0; i < ROWS; i++)
         assert_int_equal(pthread_join(thread[i], NULL), 0);
+    assert_in_range(rung, 0, rests);
     for (int i = 0; i < 64; i++)
         if (passed[i])
             assert_int_equal(domain_free(w.domain, atomic_exchange(&passed[i], 0), FREED_NATIVE),
@@ -332,6 +396,7 @@ int main(void)
         CACHE(blocks_of_another_context_do_not_stay),
         CACHE(a_thread_leaves_nothing_behind),
         CACHE(a_snapshot_shows_them_reusable),
+        CACHE(a_rest_ends_with_the_next_use),
         CACHE(others_may_take_what_is_in_them),
         CACHE(caches_hold_more_while_they_miss_often),
         CACHE(a_thread_alone_has_no_clock),

@@ -20,15 +20,16 @@ Writes a report, or a trace that `cachalot run --trace` recorded, as:
                      segments and blocks, sizes, fragmentation in words
   --memory-viz FILE  a snapshot as PyTorch makes it, for its viewers:
                      pytorch.org/memory_viz, torch/cuda/_memory_viz.py
-  --perfetto FILE    a trace for ui.perfetto.dev
+  --perfetto FILE    a trace for ui.perfetto.dev: memory over the whole life,
+                     and what events there are
   --csv FILE         RMM's log (Thread,Time,Action,Pointer,Size,Stream), which
                      `cachalot replay` reads; of one device
   --device N         only what happened on this device
   --symbols          look up names of call sites also if another host wrote it
 FILE may be - (standard output). Several options may be given at once.
 
-A report has what happened over time if the program ran with CACHALOT_EVENTS=N
-(the last N events); the map then, too, or by `cachalot dump --segments`. A
+A report has the course of memory. It has each event if the program ran with
+CACHALOT_EVENTS=N (the last N); the map then, too, or by `dump --segments`. A
 trace has a map only of what was not mapped (`expandable_segments:False`).
 
 Exit code: 0 done, 1 not written, 2 usage, 3 no or broken report, or one without
@@ -58,7 +59,8 @@ def write_export(option, source, file):
         need_events_or_segments(source, option)
         viz.write(source, file, int(source.start.timestamp() * 1000000))
     elif option == "--perfetto":
-        need_events(source, option)
+        if not source.series:
+            need_events(source, option)
         perfetto.write(source, file)
     else:
         need_events(source, option)

@@ -16,6 +16,7 @@ from cachalot_command.common.arguments import split
 from cachalot_command.common.tools import Failure, printable, unguarded
 from cachalot_command.common.units import bytes_text, count_text, rank_text, ratio_text
 from cachalot_command.reading.live import Watch
+from cachalot_command.writing.curve import sparkline
 
 HELP = """\
 usage: cachalot top [--once] [--json] [--interval SECONDS] [--sort COLUMN]
@@ -32,6 +33,7 @@ and GPU. It reads their pages: they notice nothing.
   HITS/S   requests served from the cache
   WAITS/S  waits of the host for the device, in frees; WAIT% of the time
   ASKED    of other processes, for want of memory; GIVEN to others
+  LAST MINUTE  the most allocated in each five seconds of it
   GROWS/S  a leak? the least left in each quarter of the last minute grew each
            time, by so much
   PID*     of another container: nobody here can tell whether it still runs
@@ -49,7 +51,7 @@ KEYS = {"r": "reserved", "a": "allocated", "w": "waste", "h": "hits", "f": "wait
 ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 HOME, CLEAR_LINE, CLEAR_REST, BOLD, REVERSE, PLAIN = ("\x1b[H", "\x1b[K", "\x1b[J", "\x1b[1m",
                                                       "\x1b[7m", "\x1b[m")
-PROGRAM_LEAST, PROGRAM_MOST = 10, 40
+PROGRAM_LEAST, PROGRAM_MOST, MINUTE = 10, 40, 12
 
 
 def short_bytes(value):
@@ -89,10 +91,11 @@ COLUMNS = {
     "ASKED": (9, lambda r: short_bytes(r["asked_bytes"])),
     "GIVEN": (9, lambda r: short_bytes(r["given_bytes"])),
     "GROWS/S": (10, lambda r: grows_text(r["growing_bytes_per_s"])),
+    "LAST MINUTE": (MINUTE, lambda r: sparkline(r.get("minute", []))),
     "DEVICE": (20, lambda r: r["name"]),
     "HOST": (12, lambda r: r["hostname"]),
 }
-PRIORITY = ("PID", "PROGRAM", "ALLOCATED", "RESERVED", "GPU", "RANK", "WASTE", "GROWS/S", "HITS/S",
+PRIORITY = ("PID", "PROGRAM", "ALLOCATED", "RESERVED", "GPU", "RANK", "WASTE", "LAST MINUTE", "GROWS/S", "HITS/S",
             "WAITS/S", "OOM", "HIT%", "WAIT%", "WASTE%", "ASKED", "GIVEN", "DEVICE", "HOST")
 LEFT = ("PROGRAM", "DEVICE", "HOST")
 
@@ -141,6 +144,13 @@ def process_object(process):
 NOTHING = {"device": "-", "name": "-", "allocated_bytes": 0, "reserved_bytes": 0, "waste_bytes": 0,
            "hit_ratio": None, "hits_per_s": None, "fence_waits_per_s": None,
            "fence_wait_ratio": None, "ooms": 0, "asked_bytes": 0, "given_bytes": 0, "growing_bytes_per_s": None}
+
+
+def drawn_object(process):
+    """The same with the last minute of each device."""
+    minutes = process.minutes(MINUTE)
+    each = process_object(process)
+    return {**each, "devices": [{**device, "minute": minutes.get(device["device"], [])} for device in each["devices"]]}
 
 
 def rows_of(objects, sort):
@@ -206,10 +216,11 @@ def json_line(watch, objects, interval):
 
 def plain(watch, options, last):
     """A table or a line of JSON, for --once and where escape sequences mean nothing."""
-    objects = [process_object(process) for process in watch.look()]
+    processes = watch.look()
     if options["json"]:
-        print(json_line(watch, objects, options["interval"]), flush=True)
+        print(json_line(watch, [process_object(process) for process in processes], options["interval"]), flush=True)
         return
+    objects = [drawn_object(process) for process in processes]
     rows = rows_of(objects, options["sort"])
     width = shutil.get_terminal_size((160, 24)).columns
     lines = [*head_lines(objects, rows, options["interval"]), "", *table_lines(rows, width)]
@@ -291,7 +302,7 @@ def live(watch, options):
     """Shows the table until q is typed."""
     with Terminal() as terminal:
         while True:
-            objects = [process_object(process) for process in watch.look()]
+            objects = [drawn_object(process) for process in watch.look()]
             due = time.monotonic() + options["interval"]
             while time.monotonic() < due:
                 rows = rows_of(objects, options["sort"])

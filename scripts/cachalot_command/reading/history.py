@@ -13,6 +13,7 @@ from typing import NamedTuple
 from cachalot_command.common.tools import Failure, printable
 from cachalot_command.reading.recorded import ACTIONS, KINDS, UNCACHED
 from cachalot_command.reading.report import Report, get, number
+from cachalot_command.reading.series import series_of
 from cachalot_command.reading.symbols import is_ours, resolve
 
 STATES = {"active": "active", "allocated": "active", "pending": "pending", "inactive": "inactive",
@@ -91,6 +92,7 @@ class Source:
     start: datetime = EPOCH  # time 0 of the events
     uncached: list = field(default_factory=list)  # (kind, Event) of memory that the cache does not serve: alloc, free
     held: list = field(default_factory=list)  # (kind, Block) of such memory at the end
+    series: dict = field(default_factory=dict)  # {device: [Step]}
 
 
 def whole(value, place, most=NUMBER_MOST):
@@ -271,7 +273,7 @@ def from_report(path, symbols=False):
     """The history in a report. Without CACHALOT_EVENTS it has no events."""
     report = Report(path, symbols)
     source = Source(path, program_of(report), report, sites=read_sites(report), start=start_of(report),
-                    pid=int(report.number("process", "pid") or 0))
+                    pid=int(report.number("process", "pid") or 0), series=series_of(report))
     rows = {}
     events = report.get("events")
     if events is not None:

@@ -11,16 +11,17 @@ import struct
 import time
 
 from cachalot_command.common.tools import page_directory, printable
+from cachalot_command.reading.series import SERIES_BYTES, SERIES_MOST, columns_of, series_at
 
 MAGIC, FORMAT = b"CACHALOT", 1
-HEADER = struct.Struct("=8s8I")
+HEADER = struct.Struct("=8s12I")
 FIELD = struct.Struct("=56s4I8s")
 NUMBER = struct.Struct("@Q")  # native, so that it is read in one access
 PAGE_BYTES_MOST, FIELDS_MOST, DEVICES_MOST, PAGES_MOST = 64 << 20, 10000, 1024, 10000
 DEVICE_FIELDS = ("used", "ordinal", "total_bytes", "sequence", "num_hits", "num_fence_waits",
                  "fence_wait_ns", "num_ooms", "asked_bytes", "asked_ns", "given_bytes")
 SUMS = ("allocation", "allocated_bytes", "reserved_bytes")
-TORN_TRIES = 5
+TORN_TRIES, POINTS_OF_MINUTE = 5, 650
 HISTORY_S, HISTORY_LEAST_S, HISTORY_LEAST, QUARTERS = 60, 8, 8, 4
 
 
@@ -77,14 +78,15 @@ class Page:
 
     def read_fields(self):
         """{name: (offset, stride, parts, part stride)}, read from the page."""
-        magic, version, _, size, count, offset, _, _, _ = HEADER.unpack(self.read(HEADER.size))
+        magic, version, _, size, count, offset, _, _, _, _, _, series, many = HEADER.unpack(self.read(HEADER.size))
         if magic != MAGIC:
             raise BadPage("is not a page")
         if version != FORMAT:
             raise BadPage("is a page of another version of cachalot")
         if size != self.size or count > FIELDS_MOST or offset + count * FIELD.size > size:
             raise BadPage("is a damaged page")
-        self.size = offset + count * FIELD.size  # events lie behind this, and are not read
+        self.size = offset + count * FIELD.size  # series and events lie behind this
+        self.series_places = [series + i * SERIES_BYTES for i in range(min(many, SERIES_MOST))]
         data, fields = self.read(), {}
         for i in range(count):
             name, *place, _ = FIELD.unpack_from(data, offset + i * FIELD.size)
@@ -126,7 +128,7 @@ class Page:
 
     def read_identity(self):
         data = self.read()
-        self.pid, self.start_ticks = (self.number(data, n) for n in ("pid", "start_ticks"))
+        self.pid, self.start_ticks, self.start_ns = (self.number(data, n) for n in ("pid", "start_ticks", "start_monotonic_ns"))
         self.generation = self.number(data, "generation")
         self.exe, self.program, self.hostname, self.session = (
             self.text(data, n) for n in ("exe", "program", "hostname", "session"))
@@ -152,6 +154,15 @@ class Page:
         values["uuid"] = self.text(data, "device.uuid", row)
         return values
 
+    def minute(self, columns):
+        """{row of a device: most allocated bytes in each part of the last minute}."""
+        now = (time.monotonic_ns() - self.start_ns) / 1e6
+        try:
+            found = [series_at(self.file, place, POINTS_OF_MINUTE) for place in self.series_places]
+        except struct.error:
+            raise BadPage("is cut off") from None
+        return {one[0]: [pair[0] for pair in columns_of(one[1], now - 60000, now, columns)] for one in found if one}
+
     def is_torn(self, data, count):
         """True if the process changed a row while `data` was read."""
         offset, stride = self.fields.get("device.sequence", (0, 0))[:2]
@@ -172,8 +183,8 @@ class Page:
             torn = self.is_torn(data, count)
             if not torn:
                 break
-        rows = [self.row(data, row) for row in range(count)]
-        return time.monotonic(), [{**row, "torn": torn} for row in rows if row["used"]]
+        rows = [{**self.row(data, row), "row": row, "torn": torn} for row in range(count)]
+        return time.monotonic(), [row for row in rows if row["used"]]
 
 
 def stat_fields(pid):
@@ -237,6 +248,14 @@ class Process:
                 return False
             self.place = place
         return True
+
+    def minutes(self, columns):
+        """As of the page, by the number of the device; nothing where the page cannot be read any more."""
+        try:
+            found = self.page.minute(columns)
+        except (BadPage, OSError):
+            return {}
+        return {row["ordinal"]: found[row["row"]] for row in self.last[1] if row["row"] in found}
 
     def update(self):
         now, rows = self.page.sample()

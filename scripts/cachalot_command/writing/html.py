@@ -82,6 +82,16 @@ def columns(events):
             "site": [e.site for e in events]}
 
 
+def life_of(source, device):
+    """The device's memory over the whole life, by column: [ms], and bytes; and its end in ms."""
+    steps = source.series.get(device, [])
+    if not any(step.allocated or step.reserved for step in steps):
+        return None
+    uptime = source.report.number("time", "uptime_ns")
+    return {"end": max(steps[-1].ms + 1, (uptime or 0) / 1e6), "ms": [step.ms for step in steps],
+            "levels": [[step.allocated for step in steps], [step.reserved for step in steps], [step.free for step in steps]]}
+
+
 def map_of(history, events):
     """Segments at the end, and the moves of mapped memory that led there."""
     if history.segments is None:
@@ -203,7 +213,7 @@ def device_object(history, device, source):
         {"time": e.time, "title": oom_title(e.size, e.time, source.has_time), "lines": []} for e in history.events if e.action == "oom"]
     return {"index": history.device, "name": history.name,
             "tiles": tiles(device, report), "words": words, "ooms": ooms,
-            "events": columns(events), "levels": history.levels, **shown,
+            "events": columns(events), "levels": history.levels, "life": life_of(source, history.device), **shown,
             "histogram": histogram(device), "largest": largest,
             "timelineHint": timeline_hint(len(events), history, source, cut),
             "mapHint": map_hint(history, source) + (MOVING if shown.get("steps") else "")}

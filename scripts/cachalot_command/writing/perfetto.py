@@ -9,7 +9,7 @@ TRUSTED_SEQUENCE = 1
 INCREMENTAL_STATE_CLEARED = 1
 TYPE_SLICE_BEGIN, TYPE_SLICE_END, TYPE_INSTANT, TYPE_COUNTER = 1, 2, 3, 4
 UNIT_SIZE_BYTES = 3
-COUNTERS = ("allocated", "active", "reserved")
+COUNTERS, SERIES = ("allocated", "active", "reserved"), ("allocated", "reserved", "free")
 PROCESS_TRACK = 1
 
 
@@ -88,6 +88,18 @@ class Writer:
             elif one.action in ("oom", "segment_alloc", "segment_free", "segment_map", "segment_unmap"):
                 self.instant(one, base)
 
+    def life(self, device, steps):
+        """Counters over the whole life, which every report has; those of the events are of the last ones alone."""
+        base = 1000000 * (device + 1) + 500000
+        for i, name in enumerate(SERIES):
+            values = [(step.ms, getattr(step, name)) for step in steps if getattr(step, name) is not None]
+            if not values:
+                continue
+            unit = message(8, integer(3, UNIT_SIZE_BYTES))
+            self.file.write(descriptor(base + i, f"GPU {device} {name}, whole life", PROCESS_TRACK, unit))
+            for ms, value in values:
+                self.file.write(event(ms * 1000000, TYPE_COUNTER, base + i, integer(30, value)))
+
     def levels(self, history, base, count):
         now = list(history.levels)
         begin = history.events[0].time if history.events else 0
@@ -117,4 +129,7 @@ def write(source, file):
     writer = Writer(source, file)
     writer.process()
     for history in source.histories:
-        writer.device(history)
+        if history.events or not source.series:
+            writer.device(history)
+        if history.device in source.series:
+            writer.life(history.device, source.series[history.device])

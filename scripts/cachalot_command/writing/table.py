@@ -7,6 +7,8 @@ from cachalot_command.common.tools import printable
 from cachalot_command.common.units import blocks_text, bytes_text, count_text, ratio_text, size_text, time_text, times_text
 from cachalot_command.reading.kinds import past_the_cache as past_the_cache_of
 from cachalot_command.reading.report import end_text, get, number
+from cachalot_command.reading.series import series_of
+from cachalot_command.writing.curve import chart, legend
 from cachalot_command.writing.words import (coverage_advice, frames_of, hook_order, leak_text, native_words, oom_lines as event_lines,
                                             past_the_cache, sites_of, unnamed)
 
@@ -225,11 +227,24 @@ def warning_lines(report):
         f"  {printable(get(w, 'text'))} ({times_text(number(w, 'count'))})" for w in warnings]
 
 
+def curve_lines(report, steps, index):
+    """Memory of a device over time; nothing where it never changed."""
+    uptime = report.number("time", "uptime_ns")
+    end = max(steps[-1].ms + 1, (uptime or 0) / 1e6)
+    free = [step.free for step in steps if step.free is not None]
+    least = f"; at least {size_text(min(free))} of it were free" if free else ""
+    if not any(step.reserved or step.allocated for step in steps):
+        return []
+    return [f"Device {index} over time: {legend()}{least}", *chart(steps, end, WIDTH)]
+
+
 def lines_of(report):
     """The whole table of one report."""
-    lines = head_lines(report)
+    lines, series = head_lines(report), series_of(report)
     for device in report.list("devices"):
         lines += device_table(device)
+        steps = series.get(get(device, "device"))
+        lines += curve_lines(report, steps, get(device, "device")) if steps else []
     if not report.list("devices"):
         lines.append("No device was used through the cache.")
     note = [line for words in unnamed(report) for line in wrapped(words, "", "")]

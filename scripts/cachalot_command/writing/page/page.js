@@ -50,7 +50,7 @@ function roundTicks(scale) {
     const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
     scale.ticks = [];
     for (let i = Math.ceil(scale.min / step - 1e-9); i * step <= scale.max + step * 1e-9; i++)
-        scale.ticks.push({value: i * step, label: (i * step).toLocaleString("en", {minimumFractionDigits: digits, maximumFractionDigits: digits})});
+        scale.ticks.push({value: i * step, label: (i * step || 0).toLocaleString("en", {minimumFractionDigits: digits, maximumFractionDigits: digits})});
 }
 
 function axis(extra) {
@@ -153,6 +153,42 @@ function drawTimeline() {
     });
     charts.timeline.marks = lines;
     charts.timeline.draw();
+}
+
+/* The series that every report has. A point is the most, or the least free, until the next one. */
+function drawLife() {
+    const life = device.life;
+    at("life-section").hidden = !life;
+    charts.life?.destroy();
+    if (!life)
+        return;
+    const [allocated, reserved, free] = life.levels, known = free.filter(bytes => bytes !== null);
+    const points = values => [...values.map((y, i) => ({x: life.ms[i] / 1000, y})), {x: life.end / 1000, y: values.at(-1)}];
+    const line = (label, values, color, fill) => ({label, data: points(values), borderColor: style(color), backgroundColor: style(color) + "2e",
+        borderWidth: 1.6, fill: fill && "origin", stepped: true, pointRadius: 0, pointHitRadius: 0, spanGaps: false});
+    const most = Math.max(1, ...allocated, ...reserved), {stepSize, max} = byteScale(most);
+    at("life-hint").textContent = `Peaks between two points are kept: ${bytesText(Math.max(...allocated))} allocated, ` +
+        `${bytesText(Math.max(...reserved))} reserved.` + (known.length ? ` Of the device, at least ${bytesText(Math.min(...known))} were free.` : "");
+    charts.life = new Chart(at("life"), {
+        type: "line", data: {datasets: [line("Allocated", allocated, "allocated", true), line("Reserved", reserved, "reserved", true)]},
+        options: {
+            animation: false, parsing: false, normalized: true, maintainAspectRatio: false,
+            interaction: {mode: "index", intersect: false, axis: "x"},
+            scales: {
+                x: axis({type: "linear", name: "seconds since the program began", min: 0, max: life.end / 1000, afterBuildTicks: roundTicks,
+                    ticks: {callback: (value, i, ticks) => ticks[i].label, autoSkip: false}}),
+                y: axis({min: 0, max, ticks: {stepSize, callback: exactBytes}}),
+            },
+            plugins: {
+                legend: {position: "bottom", labels: {color: style("text"), boxWidth: 14}},
+                tooltip: {animation: false, callbacks: {
+                    title: items => items.length ? timeText(items[0].parsed.x, true) : "",
+                    label: item => ` ${item.dataset.label}: ${bytesText(item.parsed.y)}`,
+                    footer: items => items.length && free[Math.min(items[0].dataIndex, free.length - 1)] !== null ?
+                        `Free on the device: ${bytesText(free[Math.min(items[0].dataIndex, free.length - 1)])}` : ""}},
+            },
+        },
+    });
 }
 
 function zoom(from, to) {
@@ -304,6 +340,7 @@ function show(which) {
     if (history.count)
         drawTimeline();
     at("moment").max = history.count;
+    drawLife();
     drawLegend();
     showMoment(history.top());
     drawSizes();
@@ -317,5 +354,5 @@ listen();
 if (page.devices.length)
     show(page.devices[0]);
 else
-    ["tiles", "words-section", "timeline-section", "map-section", "sizes-section", "largest-section"].forEach(id => at(id).hidden = true);
+    ["tiles", "words-section", "life-section", "timeline-section", "map-section", "sizes-section", "largest-section"].forEach(id => at(id).hidden = true);
 requestAnimationFrame(() => setTimeout(() => document.documentElement.dataset.drawnMs = Math.round(performance.now() - begun)));
