@@ -1,5 +1,5 @@
-"""make_docs.py man|bash COMMAND VERSION [OPTIONS]: man page or bash completion of the command, from its own --help and its
-reference pages. OPTIONS: a file with what `cachalot-page options` prints, else that is called."""
+"""make_docs.py man|bash|zsh|fish COMMAND VERSION [OPTIONS]: man page or completion of the command, from its own --help and
+its reference pages. OPTIONS: a file with what `cachalot-page options` prints, else that is called."""
 
 import re
 import pathlib
@@ -12,6 +12,7 @@ from cachalot_command.command import reference  # noqa: E402
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 OTHERS = re.compile(r"`[^`]*`|^example: .*", re.M)  # what else is spoken of
+COMMAND = re.compile(r"^  ([a-z][a-z-]*)(?: (?:\[[^\]]*\]|[A-Z][^ ]*))* +(\S.*)$", re.M)
 CHOICE = re.compile(r"(--[a-z-]+) ((?:[\w]+\|)+[\w]+)")
 
 MAN_HEAD = """\
@@ -98,6 +99,74 @@ complete -o default -F _cachalot cachalot
 """
 
 
+PIDS = "cachalot ls 2>/dev/null"  # lines of a pid and a state
+
+ZSH = """\
+#compdef cachalot
+# zsh completion of cachalot; made by scripts/build/make_docs.py from the command's own help.
+_cachalot() {{
+    local -a commands=(
+{commands}
+    )
+    local -a options pids
+    local at
+    if (( CURRENT == 2 )); then
+        _describe command commands
+        compadd -- help --help --version
+        return
+    fi
+    if [[ $words[2] = run ]]; then
+        # Behind the options: a program, and what it takes.
+        for ((at = 3; at < CURRENT; at++)); do
+            case $words[at] in
+            {valued}) ((at++)) ;;
+            -*) ;;
+            *) break ;;
+            esac
+        done
+        if (( at < CURRENT )); then
+            shift $((at - 1)) words
+            (( CURRENT -= at - 1 ))
+            _normal
+            return
+        fi
+    fi
+    case $words[2]:$words[CURRENT-1] in
+    help:help) compadd -- {topics}; return ;;
+{choices}
+    esac
+    case $words[2] in
+{options}
+    esac
+    if [[ $PREFIX = -* ]]; then
+        compadd -- $options
+        return
+    fi
+    case $words[2]:$words[CURRENT-1] in
+    run:({valued})) _files ;;
+    run:*) _command_names -e || _files ;;
+    dump:* | empty-cache:*)
+        pids=(${{${{(M)${{(f)"$({pids})"}}:#* running*}}%%[^0-9 ]*}})
+        compadd -- ${{pids// /}} ;;
+    *) _files ;;
+    esac
+}}
+_cachalot "$@"
+"""
+
+FISH = """\
+# fish completion of cachalot; made by scripts/build/make_docs.py from the command's own help.
+complete -c cachalot -n __fish_use_subcommand -f -l help
+complete -c cachalot -n __fish_use_subcommand -f -l version
+complete -c cachalot -n __fish_use_subcommand -f -a help -d 'what a command does'
+{commands}
+complete -c cachalot -n '__fish_seen_subcommand_from help' -f -a '{topics}'
+complete -c cachalot -n '__fish_seen_subcommand_from run' -xa '(__fish_complete_subcommand --fcs-skip=2)'
+complete -c cachalot -n '__fish_seen_subcommand_from dump empty-cache' -f -a '({pids} | string match -rg "^ *([0-9]+) +running")'
+{options}
+"""
+
+
 def help_of(command, *words):
     return subprocess.run([sys.executable, command, *words, "--help"], stdout=subprocess.PIPE, text=True, check=True,
                           encoding="utf-8").stdout
@@ -123,14 +192,46 @@ def man(helps, usage, version, options):
     return "".join(parts) + MAN_TAIL.format(**{name: verbatim(text) for name, text in pages.items()})
 
 
-def bash(helps):
-    options = {name: sorted(set(OPTION.findall(OTHERS.sub("", text))) | {"--help"}) for name, text in helps.items()}
-    choices = [f"    {name}:{option}) words=\"{values.replace('|', ' ')}\" ;;"
-               for name, text in helps.items() for option, values in CHOICE.findall(text)]
-    valued = sorted(set(re.findall(r"^  (--[a-z-]+) [A-Z]", helps["run"], re.M)))
-    return BASH.format(commands=" ".join([*helps, "help", "--help", "--version"]), topics=" ".join([*reference.PAGES, *helps]), choices="\n".join(choices),
-                       valued=" | ".join(valued),
-                       options="\n".join(f"    {name}:-*) words=\"{' '.join(words)}\" ;;" for name, words in options.items()))
+class Table:
+    """What all completions are made from: commands with what they do, and their options, with the values of some."""
+
+    def __init__(self, helps, usage):
+        self.commands = dict(COMMAND.findall(usage))
+        self.options = {name: sorted(set(OPTION.findall(OTHERS.sub("", text))) | {"--help"}) for name, text in helps.items()}
+        self.choices = [(name, option, values.replace("|", " ")) for name, text in helps.items()
+                        for option, values in CHOICE.findall(text)]
+        self.valued = {name: sorted(set(re.findall(r"(--[a-z-]+)[= ]\[?[A-Z]", OTHERS.sub("", text)))) for name, text in helps.items()}
+        self.of_run = sorted(set(re.findall(r"^  (--[a-z-]+) [A-Z]", helps["run"], re.M)))
+        self.topics = " ".join([*reference.PAGES, *helps])
+
+
+def bash(table):
+    return BASH.format(commands=" ".join([*table.options, "help", "--help", "--version"]), topics=table.topics,
+                       choices="\n".join(f"    {name}:{option}) words=\"{values}\" ;;" for name, option, values in table.choices),
+                       valued=" | ".join(table.of_run),
+                       options="\n".join(f"    {name}:-*) words=\"{' '.join(words)}\" ;;" for name, words in table.options.items()))
+
+
+def zsh(table):
+    return ZSH.format(commands="\n".join(f"        '{name}:{table.commands[name]}'" for name in table.options), topics=table.topics,
+                      choices="\n".join(f"    {name}:{option}) compadd -- {values}; return ;;" for name, option, values in table.choices),
+                      valued=" | ".join(table.of_run), pids=PIDS,
+                      options="\n".join(f"    {name}) options=({' '.join(words)}) ;;" for name, words in table.options.items()))
+
+
+def fish(table):
+    values = {(name, option): values for name, option, values in table.choices}
+
+    def line(name, option):
+        more = f" -xa '{values[name, option]}'" if (name, option) in values else " -r" if option in table.valued[name] else ""
+        return f"complete -c cachalot -n '__fish_seen_subcommand_from {name}' -l {option[2:]}{more}"
+
+    return FISH.format(commands="\n".join(f"complete -c cachalot -n __fish_use_subcommand -f -a {name} -d '{table.commands[name]}'"
+                                          for name in table.options), topics=table.topics, pids=PIDS,
+                       options="\n".join(line(name, option) for name, words in table.options.items() for option in words))
+
+
+COMPLETIONS = {"bash": bash, "zsh": zsh, "fish": fish}
 
 
 def main(what, command, version, *options):
@@ -139,7 +240,7 @@ def main(what, command, version, *options):
     helps = {name: help_of(command, name) for name in names}
     sys.stdout.reconfigure(encoding="utf-8")
     listed = pathlib.Path(options[0]).read_text(encoding="utf-8") if options else None
-    print(man(helps, usage, version, listed) if what == "man" else bash(helps), end="")
+    print(man(helps, usage, version, listed) if what == "man" else COMPLETIONS[what](Table(helps, usage)), end="")
 
 
 if __name__ == "__main__":

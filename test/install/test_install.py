@@ -16,6 +16,8 @@ SIM, PRELOAD = BUILD / "test/sim", BUILD / "test/preload"
 OPTIONS = {o["name"]: o["value"] for o in json.loads((BUILD / "meson-info/intro-buildoptions.json").read_text())}
 PREFIX, LIBDIR = OPTIONS["prefix"].lstrip("/"), OPTIONS["libdir"]
 NAMES = {"libcachalot.so", "cachalot", "cachalot-page", "cachalot-replay", "report.schema.json"}
+COMPLETIONS = {"bash": "share/bash-completion/completions/cachalot.bash", "zsh": "share/zsh/site-functions/_cachalot",
+               "fish": "share/fish/vendor_completions.d/cachalot.fish"}
 
 
 def meson():
@@ -44,7 +46,7 @@ def place(tmp_path, staged):
     def run(*command, **options):
         return subprocess.run([str(c) for c in command], cwd=tmp_path, env=environment, capture_output=True, text=True,
                               timeout=60, check=False, **options)
-    run.work, run.cachalot = tmp_path, staged / "bin/cachalot"
+    run.work, run.cachalot, run.environment = tmp_path, staged / "bin/cachalot", environment
     yield run
     shutil.rmtree(pages)
 
@@ -55,7 +57,7 @@ def test_all_is_there(staged):
     modules = {path for path in found if path.startswith(own + "cachalot_command/")}
     assert found - modules == {own + name for name in NAMES} | {
         "bin/cachalot", f"{LIBDIR}/pkgconfig/cachalot.pc", "share/man/man1/cachalot.1",
-        "share/bash-completion/completions/cachalot.bash"}
+        *COMPLETIONS.values()}
     for path in found:
         assert not (staged / path).stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
 
@@ -117,6 +119,27 @@ def test_man_page(place, staged):
         assert said in done.stdout, said
 
 
+# What a shell offers for the words, as lines. zsh's own functions are stood in for: they choose by what is typed.
+COMPLETE = {
+    "bash": 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _cachalot; printf "%s\\n" "${COMPREPLY[@]}"',
+    "zsh": 'compadd() { print -l -- "$@" }; _describe() { print -l -- ${(P)2} }; _files() { print FILES }; '
+           '_command_names() { print pkg-config }; _normal() { print NORMAL "$words[@]" }; '
+           'file=$1; shift; words=("$@"); CURRENT=$#; PREFIX=$words[CURRENT]; source $file',
+    "fish": 'source $argv[1]; complete -C "$argv[2..]"',
+}
+
+
+def complete(place, staged, shell, *words):
+    if not shutil.which(shell):
+        pytest.skip(f"no {shell}")
+    options = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}[shell]
+    done = place(shell, *options, "-c", COMPLETE[shell], *["bash"] * (shell == "bash"), *["zsh"] * (shell == "zsh"),
+                 staged / COMPLETIONS[shell], *words)
+    assert done.stderr == ""
+    return {re.split("[\t:]", line)[0] for line in done.stdout.splitlines()}
+
+
+@pytest.mark.parametrize("shell", COMPLETE)
 @pytest.mark.parametrize("words, includes, excludes", [
     ("", {"run", "check", "ls", "--help"}, {"--conf"}),
     ("ch", {"check"}, {"run"}),
@@ -127,18 +150,13 @@ def test_man_page(place, staged):
     ("run --su", {"--summary"}, {"--output"}),
     ("run --summary pkg-conf", {"pkg-config"}, {"--summary"}),
 ])
-def test_bash_completion(place, staged, words, includes, excludes):
-    words = ["cachalot", *words.split(" ")]
-    script = ('source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _cachalot; '
-              'printf "%s\\n" "${COMPREPLY[@]}"')
-    done = place("bash", "-c", script, "bash", staged / "share/bash-completion/completions/cachalot.bash", *words)
-    assert done.stderr == ""
-    got = set(done.stdout.split())
-    assert includes <= got and not excludes & got, got
+def test_completion(place, staged, shell, words, includes, excludes):
+    got = complete(place, staged, shell, "cachalot", *words.split(" "))
+    assert includes - ({"--help"} if shell == "fish" else set()) <= got and (shell == "zsh" or not excludes & got), got
 
 
 def test_completion_offers_what_the_commands_take(place, staged):
-    text = (staged / "share/bash-completion/completions/cachalot.bash").read_text()
+    text = (staged / COMPLETIONS["bash"]).read_text()
     offered = re.findall(r'^    ([a-z-]+):-\*\) words="(.*)" ;;$', text, re.M)
     assert len(offered) == len(commands(place))
     for command, words in offered:
@@ -149,16 +167,15 @@ def test_completion_offers_what_the_commands_take(place, staged):
             assert done is None or "unknown option" not in done.stderr, (command, word, done.stderr)
 
 
-def test_completion_of_pids(place, staged):
-    script = 'PATH=$2:$PATH; source "$1"; COMP_WORDS=(cachalot dump ""); COMP_CWORD=2; _cachalot; echo "${COMPREPLY[@]}"'
+@pytest.mark.parametrize("shell", COMPLETE)
+def test_completion_of_pids(place, staged, shell):
     process = subprocess.Popen([place.cachalot, "run", PRELOAD / "wait_for_input"], stdin=subprocess.PIPE, cwd=place.work,
                                stdout=subprocess.PIPE, env={**os.environ, "LD_LIBRARY_PATH": str(SIM),
                                                             "CACHALOT_PAGE_DIR": page_directory(place)})
     try:
         process.stdout.readline()
-        done = place("bash", "-c", script, "bash", staged / "share/bash-completion/completions/cachalot.bash",
-                     place.cachalot.parent)
-        assert done.stdout == f"{process.pid}\n"
+        place.environment["PATH"] = f"{place.cachalot.parent}:{os.environ['PATH']}"
+        assert complete(place, staged, shell, "cachalot", "dump", "") - {"--"} == {f"{process.pid}"}
     finally:
         process.communicate(timeout=20)
 

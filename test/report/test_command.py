@@ -79,7 +79,8 @@ def test_what_was_done_is_said(place):
     ("run --html= true", 2, "--html needs a value"), ("show -- none", 3, "none: No such file"),
     ("show x --json", 2, "unknown option --json; see `cachalot show --help`"), ("shwo x", 2, "; did you mean show?"),
     ("ls --jsn", 2, "; did you mean --json?"), ("check x --max-leak 0", 2, "; did you mean --max-leaked?"),
-    ("run --sumary true", 2, "; did you mean --summary?"),
+    ("run --sumary true", 2, "; did you mean --summary?"), ("help cnof", 2, "; did you mean conf?"),
+    ("run --conf expandble_segments:True true", 2, "; did you mean expandable_segments?"),
     ("show run.trace", 3, "a recorded trace, not a report"), ("check run.trace --max-oom 0", 3, "a recorded trace, not a report"),
     ("replay x.json", 3, "x.json: line 1: this is JSON, not a trace"),
     ("show x.json", 3, "x.json is a report of version 2.0.0; this cachalot reads version 1")])

@@ -4,7 +4,7 @@ import os
 import re
 import signal
 
-from cachalot_command.common.tools import Failure, tool
+from cachalot_command.common.tools import Failure, meant, tool
 
 VARIABLES = {  # texts of the reference page; those of the simulated device have none
     "CACHALOT_CONF": "Options, KEY:VALUE,KEY:VALUE as PYTORCH_ALLOC_CONF has them (`cachalot help conf`).",
@@ -104,5 +104,7 @@ def check_conf(conf, where, code=125):
     """Refuses options of which the library would only warn."""
     checked = tool("conf", "--", conf)
     if checked.returncode:
-        lines = checked.stderr.replace("cachalot-page: ", "").splitlines()
-        raise Failure(code, f"{where}: {'; '.join(lines)}")
+        said, *names = checked.stderr.replace("cachalot-page: ", "").splitlines()
+        known = names[-1].removeprefix("the options are ").split(", ") if names else []
+        keys = [key for key in re.findall(r"(?:^|,)\s*(\w+)", conf) if key not in known]
+        raise Failure(code, "; ".join([f"{where}: {said}", *names]) + next(filter(None, (meant(key, known) for key in keys)), ""))
