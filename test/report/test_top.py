@@ -2,13 +2,16 @@
 
 import collections
 import fcntl
+import http.client
 import json
 import os
 import pathlib
 import pty
+import re
 import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import termios
@@ -20,6 +23,7 @@ from conftest import COMMAND
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cachalot_command.command import metrics
 from cachalot_command.command import top as top_module
 from cachalot_command.reading import live
 
@@ -305,6 +309,89 @@ def test_a_page_without_the_fields_is_of_another_version(place, page):
 def test_truncated(place, page, fraction):
     cut = int(len(page) * fraction)
     assert (read_page(place, page[:cut]) is None) == (cut < len(page))
+
+
+def samples(text):
+    """{name: [(labels, value)]} of OpenMetrics, as a strict reader has it; gauges only."""
+    parser = pytest.importorskip("prometheus_client.openmetrics.parser")
+    families = list(parser.text_string_to_metric_families(text))
+    assert {family.type for family in families} == {"gauge"} and all(family.documentation for family in families)
+    return {family.name: [(sample.labels, sample.value) for sample in family.samples] for family in families}
+
+
+def test_metrics(place):
+    """As a text and as a file: what `top` says, with labels that tell programs apart."""
+    pod = "0123abcd-0000-1111-2222-333344445555"
+    place.environment.update(SLURM_JOB_ID='7"7\\')
+    process, path = place.start("serve")
+    stranger = foreign(place, rank=b"3", program=b"a \xff\nb")
+    done = place.cachalot("metrics")
+    assert (done.returncode, done.stderr) == (0, "")
+    found, (processes, _) = samples(done.stdout), top_json(place)
+    told = {str(p["pid"]): (p, p["devices"][0]) for p in processes}
+    for name, key in (("allocated_bytes", "allocated_bytes"), ("peak_reserved_bytes", "peak_reserved_bytes"), ("requests", "requests")):
+        assert {labels["pid"]: value for labels, value in found[f"cachalot_{name}"]} == {pid: d[key] for pid, (_, d) in told.items()}
+    own = next(labels for labels, _ in found["cachalot_hits"] if labels["pid"] == str(process.pid))
+    assert own == {"program": "make_page", "slurm_job": '7"7\\', "pid": str(process.pid), "gpu": "0",
+                   "uuid": "GPU-00000000-0000-0000-0000-000000000000"}
+    (other,) = [labels for labels, _ in found["cachalot_hits"] if labels != own]
+    assert other["rank"] == "3" and "slurm_job" not in other and "\n" not in other["program"]
+    assert {value for _, value in found["cachalot_device_free_bytes"]} == {60 << 30}
+    assert found["cachalot_programs"] == [({}, 2)]
+    stranger.unlink()
+    made = place.work / "gpu.prom"
+    assert place.cachalot("metrics", "--output", made).returncode == 0
+    assert samples(made.read_text()).keys() == found.keys() and made.stat().st_mode & 0o777 == 0o644
+    match = metrics.POD.search(f"0::/kubepods.slice/kubepods-pod{pod.replace('-', '_')}.slice/cri-containerd-x.scope")
+    assert match[1].replace("_", "-") == pod and metrics.POD.search(f"0::/kubepods/burstable/pod{pod}/x")[1] == pod
+
+
+@pytest.mark.parametrize("arguments", [
+    ["x"], ["--listen", "70000"], ["--listen", "1", "--output", "f"], ["--interval", "5"], ["--interval", "0", "--output", "f"]])
+def test_metrics_usage(place, arguments):
+    done = place.cachalot("metrics", *arguments)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+
+
+def test_metrics_over_http(place):
+    place.start("serve")
+    server = subprocess.Popen([*COMMAND, "metrics", "--listen", "0"], stderr=subprocess.PIPE, text=True, env=place.environment)
+    try:
+        port = int(re.fullmatch(r"cachalot: http://127.0.0.1:(\d+)/metrics\n", server.stderr.readline())[1])
+
+        def get(path="/metrics", **headers):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.getheader("Content-Type"), answer.read().decode()
+
+        status, kind, text = get(Accept="application/openmetrics-text; version=1.0.0, text/plain")
+        assert status == 200 and kind.startswith("application/openmetrics-text; version=1.0.0")
+        assert len(samples(text)["cachalot_allocated_bytes"]) == 1
+        assert get()[1].startswith("text/plain; version=0.0.4")
+        assert [get("/other")[0], get(Host="evil.example")[0], get(Host=f"localhost:{port}")[0]] == [404, 403, 200]
+        sock = socket.create_connection(("127.0.0.1", port))  # a reader that says nothing, and goes
+        sock.close()
+        assert get()[0] == 200
+        listening = pathlib.Path("/proc/net/tcp").read_text()
+        assert f"0100007F:{port:04X}" in listening and f"00000000:{port:04X}" not in listening
+    finally:
+        server.kill()
+        server.communicate()
+
+
+def test_metrics_of_a_hundred_programs_take_20_ms(place, monkeypatch):
+    data = foreign(place).read_bytes()
+    for i in range(99):
+        (place.pages / f"more{i}.page").touch(mode=0o600)
+        (place.pages / f"more{i}.page").write_bytes(data)
+    monkeypatch.setenv("CACHALOT_PAGE_DIR", str(place.pages))
+    exporter, spent = metrics.Exporter(), []
+    for _ in range(20):
+        begin = time.process_time()
+        text = exporter.text()
+        spent.append(time.process_time() - begin)
+    assert "cachalot_programs 100\n" in text and min(spent) <= 0.02, spent
 
 
 def history(values, step=1.0):

@@ -20,7 +20,9 @@ NUMBER = struct.Struct("@Q")  # native, so that it is read in one access
 PAGE_BYTES_MOST, FIELDS_MOST, DEVICES_MOST, PAGES_MOST = 64 << 20, 10000, 1024, 10000
 DEVICE_FIELDS = ("used", "ordinal", "total_bytes", "sequence", "num_hits", "num_fence_waits",
                  "fence_wait_ns", "num_ooms", "asked_bytes", "asked_ns", "given_bytes")
+PEAKS = ("allocated_bytes", "reserved_bytes")
 SUMS = ("allocation", "allocated_bytes", "reserved_bytes")
+TABLES, TABLES_MOST = {}, 100  # {bytes of a table of fields: the fields}
 TORN_TRIES, POINTS_OF_MINUTE = 5, 650
 HISTORY_S, HISTORY_LEAST_S, HISTORY_LEAST, QUARTERS = 60, 8, 8, 4
 
@@ -86,11 +88,13 @@ class Page:
         if size != self.size or count > FIELDS_MOST or offset + count * FIELD.size > size:
             raise BadPage("is a damaged page")
         self.size = offset + count * FIELD.size  # series and events lie behind this
+        data = self.read()
+        table = data[offset:]
+        if table not in TABLES:  # pages of one version have one
+            TABLES.clear() if len(TABLES) > TABLES_MOST else None
+            TABLES[table] = {text_of(name): tuple(place) for name, *place, _ in FIELD.iter_unpack(table)}
         self.series_places = [series + i * SERIES_BYTES for i in range(min(many, SERIES_MOST))]
-        data, fields = self.read(), {}
-        for i in range(count):
-            name, *place, _ = FIELD.unpack_from(data, offset + i * FIELD.size)
-            fields[text_of(name)] = tuple(place)
+        fields = TABLES[table]
         self.cache_bins = {part: [name for name in fields if name.rpartition(".")[0] == f"cache.{part}"]
                            for part in ("allocated", "freed")}
         return fields
@@ -105,19 +109,27 @@ class Page:
             raise BadPage("is a damaged page")
         return sum(NUMBER.unpack_from(data, at + i * part_stride)[0] for i in range(parts or 1))
 
-    def cached(self, data, name, row):
-        """What threads have counted for a device in their thread caches: the sum over their rows. 0 if the page has none."""
-        if "cache.device" not in self.fields or name not in self.fields:
-            return 0
+    def caches_of(self, data, row):
+        """The places of thread caches that count for a device, from the first one on. None if the page has none."""
+        if "cache.device" not in self.fields:
+            return []
         offset, _, parts, stride = self.fields["cache.device"]
-        at = self.fields[name][0]
-        if parts > FIELDS_MOST or max(offset, at) + max(parts - 1, 0) * stride + NUMBER.size > len(data):
+        if parts > FIELDS_MOST or offset % 8 or stride % 8 or offset + max(parts - 1, 0) * stride + NUMBER.size > len(data):
             raise BadPage("is a damaged page")
-        rows = (i * stride for i in range(parts) if NUMBER.unpack_from(data, offset + i * stride)[0] == row + 1)
-        return sum(NUMBER.unpack_from(data, at + part)[0] for part in rows)
+        devices = memoryview(data)[:len(data) // 8 * 8].cast("Q")[offset // 8::max(stride // 8, 1)][:parts].tolist()
+        return [i * stride for i, device in enumerate(devices) if device == row + 1]
 
-    def bins(self, data, part, row):
-        return sum(self.cached(data, name, row) for name in self.cache_bins[part])
+    def cached(self, data, name, caches):
+        """What threads have counted for a device in these thread caches."""
+        if not caches or name not in self.fields:
+            return 0
+        at = self.fields[name][0]
+        if at + caches[-1] + NUMBER.size > len(data):
+            raise BadPage("is a damaged page")
+        return sum(NUMBER.unpack_from(data, at + part)[0] for part in caches)
+
+    def bins(self, data, part, caches):
+        return sum(self.cached(data, name, caches) for name in self.cache_bins[part]) if caches else 0
 
     def text(self, data, name, row=0):
         if name not in self.fields:
@@ -138,21 +150,31 @@ class Page:
     def row(self, data, row):
         """The present figures of one device."""
         values = {name: self.number(data, f"device.{name}", row) for name in DEVICE_FIELDS}
+        caches = self.caches_of(data, row)
         for name in SUMS:
             taken, freed = (sum(self.number(data, f"device.{name}.{part}.{pool}_pool", row)
                                 for pool in ("small", "large")) for part in ("allocated", "freed"))
             if name == "allocation":
-                taken, freed = (was + self.bins(data, part, row)
+                taken, freed = (was + self.bins(data, part, caches)
                                 for was, part in ((taken, "allocated"), (freed, "freed")))
             elif name == "allocated_bytes":
-                taken, freed = (was + self.cached(data, f"cache.{part}_bytes", row)
+                taken, freed = (was + self.cached(data, f"cache.{part}_bytes", caches)
                                 for was, part in ((taken, "allocated"), (freed, "freed")))
             values[name] = max(taken - freed, 0)
             values[f"{name}_ever"] = taken
-        values["num_hits"] += self.bins(data, "allocated", row)
+        values.update({f"peak_{name}": self.number(data, f"device.{name}.peak.all", row) for name in PEAKS})
+        values["num_hits"] += self.bins(data, "allocated", caches)
         values["name"] = self.text(data, "device.name", row)
         values["uuid"] = self.text(data, "device.uuid", row)
         return values
+
+    def free(self):
+        """{row of a device: bytes that were free when the driver was last asked}."""
+        try:
+            found = [series_at(self.file, place, 1) for place in self.series_places]
+        except struct.error:
+            raise BadPage("is cut off") from None
+        return {one[0]: one[1][-1].free for one in found if one and one[1]}
 
     def minute(self, columns):
         """{row of a device: most allocated bytes in each part of the last minute}."""
@@ -183,8 +205,8 @@ class Page:
             torn = self.is_torn(data, count)
             if not torn:
                 break
-        rows = [{**self.row(data, row), "row": row, "torn": torn} for row in range(count)]
-        return time.monotonic(), [row for row in rows if row["used"]]
+        return time.monotonic(), [{**self.row(data, row), "row": row, "torn": torn}
+                                  for row in range(count) if self.number(data, "device.used", row)]
 
 
 def stat_fields(pid):
@@ -279,6 +301,7 @@ class Process:
             "device": row["ordinal"], "name": row["name"], "uuid": row["uuid"],
             "total_bytes": row["total_bytes"], "allocated_bytes": row["allocated_bytes"],
             "reserved_bytes": reserved, "waste_bytes": max(reserved - row["allocated_bytes"], 0),
+            "peak_allocated_bytes": row["peak_allocated_bytes"], "peak_reserved_bytes": row["peak_reserved_bytes"],
             "blocks": row["allocation"], "requests": requests, "hits": row["num_hits"],
             "hit_ratio": min(row["num_hits"] / requests, 1) if requests else None,
             "requests_per_s": rate("allocation_ever"), "hits_per_s": rate("num_hits"),

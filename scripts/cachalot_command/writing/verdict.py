@@ -11,6 +11,7 @@ from cachalot_command.common.units import bytes_text, counted, processes_text
 from cachalot_command.reading.processes import COUNTS, UNKNOWNS, read_baseline, read_new_reports
 from cachalot_command.reading.report import number
 from cachalot_command.writing.gates import judge, odd_text, summary_of
+from cachalot_command.writing.openmetrics import family, label
 from cachalot_command.writing.output import write
 
 RED, PLAIN = "\x1b[1;31m", "\x1b[0m"
@@ -171,11 +172,6 @@ def as_json(verdict):
     }, indent=2) + "\n"
 
 
-def label(name, value):
-    value = printable(value).replace("\\", "\\\\").replace('"', '\\"')
-    return f'{name}="{value}"'
-
-
 def labels_of(process, index):
     """The labels that tell processes apart. `index` is added only if nothing else does."""
     labels = [label("hostname", process.report.text("process", "hostname")),
@@ -184,16 +180,6 @@ def labels_of(process, index):
     if process.rank is not None:
         labels.append(label("rank", process.rank))
     return ",".join(labels + [label("report", index)] * (index > 0))
-
-
-def family(name, unit, meaning, samples):
-    """One metric. All are gauges, because figures of an ended process have no rate."""
-    if not samples:
-        return []
-    unit_line = [f"# UNIT {name} {unit}"] if unit else []
-    return [f"# TYPE {name} gauge", *unit_line, f"# HELP {name} {meaning}",
-            *(f"{name}{{{labels}}} {value}" if labels else f"{name} {value}"
-              for labels, value in samples)]
 
 
 def device_families(processes, labels):
