@@ -26,6 +26,16 @@ static uint64_t patience_ns(const struct need_answers *answers)
                              : 0;
 }
 
+static void say_refused(unsigned count)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (count && !atomic_flag_test_and_set(&said))
+        process_warn(
+            "%u pages beside this process's own are another user's, damaged or too many: no "
+            "memory is asked of them",
+            count);
+}
+
 /* One thread at a time. */
 static void ask(void *context)
 {
@@ -34,6 +44,7 @@ static void ask(void *context)
     struct need_answers answers;
     uint64_t begin = clock_ns(CLOCK_MONOTONIC);
     need_ask(process.page, question->row, &asked);
+    say_refused(asked.refused);
     while (answers = need_answers(&asked),
            clock_ns(CLOCK_MONOTONIC) - begin < patience_ns(&answers))
         pause_ns(500000);

@@ -1,9 +1,11 @@
 #include "stats/page/group.h"
 
+#include "stats/os/clock.h"
 #include "stats/os/file_limit.h"
 #include "stats/os/pause.h"
 #include "stats/os/proc.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +15,10 @@
 
 #define MAGIC UINT64_C(0x3170756f72476843) /* ChGroup1 */
 #define MOST ((uint64_t)1 << 56)           /* bytes of a line; more is damage */
-#define TRIES 100 /* to take a line, while others open or remove the books */
+#define MOST_NS 1000000000                 /* to take a line, while others remove the books */
+
+static const char comes_and_goes[] = "its books come and go",
+                  no_line[] = "its books have no line free";
 
 static int lock(int fd, int type, uint64_t start, uint64_t bytes)
 {
@@ -27,16 +32,6 @@ static int lock(int fd, int type, uint64_t start, uint64_t bytes)
 static uint64_t place_of(unsigned line)
 {
     return offsetof(struct group_books, line) + line * sizeof(struct group_line);
-}
-
-static int take(int fd, unsigned line)
-{
-    return lock(fd, F_WRLCK, place_of(line), 1) == 0;
-}
-
-static void leave(int fd, unsigned line)
-{
-    lock(fd, F_UNLCK, place_of(line), 1);
 }
 
 /* FNV-1a, 64 bits. */
@@ -80,7 +75,7 @@ static const char *check(int fd, const char *path, struct stat *status)
         return "its books are damaged";
     return fstatat(AT_FDCWD, path, &there, AT_SYMLINK_NOFOLLOW) || there.st_ino != status->st_ino ||
                    there.st_dev != status->st_dev
-               ? "its books come and go"
+               ? comes_and_goes
                : NULL;
 }
 
@@ -112,16 +107,17 @@ static const char *take_line(struct group *group, int fd)
     if (problem)
         return problem;
     for (unsigned i = 0; i < GROUP_MEMBERS; i++)
-        if (take(fd, i)) {
+        if (lock(fd, F_WRLCK, place_of(i), 1) == 0) {
             struct group_line *line = &group->books->line[i];
             atomic_store(&line->pending, 0);
             atomic_store(&line->held, 0);
             group->own = i;
             return NULL;
         }
+    int error = errno;
     munmap(group->books, sizeof(struct group_books));
     group->books = NULL;
-    return "its books have no line free, or the system has no locks";
+    return error == EAGAIN || error == EACCES ? no_line : "the system has no locks for its books";
 }
 
 static const char *try_open(struct group *group)
@@ -156,8 +152,10 @@ const char *group_open(struct group *group, const struct page *own, const char *
         return "the path of its books is too long";
     if (!file_limit_allows(sizeof(struct group_books)))
         return "RLIMIT_FSIZE is smaller than its books";
-    const char *problem = NULL;
-    for (int i = 0; i < TRIES && (problem = try_open(group)) != NULL; i++)
+    const char *problem;
+    uint64_t begin = clock_ns(CLOCK_MONOTONIC);
+    while (problem = try_open(group), (problem == comes_and_goes || problem == no_line) &&
+                                          clock_ns(CLOCK_MONOTONIC) - begin < MOST_NS)
         pause_ns(100000);
     return problem;
 }
@@ -223,11 +221,11 @@ int group_bury(const struct group *group)
     for (unsigned i = 0; i < GROUP_MEMBERS && buried >= 0; i++) {
         struct group_line *line = &group->books->line[i];
         if (i == group->own || !(atomic_load(&line->held) | atomic_load(&line->pending)) ||
-            !take(fd, i))
+            lock(fd, F_RDLCK, place_of(i), 1) != 0) /* others may bury it at the same moment */
             continue;
         atomic_store(&line->pending, 0);
         atomic_store(&line->held, 0);
-        leave(fd, i);
+        lock(fd, F_UNLCK, place_of(i), 1);
         buried = 1;
     }
     if (fd >= 0)

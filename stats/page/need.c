@@ -4,6 +4,7 @@
 #include "stats/os/proc.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -28,25 +29,35 @@ static int read_at(int fd, void *to, size_t bytes, uint64_t offset)
 }
 #define READ(fd, to, field) read_at(fd, &(to), sizeof(to), offsetof(struct page, field))
 
-/* Is the file `name` the page of a live process of this user, and of this version? */
-static int is_live(struct neighbour *n, const char *name, const struct page *own)
+enum verdict { LIVE, OVER, REFUSED };
+
+/* Is the file `name` the page of a live process of this user, and of this version? Refused: it is
+ * another user's, or not what its name says. */
+static enum verdict judge(struct neighbour *n, const char *name, const struct page *own)
 {
     char magic[sizeof own->magic];
+    static const char none[sizeof magic];
     uint32_t format = 0, header = 0, state = 0;
     uint64_t pid = 0, start = 0, space = 0;
     unsigned long long named_pid, named_start;
     struct stat status;
-    return sscanf(name, "%20llu.%20llu.", &named_pid, &named_start) == 2 &&
-           fstat(n->fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
-           (status.st_mode & 077) == 0 && READ(n->fd, magic, magic) &&
-           READ(n->fd, format, format) && READ(n->fd, header, header_bytes) &&
-           READ(n->fd, state, state) && READ(n->fd, pid, pid) && READ(n->fd, start, start_ticks) &&
-           READ(n->fd, space, pid_namespace) && READ(n->fd, n->device_offset, device_offset) &&
-           READ(n->fd, n->device_stride, device_stride) &&
-           READ(n->fd, n->device_count, device_count) &&
-           memcmp(magic, PAGE_MAGIC, sizeof magic) == 0 && format == PAGE_FORMAT &&
-           header == sizeof *own && state && pid == named_pid && start == named_start &&
-           (space != own->pid_namespace || proc_is_alive(pid, start));
+    if (sscanf(name, "%20llu.%20llu.", &named_pid, &named_start) != 2 ||
+        fstat(n->fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid() ||
+        (status.st_mode & 077) != 0)
+        return REFUSED;
+    if (status.st_size == 0 || !READ(n->fd, magic, magic) || memcmp(magic, none, sizeof magic) == 0)
+        return OVER; /* it is being made */
+    if (memcmp(magic, PAGE_MAGIC, sizeof magic) != 0 || !READ(n->fd, format, format) ||
+        !READ(n->fd, header, header_bytes))
+        return REFUSED;
+    if (format != PAGE_FORMAT || header != sizeof *own)
+        return OVER;
+    if (!READ(n->fd, state, state) || !READ(n->fd, pid, pid) || !READ(n->fd, start, start_ticks) ||
+        !READ(n->fd, space, pid_namespace) || !READ(n->fd, n->device_offset, device_offset) ||
+        !READ(n->fd, n->device_stride, device_stride) ||
+        !READ(n->fd, n->device_count, device_count) || pid != named_pid || start != named_start)
+        return REFUSED;
+    return state && (space != own->pid_namespace || proc_is_alive(pid, start)) ? LIVE : OVER;
 }
 
 /* Is the neighbour's row a device in use with this UUID? */
@@ -61,34 +72,41 @@ static int is_device(const struct neighbour *n, unsigned row, const char *uuid)
 }
 
 /* Calls `each` with the live pages beside the own one, until it returns 0. It may keep n->fd and set
- * it to -1. */
-static void for_each(const struct page *own, int flags,
-                     int (*each)(struct neighbour *n, void *context), void *context)
+ * it to -1. Returns the number of files that are refused; one more, if there are too many pages. */
+static unsigned for_each(const struct page *own, int flags,
+                         int (*each)(struct neighbour *n, void *context), void *context)
 {
     char folder[sizeof own->path];
     const char *slash = strrchr(own->path, '/');
     if (!slash)
-        return;
+        return 0;
     snprintf(folder, sizeof folder, "%.*s", (int)(slash - own->path), own->path);
     DIR *listing = opendir(folder);
     if (!listing)
-        return;
-    int goes_on = 1, opened = 0;
-    for (const struct dirent *entry;
-         goes_on && opened < MOST_PAGES && (entry = readdir(listing)) != NULL;) {
+        return 0;
+    unsigned goes_on = 1, opened = 0, refused = 0;
+    for (const struct dirent *entry; goes_on && (entry = readdir(listing)) != NULL;) {
         size_t length = strlen(entry->d_name);
         if (length < 6 || strcmp(entry->d_name + length - 5, ".page") ||
             !strcmp(entry->d_name, slash + 1))
             continue;
+        if (opened++ == MOST_PAGES) {
+            refused++;
+            break;
+        }
         struct neighbour n = {.fd = openat(dirfd(listing), entry->d_name,
                                            flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
-        opened++;
-        if (n.fd >= 0 && is_live(&n, entry->d_name, own))
-            goes_on = each(&n, context);
+        enum verdict verdict = n.fd >= 0         ? judge(&n, entry->d_name, own)
+                               : errno == ENOENT ? OVER
+                                                 : REFUSED;
+        refused += verdict == REFUSED;
+        if (verdict == LIVE)
+            goes_on = each(&n, context) != 0;
         if (n.fd >= 0)
             close(n.fd);
     }
     closedir(listing);
+    return refused;
 }
 
 void need_note(struct page *own, unsigned row, uint64_t bytes, uint64_t group)
@@ -166,7 +184,7 @@ void need_ask(const struct page *own, unsigned row, struct need_asked *asked)
 {
     struct asking asking = {page_device(own, row)->uuid, stat_get(&own->need_group), asked, *asked};
     asked->count = 0;
-    for_each(own, O_RDWR, ask, &asking);
+    asked->refused = for_each(own, O_RDWR, ask, &asking);
 }
 
 enum answer { ANSWERED, GIVING, NONE };

@@ -13,6 +13,7 @@
 /* The processes that were asked. */
 struct need_asked {
     unsigned count;
+    unsigned refused; /* files that are another user's or damaged; one more: there are too many */
     struct need_neighbour {
         int fd;
         uint32_t before; /* its count `gave` when it was asked */

@@ -4,9 +4,11 @@
 #include "config.h"
 #include "context.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <search.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -174,10 +176,18 @@ uintptr_t memory_reserve(int device, size_t bytes, size_t alignment)
     return room ? room_take(room, bytes, alignment < SIM_GRANULE ? SIM_GRANULE : alignment) : 0;
 }
 
-/* What all processes have, by device, and the most that they had, in a file that they share. */
+#define PROCESSES 256
+
+/* What all processes have, by device, and the most that they had, in a file that they share; and what
+ * each has, so that it ends with the process. */
 static struct taken {
     _Atomic size_t now[SIM_DEVICES_MAX], peak[SIM_DEVICES_MAX];
+    struct process {
+        _Atomic int pid; /* 0: free */
+        _Atomic size_t has[SIM_DEVICES_MAX];
+    } process[PROCESSES + 1]; /* the last one: of those that found none */
 } alone, *everybodys = &alone;
+static struct process *own = &alone.process[PROCESSES];
 
 static void share(void)
 {
@@ -188,8 +198,33 @@ static void share(void)
                        ? MAP_FAILED
                        : mmap(NULL, sizeof alone, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
-    if (memory != MAP_FAILED)
-        everybodys = memory;
+    if (memory == MAP_FAILED)
+        return;
+    everybodys = memory;
+    own = &everybodys->process[PROCESSES];
+    for (int i = 0, none = 0; i < PROCESSES; i++, none = 0)
+        if (atomic_compare_exchange_strong(&everybodys->process[i].pid, &none, getpid())) {
+            own = &everybodys->process[i];
+            break;
+        }
+}
+
+/* Takes back what killed processes had. Returns whether there were any. */
+static int bury(void)
+{
+    int buried = 0;
+    for (int i = 0; everybodys != &alone && i < PROCESSES; i++) {
+        struct process *process = &everybodys->process[i];
+        int pid = atomic_load(&process->pid);
+        if (pid <= 0 || kill(pid, 0) == 0 || errno != ESRCH ||
+            !atomic_compare_exchange_strong(&process->pid, &pid, -1))
+            continue;
+        for (int device = 0; device < SIM_DEVICES_MAX; device++)
+            atomic_fetch_sub(&everybodys->now[device], atomic_exchange(&process->has[device], 0));
+        atomic_store(&process->pid, 0);
+        buried = 1;
+    }
+    return buried;
 }
 
 static _Atomic size_t *taken_of(int device)
@@ -211,24 +246,31 @@ int memory_charge(int device, size_t bytes)
 {
     _Atomic size_t *taken = taken_of(device);
     size_t now = atomic_load(taken);
-    do {
-        if (bytes > config()->capacity - now)
+    while (bytes > config()->capacity - now ||
+           !atomic_compare_exchange_weak(taken, &now, now + bytes)) {
+        if (bytes > config()->capacity - now && !bury())
             return 0;
-    } while (!atomic_compare_exchange_weak(taken, &now, now + bytes));
+        now = atomic_load(taken);
+    }
     note_peak(device, now + bytes);
+    atomic_fetch_add(&own->has[device], bytes);
     rooms[device].used += bytes;
     return 1;
 }
 
 void memory_discharge(int device, size_t bytes)
 {
+    _Atomic size_t *taken = taken_of(device);
     rooms[device].used -= bytes;
-    atomic_fetch_sub(taken_of(device), bytes);
+    atomic_fetch_sub(&own->has[device], bytes);
+    atomic_fetch_sub(taken, bytes);
 }
 
 size_t memory_used(int device)
 {
-    return atomic_load(taken_of(device));
+    const _Atomic size_t *taken = taken_of(device);
+    bury();
+    return atomic_load(taken);
 }
 
 /* What a process has ends with it. */
@@ -236,6 +278,7 @@ __attribute__((destructor)) static void leave(void)
 {
     for (int device = 0; device < SIM_DEVICES_MAX && everybodys != &alone; device++)
         memory_discharge(device, rooms[device].used);
+    atomic_store(&own->pid, 0);
 }
 
 static void memory_add(struct sim_memory *memory)
