@@ -59,9 +59,9 @@ static void raise_last(struct writer *w)
 /* series NULL: the process was killed before it looked at the device. */
 static char *write_series(char *to, const struct report_row *row, const struct series *series)
 {
-    struct writer w = {.to = to, .separator = "", .row = row};
-    w.to += sprintf(w.to, "{\n      \"device\": %" PRIu64 ",\n      \"points\": [",
-                    row->device->ordinal & INT32_MAX);
+    struct writer w = {.separator = "", .row = row};
+    w.to = to + sprintf(to, "{\n      \"device\": %" PRIu64 ",\n      \"points\": [",
+                        row->device->ordinal & INT32_MAX);
     if (series)
         series_walk(series, take_point, &w);
     raise_last(&w);

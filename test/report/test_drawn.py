@@ -3,10 +3,12 @@
 Screenshots go to CACHALOT_SCREENSHOTS, if that is set.
 """
 
+import copy
 import json
 import os
 
 import browser
+from cachalot_command.common.tools import Failure
 from cachalot_command.command import export
 import pytest
 from history_of import MIB, report_with_history, report_with_mapped
@@ -339,6 +341,31 @@ def test_the_whole_life(tab, folder, model):
         "Peaks between two points are kept: 3 MiB allocated, 8 MiB reserved. Of the device, at least 60 MiB were free."
     tab.open(page_of(folder, {**report, "series": [{"device": 0, "points": [[0, 0, 0, None]]}]}, "still"))
     assert not tab.evaluate("document.getElementById('life').checkVisibility()") and tab.errors == []
+
+
+def test_all_ranks_on_one_page(tab, folder, model):
+    """A table of the processes, and the devices of each, with the call sites of their own report."""
+    run = folder / "run of it"
+    run.mkdir()
+    for rank in (10, 9, None):
+        report = copy.deepcopy(model)
+        report["process"].update(rank=rank, pid=100 + (rank or 0))
+        (run / f"{rank}.json").write_text(json.dumps(report))
+    made = folder / "all.html"
+    assert export.main([str(run), "--html", str(made)]) == 0
+    for width in (1280, 400):
+        tab.open(made, width=width)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width and tab.errors == []
+    assert text(tab, "title") == "GPU memory of a run of 3 reports"
+    rows = tab.evaluate("[...document.querySelectorAll('#processes tr')].map(r => [...r.cells].slice(0, 2).map(c => c.innerText))")
+    assert rows == [["Rank", "Pid"], ["9", "109"], ["10", "110"], ["-", "100"]]
+    assert tab.evaluate("[...document.getElementById('device').options].map(o => o.text)") == [
+        "rank 9, pid 109, GPU 0: NVIDIA Test", "rank 10, pid 110, GPU 0: NVIDIA Test", "pid 100, GPU 0: NVIDIA Test"]
+    assert "pid 109 on" in text(tab, "facts")
+    tab.evaluate("(d => { d.value = 1; d.dispatchEvent(new Event('change')) })(document.getElementById('device'))")
+    assert "pid 110 on" in text(tab, "facts") and tab.errors == []
+    with pytest.raises(Failure):
+        export.main([str(run), "--csv", str(folder / "x.csv")])
 
 
 def test_a_trace(tab, folder):

@@ -59,6 +59,11 @@ def test_a_folder_of_reports(tmp_path, model):
     done = subprocess.run([*COMMAND, "show", tmp_path], capture_output=True, text=True, check=False)
     assert done.returncode == 3 and done.stdout.count("Cachalot memory summary") == 2 and "cut.json is cut off" in done.stderr
     assert done.stderr.count("\n") == 1
+    for rank in (10, 9):
+        other = {**model, "process": {**model["process"], "rank": rank, "pid": rank}}
+        (tmp_path / f"r{rank}.json").write_text(json.dumps(other))
+    title, *rows, blank = subprocess.run([*COMMAND, "show", tmp_path], capture_output=True, text=True, check=False).stdout.splitlines()[:5]
+    assert title.split()[:3] == ["rank", "pid", "program"] and [row.split()[0] for row in rows] == ["9", "10", "-"] and blank == ""
     (tmp_path / "none").mkdir()
     done = subprocess.run([*COMMAND, "show", tmp_path / "none"], capture_output=True, text=True, check=False)
     assert done.returncode == 3 and "Is a directory" in done.stderr

@@ -6,14 +6,17 @@ import sys
 from cachalot_command.common.arguments import split
 from cachalot_command.common.tools import Failure, printable, say, show_progress
 from cachalot_command.common.units import counted, size_text
+from cachalot_command.reading.processes import read_reports
+from cachalot_command.reading.runs import NEWEST
 from cachalot_command.reading.sources import missing_map, read_source
 from cachalot_command.reading.traces import device_number
 from cachalot_command.writing import html, output, perfetto, viz
 from cachalot_command.writing.rmm_log import write_csv
+from cachalot_command.writing.summary import by_rank
 from cachalot_command.writing.words import unnamed
 
 HELP = """\
-usage: cachalot export REPORT|TRACE OPTION…
+usage: cachalot export REPORT|TRACE|FOLDER OPTION…
 
 Writes a report, or a trace that `cachalot run --trace` recorded, as:
   --html FILE        one page that needs no network: memory over time, map of
@@ -26,7 +29,8 @@ Writes a report, or a trace that `cachalot run --trace` recorded, as:
                      `cachalot replay` reads; of one device
   --device N         only what happened on this device
   --symbols          look up names of call sites also if another host wrote it
-FILE may be - (standard output). Several options may be given at once.
+FILE may be - (standard output). Several options may be given at once. Of a
+FOLDER, --html makes one page of all processes of its newest run.
 
 A report has the course of memory. It has each event if the program ran with
 CACHALOT_EVENTS=N (the last N); the map then, too, or by `dump --segments`. A
@@ -80,6 +84,25 @@ def say_what_is_missing(source, options):
         print(f"cachalot: {printable(source.path)}: {missing_map(source)}", file=sys.stderr)
 
 
+def export_run(folder, options, device, symbols):
+    """One page of the newest run in a folder."""
+    if options.keys() != {"--html"} or not options["--html"] or device is not None:
+        raise Failure(2, "of a folder only one page is made: `cachalot export --html FILE FOLDER`")
+    html.find_chart()
+    found = read_reports([folder], NEWEST)
+    if found.problems:
+        raise Failure(3, found.problems[0])
+    reports = sorted((process.report for process in found.processes), key=by_rank)
+    for report in reports:
+        output.refuse_overwriting(report.path, options.values())
+    sources = [read_source(report.path, None, symbols)[0] for report in reports]
+    path = options["--html"]
+    output.make(path, lambda file: html.write_run(sources, folder, file))
+    if not output.DESCRIPTOR.fullmatch(output.place_of(path)):
+        say(f"cachalot: {printable(path)}: {counted(len(sources), 'report')} on one page")
+    return 0
+
+
 def main(arguments):
     """cachalot export."""
     words, options = split("export", arguments, ("--symbols",), (*EXPORTS, "--device"))
@@ -88,6 +111,8 @@ def main(arguments):
         raise Failure(2, "give one report and what to make of it; see `cachalot export --help`")
     if list(options.values()).count("-") > 1:
         raise Failure(2, "only one of them can go to standard output")
+    if os.path.isdir(words[0]):
+        return export_run(words[0], options, device, symbols)
     output.refuse_overwriting(words[0], options.values())
     if "--html" in options:
         html.find_chart()

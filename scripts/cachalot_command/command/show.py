@@ -2,19 +2,20 @@
 
 import glob
 import os
-import sys
 
 from cachalot_command.common.arguments import split
 from cachalot_command.common.tools import Failure, printable, say
 from cachalot_command.reading.processes import looks_like_report, reports_in
-from cachalot_command.reading.report import Report
+from cachalot_command.reading.report import Report, last_of_each
+from cachalot_command.writing.summary import by_rank, summary_lines
 from cachalot_command.writing.table import lines_of
 
 HELP = """\
 usage: cachalot show [REPORT…] [--symbols]
 
 Prints reports as tables, laid out like torch.cuda.memory_summary(), with hits,
-fences, fragmentation, leaks and warnings.
+fences, fragmentation, leaks, warnings, and the course of memory. Several are
+preceded by a table with a line for each process, in the order of ranks.
   REPORT     a file, or a folder of reports (default: the newest report here)
   --symbols  look up names of call sites also if another host wrote the report
 
@@ -36,12 +37,15 @@ def main(arguments):
     if not words:
         words = [newest_here()]
         say(f"cachalot: {printable(words[0])} is the newest report here")
-    code = 0
+    code, reports = 0, []
     for path in (path for word in words for path in reports_in(word)):
         try:
-            print("\n".join(lines_of(Report(path, "--symbols" in options))))
+            reports.append(Report(path, "--symbols" in options))
         except Failure as failure:
-            sys.stdout.flush()
-            print(f"cachalot: {failure}", file=sys.stderr)
+            say(f"cachalot: {failure}")
             code = failure.code
+    if len(reports) > 1:
+        print("\n".join(summary_lines(last_of_each(reports))), end="\n\n")
+    for report in sorted(reports, key=by_rank):
+        print("\n".join(lines_of(report)))
     return code

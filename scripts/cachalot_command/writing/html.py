@@ -242,9 +242,45 @@ def page_object(source):
             "footer": f"Made by cachalot from {os.path.basename(printable(source.path))}."}
 
 
+def process_row(report):
+    """A row of the table of a run."""
+    ratio = report.number("totals", "hit_ratio")
+    rank = "-" if report.get("process", "rank") is None else report.text("process", "rank")
+    return [rank[:20], report.text("process", "pid"), report.program()[:60], report.text("process", "hostname")[:60],
+            *(size_text(report.number("totals", key)) for key in ("peak_allocated_bytes", "peak_reserved_bytes", "leaked_bytes")),
+            "-" if ratio is None else f"{100 * ratio:.1f} %", count_text(report.number("totals", "ooms")).strip(), end_text(report)[:60]]
+
+
+def run_object(sources, name):
+    """The data of a page of several reports: their devices one after the other, and a table of the processes."""
+    pages = [page_object(source) for source in sources]
+    devices = []
+    for source, page in zip(sources, pages):
+        rank = "" if source.report.get("process", "rank") is None else f"rank {source.report.text('process', 'rank')[:20]}, "
+        who = f"{rank}pid {source.report.text('process', 'pid')}"
+        devices += [{**device, "label": f"{who}, GPU {device['index']}: {device['name']}", "sites": page["sites"],
+                     "facts": f"{source.program[:300]}, {page['facts']}"} for device in page["devices"]]
+    warnings = list(dict.fromkeys(warning for page in pages for warning in page["warnings"]))
+    return {**pages[0], "title": f"GPU memory of a run of {counted(len(sources), 'report')}", "facts": "", "sites": [], "devices": devices,
+            "warnings": warnings[:1000], "footer": f"Made by cachalot from {printable(name)}.",
+            "processes": {"rows": [process_row(source.report) for source in sources],
+                          "head": ["Rank", "Pid", "Program", "Host", "Peak allocated", "Peak reserved", "Held at the end", "From the cache", "OOM", "End"],
+                          "kinds": ["number", "number", "", "", "number", "number", "number", "number", "number", ""]}}
+
+
 def write(source, file):
+    """Writes the page of one report or trace."""
+    write_page(page_object(source), file)
+
+
+def write_run(sources, name, file):
+    """Writes one page of several reports, which lie in the folder `name`."""
+    write_page(run_object(sources, name), file)
+
+
+def write_page(page, file):
     """Writes the page. Text of a report goes in as data, and cannot end a script."""
-    data = json.dumps(page_object(source), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    data = json.dumps(page, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     parts = {"data": data, "chart": find_chart()}
 
     def part(match):

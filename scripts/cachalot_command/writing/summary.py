@@ -55,15 +55,25 @@ def row(report, width):
         printable(os.path.relpath(report.path)))
 
 
+def by_rank(report):
+    return report.number("process", "rank") is None, report.number("process", "rank") or 0
+
+
+def summary_lines(reports):
+    """A line for each report, in the order of ranks, below one of titles."""
+    width = rank_width(reports)
+    yield ROW.format(rank_column("rank", width), "pid", "program", "peak alloc", "peak reserv", "hits", "leaked", "report")
+    for report in sorted(reports, key=by_rank):
+        yield row(report, width)
+
+
 def print_summary(reports):
     """Prints a line for each process of the run, of its last report."""
     if not reports:
         return
     reports = last_of_each(reports)
-    width = rank_width(reports)
-    say(ROW.format(rank_column("rank", width), "pid", "program", "peak alloc", "peak reserv", "hits", "leaked", "report"))
-    for report in sorted(reports, key=lambda r: (r.number("process", "rank") is None, r.number("process", "rank") or 0)):
-        say(row(report, width))
+    for line in summary_lines(reports):
+        say(line)
     for report in reports:
         for remark in remarks(report):
             say(f"cachalot: process {report.text('process', 'pid')}: {remark}")

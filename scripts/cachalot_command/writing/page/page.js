@@ -226,7 +226,7 @@ function listen() {
 
 function drawMap() {
     if (history && history.first)
-        map.draw(history.stateAt(moment), page.sites, page.hasTime);
+        map.draw(history.stateAt(moment), device.sites ?? page.sites, page.hasTime);
 }
 
 function showMoment(index) {
@@ -276,12 +276,15 @@ function row(cells, tag) {
     return made;
 }
 
+function fillTable(id, table) {
+    const cells = row => row.map((text, i) => [text, table.kinds[i]]);
+    fill(id, [row(cells(table.head), "th"), ...table.rows.map(values => row(cells(values), "td"))]);
+}
+
 function drawTable() {
     at("largest-title").textContent = device.largest.title;
     at("largest-section").hidden = !device.largest.rows.length;
-    const kinds = device.largest.kinds;
-    fill("largest", [row(device.largest.head.map((text, i) => [text, kinds[i]]), "th"),
-        ...device.largest.rows.map(cells => row(cells.map((text, i) => [text, kinds[i]]), "td"))]);
+    fillTable("largest", device.largest);
 }
 
 function drawHead() {
@@ -290,7 +293,10 @@ function drawHead() {
     at("facts").textContent = page.facts;
     at("footer").textContent = page.footer;
     at("choice").hidden = page.devices.length < 2;
-    fill("device", page.devices.map((d, i) => Object.assign(element("option", `${d.index}: ${d.name}`), {value: i})));
+    fill("device", page.devices.map((d, i) => Object.assign(element("option", d.label ?? `${d.index}: ${d.name}`), {value: i})));
+    at("processes-section").hidden = !page.processes;
+    if (page.processes)
+        fillTable("processes", page.processes);
     at("warnings-section").hidden = !page.warnings.length;
     fill("warnings", page.warnings.map(text => element("li", text)));
 }
@@ -325,6 +331,7 @@ function drawLegend() {
 /* Everything of one device. */
 function show(which) {
     device = which;
+    at("facts").textContent = device.facts ?? page.facts;
     history = new History(device, page.hasTime, page.actions);
     moment = history.top();
     drawWords();
