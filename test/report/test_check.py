@@ -5,12 +5,13 @@ import json
 import os
 import pathlib
 import shlex
+import subprocess
 import threading
 import time
 
 from cachalot_command.reading import report as report_module
 import pytest
-from conftest import built
+from conftest import COMMAND, built
 
 FORMATS = ("text", "github", "junit", "json", "openmetrics")
 MIB = 1 << 20
@@ -279,6 +280,7 @@ def test_a_bad_baseline_is_no_pass(run):
 
 @pytest.mark.parametrize("arguments", [
     (), ("--max-leaked",), ("--max-leaked", "x"), ("--max-leaked", "-1"), ("--max-oom", "1.5"),
+    ("--max-leaked", "gpu:0"), ("--max-oom", "gpu:0"),
     ("--max-oom", "sum:"), ("--max-leaked", "max:0"), ("--min-utilization", "sum:1"),
     ("--min-utilization", "5"), ("--min-utilization", "120%"), ("--max-increase", "5%"),
     ("--require-reports", "0"), ("--require-coverage", "most"), ("--max-spread", "x"),
@@ -543,3 +545,26 @@ def test_a_process_that_outlives_the_run_leaves_no_verdict(place):
     problems = json.loads((place.work / "v.json").read_text())["problems"]
     place.run("kill", "-9", str(pid))
     assert problems == [f"process {pid} of this run still runs"]
+
+
+def test_a_limit_for_each_gpu(tmp_path, model):
+    """The worst device of any process, where the sum of its devices is another figure."""
+    report = copy.deepcopy(model)
+    device = report["devices"][0]
+    report["devices"] = [device, copy.deepcopy(device)]
+    report["devices"][1]["device"] = 1
+    peak = device["statistics"]["reserved_bytes"]["all"]["peak"]
+    report["devices"][1]["statistics"]["reserved_bytes"]["all"]["peak"] = peak + 512
+    report["totals"]["peak_reserved_bytes"] = 2 * peak + 512
+
+    def check(limit):
+        (tmp_path / "r.json").write_text(json.dumps(report))
+        done = subprocess.run([*COMMAND, "check", tmp_path / "r.json", "--max-peak-reserved", limit], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout
+
+    assert check(f"gpu:{peak + 512}")[0] == 0 and check(f"{peak + 512}")[0] == 1
+    code, said = check(f"gpu:{peak}")
+    assert code == 1 and "on each GPU" in said and "on GPU 1 (" in said and "512 bytes too many" in said
+    for damage in (None, "x", -1, 1.5):
+        report["devices"][1]["statistics"]["reserved_bytes"]["all"]["peak"] = damage
+        assert check("gpu:80GiB")[0] == 1

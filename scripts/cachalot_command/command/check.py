@@ -16,7 +16,7 @@ CACHALOT_SESSION is set only its reports are judged. All gates given apply:
                   a peak is, on several GPUs, the sum of the devices' peaks,
                   and of all device memory that of the kinds' peaks
   --max-oom, --max-retries, --max-double-frees, --max-warnings N
-                  each process; sum:N or sum:SIZE: all together
+                  each process; sum:N all together; gpu:SIZE a peak per GPU
   --min-utilization (allocated of reserved, at the peaks), --min-hits SHARE  90%
   --max-spread SHARE      how far the processes' peaks may lie apart
   --baseline OLD          peaks, leaks, out-of-memory: at most --max-increase

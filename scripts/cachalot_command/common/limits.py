@@ -10,6 +10,7 @@ LEVELS = ("none", "partial", "full")
 RUNS = ("one", "newest", "all")  # the reports of several runs that `check` takes
 FORMS = ("text", "github", "junit", "json", "openmetrics")  # in which the verdict is written
 DIGITS_MOST = 16
+SCOPES = {"sum": " in sum", "gpu": " on each GPU"}  # of a limit, beside each process
 
 
 def parse_count(text):
@@ -108,7 +109,7 @@ class Limit:
 
     def exact(self):
         """The limit for programs, not rounded."""
-        return "sum:" * (self.scope == "sum") + str(self.value)
+        return ("" if self.scope == "each" else f"{self.scope}:") + str(self.value)
 
     def __str__(self):
         """The limit for people, not rounded either."""
@@ -120,7 +121,7 @@ class Limit:
             shown = f"{self.value} bytes"
         elif self.unit == "ratio" and round(100 * self.value, 2) != round(100 * self.value, 9):
             shown = f"{round(100 * self.value, 9)} %"
-        return shown + " in sum" * (self.scope == "sum")
+        return shown + SCOPES.get(self.scope, "")
 
 
 ON_DEVICE = ("device", "stream_ordered", "managed", "vmm", "array")  # kinds of device memory, which a gate adds up
@@ -149,17 +150,17 @@ def parse_value(option, parser, value):
 
 
 def parse_limit(option, value):
-    """Parses [sum:][KIND=]VALUE into (scope, limit), or into (scope, limit, kind)."""
+    """Parses [sum:][KIND=]VALUE or gpu:VALUE into (scope, limit), or into (scope, limit, kind)."""
     unit = LIMITS[option][1]
     scope, colon, rest = value.partition(":")
     if not colon:
         scope, rest = "each", value
-    elif scope != "sum" or unit == "ratio":
+    elif scope not in SCOPES or unit == "ratio" or (scope == "gpu" and "-peak-" not in option):
         raise Failure(2, f"{option}: `{printable(value)}` is not a limit")
     kind, equals, size = rest.partition("=")
     if not equals:
         return scope, parse_value(option, PARSERS[unit], rest)
-    if option not in KIND_LIMITS:
+    if option not in KIND_LIMITS or scope == "gpu":
         raise Failure(2, f"{option}: `{printable(value)}` is not a limit")
     if kind not in KINDS:
         raise Failure(2, f"{option}: `{printable(kind)}` is no kind of memory; the kinds are {', '.join(KINDS)}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from cachalot_command.common.limits import KIND_LIMITS, LEVELS, LIMITS, ON_DEVICE, Limit, share_text, value_text
 from cachalot_command.common.tools import printable
 from cachalot_command.common.units import bytes_text, counted, processes_text
-from cachalot_command.reading.report import get, signal_text
+from cachalot_command.reading.report import get, number, signal_text
 from cachalot_command.writing.words import coverage_advice, frames_of, leak_text, oom_lines, past_the_cache
 
 LEAKS_SHOWN, CALLERS_SHOWN = 3, 3
@@ -120,6 +120,21 @@ def judge_each(name, key, unit, limit, processes, kind=None):
     if len(failed) > 1:
         text += f"; {len(failed)} of {len(processes)} processes fail"
     return finish(name, shown, key, unit, value, limit, worst, failed, text, kind)
+
+
+def judge_gpu(name, key, unit, limit, processes):
+    """Each device of each process. A peak that cannot be read fails."""
+    shown = Limit(limit, unit, "gpu")
+    peaks = [(number(device, "statistics", key.removeprefix("peak_"), "all", "peak"), process, get(device, "device"))
+             for process in processes for device in process.report.list("devices")]
+    unknown = next((process for value, process, _ in peaks if type(value) is not int or value < 0), None)
+    unknown = unknown or next((p for p in processes if p.totals[key] and not p.report.list("devices")), None)
+    if unknown is not None:
+        return Result(name, shown, False, f"the report does not say it of each GPU ({unknown.name()})", None, unit, unknown, 1)
+    value, worst, index = max(peaks, key=lambda peak: peak[0], default=(0, processes[0], "-"))
+    failed = list({id(process): process for peak, process, _ in peaks if peak > limit}.values())
+    text = f"{value_text(value, unit)} on GPU {printable(index)[:9]} ({worst.name()})"
+    return finish(name, shown, key, unit, value, limit, worst, failed, text, None)
 
 
 def finish(name, shown, key, unit, value, limit, worst, failed, text, kind):
@@ -260,7 +275,7 @@ def judge(processes, gates, baseline):
     results += [judge_reports(least, processes) for least in gates.get("--require-reports", ())]
     for option, (key, unit) in LIMITS.items():
         for scope, limit, *kind in gates.get(option, ()):
-            judged = judge_sum if scope == "sum" else judge_each
+            judged = {"sum": judge_sum, "gpu": judge_gpu, "each": judge_each}[scope]
             results.append(judged(" ".join([option[2:], *kind]), key, unit, limit, processes, *kind))
     results += [judge_spread(limit, processes) for limit in gates.get("--max-spread", ())]
     for limit in gates["--max-increase"] if baseline else ():
