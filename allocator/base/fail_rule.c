@@ -46,6 +46,14 @@ static int read_kind(struct fail_rule *rule, const char *text)
     return kind ? 0 : -1;
 }
 
+static int read_site(struct fail_rule *rule, const char *text)
+{
+    if (!*text || *rule->site)
+        return -1;
+    memcpy(rule->site, text, strlen(text) + 1); /* a part of the rule, which is as long */
+    return 0;
+}
+
 static int read_part(struct fail_rule *rule, const char *part, int *chooses)
 {
     int is_filter = strncmp(part, "kind:", 5) == 0 || strncmp(part, "site:", 5) == 0;
@@ -54,7 +62,7 @@ static int read_part(struct fail_rule *rule, const char *part, int *chooses)
     if (strncmp(part, "kind:", 5) == 0)
         return read_kind(rule, part + 5);
     if (strncmp(part, "site:", 5) == 0)
-        return part[5] && !*rule->site ? (strcpy(rule->site, part + 5), 0) : -1;
+        return read_site(rule, part + 5);
     if (strncmp(part, "every:", 6) == 0)
         return read_number(part + 6, 1, &rule->every);
     if (strncmp(part, "p:", 2) == 0)
@@ -67,16 +75,16 @@ int fail_rule_read(struct fail_rule *rule, const char *text)
     struct fail_rule read = {0};
     char parts[FAIL_RULE_TEXT], *rest, *part;
     size_t length = strlen(text);
-    int chooses = 0;
+    int chooses = 0, bracket = *text == '[';
     if (strcmp(text, "off") == 0) {
         *rule = read;
         return 0;
     }
-    if (length >= sizeof parts || (*text == '[' && (length < 3 || text[length - 1] != ']')))
+    if (length >= sizeof parts || (bracket && (length < 3 || text[length - 1] != ']')))
         return -1;
-    strcpy(read.text, text);
-    strcpy(parts, *text == '[' ? text + 1 : text);
-    if (*text == '[')
+    memcpy(read.text, text, length + 1);
+    memcpy(parts, text + bracket, length + 1 - (size_t)bracket);
+    if (bracket)
         parts[length - 2] = 0;
     for (part = strtok_r(parts, ",", &rest); part; part = strtok_r(NULL, ",", &rest))
         if (read_part(&read, part, &chooses))

@@ -271,6 +271,11 @@ static int set_fail_alloc(struct options *o, const char *text)
     return fail_rule_read(&o->fail_alloc, text);
 }
 
+static int set_fill(struct options *o, const char *text)
+{
+    return fill_rule_read(&o->fill, text);
+}
+
 static int set_device_size(struct options *o, const char *text)
 {
     uint64_t n;
@@ -339,6 +344,11 @@ static const struct key {
      "All processes of a group together reserve no more than this per device. CACHALOT_GROUP names "
      "the group; else it is the Slurm job, else the cgroup. At the limit the others' idle memory "
      "goes back first."},
+    {"fill", set_fill, "off, zero, nan or random:SEED", 0,
+     "Memory is written before the program gets it: zeros, bytes 0xFF (NaN in each format), or a "
+     "word of its own for each allocation. Blocks, pinned memory and memory of pools; not in "
+     "captures. With it free_mode is fence, there are no thread caches, and a request waits for "
+     "its fill. [nan,FIRST-LAST]: only those requests, others get zeros."},
 };
 #define KEYS (sizeof keys / sizeof *keys)
 
@@ -365,6 +375,12 @@ const char *options_meaning(unsigned i)
     return i < KEYS ? keys[i].meaning : NULL;
 }
 
+/* May the values of this key have colons outside brackets? */
+static int has_colons(int (*set)(struct options *options, const char *text))
+{
+    return set == set_fail_alloc || set == set_fill;
+}
+
 /* Sets one `key:value`. Returns NULL, or a text that says what is wrong with it. */
 static const char *take(struct options *options, const char *name, const char *value,
                         uint32_t allowed)
@@ -374,7 +390,7 @@ static const char *take(struct options *options, const char *name, const char *v
             continue;
         if (!(allowed >> i & 1))
             return NULL;
-        int whole = value && (*value == '[' || !strchr(value, ':'));
+        int whole = value && (*value == '[' || has_colons(keys[i].set) || !strchr(value, ':'));
         if (!whole || keys[i].set(options, value) < 0)
             return keys[i].wants;
         options->given |= 1u << i;
@@ -487,6 +503,8 @@ void options_value(const struct options *o, unsigned i, char *text, size_t size)
         snprintf(text, size, "%s", ipc_modes[o->ipc]);
     else if (!strcmp(name, "device_size_mb") && o->device_size)
         write_megabytes(o->device_size, text, size);
+    else if (!strcmp(name, "fill") && *o->fill.text)
+        snprintf(text, size, "%s", o->fill.text);
     else if (!strcmp(name, "fail_alloc") && *o->fail_alloc.text)
         snprintf(text, size, "%s", o->fail_alloc.text);
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "allocator/base/fail_rule.h"
+#include "allocator/base/fill_rule.h"
 #include "allocator/base/units.h"
 
 #define BLOCK_GRAIN 512 /* kMinBlockSize: blocks begin at multiples of it in their segment */
@@ -30,6 +31,7 @@ struct options {
     enum ipc_mode ipc;
     enum expandable expandable;
     struct fail_rule fail_alloc;
+    struct fill_rule fill;
     uint64_t device_size; /* bytes that a device looks to have; 0: its own */
     int cache;            /* 0: only count; the driver serves every call */
     int thread_cache;     /* 0: every request takes the lock */

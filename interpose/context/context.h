@@ -22,7 +22,7 @@ struct context {
     uint64_t ender, last_capture; /* thread in the call that ends it; last capture before */
     struct allocator *allocator;
     struct page_device *row;
-    CUstream own; /* device_ops.c: on which no work of the program runs; NULL: not made */
+    _Atomic(CUstream) own; /* device_ops.c: on which no work of the program runs; NULL: not made */
     _Atomic uint64_t in_segments, in_chunks; /* bytes in the books of the group */
 };
 

@@ -172,6 +172,18 @@ static int wait_for_ever(void *device, void *event)
     return (int)result;
 }
 
+/* Makes the stream on which no work of the program runs. Of two threads one makes it. */
+static CUresult own_stream(struct context *context)
+{
+    CUstream made = NULL, none = NULL;
+    if (context->own)
+        return CUDA_SUCCESS;
+    CUresult result = real()->cuStreamCreate(&made, CU_STREAM_NON_BLOCKING);
+    if (result == CUDA_SUCCESS && !atomic_compare_exchange_strong(&context->own, &none, made))
+        real()->cuStreamDestroy_v2(made);
+    return result;
+}
+
 /* On a stream of our own, made at the first call. */
 static int control_record(void *device, void **event)
 {
@@ -180,8 +192,7 @@ static int control_record(void *device, void **event)
     CUresult result = *event ? CUDA_SUCCESS : make_event(context, event);
     if (result != CUDA_SUCCESS || (result = enter(context, &visit)) != CUDA_SUCCESS)
         return (int)result;
-    if (!context->own)
-        result = real()->cuStreamCreate(&context->own, CU_STREAM_NON_BLOCKING);
+    result = own_stream(context);
     if (result == CUDA_SUCCESS)
         result = real()->cuEventRecord(*event, context->own);
     leave(&visit);
@@ -213,6 +224,39 @@ static void fence_destroy(void *device, void *event)
         return;
     real()->cuEventDestroy_v2(event);
     leave(&visit);
+}
+
+static CUresult submit_fill(struct context *context, uint64_t address, uint64_t bytes,
+                            uint32_t word, void *event)
+{
+    struct visit visit;
+    CUresult result = enter(context, &visit);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = own_stream(context);
+    if (result == CUDA_SUCCESS && bytes / 4)
+        result = real()->cuMemsetD32Async(address, word, bytes / 4, context->own);
+    if (result == CUDA_SUCCESS && bytes % 4)
+        result = real()->cuMemsetD8Async(address + bytes / 4 * 4, (unsigned char)word, bytes % 4,
+                                         context->own);
+    if (result == CUDA_SUCCESS)
+        result = real()->cuEventRecord(event, context->own);
+    leave(&visit);
+    return result;
+}
+
+int driver_fill(struct context *context, uint64_t address, uint64_t bytes, uint32_t word,
+                uint64_t timeout_ns)
+{
+    void *event = NULL;
+    int code = (int)make_event(context, &event);
+    if (code == 0)
+        code = (int)submit_fill(context, address, bytes, word, event);
+    if (code == 0)
+        code = fence_wait(context, event, timeout_ns);
+    if (event)
+        fence_destroy(context, event);
+    return code;
 }
 
 /* Cheap, but it would invalidate every active capture: DEVICE_DEFERRED if there is one. */

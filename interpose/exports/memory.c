@@ -1,5 +1,6 @@
 /* Exported: served memory, and uncached allocations, which are passed on and counted. */
 #include "interpose/context/capture.h"
+#include "interpose/memory/fill.h"
 #include "interpose/memory/ipc.h"
 #include "interpose/memory/memory.h"
 #include "interpose/memory/refuse.h"
@@ -39,9 +40,11 @@ static CUresult made_async(CUresult result, const CUdeviceptr *pointer, size_t b
                            CUstream stream, int per_thread)
 {
     CUdeviceptr address = result ? 0 : *pointer;
-    return !result && capture_active() && capture_is_on(stream, per_thread)
-               ? uncached_in_graph(result, address, bytes)
-               : uncached_made(result, UNCACHED_pool, SPACE_address, address, bytes);
+    if (!result && capture_active() && capture_is_on(stream, per_thread))
+        return uncached_in_graph(result, address, bytes);
+    if (process.watched)
+        fill_in_stream(address, bytes, stream, per_thread);
+    return uncached_made(result, UNCACHED_pool, SPACE_address, address, bytes);
 }
 
 /* A function that allocates in a stream. */
@@ -87,6 +90,8 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
             return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
         RETRIED_FOR(result, uncached_least(UNCACHED_##kind, bytes),                                \
                     UNCACHED_##kind == UNCACHED_host, real()->name arguments);                     \
+        if (UNCACHED_##kind == UNCACHED_host && process.watched && !result)                        \
+            fill_host((void *)(uintptr_t)(key), bytes);                                            \
         return result ? uncached_failed(result, UNCACHED_##kind, bytes)                            \
                       : uncached_made(result, UNCACHED_##kind, SPACE_##space,                      \
                                       (uint64_t)(uintptr_t)(key), bytes);                          \

@@ -105,7 +105,8 @@ static int begin(void)
     process.life = ++lives;
     context_start();
     config_read(&process.config);
-    process.watched = *process.config.options.fail_alloc.text != 0;
+    process.watched =
+        *process.config.options.fail_alloc.text || process.config.options.fill.kind != FILL_NONE;
     own_caches_note();
     making.devices = (unsigned)count;
     files_run(make_page, &making);

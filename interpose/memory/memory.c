@@ -7,6 +7,7 @@
 #include "interpose/context/capture.h"
 #include "interpose/context/context.h"
 #include "interpose/context/device_ops.h"
+#include "interpose/memory/fill.h"
 #include "interpose/memory/oom.h"
 #include "interpose/memory/refuse.h"
 #include "interpose/context/group_limit.h"
@@ -126,13 +127,34 @@ __attribute__((noinline)) static uint64_t hit_asked(struct allocator *allocator,
     return allocator_hit_asked(allocator, bytes);
 }
 
-/* A thread's first request; each one where all are watched. Returns 1 if it is refused. */
-__attribute__((noinline)) static int begin_or_refuse(uint64_t bytes)
+static inline CUresult take(struct context *context, CUdeviceptr *pointer, size_t bytes)
 {
+    uint64_t address = 0;
     process_inside++;
-    thread_begins();
+    int code = allocator_malloc(context->allocator, bytes, &address);
     process_inside--;
-    return refuses(UNCACHED_device, bytes);
+    if (code == ALLOCATOR_PASS)
+        return answered_for(context, bytes, forward_alloc(pointer, bytes));
+    if (code == CUDA_ERROR_OUT_OF_MEMORY)
+        oom_note(context, bytes);
+    *pointer = code ? 0 : address; /* as the driver does */
+    return (CUresult)code;
+}
+
+/* A request that options look at. */
+static CUresult watched(struct context *context, CUdeviceptr *pointer, size_t bytes)
+{
+    if (refuses(UNCACHED_device, bytes)) {
+        *pointer = 0;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = take(context, pointer, bytes);
+    if (result != CUDA_SUCCESS || fill_block(context, *pointer, bytes))
+        return result;
+    process_inside++;
+    domain_free(process.domain, *pointer, FREED_ASYNC); /* its fill is yet to come */
+    process_inside--;
+    return take(context, pointer, bytes);
 }
 
 DIRECT CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
@@ -146,19 +168,14 @@ DIRECT CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
         *pointer = address;
         return CUDA_SUCCESS;
     }
-    if (cached.begun_in != process.life && begin_or_refuse(bytes)) {
-        *pointer = 0;
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (cached.begun_in != process.life) {
+        if (process.watched)
+            return watched(context, pointer, bytes);
+        process_inside++;
+        thread_begins();
+        process_inside--;
     }
-    process_inside++;
-    int code = allocator_malloc(context->allocator, bytes, &address);
-    process_inside--;
-    if (code == ALLOCATOR_PASS)
-        return answered_for(context, bytes, forward_alloc(pointer, bytes));
-    if (code == CUDA_ERROR_OUT_OF_MEMORY)
-        oom_note(context, bytes);
-    *pointer = code ? 0 : address; /* as the driver does */
-    return (CUresult)code;
+    return take(context, pointer, bytes);
 }
 
 /* Takes from the cache with the allocator's lock. */

@@ -59,7 +59,8 @@ enum uncached_kind {
     X(context_losses, "contexts destroyed or reset while they had blocks")                         \
     X(fail_alloc_requests, "allocations that the option fail_alloc counted")                       \
     X(fail_alloc_refused, "allocations that it refused")                                           \
-    X(fit_refused, "driver allocations that did not fit in device_size_mb")
+    X(fit_refused, "driver allocations that did not fit in device_size_mb")                        \
+    X(fills, "allocations that the option fill counted")
 enum coverage_kind {
 #define X(name, meaning) COVERAGE_##name,
     COVERAGE_LIST(X)

@@ -3,6 +3,7 @@
 #define driver_ops __wrap_driver_ops
 #define driver_memory second_driver_memory
 #define driver_sync_memops second_driver_sync_memops
+#define driver_fill second_driver_fill
 #include "interpose/context/device_ops.h"
 
 #define DEVICE_NOT_READY 0

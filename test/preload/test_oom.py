@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import KIB, MIB, PROGRAMS, SIM, WORKLOADS, load
+from conftest import KIB, MIB, PROGRAMS, SIM, WORKLOADS, Report, load
 
 
 def event_of(place, **more):
@@ -140,3 +140,38 @@ def test_fit_search(place):
     assert (done.code, done.out) == (0, "fits 160 MiB (device_size_mb:160), confirmed by a run; it held 160 MiB at most\n"), done.err
     done = place.cachalot("run", "--fit", "search", "--summary", PROGRAMS / "memory_info")
     assert done.code == 2 and "do not go together" in done.err
+
+
+@pytest.mark.parametrize("mapped", ["False", "True"])
+@pytest.mark.parametrize("fill, expected", [
+    ("zero", "00000000 00 00000000 00000000"), ("nan", "ffffffff ff ffffffff ffffffff"), ("[nan,20-20]", "ffffffff ff 00000000 00000000")])
+def test_memory_is_filled(place, fill, expected, mapped):
+    """Whatever was in it: a block, a block's end, memory of a pool, of the host; before any use on any stream."""
+    done = place.run("unwritten", "show", CACHALOT_CONF=f"fill:{fill},expandable_segments:{mapped}", CACHALOT_OUTPUT="r.json")
+    assert (done.code, done.out) == (0, f"{expected}\n1\n"), done.err
+    report = load(place.work / "r.json")
+    assert report["coverage"]["counters"]["fills"] == 1 + 18 + 2 + 1 and report["config"]["free_mode"]["value"] == "fence"
+
+
+def test_random_fill_is_repeatable(place):
+    shown = [place.run("unwritten", "show", CACHALOT_CONF=f"fill:random:{seed}").out for seed in (7, 7, 8)]
+    assert shown[0] == shown[1] != shown[2] and len(set(shown[0].split()[:4])) == 4
+
+
+def test_captures_are_not_filled(place):
+    report = place.report("capture_full", 2, CACHALOT_CONF="fill:nan", CACHALOT_SIM_CAPACITY="64M")
+    assert report.warned("fill: memory that is allocated while a stream is captured is not filled")
+
+
+def test_a_fill_that_the_driver_refuses_is_said(place):
+    done = place.run("unwritten", "show", CACHALOT_CONF="fill:nan", CACHALOT_SIM_FAIL="cuMemsetD32Async:3", CACHALOT_OUTPUT="r.json")
+    report = Report(load(place.work / "r.json"))
+    assert done.code == 0 and report.warned("fill: the device was busy for 2 s, or refused") == 1 and "nan" not in done.err
+
+
+@pytest.mark.parametrize("what, code, said", [
+    ("reads", 1, "yes. With nan in place of zeros it ends or prints otherwise\nallocation 20, 4 KiB of device memory, asked for at unwritten"),
+    ("writes", 0, "no. 20 allocations"), ("random", 3, "not known, since two runs")])
+def test_uninitialised(place, what, code, said):
+    done = place.cachalot("run", "--uninitialised", PROGRAMS / "unwritten", what)
+    assert done.code == code and f"depends on memory it never wrote: {said}" in done.out, done.out + done.err

@@ -74,6 +74,10 @@ static void every_good_value_reads_back(void **state)
         {"fail_alloc", "0", "0"},
         {"fail_alloc", "[every:2,kind:pinned,kind:stream_ordered]",
          "[every:2,kind:pinned,kind:stream_ordered]"},
+        {"fail_alloc", "every:2", "every:2"},
+        {"fill", "zero", "zero"},
+        {"fill", "random:7", "random:7"},
+        {"fill", "[nan,3-4]", "[nan,3-4]"},
         {"fail_alloc", "[p:0.5%:18446744073709551615]", "[p:0.5%:18446744073709551615]"},
         {"fail_alloc", "[site:a[1]+0x2,7]", "[site:a[1]+0x2,7]"},
         {"fail_alloc", "[p:100%]", "[p:100%]"},
@@ -313,7 +317,12 @@ static void bad_rules_are_complaints(void **state)
     static const char *const bad[] = {
         "device_size_mb:63",
         "fail_alloc:-1",
-        "fail_alloc:every:2",
+        "fill:one",
+        "fill:random",
+        "fill:random:x",
+        "fill:[nan,0-1]",
+        "fill:[nan,2-1]",
+        "fill:[nan,2-1",
         "fail_alloc:[]",
         "fail_alloc:[every:0]",
         "fail_alloc:[1,2]",
@@ -375,6 +384,7 @@ static void the_defaults_are_the_published_ones(void **state)
         {"fail_alloc", "off"},
         {"device_size_mb", "off"},
         {"group_limit_mb", "off"},
+        {"fill", "off"},
     };
     struct options o;
     (void)state;

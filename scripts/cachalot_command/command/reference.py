@@ -58,6 +58,10 @@ default. With --fail-alloc there are no thread caches, and a hit costs more.
 --fit search  finds the least size: a recorded run is replayed on smaller and
       smaller devices, and real runs confirm it. For one process on one device.
       Exit code: the program's; where that is 0: 1 does not fit, 3 no report.
+--uninitialised  runs the program with zeros, NaN and random words in the memory
+      that it gets (option fill), and says whether its exit code or its output
+      depends on memory that it never wrote; by halving, on which allocation.
+      Exit code: 0 no, 1 yes, 3 not known.
 example: cachalot run --fit 24GiB python3 train.py
 example: cachalot run --fail-alloc sweep,kind:pinned,jobs=4 ./program
 """

@@ -33,8 +33,8 @@ it changes. Its children have the cache too, and reports of their own.
                   (a child that has another CACHALOT_OUTPUT is not judged)
   --html FILE     and make a page of what happened (`cachalot export`; of more
                   processes FILE.PID), with the last CACHALOT_EVENTS (100000)
-  --fail-alloc RULE
-  --fit SIZE      refuse allocations; a smaller device (`cachalot help faults`)
+  --fail-alloc RULE, --fit SIZE, --uninitialised
+                  find faults of PROGRAM (`cachalot help faults`)
 
 Exit code: PROGRAM's (or it dies by PROGRAM's signal); 2 usage, 125 cachalot
 failed, 126 PROGRAM is not executable, 127 not found. With --check, where it is
@@ -73,12 +73,12 @@ def parse(arguments):
                 raise Failure(2, f"{name} needs a value; see `cachalot run --help`")
             keep(options, name, value if equals else arguments[0])
             arguments = arguments if equals else arguments[1:]
-        elif name in ("--summary", "--help", "-h"):
+        elif name in ("--summary", "--uninitialised", "--help", "-h"):
             if equals:
                 raise Failure(2, f"{name} takes no value")
             options["--help" if name == "-h" else name] = True
         else:
-            raise Failure(2, f"unknown option {name}; see `cachalot run --help`{meant(name, (*VALUES, '--summary', '--help'))}")
+            raise Failure(2, f"unknown option {name}; see `cachalot run --help`{meant(name, (*VALUES, '--summary', '--uninitialised', '--help'))}")
     return options, arguments
 
 
@@ -120,11 +120,23 @@ def waits(options):
 
 def sweeps(options):
     """True if the program is to run again and again: with one allocation after the other refused, or on other devices."""
-    return options.get("--fail-alloc", "").split(",")[0] == "sweep" or options.get("--fit") == "search"
+    return bool(again(options))
+
+
+def again(options):
+    """The option that has the program run again and again, with what belongs to it; or None."""
+    if "--uninitialised" in options:
+        return "--uninitialised"
+    if options.get("--fail-alloc", "").split(",")[0] == "sweep":
+        return "--fail-alloc sweep"
+    return "--fit search" if options.get("--fit") == "search" else None
 
 
 def run_again(options, path, words, environment):
     """Runs the program again and again, as the options say."""
+    if "--uninitialised" in options:
+        from cachalot_command.writing.uninitialised import uninitialised
+        return uninitialised(path, words, environment)
     if options.get("--fit") == "search":
         return fit_module().search(path, words, environment)
     from cachalot_command.writing.sweep import sweep
@@ -133,10 +145,10 @@ def run_again(options, path, words, environment):
 
 def check_sweep(options):
     """Refuses what each of several runs would do once more."""
-    search = "--fit" if options.get("--fit") == "search" else "--fail-alloc"
-    alone = sorted({"--output", "--trace", "--summary", "--check", "--html", "--fit", "--fail-alloc"} & options.keys() - {search})
+    main_option = again(options)
+    alone = sorted({"--output", "--trace", "--summary", "--check", "--html", "--fit", "--fail-alloc"} & options.keys() - {main_option.split()[0]})
     if alone:
-        raise Failure(2, f"{alone[0]} and {search} {options[search].split(',')[0]} do not go together: the runs' reports are read here")
+        raise Failure(2, f"{alone[0]} and {main_option} do not go together: the runs' reports are read here")
 
 
 def end_modules():
