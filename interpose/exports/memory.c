@@ -39,12 +39,11 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 static CUresult made_async(CUresult result, const CUdeviceptr *pointer, size_t bytes,
                            CUstream stream, int per_thread)
 {
-    CUdeviceptr address = result ? 0 : *pointer;
-    if (!result && capture_active() && capture_is_on(stream, per_thread))
-        return uncached_in_graph(result, address, bytes);
+    if (capture_active() && capture_is_on(stream, per_thread))
+        return uncached_in_graph(result, *pointer, bytes);
     if (process.watched)
-        fill_in_stream(address, bytes, stream, per_thread);
-    return uncached_made(result, UNCACHED_pool, SPACE_address, address, bytes);
+        fill_in_stream(*pointer, bytes, stream, per_thread);
+    return uncached_made(result, UNCACHED_pool, SPACE_address, *pointer, bytes);
 }
 
 /* A function that allocates in a stream. */

@@ -119,11 +119,15 @@ static inline int put_block(const struct uncached_block *block)
 
 static inline void put_live(const struct uncached_block *block)
 {
+    struct page_uncached *row = row_of(block);
     if (put_block(block)) {
         count(block, 1);
+        if (block->kind == UNCACHED_host)
+            stat_raise_to(&row->peak_blocks,
+                          row->allocated - row->freed - row->ended - row->unbooked);
         return;
     }
-    stat_increase(&row_of(block)->unbooked, 1);
+    stat_increase(&row->unbooked, 1);
     atomic_store(&uncached.incomplete, 1);
 }
 

@@ -134,6 +134,7 @@ static void uncached_fields(struct field_writer *writer)
     field(writer, "others." #name ".total_bytes", OTHER(name, total_bytes), "bytes");              \
     field(writer, "others." #name ".ended", OTHER(name, ended), "count");                          \
     field(writer, "others." #name ".unbooked", OTHER(name, unbooked), "count");                    \
+    field(writer, "others." #name ".peak_blocks", OTHER(name, peak_blocks), "count");              \
     sum_field(writer, "others." #name ".live", OTHER(name, live), "count", HISTOGRAM_BINS,         \
               sizeof(stat_value));
     UNCACHED_LIST(X)

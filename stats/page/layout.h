@@ -90,6 +90,7 @@ struct page_uncached {
     stat_value total_bytes;                         /* ever allocated */
     stat_value ended;                               /* allocations that ended with their context */
     stat_value unbooked;                            /* that found no room on the books */
+    stat_value peak_blocks;                         /* of pinned memory: most at once */
     stat_value live[HISTOGRAM_BINS], live_bytes[HISTOGRAM_BINS];
 };
 
@@ -155,6 +156,7 @@ struct page_own {
 /* The head, up to `request`, is private memory in the page's own process, which acts on it. The file
  * has a copy for readers: page_tell renews it. Everything from `request` on is shared; a process may
  * find anything there, and acts on nothing of it but requests. */
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): what is shared has pages of its own */
 struct page {
     char magic[8];
     uint32_t format, header_bytes, page_bytes;

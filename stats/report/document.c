@@ -38,6 +38,7 @@ static json_t *document(const struct report_source *source)
     report_put(root, "devices", devices(source));
     report_put(root, "others", report_others(source));
     report_put(root, "kinds", report_kinds(source));
+    report_put(root, "host_memory_stats", report_host_memory_stats(source));
     report_put(root, "leaks", report_leaks(source));
     report_put(root, "oom_events", report_oom_events(source));
     report_put(root, "neighbour_asks", report_asks(source));

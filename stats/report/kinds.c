@@ -2,6 +2,8 @@
 #include "stats/report/parts.h"
 #include "stats/report/value.h"
 
+#include <stdio.h>
+
 /* The numbers of one kind. Those of the cache are added for memory that it serves. */
 struct kind {
     uint64_t current, peak, total, allocations, frees, blocks, ended, unbooked;
@@ -107,4 +109,37 @@ json_t *report_kinds(const struct report_source *source)
         report_append(kinds, kind_object(source, report_kind_name(i + 1), &kind));
     }
     return kinds;
+}
+
+static void put_host(json_t *object, const char *name, uint64_t current, uint64_t peak,
+                     uint64_t allocated)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } parts[] = {{"current", current},
+                 {"peak", peak},
+                 {"allocated", allocated},
+                 {"freed", report_not_negative(allocated - current)}};
+    for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "%s.%s", name, parts[i].name);
+        report_put(object, key, report_number(parts[i].value));
+    }
+}
+
+/* PyTorch has a cache of pinned memory; here the program's allocations are the driver's, so that
+ * what is allocated is active. */
+json_t *report_host_memory_stats(const struct report_source *source)
+{
+    const struct page_uncached *row = &source->page->others[UNCACHED_host];
+    struct kind kind = uncached_kind(row);
+    json_t *object = json_object();
+    put_host(object, "allocations", kind.blocks, row->peak_blocks, kind.allocations);
+    put_host(object, "allocated_bytes", kind.current, kind.peak, kind.total);
+    put_host(object, "active_requests", kind.blocks, row->peak_blocks, kind.allocations);
+    put_host(object, "active_bytes", kind.current, kind.peak, kind.total);
+    report_put(object, "num_host_alloc", report_number(kind.allocations));
+    report_put(object, "num_host_free", report_number(kind.frees));
+    return object;
 }

@@ -17,6 +17,7 @@ json_t *report_device(const struct report_source *source, const struct report_ro
 json_t *report_segments(const struct report_source *source, uint64_t device);
 json_t *report_others(const struct report_source *source);
 json_t *report_kinds(const struct report_source *source);
+json_t *report_host_memory_stats(const struct report_source *source);
 json_t *report_leaks(const struct report_source *source);
 json_t *report_oom_events(const struct report_source *source);
 json_t *report_holders(const struct page_oom *oom);

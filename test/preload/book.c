@@ -9,7 +9,7 @@
 static const CUmemAllocationProp on_device = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                               .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
 static const CUDA_ARRAY3D_DESCRIPTOR shape = {64, 64, 64, CU_AD_FORMAT_HALF, 2, 0}; /* 1 MiB */
-static void *late;
+static void *late, *page; /* page: of the host, registered */
 
 static CUmemGenericAllocationHandle handle_of(size_t bytes)
 {
@@ -30,7 +30,7 @@ static CUdeviceptr mapped(CUmemGenericAllocationHandle handle, size_t bytes)
 static void keep(void)
 {
     CUdeviceptr pointer;
-    void *host, *page;
+    void *host;
     CUmipmappedArray array;
     make(5 * MIB);
     OK(cuMemAllocAsync(&pointer, MIB, NULL));
@@ -48,7 +48,7 @@ static void keep(void)
 static void cross(void)
 {
     CUdeviceptr managed, pool[2], ours;
-    void *host, *page;
+    void *host;
     OK(cuMemAllocManaged(&managed, MIB, CU_MEM_ATTACH_GLOBAL));
     OK(cuMemAllocAsync(&pool[0], MIB, NULL));
     OK(cuMemAllocAsync(&pool[1], MIB, NULL));
@@ -70,6 +70,7 @@ static void cross(void)
     SAY(cuMemFreeAsync(ours, NULL));
     OK(cuCtxSynchronize());
     SAY(cuMemFree(managed));
+    free(page);
 }
 
 /* Handles of 2, 4, 6, 8 and 10 MiB; those of 4 and 6 MiB are leaked. */

@@ -1,10 +1,11 @@
 """The books of all kinds of memory: what lives, what leaks, what ends, whoever frees it."""
 
+import pickle
 import sys
 
 import pytest
 
-from conftest import KIB, MIB, ROOT
+from conftest import KIB, MIB, ROOT, load
 
 sys.path.insert(0, str(ROOT / "scripts"))
 from cachalot_command.reading import traces  # noqa: E402
@@ -134,6 +135,24 @@ def test_events_and_trace_by_kind(place, what):
             "handles": "vmm memory that the cache did not serve is left out: 8 events, at most 31457280 bytes"}
     assert said.get(what, "memory that the cache did not serve is left out") in done.err
     assert place.cachalot("export", place.work / "t", "--perfetto", place.work / "p.json").code in (0, 3)
+
+
+@pytest.mark.parametrize("file", ["r.json", "t"])
+def test_pytorchs_names_for_pinned_memory(place, file):
+    place.run("book", "keep", CACHALOT_EVENTS="1000", CACHALOT_TRACE="t", CACHALOT_OUTPUT="r.json", CACHALOT_SITES="1")
+    stats = load(place.work / "r.json")["host_memory_stats"]
+    held = 4 * MIB + 8 * KIB
+    assert [stats[f"allocated_bytes.{part}"] for part in ("current", "peak", "allocated", "freed")] == [held, held, held, 0]
+    assert [stats[f"allocations.{part}"] for part in ("current", "peak", "allocated", "freed")] == [2, 2, 2, 0]
+    assert (stats["num_host_alloc"], stats["num_host_free"]) == (2, 0)
+    assert place.cachalot("export", place.work / file, "--memory-viz", place.work / "v.pickle").code == 0
+    snapshot = pickle.loads((place.work / "v.pickle").read_bytes())
+    assert sorted(s["total_size"] for s in snapshot["host_segments"]) == [8 * KIB, 4 * MIB]
+    ((large, small), ) = snapshot["host_traces"]
+    assert [(e["action"], e["size"]) for e in (large, small)] == [("alloc", 4 * MIB), ("alloc", 8 * KIB)]
+    assert large["addr"] in [s["address"] for s in snapshot["host_segments"]] and bool(large["frames"]) == (file == "r.json")
+    done = place.cachalot("replay", place.work / "v.pickle")
+    assert "events of pinned host memory (host_traces) are left out: 2" in done.err
 
 
 def test_threads_share_the_books(place):

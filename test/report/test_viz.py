@@ -22,7 +22,7 @@ def snapshot_of(work, report):
 def test_memory_viz_has_the_fields_of_a_snapshot(tmp_path, model):
     history = report_with_history(model, 2000)
     snapshot = snapshot_of(tmp_path, history)
-    assert snapshot.keys() == {"segments", "device_traces", "allocator_settings", "external_annotations"}
+    assert snapshot.keys() == {"segments", "device_traces", "allocator_settings", "external_annotations", "host_segments", "host_traces"}
     device = history["devices"][0]
     assert len(snapshot["segments"]) == len(device["segments"])
     for ours, theirs in zip(device["segments"], snapshot["segments"]):

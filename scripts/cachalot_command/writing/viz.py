@@ -3,10 +3,12 @@
 import pickle
 import re
 
+from cachalot_command.reading.history import Block, Segment
 from cachalot_command.reading.mapped import MOVES, Mapped
 from cachalot_command.reading.report import get, number
 
 STATES = {"active": "active_allocated", "pending": "active_pending_free", "inactive": "inactive"}
+SMALL_MOST = 1 << 20  # bytes of a block of the small pool
 DRIVER = {"segment_alloc": "segment_map", "segment_free": "segment_unmap"}
 PYTHON_FRAME = re.compile(r"([^!]+):([0-9]{1,9}) (.+)")  # train.py:31 step
 NATIVE_FRAME = re.compile(r"(.+?)!(.+?)(?: \((.+):([0-9]{1,9})\))?")  # libfoo.so!bar+0x12 (bar.c:31)
@@ -82,6 +84,24 @@ def trace_entries(history, mapped, frames, begin_us, free):
     return entries + steps.get(len(history.events), [])
 
 
+def host_parts(source, frames, begin_us):
+    """(host_segments, host_traces) of pinned memory, each allocation a segment of its own; of what the events say."""
+    entries, live = [], {}
+    for kind, event in source.uncached:
+        if kind != "pinned":
+            continue
+        actions = ("alloc",) if event.action == "alloc" else ("free_requested", "free_completed")
+        entries += [{"action": action, "addr": event.address, "size": event.size, "stream": 0,
+                     "time_us": begin_us + event.time // 1000, "frames": frames[event.site]} for action in actions]
+        if event.action == "alloc":
+            live[event.address] = event
+        else:
+            live.pop(event.address, None)
+    segments = [Segment(e.address, e.size, "large" if e.size > SMALL_MOST else "small",
+                        [Block(e.address, e.size, e.size, "active", e.site)]) for _, e in sorted(live.items())]
+    return [segment_object(s, 0, frames, False) for s in segments], [entries]
+
+
 def settings(source):
     """The options in use, by PyTorch's names."""
     report_config = source.report.get("config") if source.report else None
@@ -100,8 +120,9 @@ def snapshot(source, begin_us):
         mapped = Mapped(history, history.events)
         traces[history.device] = trace_entries(history, mapped, frames, begin_us, free)
         segments += [segment_object(s, history.device, frames, s.address in mapped.mapped) for s in mapped.segments]
+    host_segments, host_traces = host_parts(source, frames, begin_us)
     return {"segments": segments, "device_traces": traces, "allocator_settings": settings(source),
-            "external_annotations": []}
+            "external_annotations": [], "host_segments": host_segments, "host_traces": host_traces}
 
 
 def write(source, file, begin_us):
