@@ -14,7 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MOST_LOOKS 16    /* pages that one start opens; the next start opens others */
+#define MOST_LOOKS 16    /* pages and books that one start opens */
+#define MOST_PASSED 1000 /* before the first of those */
 #define MOST_NS 5000000  /* that one start spends on them */
 #define MAKING_SECONDS 2 /* making a page takes about a millisecond */
 
@@ -125,6 +126,20 @@ static int is_young(const char *name, uint64_t seconds)
     return begin <= now && now - begin < seconds;
 }
 
+/* How many of them to pass over: another start opens others. Else files that cannot be removed would
+ * keep all behind them. */
+static unsigned pages_to_pass(DIR *listing)
+{
+    unsigned count = 0;
+    for (const struct dirent *entry;
+         count < MOST_PASSED + MOST_LOOKS && (entry = readdir(listing)) != NULL;)
+        count +=
+            (unsigned)(ends_with(entry->d_name, ".page") || ends_with(entry->d_name, ".group"));
+    rewinddir(listing);
+    uint64_t any = clock_ns(CLOCK_MONOTONIC) / 1000;
+    return count > MOST_LOOKS ? (unsigned)(any % (count - MOST_LOOKS + 1)) : 0;
+}
+
 void page_remove_old(const char *directory, uint64_t seconds)
 {
     char own[PAGE_DIRECTORY_SIZE];
@@ -134,14 +149,17 @@ void page_remove_old(const char *directory, uint64_t seconds)
     if (listing == NULL)
         return;
     uint64_t before_ns = now > seconds ? (now - seconds) * 1000000000U : 0;
-    int looks = 0;
+    unsigned looks = 0, pass = pages_to_pass(listing);
     for (const struct dirent *entry; looks < MOST_LOOKS && clock_ns(CLOCK_MONOTONIC) < until_ns &&
                                      (entry = readdir(listing)) != NULL;) {
+        int is_page = ends_with(entry->d_name, ".page");
+        if ((!is_page && !ends_with(entry->d_name, ".group")) || (pass && pass--))
+            continue;
         /* The usual directory is empty after a boot, so the ticks in a name count from this boot. */
-        if (ends_with(entry->d_name, ".page") && (directory || !is_young(entry->d_name, seconds)))
-            looks += remove_if_old(dirfd(listing), entry->d_name, before_ns, until_ns);
-        else if (ends_with(entry->d_name, ".group"))
+        if (!is_page)
             looks++, group_remove(dirfd(listing), entry->d_name);
+        else if (directory || !is_young(entry->d_name, seconds))
+            looks += (unsigned)remove_if_old(dirfd(listing), entry->d_name, before_ns, until_ns);
     }
     closedir(listing);
 }

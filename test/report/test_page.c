@@ -208,6 +208,38 @@ static void test_clearing_old_pages_is_quick(void **state)
         assert_int_equal(unlink(name[i]), 0);
 }
 
+/* Most recent files come first on tmpfs: the pages that cannot be removed. */
+static void test_files_that_stay_keep_no_old_page(void **state)
+{
+    (void)state;
+    enum { FILES = 60, DEAD = 20 };
+    char name[FILES][sizeof directory + 16];
+    struct page head = {.magic = PAGE_MAGIC,
+                        .format = PAGE_FORMAT,
+                        .header_bytes = sizeof(struct page),
+                        .pid = UINT32_MAX,
+                        .pid_namespace = proc_namespace()};
+    const struct timespec long_ago[2] = {{1, 0}, {1, 0}};
+    int left = DEAD;
+    for (int i = 0; i < FILES; i++) {
+        snprintf(name[i], sizeof name[i], "%s/1.%d.0.page", directory, i);
+        int fd = open(name[i], O_RDWR | O_CREAT, 0600);
+        head.format = i < DEAD ? PAGE_FORMAT : PAGE_FORMAT + 1;
+        assert_int_equal(pwrite(fd, &head, sizeof head, 0), sizeof head);
+        assert_int_equal(futimens(fd, long_ago), 0);
+        close(fd);
+    }
+    for (int start = 0; left && start < 5000; start++) {
+        page_remove_old(directory, 60);
+        left = 0;
+        for (int i = 0; i < DEAD; i++)
+            left += access(name[i], F_OK) == 0;
+    }
+    assert_int_equal(left, 0);
+    for (int i = DEAD; i < FILES; i++)
+        assert_int_equal(unlink(name[i]), 0);
+}
+
 static const char *lookup(const char *name)
 {
     return strcmp(name, "EVIL") == 0 ? "../../etc/passwd" : strcmp(name, "P") == 0 ? "%n" : NULL;
@@ -478,6 +510,7 @@ int main(void)
         cmocka_unit_test(test_fields_describe_every_number),
         cmocka_unit_test(test_warnings_are_counted_and_lost_beyond_the_room),
         cmocka_unit_test(test_old_dead_pages_are_removed_and_live_ones_not),
+        cmocka_unit_test(test_files_that_stay_keep_no_old_page),
         cmocka_unit_test(test_clearing_old_pages_is_quick),
         cmocka_unit_test(test_expand),
         cmocka_unit_test(test_strings_become_valid),
