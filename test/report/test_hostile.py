@@ -84,6 +84,20 @@ def test_header_changed(place, page, word, value):
     assert code == 3 or word > 4 or data == page  # magic, format, sizes of header and page
 
 
+@pytest.mark.skipif(not shutil.which("strace"), reason="no strace")
+@pytest.mark.parametrize("at, code", [(0, "is not a page"), (8, "of another version"), (16, "damaged")])
+def test_the_first_bytes_decide(place, page, at, code):
+    """Of a file of 64 MiB no more is read where they are wrong."""
+    path = place.pages / "large.page"
+    path.touch(mode=0o600)
+    path.write_bytes(page[:at] + b"\xff" * 4 + page[at + 4:])
+    os.truncate(path, 64 << 20)
+    place.environment["ASAN_OPTIONS"] = "detect_leaks=0"  # leaks cannot be looked for below strace
+    done = place.run("strace", "-qq", "-e", "trace=pread64", "-o", "calls", built("cachalot-page"), "json", path)
+    calls = (place.work / "calls").read_text()
+    assert code in done.stderr and sum(map(int, re.findall(r"= (\d+)$", calls, re.M))) < 65536, calls
+
+
 @pytest.mark.parametrize("byte", [0x00, 0x41, 0xff, 0x80, 0xed, 0x1b])
 def test_everything_but_the_header_is_one_byte(place, page, byte):
     check(place, page[:44] + bytes([byte]) * (len(page) - 44))
