@@ -131,6 +131,10 @@ uint64_t allocator_forget(struct allocator *a)
             *link = a->next;
             break;
         }
+    stats_set(a->stats, COUNTER_movable_bytes, 0);
+    for (const struct allocator *other = domain->first; other; other = other->next)
+        if (other->stats == a->stats && other->arena)
+            arena_note_movable(other->arena);
     /* Waits for calls of other threads into the context that ends: no new one begins. */
     for (uint64_t i = 0; a->life.calls && i < allocator_pauses(); i++)
         allocator_pause(a);

@@ -67,10 +67,24 @@ static inline void arena_note_idle(struct arena *arena)
     arena->free.least = idle < arena->free.least ? idle : arena->free.least;
 }
 
+/* Notes what one block could be made of, in the context of the device that has most of it. */
+static inline void arena_note_movable(const struct arena *arena)
+{
+    const struct allocator *own = arena->allocator, *a = own->domain->first;
+    uint64_t most = arena_idle_bytes(arena);
+    for (; a; a = a->next)
+        if (a != own && a->stats == own->stats && a->arena) {
+            uint64_t bytes = arena_idle_bytes(a->arena);
+            most = bytes > most ? bytes : most;
+        }
+    stats_set(own->stats, COUNTER_movable_bytes, most);
+}
+
 /* Counts a chunk that no slot has as spare (sign 1), or no more (-1). */
 static inline void arena_count_spare(struct arena *arena, const struct chunk *chunk, int sign)
 {
     *(chunk->retired ? &arena->free.retired : &arena->free.spares) += (uint32_t)sign;
+    arena_note_movable(arena);
 }
 
 /* The slot of the byte at `offset` in the arena. */

@@ -53,6 +53,7 @@ static void set_idle(struct arena *arena, const struct whole *whole, int idle)
     uint64_t slots = whole->last - whole->first;
     memset(arena->idle + whole->first, idle, slots);
     arena->free.slots += (uint32_t)(idle ? slots : -slots);
+    arena_note_movable(arena);
 }
 
 void arena_note_in_large(struct block *block, uint64_t begin, uint64_t end)

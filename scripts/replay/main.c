@@ -44,7 +44,7 @@ static void note_oom(struct replay *replay, uint64_t bytes)
     event->active_bytes = stats_current_all(stats, STAT_active_bytes);
     event->reserved_bytes = stats_current_all(stats, STAT_reserved_bytes);
     event->reusable_bytes = stats_get(stats, COUNTER_reusable_bytes);
-    event->largest_allocatable_bytes = stats_get(stats, COUNTER_largest_allocatable_bytes);
+    event->largest_allocatable_bytes = stats_largest_allocatable(stats);
     event->device_free_bytes = replay->capacity - replay->device.used;
     event->memory_limit_bytes = stats_get(stats, COUNTER_memory_limit_bytes);
     event->native_would_fit =

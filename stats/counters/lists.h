@@ -48,11 +48,12 @@
     X(num_exports, "count", "IPC exports of our blocks")                                           \
     X(num_offset_exports, "count", "IPC exports of a block that does not begin its segment")       \
     X(reusable_bytes, "bytes", "bytes of reusable blocks")                                         \
-    X(largest_allocatable_bytes, "bytes", "largest reusable block")                                \
+    X(largest_allocatable_bytes, "bytes", "largest request served without new memory")             \
     X(max_split_size_bytes, "bytes", "option max_split_size_mb; 0: unlimited")                     \
     X(memory_limit_bytes, "bytes", "most that may be reserved; 0: the device's memory")            \
     X(group_limit_bytes, "bytes", "most that the group of processes may reserve; 0: no limit")     \
-    X(asked_ns, "ns", "time that requests waited for other processes")
+    X(asked_ns, "ns", "time that requests waited for other processes")                             \
+    X(movable_bytes, "bytes", "idle mapped memory that one block can be made of")
 
 /* The numbers behind the fragmentation ratios, copied at the moment of a peak.  X(name) */
 #define MOMENT_LIST(X)                                                                             \

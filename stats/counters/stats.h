@@ -127,6 +127,10 @@ static inline uint64_t stats_get(const struct device_stats *stats, enum counter_
     return stat_get(&stats->counter[kind]);
 }
 
+/* The largest request that is served without new memory: from the largest reusable block, or of idle
+ * mapped memory. */
+uint64_t stats_largest_allocatable(const struct device_stats *stats);
+
 /* Books a request of `bytes` in the histogram; `live` is +1 when handed out, -1 when freed. */
 static inline void stats_histogram(struct device_stats *stats, uint64_t bytes, int live)
 {

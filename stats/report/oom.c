@@ -101,7 +101,7 @@ static int write_had(char *to, size_t size, const struct page_oom *oom)
                  size_text(waiting, pending));
     return snprintf(to, size,
                     "The program asked for %s while it held %s; the device had %s free, the cache "
-                    "%s to hand out again, its largest piece %s%s",
+                    "%s to hand out again, for one request %s%s",
                     size_text(oom->requested_bytes, asked), size_text(oom->allocated_bytes, used),
                     size_text(oom->device_free_bytes, available),
                     size_text(oom->reusable_bytes, kept),

@@ -44,7 +44,7 @@ def test_holes(place, more, options):
     assert "point out of memory" in done.out
     shown = place.cachalot("show", "r.json").out.split("Out of memory: once:\n")[1]
     text = " ".join(shown.split())
-    assert "asked for 4.00 GiB while it held 2.00 GiB" in text and "its largest piece 3.00 GiB" in text
+    assert "asked for 4.00 GiB while it held 2.00 GiB" in text and "for one request 3.00 GiB" in text
     assert "enough in sum, but in no one piece; without a cache it would have fitted" in text
     assert f"Would have served it: CACHALOT_CONF={options}" in text
 

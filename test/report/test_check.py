@@ -87,7 +87,7 @@ def test_out_of_memory_is_explained(run, model):
     run.add(ooms=1)
     out = run.check(run.folder, "--max-oom", "0").stdout
     assert "device 1: The program asked for 1000 MiB while 5.8 GiB were allocated and 8.13 GiB reserved" in out
-    assert "largest piece 400 MiB" in out and "fragmentation stood in the way" in out
+    assert "for one request 400 MiB" in out and "fragmentation stood in the way" in out
     assert "Next: run it with CACHALOT_SITES=1" in out
     model["oom_events"][0].update(explanation="What the library says", would_serve=["a:1", "b:2"], site=1)
     model["sites"] = [{"frames": ["x.py:1 f"]}, {"frames": ["libcudart-9f92e4c3.so.13.3.29+0x1", "libcudart.so.13+0x1", "train.py:31 step", "train.py:40 main"]}]

@@ -42,6 +42,29 @@ static void idle_memory_serves_where_no_hole_does(void **state)
     assert_int_equal(CURRENT(reserved_bytes), 48 * MIB);
 }
 
+/* What a report calls the largest request is served without the driver's memory, and no larger one
+ * is. */
+static void one_request_can_have_all_that_is_idle(void **state)
+{
+    struct device_stats report;
+    uint64_t kept[4];
+    (void)state;
+    make_holes(kept, 4);
+    assert_int_equal(stats_copy(&report, &w.stats), 0);
+    uint64_t largest = stats_get(&report, COUNTER_largest_allocatable_bytes);
+    assert_int_equal(COUNTER(largest_allocatable_bytes), 8 * MIB);
+    assert_int_equal(largest, 32 * MIB);
+    uint64_t made = COUNTER(num_device_alloc), all = take(largest);
+    assert_int_equal(COUNTER(num_device_alloc), made);
+    assert_int_equal(COUNTER(movable_bytes), 0);
+    give(all);
+    take(largest + MIB);
+    assert_true(COUNTER(num_device_alloc) > made);
+    allocator_forget(w.a);
+    assert_int_equal(COUNTER(movable_bytes), 0);
+    allocator_bury(w.a);
+}
+
 /* A program that asks for less and less until it gets some fails a thousand times: each time at
  * once, without taking all memory from others. */
 static void what_is_not_there_is_not_tried(void **state)
@@ -408,6 +431,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(idle_memory_serves_where_no_hole_does, setup),
+        cmocka_unit_test_setup(one_request_can_have_all_that_is_idle, setup),
         cmocka_unit_test_setup(what_is_not_there_is_not_tried, setup),
         cmocka_unit_test_setup(what_repeats_asks_no_driver, setup),
         cmocka_unit_test_setup(reserved_is_the_sum_and_no_more, setup),

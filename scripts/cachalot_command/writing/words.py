@@ -111,8 +111,8 @@ def hole_words(device):
     reusable, largest = whole_of(device, "reusable_bytes"), whole_of(device, "largest_allocatable_bytes")
     if not reusable or largest >= reusable:
         return []
-    return [f"The idle memory was in pieces: {size_text(reusable)} together, the largest {size_text(largest)}. A request "
-            f"for more than {size_text(largest)} had to get new memory from the driver although enough was free in sum. "
+    return [f"The idle memory was in pieces: {size_text(reusable)} together, of which one request could have {size_text(largest)}. "
+            f"One for more than {size_text(largest)} had to get new memory from the driver although enough was free in sum. "
             "This is called fragmentation."]
 
 
@@ -183,7 +183,7 @@ def figures_of(event):
              f"{size_text(number(event, 'allocated_bytes'))} were allocated and "
              f"{size_text(number(event, 'reserved_bytes'))} reserved; "
              f"{size_text(number(event, 'device_free_bytes'))} were free on the device, "
-             f"{size_text(number(event, 'reusable_bytes'))} idle in the cache, the largest piece "
+             f"{size_text(number(event, 'reusable_bytes'))} idle in the cache, for one request "
              f"{size_text(number(event, 'largest_allocatable_bytes'))}."]
     if get(event, "native_would_fit") is True:
         lines.append("Without the cache it would have fitted: only fragmentation stood in the way.")
