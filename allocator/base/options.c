@@ -276,6 +276,16 @@ static int set_fill(struct options *o, const char *text)
     return fill_rule_read(&o->fill, text);
 }
 
+static const char *const bounds[] = {"off", "warn", "refuse", NULL};
+
+static int set_bounds(struct options *o, const char *text)
+{
+    int mode = read_word(text, bounds);
+    if (mode >= 0)
+        o->bounds = (enum bounds)mode;
+    return mode;
+}
+
 static int set_device_size(struct options *o, const char *text)
 {
     uint64_t n;
@@ -349,6 +359,9 @@ static const struct key {
      "word of its own for each allocation. Blocks, pinned memory and memory of pools; not in "
      "captures. With it free_mode is fence, there are no thread caches, and a request waits for "
      "its fill. [nan,FIRST-LAST]: only those requests, others get zeros."},
+    {"bounds", set_bounds, "off, warn or refuse", 0,
+     "Copies and sets that run past the end of their block, or begin in memory of the cache that "
+     "was freed: warn says so in the report, refuse also answers invalid value."},
 };
 #define KEYS (sizeof keys / sizeof *keys)
 
@@ -503,6 +516,8 @@ void options_value(const struct options *o, unsigned i, char *text, size_t size)
         snprintf(text, size, "%s", ipc_modes[o->ipc]);
     else if (!strcmp(name, "device_size_mb") && o->device_size)
         write_megabytes(o->device_size, text, size);
+    else if (!strcmp(name, "bounds"))
+        snprintf(text, size, "%s", bounds[o->bounds]);
     else if (!strcmp(name, "fill") && *o->fill.text)
         snprintf(text, size, "%s", o->fill.text);
     else if (!strcmp(name, "fail_alloc") && *o->fail_alloc.text)

@@ -18,6 +18,8 @@ enum free_mode { FREE_ASYNC, FREE_FENCE, FREE_STRICT };
 enum expandable { EXPANDABLE_FALSE, EXPANDABLE_TRUE, EXPANDABLE_AUTO };
 enum ipc_mode { IPC_AUTO, IPC_DEDICATED, IPC_ERROR };
 
+enum bounds { BOUNDS_OFF, BOUNDS_WARN, BOUNDS_REFUSE };
+
 struct options {
     uint64_t max_split_size;         /* bytes; UINT64_MAX: unlimited */
     uint64_t max_non_split_rounding; /* bytes */
@@ -32,6 +34,7 @@ struct options {
     enum expandable expandable;
     struct fail_rule fail_alloc;
     struct fill_rule fill;
+    enum bounds bounds;
     uint64_t device_size; /* bytes that a device looks to have; 0: its own */
     int cache;            /* 0: only count; the driver serves every call */
     int thread_cache;     /* 0: every request takes the lock */

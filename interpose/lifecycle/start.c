@@ -13,6 +13,7 @@
 #include "interpose/lifecycle/request.h"
 #include "interpose/lifecycle/service.h"
 #include "interpose/lifecycle/trace_writer.h"
+#include "interpose/memory/bounds.h"
 #include "interpose/memory/memory.h"
 #include "interpose/memory/smaller_device.h"
 #include "interpose/process/main_thread.h"
@@ -118,6 +119,7 @@ static int begin(void)
     snprintf(process.page->hook_order, sizeof process.page->hook_order, "%s", objects_hook_order());
     bindings_look(); /* says in the page what an earlier look has found */
     smaller_device_begin();
+    bounds_begin();
     process.domain = domain_create(&process.config.options);
     if (!process.domain) {
         page_close(process.page, 1);

@@ -60,7 +60,8 @@ enum uncached_kind {
     X(fail_alloc_requests, "allocations that the option fail_alloc counted")                       \
     X(fail_alloc_refused, "allocations that it refused")                                           \
     X(fit_refused, "driver allocations that did not fit in device_size_mb")                        \
-    X(fills, "allocations that the option fill counted")
+    X(fills, "allocations that the option fill counted")                                           \
+    X(bounds_faults, "ranges of copies and sets that left their block (option bounds)")
 enum coverage_kind {
 #define X(name, meaning) COVERAGE_##name,
     COVERAGE_LIST(X)

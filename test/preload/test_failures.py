@@ -204,7 +204,7 @@ def test_a_driver_that_is_broken_for_good(place, error):
 # Functions of libc that do not fail (dlopen: of what is loaded), or whose failure changes nothing (closing, saying, letting go).
 CANNOT_FAIL = set("""__environ __overflow _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __assert_fail __cxa_finalize __errno_location __gmon_start__
     __libc_current_sigrtmax __libc_current_sigrtmin __progname __stack_chk_fail bcmp clock_gettime closedir dirfd dl_iterate_phdr
-    dladdr1 dlclose dlopen dlvsym environ exit fclose fgetc fnmatch fputc_unlocked free getauxval getenv geteuid getpid getresuid gettimeofday kill localeconv memchr memcmp memrchr
+    dladdr1 dlclose dlopen dlvsym environ exit fclose fgetc fnmatch fputc_unlocked free getauxval getenv geteuid getpid getresuid gettimeofday kill localeconv memchr memcmp memrchr rewinddir
     memcpy memmem memmove memset newlocale prctl program_invocation_short_name pthread_attr_destroy
     pthread_cond_broadcast pthread_cond_timedwait pthread_detach pthread_join pthread_mutex_lock pthread_mutex_unlock pthread_once pthread_setcancelstate qsort raise __register_atfork sched_yield setvbuf
     sigaddset sigaltstack sigemptyset sigfillset sigismember sigpending sigtimedwait snprintf sprintf sscanf stdin strcasecmp strchr strcmp strcspn strerror strlen strncmp strncpy strnlen strrchr strspn strstr

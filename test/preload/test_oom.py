@@ -181,3 +181,17 @@ def test_a_fill_that_the_driver_refuses_is_said(place):
 def test_uninitialised(place, what, code, said):
     done = place.cachalot("run", "--uninitialised", PROGRAMS / "unwritten", what)
     assert done.code == code and f"depends on memory it never wrote: {said}" in done.out, done.out + done.err
+
+
+@pytest.mark.parametrize("mapped", ["False", "True"])
+@pytest.mark.parametrize("bounds, answer", [("warn", 0), ("refuse", 1), ("off", 0)])
+def test_copies_and_sets_that_leave_their_block(place, bounds, answer, mapped):
+    """Eleven by a byte, of which two copies leave both of their blocks, and two in freed memory."""
+    done = place.run("bounds", answer, CACHALOT_CONF=f"bounds:{bounds},expandable_segments:{mapped}", CACHALOT_OUTPUT="r.json")
+    assert done.code == 0, done.err
+    report = Report(load(place.work / "r.json"))
+    faults = report["coverage"]["counters"]["bounds_faults"]
+    assert faults == report.warned("bounds: ") == (0 if bounds == "off" else 11 + 2 + 2), report.warnings
+    if faults:
+        assert report.warned("bounds: cuMemsetD8_v2 of 2 bytes runs 1 bytes past the end of a block of 1836 bytes") == 1
+        assert report.warned("begins in memory that was freed") == 2

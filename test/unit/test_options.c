@@ -75,6 +75,7 @@ static void every_good_value_reads_back(void **state)
         {"fail_alloc", "[every:2,kind:pinned,kind:stream_ordered]",
          "[every:2,kind:pinned,kind:stream_ordered]"},
         {"fail_alloc", "every:2", "every:2"},
+        {"bounds", "refuse", "refuse"},
         {"fill", "zero", "zero"},
         {"fill", "random:7", "random:7"},
         {"fill", "[nan,3-4]", "[nan,3-4]"},
@@ -317,6 +318,7 @@ static void bad_rules_are_complaints(void **state)
     static const char *const bad[] = {
         "device_size_mb:63",
         "fail_alloc:-1",
+        "bounds:on",
         "fill:one",
         "fill:random",
         "fill:random:x",
@@ -385,6 +387,7 @@ static void the_defaults_are_the_published_ones(void **state)
         {"device_size_mb", "off"},
         {"group_limit_mb", "off"},
         {"fill", "off"},
+        {"bounds", "off"},
     };
     struct options o;
     (void)state;

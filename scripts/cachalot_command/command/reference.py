@@ -62,6 +62,11 @@ default. With --fail-alloc there are no thread caches, and a hit costs more.
       that it gets (option fill), and says whether its exit code or its output
       depends on memory that it never wrote; by halving, on which allocation.
       Exit code: 0 no, 1 yes, 3 not known.
+--conf bounds:warn  names copies and sets that run past the end of their block,
+      or begin in memory of the cache that was freed, in the report's warnings;
+      bounds:refuse answers them with invalid value. One, two and three
+      dimensions, batches and peers; batches in three dimensions and nodes of
+      graphs are not looked at, nor is what a kernel does.
 example: cachalot run --fit 24GiB python3 train.py
 example: cachalot run --fail-alloc sweep,kind:pinned,jobs=4 ./program
 """
