@@ -208,9 +208,14 @@ CUresult cuCtxDetach(CUcontext context)
     CUdevice device;
     unsigned version;
     if (!process_serving() || real()->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !context ||
-        current != context || real()->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        current != context)
         return real()->cuCtxDetach(context); /* the driver refuses */
-    context_change_begin(device);            /* one detach at a time */
+    const struct context *noted = context_noted(context);
+    if (noted)
+        device = noted->device;
+    else if (real()->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        return real()->cuCtxDetach(context);
+    context_change_begin(device); /* one detach at a time */
     domain_end_begins(process.domain);
     int before = context_suspend(context, 1);
     uncached_context_ends(context);
