@@ -151,8 +151,11 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 {
     CUresult result;
     int host = properties && properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
+    if (handle && refuses(UNCACHED_vmm, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     RETRIED_FOR(result, bytes, host, real()->cuMemCreate(handle, bytes, properties, flags));
-    return result ? result : uncached_handle_made(result, *handle, bytes, properties);
+    return result ? uncached_failed(result, UNCACHED_vmm, bytes)
+                  : uncached_handle_made(result, *handle, bytes, properties);
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,

@@ -105,10 +105,11 @@ def test_a_file_of_a_gigabyte_is_refused_at_once(tmp_path):
 def test_a_report_without_events(tmp_path, model):
     path = tmp_path / "r.json"
     path.write_text(json.dumps({key: value for key, value in model.items() if key != "events"}))
-    for option in OPTIONS[1:]:
+    for option in ("--memory-viz", "--csv"):
         code, said = run(path, option, tmp_path / "x")
         assert code == 3 and "CACHALOT_EVENTS" in said
-    assert run(path, "--html", tmp_path / "x")[0] == 0
+    for option in ("--html", "--perfetto"):  # these draw memory over time
+        assert run(path, option, tmp_path / "x")[0] == 0
 
 
 def test_without_the_chart_library_it_says_what_to_install(tmp_path, model, monkeypatch):

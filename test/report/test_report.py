@@ -327,7 +327,7 @@ def test_harvest_says_the_path_before_it_writes(place):
     done = place.run(*strace, *COMMAND, "harvest")
     if strace:
         calls = (place.work / "calls").read_text()
-        assert 0 < calls.index(": writing ") < calls.index('"{\\n  \\"schema_version')
+        assert 0 < calls.index("cachalot-page: writes ") < calls.index('"{\\n  \\"schema_version')
     assert [line.rpartition(" ")[2] for line in done.stderr.splitlines()] == done.stdout.splitlines()
 
 

@@ -13,8 +13,7 @@ CACHALOT_SESSION is set only its reports are judged. All gates given apply:
   --max-peak-reserved, --max-peak-allocated, --max-leaked SIZE   8GiB, 512MiB, 0
                   of all device memory; KIND=SIZE of one kind: device,
                   stream_ordered, managed, vmm, array, pinned
-                  a peak is, on several GPUs, the sum of the devices' peaks,
-                  and of all device memory that of the kinds' peaks
+                  a peak is the sum of the peaks of all GPUs and kinds
   --max-oom, --max-retries, --max-double-frees, --max-warnings N
                   each process; sum:N all together; gpu:SIZE a peak per GPU
   --min-utilization (allocated of reserved, at the peaks), --min-hits SHARE  90%
@@ -27,12 +26,10 @@ CACHALOT_SESSION is set only its reports are judged. All gates given apply:
   --format text|github|junit|json|openmetrics (this one also without a gate)
   --output FILE           that format goes there, and text to the terminal
   --runs newest|all       of several runs: the newest only, or as if one
-
 A figure that is unknown fails its gate. Exit code: 0 passed, 1 a gate failed,
 2 usage, 3 a report is missing or is none, or FILE cannot be written.
 example: cachalot check cachalot.*.json --max-leaked 0 --max-peak-reserved 8GiB
-example: cachalot check reports/ --max-leaked pinned=0 --max-leaked vmm=2GiB
-example: cachalot check reports/ --require-reports 8 --baseline last/
+example: cachalot check reports/ --max-leaked pinned=0 --baseline last/
 """
 
 

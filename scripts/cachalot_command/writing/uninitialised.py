@@ -43,7 +43,7 @@ class Runs:
 
     def block(self, number):
         """What the report says of an allocation: the run refuses it for that."""
-        trial = self.run(f"fill:zero,fail_alloc:[kind:device,kind:pool,kind:pinned,{number}]")
+        trial = self.run(f"fill:zero,fail_alloc:[kind:device,kind:stream_ordered,kind:pinned,{number}]")
         found = refused_of(trial.reports(), number)
         kind, size, site = found or ("unknown", None, "-")
         return f"allocation {number}, {size_text(size)} of {kind} memory, asked for at {site}"
