@@ -206,8 +206,7 @@ static struct context *make(CUcontext handle)
     if (allocator)
         context_close(handle);
     struct allocator *lost = allocator ? context_forget(handle) : NULL;
-    if (lost)
-        allocator_bury(lost);
+    context_bury(lost);
     return NULL;
 }
 
@@ -245,7 +244,7 @@ struct context *context_ask(void)
             return NULL;
     }
     if (!context_switches && !atomic_load(&contexts.several))
-        context_note = (struct context_note){generation, last.context};
+        context_note = (struct context_note){generation, last.context, handle};
     return last.context;
 }
 
@@ -332,6 +331,17 @@ void context_empty(CUcontext handle)
         allocator_empty(context->allocator);
 }
 
+_Thread_local int context_burying;
+
+void context_bury(struct allocator *lost)
+{
+    if (!lost)
+        return;
+    context_burying++;
+    allocator_bury(lost);
+    context_burying--;
+}
+
 struct allocator *context_forget(CUcontext handle)
 {
     struct allocator *allocator = NULL;
@@ -343,6 +353,7 @@ struct allocator *context_forget(CUcontext handle)
     /* Otherwise the slot is that of the handle's next owner. */
     if (context && context->ender == process_thread_id()) {
         group_limit_give(context, &context->in_segments, UINT64_MAX);
+        group_limit_give(context, &context->in_chunks, UINT64_MAX);
         allocator = context->allocator;
         captures = context->last_capture;
         atomic_fetch_add(&contexts.generation, 1);

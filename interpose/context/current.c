@@ -8,7 +8,7 @@ _Thread_local int context_bound, context_switches;
 void context_switch_begin(void)
 {
     context_switches++;
-    context_note = (struct context_note){0, NULL};
+    context_note = (struct context_note){0, NULL, NULL};
     context_bound = 0;
 }
 

@@ -13,6 +13,7 @@ struct context;
 struct context_note {
     uint64_t generation;
     struct context *context;
+    void *handle; /* of the slot, as it was then */
 };
 extern _Thread_local struct context_note context_note;
 

@@ -86,12 +86,12 @@ static uint64_t span_3d(uint64_t pitch, uint64_t rows, const size_t size[3])
 
 static int copy_3d_leaves(const char *name, const CUDA_MEMCPY3D *copy)
 {
-    return copy && ((SIDE_3D(copy, src)) | (SIDE_3D(copy, dst)));
+    return copy && ((int)(SIDE_3D(copy, src)) | (int)(SIDE_3D(copy, dst)));
 }
 
 static int copy_3d_peer_leaves(const char *name, const CUDA_MEMCPY3D_PEER *copy)
 {
-    return copy && ((SIDE_3D(copy, src)) | (SIDE_3D(copy, dst)));
+    return copy && ((int)(SIDE_3D(copy, src)) | (int)(SIDE_3D(copy, dst)));
 }
 
 static int both_leave(const char *name, CUdeviceptr to, CUdeviceptr from, size_t bytes)

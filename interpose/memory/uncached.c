@@ -170,7 +170,7 @@ static inline void look_here(void)
     CUdevice device;
     uint64_t ends = atomic_load_explicit(&uncached.ends, memory_order_acquire);
     if (context_note.context && context_note.generation == atomic_load(&contexts.generation))
-        context = context_note.context->handle;
+        context = context_note.handle;
     else
         real()->cuCtxGetCurrent(&context);
     if (context == here.context && ends == here.ends)
