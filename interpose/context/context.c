@@ -331,8 +331,6 @@ void context_empty(CUcontext handle)
         allocator_empty(context->allocator);
 }
 
-_Thread_local int context_burying;
-
 void context_bury(struct allocator *lost)
 {
     if (!lost)

@@ -78,11 +78,8 @@ void context_close(CUcontext handle);
 struct allocator *context_forget(CUcontext handle);
 
 /* Gives the memory of an allocator that context_forget has returned back to the driver; NULL: none.
- * The slot may be another context's by then, so the books of the group are done before.
- * context_burying: the calling thread does so. */
+ * The slot may be another context's by then, so the books of the group are done before. */
 void context_bury(struct allocator *lost);
-extern _Thread_local int context_burying
-    __attribute__((visibility("hidden"), tls_model("initial-exec")));
 
 /* The driver has refused to end the context: a slot made by context_close is free again. */
 void context_end_refused(CUcontext handle);

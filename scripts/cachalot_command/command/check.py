@@ -13,7 +13,7 @@ CACHALOT_SESSION is set only its reports are judged. All gates given apply:
   --max-peak-reserved, --max-peak-allocated, --max-leaked SIZE   8GiB, 512MiB, 0
                   of all device memory; KIND=SIZE of one kind: device,
                   stream_ordered, managed, vmm, array, pinned
-                  a peak is the sum of the peaks of all GPUs and kinds
+                  a peak is, on several GPUs, the sum of the devices' peaks
   --max-oom, --max-retries, --max-double-frees, --max-warnings N
                   each process; sum:N all together; gpu:SIZE a peak per GPU
   --min-utilization (allocated of reserved, at the peaks), --min-hits SHARE  90%
