@@ -15,9 +15,9 @@ struct fail_rule {
     double chance; /* 0: not given */
 };
 
-/* Reads `N`, `every:N`, `p:PERCENT%:SEED`, `kind:KIND` and `site:TEXT`, separated by commas, in
- * brackets where there is a comma or a colon. Without one of the first three every request that
- * counts is refused; N = 0 refuses none. Returns 0, or -1 with the rule unchanged. */
+/* Reads a list of `N`, `every:N`, `p:PERCENT%:SEED`, `kind:KIND` and `site:TEXT`. Brackets are needed
+ * where there is a comma or a colon. A rule without any of the first three refuses every request that
+ * counts. N = 0 refuses none. Returns 0, or -1 with the rule unchanged. */
 int fail_rule_read(struct fail_rule *rule, const char *text);
 
 /* The bit of a kind of memory; 0: of none that can be refused. */

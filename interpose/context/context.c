@@ -206,7 +206,8 @@ static struct context *make(CUcontext handle)
     if (allocator)
         context_close(handle);
     struct allocator *lost = allocator ? context_forget(handle) : NULL;
-    context_bury(lost);
+    if (lost)
+        allocator_bury(lost);
     return NULL;
 }
 
@@ -331,15 +332,6 @@ void context_empty(CUcontext handle)
         allocator_empty(context->allocator);
 }
 
-void context_bury(struct allocator *lost)
-{
-    if (!lost)
-        return;
-    context_burying++;
-    allocator_bury(lost);
-    context_burying--;
-}
-
 struct allocator *context_forget(CUcontext handle)
 {
     struct allocator *allocator = NULL;
@@ -351,7 +343,6 @@ struct allocator *context_forget(CUcontext handle)
     /* Otherwise the slot is that of the handle's next owner. */
     if (context && context->ender == process_thread_id()) {
         group_limit_give(context, &context->in_segments, UINT64_MAX);
-        group_limit_give(context, &context->in_chunks, UINT64_MAX);
         allocator = context->allocator;
         captures = context->last_capture;
         atomic_fetch_add(&contexts.generation, 1);

@@ -71,15 +71,11 @@ void context_refuse(CUcontext handle);
 /* The end of a context, by any call. empty: while the context certainly lives, gives its idle
  * memory to others. close: before the driver is told; nothing of the context is served until it is
  * forgotten, since a thread in which it is still current would make a new allocator. forget: by the
- * thread that closed it, after the driver has ended it; returns the allocator for context_bury,
+ * thread that closed it, after the driver has ended it; returns the allocator for allocator_bury,
  * or NULL. */
 void context_empty(CUcontext handle);
 void context_close(CUcontext handle);
 struct allocator *context_forget(CUcontext handle);
-
-/* Gives the memory of an allocator that context_forget has returned back to the driver; NULL: none.
- * The slot may be another context's by then, so the books of the group are done before. */
-void context_bury(struct allocator *lost);
 
 /* The driver has refused to end the context: a slot made by context_close is free again. */
 void context_end_refused(CUcontext handle);

@@ -3,7 +3,6 @@
 #include "interpose/resolve/real_driver.h"
 
 _Thread_local struct context_note context_note;
-_Thread_local int context_burying;
 _Thread_local int context_bound, context_switches;
 
 void context_switch_begin(void)

@@ -17,9 +17,6 @@ struct context_note {
 };
 extern _Thread_local struct context_note context_note;
 
-/* The calling thread gives the memory of an ended context back (context_bury). */
-extern _Thread_local int context_burying;
-
 /* Has this thread's cudart made its context current since the last switch or cudaSetDevice? Before
  * that the current context may be another device's (cudart <= 11 binds lazily) or none, and the
  * thread's next call must enter cudart. */

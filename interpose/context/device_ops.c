@@ -93,7 +93,7 @@ static int chunk_release(void *device, uint64_t bytes, uint64_t handle)
 {
     struct context *context = device;
     int code = driver_chunk_release(device, bytes, handle);
-    if (!code && !context_burying)
+    if (!code)
         group_limit_give(context, &context->in_chunks, bytes);
     return code;
 }

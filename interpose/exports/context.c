@@ -88,7 +88,8 @@ static struct allocator *forget_ended(CUdevice device, CUcontext primary)
 /* After the driver has ended a context: unmaps what is left of its memory. */
 static void bury(CUcontext context, struct allocator *lost)
 {
-    context_bury(lost);
+    if (lost)
+        allocator_bury(lost);
     if (process_serving())
         ipc_bury(context);
 }

@@ -129,10 +129,7 @@ static uint64_t array_2d(const CUDA_ARRAY_DESCRIPTOR *shape)
 {
     if (!shape)
         return 0;
-    const CUDA_ARRAY3D_DESCRIPTOR full = {.Width = shape->Width,
-                                          .Height = shape->Height,
-                                          .Format = shape->Format,
-                                          .NumChannels = shape->NumChannels};
+    const CUDA_ARRAY3D_DESCRIPTOR full = uncached_array_of(shape);
     return uncached_array_bytes(&full, 1);
 }
 

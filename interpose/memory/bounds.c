@@ -108,6 +108,30 @@ static int batch_leaves(const char *name, const CUdeviceptr *to, const CUdevicep
     return left;
 }
 
+/* The functions that set values of so many bits, in one dimension and in two. */
+#define SET(X, name, of, bits, type)                                                               \
+    X(name, leaves(of, to, (bits) / 8 * n), (CUdeviceptr to, type value, size_t n), (to, value, n))
+#define SET_ASYNC(X, name, of, bits, type)                                                         \
+    X(name, leaves(of, to, (bits) / 8 * n),                                                        \
+      (CUdeviceptr to, type value, size_t n, CUstream stream), (to, value, n, stream))
+#define SET_2D(X, name, of, bits, type)                                                            \
+    X(name, leaves(of, to, span(pitch, (bits) / 8 * width, height)),                               \
+      (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height),                     \
+      (to, pitch, value, width, height))
+#define SET_2D_ASYNC(X, name, of, bits, type)                                                      \
+    X(name, leaves(of, to, span(pitch, (bits) / 8 * width, height)),                               \
+      (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height, CUstream stream),    \
+      (to, pitch, value, width, height, stream))
+#define SETS(X, bits, type)                                                                        \
+    SET(X, cuMemsetD##bits##_v2, "cuMemsetD" #bits "_v2", bits, type)                              \
+    SET(X, cuMemsetD##bits##_v2_ptds, "cuMemsetD" #bits "_v2", bits, type)                         \
+    SET_ASYNC(X, cuMemsetD##bits##Async, "cuMemsetD" #bits "Async", bits, type)                    \
+    SET_ASYNC(X, cuMemsetD##bits##Async_ptsz, "cuMemsetD" #bits "Async", bits, type)               \
+    SET_2D(X, cuMemsetD2D##bits##_v2, "cuMemsetD2D" #bits "_v2", bits, type)                       \
+    SET_2D(X, cuMemsetD2D##bits##_v2_ptds, "cuMemsetD2D" #bits "_v2", bits, type)                  \
+    SET_2D_ASYNC(X, cuMemsetD2D##bits##Async, "cuMemsetD2D" #bits "Async", bits, type)             \
+    SET_2D_ASYNC(X, cuMemsetD2D##bits##Async_ptsz, "cuMemsetD2D" #bits "Async", bits, type)
+
 /* The functions that look: X(name, left, parameters, arguments); refused if `left` says so. */
 #define LOOKS(X)                                                                                   \
     X(cuMemcpy, both_leave("cuMemcpy", to, from, bytes),                                           \
@@ -164,72 +188,9 @@ static int batch_leaves(const char *name, const CUdeviceptr *to, const CUdevicep
       (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,             \
        size_t bytes, CUstream stream),                                                             \
       (to, to_context, from, from_context, bytes, stream))                                         \
-    X(cuMemsetD8_v2, leaves("cuMemsetD8_v2", to, n),                                               \
-      (CUdeviceptr to, unsigned char value, size_t n), (to, value, n))                             \
-    X(cuMemsetD8_v2_ptds, leaves("cuMemsetD8_v2", to, n),                                          \
-      (CUdeviceptr to, unsigned char value, size_t n), (to, value, n))                             \
-    X(cuMemsetD8Async, leaves("cuMemsetD8Async", to, n),                                           \
-      (CUdeviceptr to, unsigned char value, size_t n, CUstream stream), (to, value, n, stream))    \
-    X(cuMemsetD8Async_ptsz, leaves("cuMemsetD8Async", to, n),                                      \
-      (CUdeviceptr to, unsigned char value, size_t n, CUstream stream), (to, value, n, stream))    \
-    X(cuMemsetD2D8_v2, leaves("cuMemsetD2D8_v2", to, span(pitch, width, height)),                  \
-      (CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height),            \
-      (to, pitch, value, width, height))                                                           \
-    X(cuMemsetD2D8_v2_ptds, leaves("cuMemsetD2D8_v2", to, span(pitch, width, height)),             \
-      (CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height),            \
-      (to, pitch, value, width, height))                                                           \
-    X(cuMemsetD2D8Async, leaves("cuMemsetD2D8Async", to, span(pitch, width, height)),              \
-      (CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height,             \
-       CUstream stream),                                                                           \
-      (to, pitch, value, width, height, stream))                                                   \
-    X(cuMemsetD2D8Async_ptsz, leaves("cuMemsetD2D8Async", to, span(pitch, width, height)),         \
-      (CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height,             \
-       CUstream stream),                                                                           \
-      (to, pitch, value, width, height, stream))                                                   \
-    X(cuMemsetD16_v2, leaves("cuMemsetD16_v2", to, n * 2),                                         \
-      (CUdeviceptr to, unsigned short value, size_t n), (to, value, n))                            \
-    X(cuMemsetD16_v2_ptds, leaves("cuMemsetD16_v2", to, n * 2),                                    \
-      (CUdeviceptr to, unsigned short value, size_t n), (to, value, n))                            \
-    X(cuMemsetD16Async, leaves("cuMemsetD16Async", to, n * 2),                                     \
-      (CUdeviceptr to, unsigned short value, size_t n, CUstream stream), (to, value, n, stream))   \
-    X(cuMemsetD16Async_ptsz, leaves("cuMemsetD16Async", to, n * 2),                                \
-      (CUdeviceptr to, unsigned short value, size_t n, CUstream stream), (to, value, n, stream))   \
-    X(cuMemsetD2D16_v2, leaves("cuMemsetD2D16_v2", to, span(pitch, width * 2, height)),            \
-      (CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height),           \
-      (to, pitch, value, width, height))                                                           \
-    X(cuMemsetD2D16_v2_ptds, leaves("cuMemsetD2D16_v2", to, span(pitch, width * 2, height)),       \
-      (CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height),           \
-      (to, pitch, value, width, height))                                                           \
-    X(cuMemsetD2D16Async, leaves("cuMemsetD2D16Async", to, span(pitch, width * 2, height)),        \
-      (CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height,            \
-       CUstream stream),                                                                           \
-      (to, pitch, value, width, height, stream))                                                   \
-    X(cuMemsetD2D16Async_ptsz, leaves("cuMemsetD2D16Async", to, span(pitch, width * 2, height)),   \
-      (CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height,            \
-       CUstream stream),                                                                           \
-      (to, pitch, value, width, height, stream))                                                   \
-    X(cuMemsetD32_v2, leaves("cuMemsetD32_v2", to, n * 4),                                         \
-      (CUdeviceptr to, unsigned int value, size_t n), (to, value, n))                              \
-    X(cuMemsetD32_v2_ptds, leaves("cuMemsetD32_v2", to, n * 4),                                    \
-      (CUdeviceptr to, unsigned int value, size_t n), (to, value, n))                              \
-    X(cuMemsetD32Async, leaves("cuMemsetD32Async", to, n * 4),                                     \
-      (CUdeviceptr to, unsigned int value, size_t n, CUstream stream), (to, value, n, stream))     \
-    X(cuMemsetD32Async_ptsz, leaves("cuMemsetD32Async", to, n * 4),                                \
-      (CUdeviceptr to, unsigned int value, size_t n, CUstream stream), (to, value, n, stream))     \
-    X(cuMemsetD2D32_v2, leaves("cuMemsetD2D32_v2", to, span(pitch, width * 4, height)),            \
-      (CUdeviceptr to, size_t pitch, unsigned int value, size_t width, size_t height),             \
-      (to, pitch, value, width, height))                                                           \
-    X(cuMemsetD2D32_v2_ptds, leaves("cuMemsetD2D32_v2", to, span(pitch, width * 4, height)),       \
-      (CUdeviceptr to, size_t pitch, unsigned int value, size_t width, size_t height),             \
-      (to, pitch, value, width, height))                                                           \
-    X(cuMemsetD2D32Async, leaves("cuMemsetD2D32Async", to, span(pitch, width * 4, height)),        \
-      (CUdeviceptr to, size_t pitch, unsigned int value, size_t width, size_t height,              \
-       CUstream stream),                                                                           \
-      (to, pitch, value, width, height, stream))                                                   \
-    X(cuMemsetD2D32Async_ptsz, leaves("cuMemsetD2D32Async", to, span(pitch, width * 4, height)),   \
-      (CUdeviceptr to, size_t pitch, unsigned int value, size_t width, size_t height,              \
-       CUstream stream),                                                                           \
-      (to, pitch, value, width, height, stream))                                                   \
+    SETS(X, 8, unsigned char)                                                                      \
+    SETS(X, 16, unsigned short)                                                                    \
+    SETS(X, 32, unsigned int)                                                                      \
     X(cuMemcpy2D_v2, copy_2d_leaves("cuMemcpy2D_v2", copy), (const CUDA_MEMCPY2D *copy), (copy))   \
     X(cuMemcpy2D_v2_ptds, copy_2d_leaves("cuMemcpy2D_v2", copy), (const CUDA_MEMCPY2D *copy),      \
       (copy))                                                                                      \

@@ -197,19 +197,25 @@ static inline void put_made(const struct uncached_block *block)
         say_incomplete();
 }
 
+static inline struct uncached_block block_here(enum uncached_kind kind, enum uncached_space space,
+                                               uint64_t key, uint64_t bytes)
+{
+    look_here();
+    return (struct uncached_block){.key = key,
+                                   .bytes = bytes,
+                                   .owner = (uint64_t)(uintptr_t)here.context,
+                                   .device = here.device,
+                                   .space = (uint16_t)space,
+                                   .kind = (uint8_t)kind};
+}
+
 CUresult uncached_made(CUresult result, enum uncached_kind kind, enum uncached_space space,
                        uint64_t key, uint64_t bytes)
 {
     if (result != CUDA_SUCCESS || !process_serving())
         return result;
-    look_here();
-    const struct uncached_block block = {.key = key,
-                                         .bytes = bytes,
-                                         .owner = (uint64_t)(uintptr_t)here.context,
-                                         .device = here.device,
-                                         .space = (uint16_t)space,
-                                         .kind = (uint8_t)kind,
-                                         .site = site_of(kind)};
+    struct uncached_block block = block_here(kind, space, key, bytes);
+    block.site = site_of(kind);
     put_made(&block);
     return result;
 }
@@ -228,13 +234,7 @@ CUresult uncached_in_graph(CUresult result, uint64_t key, uint64_t bytes)
 {
     if (result != CUDA_SUCCESS || !process_serving())
         return result;
-    look_here();
-    const struct uncached_block block = {.key = key,
-                                         .bytes = bytes,
-                                         .owner = (uint64_t)(uintptr_t)here.context,
-                                         .device = here.device,
-                                         .space = SPACE_graph,
-                                         .kind = UNCACHED_graph};
+    const struct uncached_block block = block_here(UNCACHED_graph, SPACE_graph, key, bytes);
     lock();
     struct allocation *old = find(SPACE_graph, key);
     if (old)

@@ -84,4 +84,13 @@ static inline uint64_t uncached_least(enum uncached_kind kind, uint64_t bytes)
 /* Bytes of an array's elements with `levels` mip levels, without the driver's padding; 0 of NULL. */
 uint64_t uncached_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned levels);
 
+/* The same shape as one of three dimensions. */
+static inline CUDA_ARRAY3D_DESCRIPTOR uncached_array_of(const CUDA_ARRAY_DESCRIPTOR *flat)
+{
+    return (CUDA_ARRAY3D_DESCRIPTOR){.Width = flat->Width,
+                                     .Height = flat->Height,
+                                     .Format = flat->Format,
+                                     .NumChannels = flat->NumChannels};
+}
+
 #endif

@@ -193,7 +193,7 @@ def man(helps, usage, version, options):
 
 
 class Table:
-    """What all completions are made from: commands with what they do, and their options, with the values of some."""
+    """The source of all completions: each command with its purpose, its options and their values."""
 
     def __init__(self, helps, usage):
         self.commands = dict(COMMAND.findall(usage))

@@ -120,7 +120,7 @@ class Page:
         return [i * stride for i, device in enumerate(devices) if device == row + 1]
 
     def cached(self, data, name, caches):
-        """What threads have counted for a device in these thread caches."""
+        """The counts that threads keep for a device in these thread caches."""
         if not caches or name not in self.fields:
             return 0
         at = self.fields[name][0]

@@ -37,7 +37,7 @@ def is_step(row):
 
 
 def series_of(report):
-    """{device: [Step]} of a report. What is damaged is left out."""
+    """{device: [Step]} of a report. Damaged points are left out."""
     found = {}
     for one in report.list("series")[:SERIES_MOST]:
         device, rows = get(one, "device"), get(one, "points")

@@ -21,7 +21,7 @@ def signs():
 
 
 def sparkline(values):
-    """One line: a character a value. What is not 0 is seen."""
+    """One line: a character a value. Every value above 0 is visible."""
     blocks, most = signs()[0], max(values, default=0)
     full = len(blocks) - 1
     return "".join(blocks[min(full, max(1, round(value * full / most)))] if value and most else " " for value in values)
