@@ -186,7 +186,7 @@ def test_planted_books_are_not_used(place, plant, reason):
 def test_books_that_are_changed_meanwhile(place, what, reason):
     """The same user may do that. The limit ends for this process, which says so."""
     environment = limited(place, 64)
-    live = place.start("starve", 64, 4, "hold", **environment)
+    live = place.start("starve", 64, 4 * sanitizer.SLOWER, "hold", **environment)
     wait_for(place, 64 * MIB)
     if what == "removed":
         books(place).unlink()

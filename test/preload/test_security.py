@@ -233,7 +233,7 @@ def test_a_page_that_is_written_by_others(place, conf, more):
         places = [one for one in fields_of(os.pread(file, size, 0)) if sum(one) <= size]
         wanted = 200000 // sanitizer.SLOWER
         written = write_all_over(file, decoy, places, lambda: process.poll() is None, 200000)
-        if written < wanted and process.poll() == -signal.SIGABRT and "is_valid(a)' failed" in process.stderr.read():
+        if process.poll() == -signal.SIGABRT and "is_valid(a)' failed" in process.stderr.read():
             pytest.skip("this build has assertions: they compare the blocks with the page's numbers")
         assert written >= wanted
         process.send_signal(signal.SIGUSR1)

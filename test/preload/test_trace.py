@@ -31,10 +31,11 @@ def rows_of(path):
     return header, completed(list(rows))
 
 
-def replay(place, path, *arguments, said=""):
+def replay(place, path, *arguments, said="", perhaps=None):
     conf = () if "--conf" in arguments else ("--conf", ORDINARY)
     done = place.cachalot("replay", path, "--format", "json", *conf, *arguments)
-    assert done.code == 0 and said in done.err and bool(said) == bool(done.err), done.err
+    expected = bool(said) == bool(done.err) or (perhaps and perhaps in done.err)
+    assert done.code == 0 and said in done.err and expected, done.err
     return json.loads(done.out)
 
 
@@ -113,7 +114,7 @@ def test_after_a_kill(place):
     (place.work / "head").write_bytes(path.read_bytes()[:4096 + 48 * 1000])  # tune replays it some hundred times
     assert "cut short: it has 1000 of its" in place.cachalot("tune", "head").err
     (report,) = place.harvest()
-    after = replay(place, path)
+    after = replay(place, path, perhaps="1 of its events are missing")  # killed as it was written
     same_peaks(report, after, under_way=1)
     assert after["trace"]["operations"] >= before["trace"]["operations"] > 10000
     check_story(rows_of(path)[1])
