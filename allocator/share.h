@@ -8,6 +8,7 @@
 enum block_mark { BLOCK_PINNED, BLOCK_UNPINNED, BLOCK_EXPORTED, BLOCK_LENT };
 struct block_place {
     uint64_t segment_address, offset, size_bytes, requested_bytes;
+    uint32_t site;          /* of the request, plus one; 0: not known */
     uint64_t context, name; /* name: never that of another block, or of this one another time */
     unsigned device;
     int mapped;      /* mapped memory: the driver's answers about it are those of its mappings */

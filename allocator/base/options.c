@@ -277,12 +277,21 @@ static int set_fill(struct options *o, const char *text)
 }
 
 static const char *const bounds[] = {"off", "warn", "refuse", NULL};
+static const char *const slacks[] = {"off", "check", NULL};
 
 static int set_bounds(struct options *o, const char *text)
 {
     int mode = read_word(text, bounds);
     if (mode >= 0)
         o->bounds = (enum bounds)mode;
+    return mode;
+}
+
+static int set_slack(struct options *o, const char *text)
+{
+    int mode = read_word(text, slacks);
+    if (mode >= 0)
+        o->slack = mode;
     return mode;
 }
 
@@ -361,7 +370,13 @@ static const struct key {
      "its fill. [nan,FIRST-LAST]: only those requests, others get zeros."},
     {"bounds", set_bounds, "off, warn or refuse", 0,
      "Copies and sets that run past the end of their block, or begin in memory of the cache that "
-     "was freed: warn says so in the report, refuse also answers invalid value."},
+     "was freed: warn says so in the report's faults, refuse also answers invalid value."},
+    {"slack", set_slack, "off or check", 0,
+     "check: the bytes between a request and the end of its block are filled, and looked at when "
+     "it is "
+     "freed and at the exit. Bytes that were written are a fault in the report. With it free_mode "
+     "is "
+     "strict, there are no thread caches, and a request waits for its fill. Not in captures."},
 };
 #define KEYS (sizeof keys / sizeof *keys)
 
@@ -518,6 +533,8 @@ void options_value(const struct options *o, unsigned i, char *text, size_t size)
         write_megabytes(o->device_size, text, size);
     else if (!strcmp(name, "bounds"))
         snprintf(text, size, "%s", bounds[o->bounds]);
+    else if (!strcmp(name, "slack"))
+        snprintf(text, size, "%s", slacks[o->slack]);
     else if (!strcmp(name, "fill") && *o->fill.text)
         snprintf(text, size, "%s", o->fill.text);
     else if (!strcmp(name, "fail_alloc") && *o->fail_alloc.text)

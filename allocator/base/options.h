@@ -35,6 +35,7 @@ struct options {
     struct fail_rule fail_alloc;
     struct fill_rule fill;
     enum bounds bounds;
+    int slack;            /* 1: the bytes behind each request are checked */
     uint64_t device_size; /* bytes that a device looks to have; 0: its own */
     int cache;            /* 0: only count; the driver serves every call */
     int thread_cache;     /* 0: every request takes the lock */

@@ -234,11 +234,12 @@ static CUresult submit_fill(struct context *context, uint64_t address, uint64_t 
     if (result != CUDA_SUCCESS)
         return result;
     result = own_stream(context);
-    if (result == CUDA_SUCCESS && bytes / 4)
-        result = real()->cuMemsetD32Async(address, word, bytes / 4, context->own);
-    if (result == CUDA_SUCCESS && bytes % 4)
-        result = real()->cuMemsetD8Async(address + bytes / 4 * 4, (unsigned char)word, bytes % 4,
-                                         context->own);
+    uint64_t words = address % 4 ? 0 : bytes / 4;
+    if (result == CUDA_SUCCESS && words)
+        result = real()->cuMemsetD32Async(address, word, words, context->own);
+    if (result == CUDA_SUCCESS && bytes - 4 * words)
+        result = real()->cuMemsetD8Async(address + 4 * words, (unsigned char)word,
+                                         bytes - 4 * words, context->own);
     if (result == CUDA_SUCCESS)
         result = real()->cuEventRecord(event, context->own);
     leave(&visit);
@@ -257,6 +258,21 @@ int driver_fill(struct context *context, uint64_t address, uint64_t bytes, uint3
     if (event)
         fence_destroy(context, event);
     return code;
+}
+
+int driver_read(struct context *context, uint64_t address, uint64_t bytes, void *to)
+{
+    struct visit visit;
+    CUresult result = enter(context, &visit);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = own_stream(context);
+    if (result == CUDA_SUCCESS)
+        result = real()->cuMemcpyDtoHAsync_v2(to, address, bytes, context->own);
+    if (result == CUDA_SUCCESS)
+        result = real()->cuStreamSynchronize(context->own);
+    leave(&visit);
+    return (int)result;
 }
 
 /* Cheap, but it would invalidate every active capture: DEVICE_DEFERRED if there is one. */

@@ -102,7 +102,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
     {                                                                                              \
         struct uncached_free freed;                                                                \
         uncached_free_begin(&freed, SPACE_##space, (uint64_t)(uintptr_t)key);                      \
-        return uncached_free_end(&freed, real()->name(key));                                       \
+        return uncached_free_end(&freed, #name, real()->name(key));                                \
     }
 
 UNCACHED(managed, address, cuMemAllocManaged, *pointer, bytes,
@@ -199,7 +199,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
     uncached_free_begin(&freed, SPACE_address, pointer);
     if (!ipc_close(pointer, &result))
         result = real()->cuIpcCloseMemHandle(pointer);
-    return uncached_free_end(&freed, result);
+    return uncached_free_end(&freed, "cuIpcCloseMemHandle", result);
 }
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)

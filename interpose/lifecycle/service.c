@@ -11,6 +11,7 @@
 #include "interpose/context/neighbours.h"
 #include "interpose/lifecycle/exit_report.h"
 #include "interpose/lifecycle/request.h"
+#include "interpose/memory/slack.h"
 #include "interpose/lifecycle/sampler.h"
 #include "interpose/lifecycle/service_report.h"
 #include "interpose/process/main_thread.h"
@@ -68,8 +69,10 @@ static void carry_out(uint32_t request)
             snprintf(process.page->answer, sizeof process.page->answer, "%llu bytes given back",
                      (unsigned long long)bytes);
         }
-        if (request & (REQUEST_SIGNAL | REQUEST_REPORT | REQUEST_BLOCKS))
+        if (request & (REQUEST_SIGNAL | REQUEST_REPORT | REQUEST_BLOCKS)) {
+            slack_check_all();
             files_run(write_reports, &request);
+        }
     }
     service_report_unlock();
 }

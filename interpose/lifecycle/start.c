@@ -14,6 +14,7 @@
 #include "interpose/lifecycle/service.h"
 #include "interpose/lifecycle/trace_writer.h"
 #include "interpose/memory/bounds.h"
+#include "interpose/memory/slack.h"
 #include "interpose/memory/memory.h"
 #include "interpose/memory/smaller_device.h"
 #include "interpose/process/main_thread.h"
@@ -54,8 +55,10 @@ static void on_exit_begin(int status, void *unused)
      * never leaves it, and others may wait for that. */
     if (domain_thread_is_inside(process.domain))
         process_inside++;
-    if (!process_inside)
-        domain_poll(process.domain); /* the last moment at which the library may call the driver */
+    if (!process_inside) { /* the last moment at which the library may call the driver */
+        slack_check_all();
+        domain_poll(process.domain);
+    }
     atomic_store(&process.page->exit_code, status & 0xff);
     atomic_store(&process.page->state, PAGE_EXITING);
     PAGE_TELL(process.page, exit_code);
@@ -106,8 +109,9 @@ static int begin(void)
     process.life = ++lives;
     context_start();
     config_read(&process.config);
-    process.watched =
-        *process.config.options.fail_alloc.text || process.config.options.fill.kind != FILL_NONE;
+    const struct options *options = &process.config.options;
+    process.watched = *options->fail_alloc.text || options->fill.kind != FILL_NONE ||
+                      options->bounds != BOUNDS_OFF || options->slack;
     own_caches_note();
     making.devices = (unsigned)count;
     files_run(make_page, &making);

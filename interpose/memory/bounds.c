@@ -3,41 +3,25 @@
  * nothing is looked at: a graph may be launched when its memory is there. */
 #include "interpose/memory/bounds.h"
 
-#include "allocator/share.h"
 #include "interpose/context/capture.h"
+#include "interpose/memory/faults.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
 
 static struct real_driver below; /* what the table held */
 
-/* Says that `bytes` bytes at `address` are no part of a live block. */
-static void say(const char *name, uint64_t bytes, const struct block_place *place, uint64_t past)
-{
-    process_count(COVERAGE_bounds_faults);
-    if (place)
-        process_warn("bounds: %s of %llu bytes runs %llu bytes past the end of a block of %llu "
-                     "bytes",
-                     name, (unsigned long long)bytes, (unsigned long long)past,
-                     (unsigned long long)place->requested_bytes);
-    else
-        process_warn("bounds: %s of %llu bytes begins in memory that was freed", name,
-                     (unsigned long long)bytes);
-}
-
 /* Is the range to be refused? */
 static int leaves(const char *name, uint64_t address, uint64_t bytes)
 {
-    struct block_place place = {0};
+    struct block_place place;
     if (!address || !bytes || !process_serving() || process_inside || capture_active())
         return 0;
-    process_inside++;
-    int code = domain_find(process.domain, address, &place);
-    process_inside--;
+    int code = faults_look(address, &place);
     uint64_t end = place.segment_address + place.offset + place.requested_bytes;
     if (code == ALLOCATOR_INVALID)
-        say(name, bytes, NULL, 0);
+        faults_note_range(FAULT_after_free, name, address, bytes, 0);
     else if (code == 0 && (bytes > end || address > end - bytes))
-        say(name, bytes, &place, address + bytes - end);
+        faults_note_range(FAULT_past_end, name, address, bytes, address + bytes - end);
     else
         return 0;
     return process.config.options.bounds == BOUNDS_REFUSE;

@@ -7,9 +7,11 @@
 #include "interpose/context/capture.h"
 #include "interpose/context/context.h"
 #include "interpose/context/device_ops.h"
+#include "interpose/memory/faults.h"
 #include "interpose/memory/fill.h"
 #include "interpose/memory/oom.h"
 #include "interpose/memory/refuse.h"
+#include "interpose/memory/slack.h"
 #include "interpose/context/group_limit.h"
 #include "interpose/memory/uncached.h"
 #include "interpose/resolve/real_driver.h"
@@ -149,8 +151,12 @@ static CUresult watched(struct context *context, CUdeviceptr *pointer, size_t by
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = take(context, pointer, bytes);
-    if (result != CUDA_SUCCESS || fill_block(context, *pointer, bytes))
+    if (result != CUDA_SUCCESS)
         return result;
+    if (fill_block(context, *pointer, bytes)) {
+        slack_fill(context, *pointer);
+        return result;
+    }
     process_inside++;
     domain_free(process.domain, *pointer, FREED_ASYNC); /* its fill is yet to come */
     process_inside--;
@@ -245,6 +251,10 @@ static int free_block(CUdeviceptr pointer, int state, enum free_kind kind)
     int late = state == PROCESS_EXITING;
     if (late && process_inside) /* exit has interrupted this thread in the allocator */
         return CUDA_SUCCESS;
+    if (process.watched && !late) {
+        slack_check(pointer, kind == FREED_NATIVE);
+        faults_remember(pointer);
+    }
     process_inside++;
     if (cached.begun_in != process.life && !late)
         thread_begins();
@@ -254,6 +264,8 @@ static int free_block(CUdeviceptr pointer, int state, enum free_kind kind)
         atomic_fetch_add(&requests.late_frees, 1);
     if (code == ALLOCATOR_PASS && kind == FREED_NATIVE)
         code = (int)real()->cuMemFree_v2(pointer);
+    if (code == ALLOCATOR_INVALID && !late)
+        faults_note_free(kind == FREED_ASYNC ? "cuMemFreeAsync" : "cuMemFree_v2", pointer, 1);
     return code;
 }
 
@@ -267,7 +279,7 @@ static CUresult forward_free(CUdeviceptr pointer)
 {
     struct uncached_free freed;
     uncached_free_begin(&freed, SPACE_address, pointer);
-    CUresult result = uncached_free_end(&freed, real()->cuMemFree_v2(pointer));
+    CUresult result = uncached_free_end(&freed, "cuMemFree_v2", real()->cuMemFree_v2(pointer));
     if (result == CUDA_SUCCESS && pointer && freed.what == FREES_UNKNOWN && process_serving())
         process_count(COVERAGE_unseen_frees);
     return result;
@@ -334,15 +346,14 @@ CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
         return CUDA_ERROR_INVALID_VALUE;
     if (code != ALLOCATOR_UNKNOWN && code != ALLOCATOR_PASS)
         return (CUresult)code;
-    struct uncached_free freed;
-    freed.what = FREES_UNKNOWN;
+    struct uncached_free freed = {.what = FREES_UNKNOWN};
     if (!captured)
         uncached_free_begin(&freed, SPACE_address, pointer);
     submit_begin(SUBMISSION_pool_operations, stream, per_thread);
     CUresult result = per_thread ? driver->cuMemFreeAsync_ptsz(pointer, stream)
                                  : driver->cuMemFreeAsync(pointer, stream);
     submit_end(result, stream, per_thread, 0);
-    return uncached_free_end(&freed, result);
+    return uncached_free_end(&freed, "cuMemFreeAsync", result);
 }
 
 CUresult memory_info(size_t *available, size_t *total)

@@ -9,6 +9,7 @@
 #include "allocator/base/slab.h"
 #include "interpose/call_sites/stack.h"
 #include "interpose/context/context.h"
+#include "interpose/memory/faults.h"
 #include "interpose/memory/oom.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
@@ -277,7 +278,7 @@ static struct allocation *take_off(struct uncached_free *freed, enum uncached_sp
 
 void uncached_free_begin(struct uncached_free *freed, enum uncached_space space, uint64_t key)
 {
-    freed->what = FREES_UNKNOWN;
+    *freed = (struct uncached_free){.block.key = key};
     if (!frees_count())
         return;
     lock();
@@ -307,7 +308,16 @@ static void put_back(const struct uncached_free *freed)
     stat_increase(&row_of(&block)->freed, (uint64_t)-1);
 }
 
-CUresult uncached_free_end(struct uncached_free *freed, CUresult result)
+static CUresult unknown_freed(const struct uncached_free *freed, const char *call, CUresult result)
+{
+    int is_unknown = result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE ||
+                     result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    if (is_unknown && freed->block.key && process_serving() && !process_inside)
+        faults_note_free(call, freed->block.key, 0);
+    return result;
+}
+
+CUresult uncached_free_end(struct uncached_free *freed, const char *call, CUresult result)
 {
     int refused = result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED;
     if (__builtin_expect(freed->what == FREES_BLOCK && !refused, 1)) {
@@ -315,7 +325,9 @@ CUresult uncached_free_end(struct uncached_free *freed, CUresult result)
             atomic_fetch_add(&uncached.late_frees, 1);
         return result;
     }
-    if (freed->what == FREES_UNKNOWN || (freed->what == FREES_IN_GRAPH) == refused)
+    if (freed->what == FREES_UNKNOWN)
+        return unknown_freed(freed, call, result);
+    if ((freed->what == FREES_IN_GRAPH) == refused)
         return result;
     lock();
     if (refused) {

@@ -45,13 +45,14 @@ CUresult uncached_in_graph(CUresult result, uint64_t key, uint64_t bytes);
 
 /* Around the driver's call that frees `key`. begin takes the allocation off the books, because the
  * driver may give its address to another thread before the call returns; end puts it back if the
- * driver refused, and returns `result`. */
+ * driver refused, and returns `result`. A refused free of what nobody gave out is a fault; `call` is
+ * the function's name. */
 struct uncached_free {
     enum { FREES_UNKNOWN, FREES_BLOCK, FREES_IN_GRAPH, FREES_REFERENCE } what;
     struct uncached_block block;
 };
 void uncached_free_begin(struct uncached_free *freed, enum uncached_space space, uint64_t key);
-CUresult uncached_free_end(struct uncached_free *freed, CUresult result);
+CUresult uncached_free_end(struct uncached_free *freed, const char *call, CUresult result);
 
 /* Handles of cuMemCreate. One ends when its last reference is released and its last mapping is
  * taken down. made: properties NULL: it is imported. */

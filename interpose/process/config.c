@@ -250,6 +250,8 @@ void config_read(struct config *config)
     uselocale(program);
     if (config->options.fill.kind != FILL_NONE && config->options.free_mode == FREE_ASYNC)
         config->options.free_mode = FREE_FENCE; /* fill.c */
+    if (config->options.slack)
+        config->options.free_mode = FREE_STRICT; /* slack.c */
     const char *log = value_of("CACHALOT_LOG");
     read_path(config, "CACHALOT_PAGE_DIR", 0, config->page_dir);
     read_path(config, "CACHALOT_LOG", log && strcmp(log, "stderr") == 0, config->log);

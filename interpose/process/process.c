@@ -120,31 +120,30 @@ static void append(void *what)
         close(fd);
 }
 
-/* Writes one line to CACHALOT_LOG. The file is opened for each line, in a table of descriptors that
- * the program does not see. */
-static void log_line(const char *text)
+/* The file is opened for each line, in a table of descriptors that the program does not see. */
+void process_log(const char *text)
 {
     struct line line;
+    int cancel;
     if (!*process.config.log)
         return;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     int n = snprintf(line.text, sizeof line.text, "cachalot[%d]: %s\n", process.pid, text);
     line.length = (size_t)n < sizeof line.text ? (size_t)n : sizeof line.text - 1;
     if (files_are_apart() || !strcmp(process.config.log, "stderr"))
         append(&line);
     else
         files_run(append, &line);
+    pthread_setcancelstate(cancel, &cancel);
 }
 
 void process_warn(const char *format, ...)
 {
     char text[248];
-    int cancel;
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     page_warn(process.page, "%s", text);
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-    log_line(text);
-    pthread_setcancelstate(cancel, &cancel);
+    process_log(text);
 }

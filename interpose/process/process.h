@@ -61,4 +61,7 @@ void process_note_unseen(const char *way);
  * the page. */
 void process_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Writes a line to CACHALOT_LOG, if that is set. */
+void process_log(const char *text);
+
 #endif

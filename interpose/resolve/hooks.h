@@ -325,6 +325,7 @@
     X(cuCtxSetFlags)                                                                               \
     X(cuCtxGetApiVersion)                                                                          \
     X(cuCtxSynchronize)                                                                            \
+    X(cuStreamSynchronize)                                                                         \
     X(cuCtxRecordEvent)                                                                            \
     X(cuEventQuery)                                                                                \
     X(cuEventRecord)                                                                               \

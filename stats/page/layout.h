@@ -9,6 +9,7 @@
 #include "stats/counters/stats.h"
 #include "stats/events/events.h"
 #include "stats/events/sites.h"
+#include "stats/page/layout_faults.h"
 #include "stats/page/layout_neighbours.h"
 #include "stats/page/series.h"
 
@@ -60,8 +61,7 @@ enum uncached_kind {
     X(fail_alloc_requests, "allocations that the option fail_alloc counted")                       \
     X(fail_alloc_refused, "allocations that it refused")                                           \
     X(fit_refused, "driver allocations that did not fit in device_size_mb")                        \
-    X(fills, "allocations that the option fill counted")                                           \
-    X(bounds_faults, "ranges of copies and sets that left their block (option bounds)")
+    X(fills, "allocations that the option fill counted")
 enum coverage_kind {
 #define X(name, meaning) COVERAGE_##name,
     COVERAGE_LIST(X)
@@ -95,11 +95,6 @@ struct page_uncached {
     stat_value live[HISTOGRAM_BINS], live_bytes[HISTOGRAM_BINS];
 };
 
-struct page_warning {
-    stat_value count; /* 0: slot free; WARNING_BEGUN: its text is being written */
-    char text[248];
-};
-
 struct page_config {
     char name[32], value[64];
     char source[32]; /* default, CACHALOT_CONF, PYTORCH_ALLOC_CONF … */
@@ -123,8 +118,6 @@ struct page_thread {
 
 #define PAGE_THREADS 64
 #define PAGE_CACHES 128 /* threads that allocate without the lock; all others take it */
-#define PAGE_WARNINGS 32
-#define WARNING_BEGUN (UINT64_C(1) << 63)
 #define PAGE_CONFIGS 24
 #define PAGE_DEVICES 1024 /* most rows */
 
@@ -206,6 +199,7 @@ struct page {
     stat_value fit_least_bytes; /* least that was left of device_size_mb, plus one; 0: not known */
     stat_value ask_count;
     struct page_ask ask[PAGE_ASKS]; /* the last ones, as in oom */
+    struct page_faults faults;
 };
 #define PAGE_HEAD_BYTES offsetof(struct page, request)
 

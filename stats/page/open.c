@@ -114,6 +114,8 @@ static void end_texts(struct page *page)
         end_neighbours(page->ask[i].neighbour);
     for (unsigned i = 0; i < PAGE_WARNINGS; i++)
         END(page->warning[i].text);
+    for (unsigned i = 0; i < PAGE_FAULTS; i++)
+        END(page->faults.fault[i].call);
     if (page->config_count > PAGE_CONFIGS)
         page->config_count = PAGE_CONFIGS;
     for (unsigned i = 0; i < PAGE_CONFIGS; i++) {

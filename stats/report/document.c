@@ -42,6 +42,7 @@ static json_t *document(const struct report_source *source)
     report_put(root, "leaks", report_leaks(source));
     report_put(root, "oom_events", report_oom_events(source));
     report_put(root, "neighbour_asks", report_asks(source));
+    report_put(root, "faults", report_faults(source));
     report_put(root, "warnings", report_warnings(source));
     report_put_sites(root, source);
     return root;

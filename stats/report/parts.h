@@ -22,6 +22,8 @@ json_t *report_leaks(const struct report_source *source);
 json_t *report_oom_events(const struct report_source *source);
 json_t *report_holders(const struct page_oom *oom);
 json_t *report_asks(const struct report_source *source);
+json_t *report_faults(const struct report_source *source);
+uint64_t report_fault_count(const struct page *page);
 json_t *report_warnings(const struct report_source *source);
 
 /* Call sites are numbered first, then put into the document. report_site: the number, plus one, of a

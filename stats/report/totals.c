@@ -105,6 +105,7 @@ json_t *report_totals(const struct report_source *source)
     COUNTER("late_frees", num_late_frees);
     COUNTER("double_frees", num_double_frees);
 #undef COUNTER
+    report_put(totals, "faults", report_number(report_fault_count(source->page)));
     report_put(totals, "warnings", report_number(sum_warnings(source->page)));
     report_put(totals, "devices", report_number(source->row_count));
     return totals;

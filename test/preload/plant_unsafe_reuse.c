@@ -4,6 +4,7 @@
 #define driver_memory second_driver_memory
 #define driver_sync_memops second_driver_sync_memops
 #define driver_fill second_driver_fill
+#define driver_read second_driver_read
 #include "interpose/context/device_ops.h"
 
 #define DEVICE_NOT_READY 0

@@ -14,7 +14,7 @@ CACHALOT_SESSION is set only its reports are judged. All gates given apply:
                   of all device memory; KIND=SIZE of one kind: device,
                   stream_ordered, managed, vmm, array, pinned
                   a peak is, on several GPUs, the sum of the devices' peaks
-  --max-oom, --max-retries, --max-double-frees, --max-warnings N
+  --max-oom, --max-retries, --max-double-frees, --max-faults, --max-warnings N
                   each process; sum:N all together; gpu:SIZE a peak per GPU
   --min-utilization (allocated of reserved, at the peaks), --min-hits SHARE  90%
   --max-spread SHARE      how far the processes' peaks may lie apart

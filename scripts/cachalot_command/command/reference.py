@@ -63,10 +63,14 @@ default. With --fail-alloc there are no thread caches, and a hit costs more.
       depends on memory that it never wrote; by halving, on which allocation.
       Exit code: 0 no, 1 yes, 3 not known.
 --conf bounds:warn  names copies and sets that run past the end of their block,
-      or begin in memory of the cache that was freed, in the report's warnings;
+      or begin in memory of the cache that was freed, in the report's faults;
       bounds:refuse answers them with invalid value. One, two and three
       dimensions, batches and peers; batches in three dimensions and nodes of
       graphs are not looked at, nor is what a kernel does.
+--conf slack:check  finds writes behind the request, up to the end of the block,
+      by whomever: when the block is freed, at the exit, and for each report.
+      Double, interior and foreign frees are faults without an option. Gate:
+      cachalot check --max-faults 0.
 example: cachalot run --fit 24GiB python3 train.py
 example: cachalot run --fail-alloc sweep,kind:pinned,jobs=4 ./program
 """

@@ -135,6 +135,7 @@ LIMITS = {
     "--max-oom": ("ooms", "count"),
     "--max-retries": ("alloc_retries", "count"),
     "--max-double-frees": ("double_frees", "count"),
+    "--max-faults": ("faults", "count"),
     "--max-warnings": ("warnings", "count"),
     "--min-utilization": ("peak_utilization_ratio", "ratio"),
     "--min-hits": ("hit_ratio", "ratio"),

@@ -17,6 +17,7 @@ LOOKED_AT_MOST = 1000  # files, in a folder that was not named
 RANKS_SHOWN = 8
 COUNTS = ("requests", "hits", "peak_allocated_bytes", "peak_reserved_bytes", "ooms",
           "alloc_retries", "double_frees", "warnings")
+LATER = ("faults",)  # unknown in reports of older versions
 # Figures that may be null: the process still ran, or reserved nothing.
 UNKNOWNS = {"leaked_bytes": COUNT_MOST, "leaked_blocks": COUNT_MOST,
             "hit_ratio": 1, "peak_utilization_ratio": 1}
@@ -34,6 +35,7 @@ class Process:
         self.totals = {key: self.figure(key, COUNT_MOST) for key in COUNTS}
         for key, most in UNKNOWNS.items():
             self.totals[key] = self.figure(key, most, may_be_null=True)
+        self.totals |= {key: self.figure(key, COUNT_MOST) if key in (report.get("totals") or ()) else None for key in LATER}
         self.past = {kind: self.past_the_cache(kind) for kind in KINDS}
         self.coverage = report.get("coverage", "status")
         if self.kind not in ("exit", "signal", "request", "harvest"):

@@ -73,10 +73,17 @@ def oom_hints(process, _=None):
         + where_hints(process, [get(event, "site") for event in events])
 
 
-HINTS = {"leaked_bytes": leak_hints, "ooms": oom_hints}
+def fault_hints(process, _=None):
+    faults = process.report.list("faults", "first")[:LEAKS_SHOWN]
+    return [printable(get(fault, "text")) for fault in faults] + where_hints(process, [get(fault, "site") for fault in faults])
+
+
+HINTS = {"leaked_bytes": leak_hints, "ooms": oom_hints, "faults": fault_hints}
 
 
 def why_unknown(process, key):
+    if key == "faults":
+        return "not known: the report is of an older version"
     if key.endswith("_ratio"):
         return "nothing was reserved" if key.startswith("peak") else "nothing was requested"
     return f"not known: the report was made while the program ran ({process.kind})"

@@ -237,7 +237,7 @@ def page_object(source):
     return {"title": f"GPU memory of {source.program[:300]}", "facts": facts(report) if report else trace_facts(source),
             "hasTime": source.has_time, "actions": list(CHANGES.items()), "sites": source.sites,
             "devices": [device_object(h, h.told or device_of(h), source) for h in source.histories],
-            "warnings": [*doubts(report), *served(report), *(printable(get(w, "text"))[:1000] for w in report.list("warnings")[:1000])]
+            "warnings": [*doubts(report), *served(report), *("Fault: " + printable(get(fault, "text"))[:1000] for fault in report.list("faults", "first")), *(printable(get(w, "text"))[:1000] for w in report.list("warnings")[:1000])]
                         if report else [],
             "footer": f"Made by cachalot from {os.path.basename(printable(source.path))}."}
 

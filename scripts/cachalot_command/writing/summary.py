@@ -3,8 +3,8 @@
 import os
 
 from cachalot_command.common.tools import printable, say
-from cachalot_command.common.units import bytes_text
-from cachalot_command.reading.report import end_text, last_of_each, signal_text
+from cachalot_command.common.units import bytes_text, counted
+from cachalot_command.reading.report import end_text, get, last_of_each, signal_text
 from cachalot_command.writing.words import doubts, hook_order, oom_lines, served
 
 RANK_MOST = 20
@@ -27,6 +27,10 @@ def remarks(report):
     events = report.list("oom_events")
     if events:
         yield f"out of memory: {'. '.join(oom_lines(events[-1]))}"
+    faults = report.number("totals", "faults")
+    if faults:
+        first = report.list("faults", "first")[:1]
+        yield ": ".join([f"{counted(faults, 'fault')} of the program", *(printable(get(fault, "text")) for fault in first)])
     for warning in report.list("warnings"):
         if any(word in str(warning.get("text")) for word in ("trace", "cache of its own")):
             yield printable(warning["text"])

@@ -13,7 +13,7 @@ from cachalot_command.writing.words import (coverage_advice, frames_of, hook_ord
                                             past_the_cache, sites_of, unnamed)
 
 WIDTH = 77
-SHOWN_OOMS, SHOWN_SITES = 3, 5
+SHOWN_OOMS, SHOWN_SITES, SHOWN_FAULTS = 3, 5, 10
 METRICS = (
     ("Allocated memory", "allocated_bytes", True),
     ("Active memory", "active_bytes", True),
@@ -221,6 +221,18 @@ def head_lines(report):
     return lines + [line[0].upper() + line[1:] for line in past_the_cache([report])]
 
 
+def fault_lines(report):
+    """What the program did with memory that was not its own."""
+    total, faults = report.number("totals", "faults") or 0, report.list("faults", "first")
+    lines = [f"Faults of the program: {total:.0f}" + (f", the first {SHOWN_FAULTS}:" if total > SHOWN_FAULTS else ":")] * bool(total)
+    for fault in faults[:SHOWN_FAULTS]:
+        lines += wrapped(f"after {time_text(number(fault, 'time_ns'))}: {printable(get(fault, 'text'))}", "  ", "    ")
+        for key, what in (("site", ""), ("block_site", "the block was allocated"), ("freed_site", "it was freed")):
+            found = site_lines(report, get(fault, key), "      ")
+            lines += [f"    {what}"] * bool(found and what) + found
+    return lines
+
+
 def warning_lines(report):
     warnings = report.list("warnings")
     return ["Warnings:"] * bool(warnings) + [
@@ -249,4 +261,4 @@ def lines_of(report):
         lines.append("No device was used through the cache.")
     note = [line for words in unnamed(report) for line in wrapped(words, "", "")]
     return (lines + kind_lines(report) + oom_lines(report) + ask_lines(report) + holder_lines(report) + leak_lines(report) + note
-            + warning_lines(report))
+            + fault_lines(report) + warning_lines(report))

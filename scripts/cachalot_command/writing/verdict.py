@@ -8,7 +8,7 @@ from html import escape
 from cachalot_command.common.limits import FORMS
 from cachalot_command.common.tools import Failure, printable, unguarded
 from cachalot_command.common.units import bytes_text, counted, processes_text
-from cachalot_command.reading.processes import COUNTS, UNKNOWNS, read_baseline, read_new_reports
+from cachalot_command.reading.processes import COUNTS, LATER, UNKNOWNS, read_baseline, read_new_reports
 from cachalot_command.reading.report import number
 from cachalot_command.writing.gates import judge, odd_text, summary_of
 from cachalot_command.writing.openmetrics import family, label
@@ -25,6 +25,7 @@ METRICS = {  # key of the totals: (metric, unit, meaning)
     "ooms": ("out_of_memory", "", "Requests answered with out of memory."),
     "alloc_retries": ("alloc_retries", "", "Requests for which the cache was emptied first."),
     "double_frees": ("double_frees", "", "Frees of a block that was free already."),
+    "faults": ("faults", "", "Frees, copies and writes of memory that was not the program's."),
     "warnings": ("warnings", "", "Warnings in the report."),
     "leaked_bytes": ("leaked_bytes", "bytes", "Memory never freed."),
     "leaked_blocks": ("leaked_blocks", "", "Allocations never freed."),
@@ -219,7 +220,7 @@ def openmetrics(verdict):
              for r in verdict.results]
     lines += family("cachalot_gate_passed", "", "1 where a gate passed, 0 where it failed.",
                     gates)
-    for key in (*COUNTS, *UNKNOWNS):
+    for key in (*COUNTS, *LATER, *UNKNOWNS):
         name, unit, meaning = METRICS[key]
         samples = [(own, p.totals[key]) for own, p in zip(labels, verdict.processes)
                    if p.totals[key] is not None]
