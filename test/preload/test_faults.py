@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import PROGRAMS, SIM, load
+from conftest import PROGRAMS, SIM, WORKLOADS, load
 
 ALL_ON = "bounds:warn,slack:check"
 LISTED = subprocess.run([PROGRAMS / "planted_faults"], env={**os.environ, "LD_LIBRARY_PATH": str(SIM)}, capture_output=True, text=True,
@@ -83,3 +83,11 @@ def test_the_command_says_it(place, command):
 def test_the_gate_passes_without_faults(place):
     assert place.run("planted_faults", "overrun_byte", CACHALOT_OUTPUT="r.json").code == 0
     assert place.cachalot("check", "r.json", "--max-faults", "0").code == 0
+
+
+@pytest.mark.parametrize("program", ["train_loop", "seed2_reserved", "seed5_vgg16"])
+def test_no_false_alarm(place, program):
+    done = place.cachalot("run", "--conf", ALL_ON, "--output", "r.json", WORKLOADS / program, LD_LIBRARY_PATH=SIM)
+    assert done.code == 0, done.err
+    report = load(place.work / "r.json")
+    assert (report["totals"]["faults"], report["warnings"]) == (0, [])
