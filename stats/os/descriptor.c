@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define LEAST 64
@@ -15,21 +16,22 @@ static int note(struct descriptor *to, int fd)
     return 0;
 }
 
+/* The copy is looked at, since programs do not come to its number: another thread may close `fd` and
+ * open a file there at any moment. */
 int descriptor_take(struct descriptor *to, int fd, unsigned type)
 {
-    struct descriptor first;
+    int high = fd >= 0 && fd < LEAST ? fcntl(fd, F_DUPFD_CLOEXEC, LEAST) : -1;
     *to = (struct descriptor){0};
-    if (note(&first, fd) != 0 || (type && first.type != type))
-        return -1;
-    int high = fd < LEAST ? fcntl(fd, F_DUPFD_CLOEXEC, LEAST) : -1;
-    if (high < 0) {
-        *to = first;
-        return 0;
-    }
-    *to = first;
-    to->fd = high + 1;
-    descriptor_close(&first);
-    return descriptor_is_ours(to) ? 0 : -1;
+    int is_right = note(to, high >= 0 ? high : fd) == 0 && (!type || to->type == type);
+    struct descriptor first = *to;
+    first.fd = fd + 1;
+    if (high >= 0 && is_right)
+        descriptor_close(&first);
+    else if (high >= 0)
+        syscall(SYS_close, high);
+    if (!is_right)
+        to->fd = 0;
+    return is_right ? 0 : -1;
 }
 
 int descriptor_is_ours(const struct descriptor *descriptor)
@@ -42,6 +44,6 @@ int descriptor_is_ours(const struct descriptor *descriptor)
 void descriptor_close(struct descriptor *descriptor)
 {
     if (descriptor_is_ours(descriptor))
-        close(descriptor->fd - 1);
+        syscall(SYS_close, descriptor->fd - 1); /* close is a point of cancellation */
     descriptor->fd = 0;
 }

@@ -215,8 +215,14 @@ static void a_descriptor_is_ours_while_its_file_is(void **state)
     assert_false(descriptor_is_ours(&taken));
     descriptor_close(&taken);
     assert_int_not_equal(fcntl(number, F_GETFD), -1);
+    int next = dup(file);
+    close(next);
     assert_int_equal(descriptor_take(&taken, file, S_IFSOCK), -1); /* before it was taken */
     assert_int_equal(taken.fd, 0);
+    assert_int_equal(fcntl(file, F_DUPFD, 64), number + 1); /* and no copy is left */
+    close(number + 1);
+    assert_int_equal(dup(file), next);
+    close(next);
     assert_int_not_equal(fcntl(file, F_GETFD), -1);
     assert_int_equal(descriptor_take(&taken, -1, 0), -1);
     close(number);
