@@ -2,11 +2,14 @@
 
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
 
 import pytest
+
+from test_install import OPTIONS, meson
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LISTS = sorted((ROOT / "scripts/build/pip").glob("*.txt"))
@@ -35,6 +38,30 @@ def copy_of_the_source(folder):
         shutil.copy2(path, folder)
     for name in ("allocator", "interpose", "scripts", "stats", "test"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("corpus", "__pycache__"))
+
+
+def test_jansson_is_built_as_our_own_code(tmp_path):
+    """Where the system has none: fit for shadow stacks and branch tracking, and equal to the byte wherever it is built."""
+    objects = []
+    for name in ("here", "and there"):
+        copy_of_the_source(tmp_path / name)
+        shutil.copytree(ROOT / "subprojects", tmp_path / name / "subprojects", ignore=shutil.ignore_patterns("packagecache", "tmp*"))
+        build = tmp_path / name / "a build"
+        done = subprocess.run([*meson(), "setup", build, tmp_path / name, "-Dtests=false", "--force-fallback-for=jansson",
+                               f"-Dtoolkit={OPTIONS['toolkit']}"], capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode and ("download" in done.stdout or "urlopen" in done.stdout):
+            pytest.skip("jansson's archive is not here")
+        assert done.returncode == 0, done.stdout + done.stderr
+        target = next(iter(re.findall(r"^build (\S+/libjansson\.a):", (build / "build.ninja").read_text(), re.M)))
+        subprocess.run(["ninja", "-C", build, target], check=True, stdout=subprocess.DEVNULL)
+        objects.append({path.name: path for path in build.glob("subprojects/*/*.p/*.o")})
+    assert len(objects[0]) > 8
+    for name, path in objects[0].items():
+        assert path.read_bytes() == objects[1][name].read_bytes(), name
+        notes = subprocess.run(["readelf", "-nW", path], check=True, capture_output=True, text=True).stdout
+        assert platform.machine() != "x86_64" or re.search("IBT.*SHSTK", notes), name
+    undefined = subprocess.run(["nm", "-u", *objects[0].values()], check=True, capture_output=True, text=True).stdout
+    assert "__stack_chk_fail" in undefined and "_chk\n" in undefined
 
 
 def test_a_compiler_and_python_suffice(tmp_path):
