@@ -1,7 +1,7 @@
 """Memory snapshots of PyTorch: pickles, which may come from anywhere.
 
 A process of its own reads each, without making an object or calling a function, with no more memory and time than the size
-of the file justifies, packed and unpacked. It writes the events as RMM's log, whose lines have a time.
+of the file justifies. It writes the events as RMM's log, whose lines have a time.
 """
 
 import gc
@@ -19,7 +19,7 @@ from cachalot_command.common.bounds import available_at_most, limit, memory_boun
 from cachalot_command.common.tools import Failure, say
 
 MEMORY_LEAST, MEMORY_PER_BYTE = 1 << 28, 24  # bytes of memory per byte of a pickle; snapshots take up to 12
-TIMES_MOST = 64  # bytes of a pickle that count for a byte of gzip; snapshots pack to a 4th or a 25th
+UNPACKED_MOST = 16 << 20  # bytes of a packed pickle that count beyond its packed size: 640 MiB of memory, and 9 s
 SECONDS_LEAST, BYTES_A_SECOND = 5, 1 << 22  # processor time; snapshots take 1 s for 64 MiB
 ADDRESS_MOST, SIZE_MOST = 1 << 64, 1 << 63
 DAMAGED = (OSError, EOFError, zlib.error)
@@ -221,14 +221,14 @@ def load(file, name, size):
         raise Failure(3, f"{name}: the gzip file is damaged: {error}") from error
 
 
-def tell(pipe, file, name, size, device, segments):
+def tell(pipe, file, name, size, hint, device, segments):
     """Writes a line of JSON about the snapshot, and then its events."""
     try:
         try:
             with memory_bounded(memory_for(size)):
                 snapshot = Snapshot(load(file, name, size), device, name)
         except MemoryError as error:
-            raise Failure(3, f"{name}: this pickle is not read: it takes more memory than there is, or than {size} bytes should") from error
+            raise Failure(3, f"{name}: this pickle is not read: it takes more memory than there is, or than {size} bytes should{hint}") from error
         before, most = snapshot.reserved()
         told = {"unknown": snapshot.unknown, "before": len(snapshot.before), "device": snapshot.device, "reserved": most,
                 "reserved_before": before, "host_events": snapshot.host_events}
@@ -241,10 +241,10 @@ def tell(pipe, file, name, size, device, segments):
 
 
 class Reader:
-    """The process that reads a snapshot, and the pipe from it."""
+    """The process that reads a snapshot, and the pipe from it. `hint`: what to do if `size` is too little."""
 
-    def __init__(self, file, name, size, device, segments=False):
-        self.name, self.size = name, size
+    def __init__(self, file, name, size, device, segments=False, hint=""):
+        self.name, self.size, self.hint = name, size, hint
         end, begin = os.pipe()
         self.process = os.fork()
         if not self.process:
@@ -253,7 +253,7 @@ class Reader:
                 os.close(end)  # so that this process ends when the reader closes its end
                 gc.disable()  # it would scan millions of dictionaries again and again
                 with os.fdopen(begin, "wb") as pipe:
-                    tell(pipe, file, name, size, device, segments)
+                    tell(pipe, file, name, size, hint, device, segments)
                 code = 0
             finally:
                 os._exit(code)
@@ -265,7 +265,7 @@ class Reader:
         self.pipe.close()
         code = os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
         if code == -signal.SIGXCPU:
-            raise Failure(3, f"{self.name}: this pickle is not read: it takes more than {seconds_for(self.size)} s, and {self.size} bytes should not")
+            raise Failure(3, f"{self.name}: this pickle is not read: it takes more than {seconds_for(self.size)} s, and {self.size} bytes should not{self.hint}")
         if code:
             raise Failure(3, f"{self.name}: this pickle is not read: what read it was ended by signal {-code}" if code < 0 else
                           f"{self.name}: this pickle is not read: what read it has failed")
@@ -299,26 +299,27 @@ class Reader:
 
 
 def justified(file):
-    """The bytes for which reading may take memory and time: those of the pickle, but of a packed one no more than its
-    packed size can stand for."""
+    """(the bytes for which reading may take memory and time, whether the pickle has more). They are those of the pickle, but
+    of a packed one at most the packed size and UNPACKED_MOST: anything may pack to a thousandth."""
+    size, most = 0, UNPACKED_MOST
     if not isinstance(file, gzip.GzipFile):
-        size = file.seek(0, os.SEEK_END)
+        size, most = file.seek(0, os.SEEK_END), None
     else:
-        size, most = 0, TIMES_MOST * os.fstat(file.fileno()).st_size
-        while size < most and (piece := file.read1(PIECE)):
+        most += os.fstat(file.fileno()).st_size
+        while size <= most and (piece := file.read1(PIECE)):
             size += len(piece)
-        size = min(size, most)
     file.seek(0)
-    return size
+    return (size, False) if most is None or size <= most else (most, True)
 
 
 def read(file, name, device, segments):
     """(what the snapshot tells, its events in chunks of text). `segments`: with the events of segments."""
     try:
-        size = justified(file)
+        size, has_more = justified(file)
     except DAMAGED as error:
         raise Failure(3, f"{name}: the gzip file is damaged: {error}") from error
     if size > SLOW_BYTES and sys.stderr.isatty():
         say(f"cachalot: {name}: reading a snapshot of {size >> 20} MiB")
-    reader = Reader(file, name, size, device, segments)
+    hint = "; unpack it by gunzip, and all its bytes count" if has_more else ""
+    reader = Reader(file, name, size, device, segments, hint)
     return reader.told(), reader.chunks()
