@@ -21,12 +21,14 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "interpose/process/process.h"
 #include "interpose/resolve/elf_tables.h"
 #include "interpose/resolve/real_driver.h"
+#include "stats/os/descriptor.h"
 
 #if defined(__x86_64__)
 enum { TO_SYMBOL = R_X86_64_64, TO_DATA = R_X86_64_GLOB_DAT, TO_FUNCTION = R_X86_64_JUMP_SLOT };
@@ -55,8 +57,9 @@ struct look {
     struct object ours, before[MOST_BEFORE];
     struct tables our_tables;
     unsigned count_before, place, changed;
-    int is_preload, unrelocated, has_cuda, memory; /* memory: descriptor, or -1 */
-    int returns;                                   /* the walk of bindings_return_dlopen */
+    int is_preload, unrelocated, has_cuda;
+    int returns;              /* the walk of bindings_return_dlopen */
+    struct descriptor memory; /* /proc/self/mem, once there is something to change */
 };
 
 /* The object under the look. */
@@ -123,12 +126,13 @@ static int replace(struct look *look, void **entry, void *before, void *function
 {
     void *there = NULL;
     off_t at = (off_t)(uintptr_t)entry;
-    if (look->memory == -1)
-        look->memory = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDWR | O_CLOEXEC);
-    return look->memory >= 0 &&
-           syscall(SYS_pread64, look->memory, &there, sizeof there, at) == sizeof there &&
-           there == before &&
-           syscall(SYS_pwrite64, look->memory, &function, sizeof function, at) == sizeof function;
+    if (!look->memory.fd)
+        descriptor_take(&look->memory,
+                        (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDWR | O_CLOEXEC),
+                        S_IFREG);
+    int fd = look->memory.fd - 1;
+    return syscall(SYS_pread64, fd, &there, sizeof there, at) == sizeof there && there == before &&
+           syscall(SYS_pwrite64, fd, &function, sizeof function, at) == sizeof function;
 }
 
 static int note_unreached(struct dl_phdr_info *info, size_t size, void *address)
@@ -295,8 +299,7 @@ static int look_at_all(struct dl_phdr_info *info, size_t size, void *data)
         atomic_store(&bindings_looking, 0);
     else
         dl_iterate_phdr(look_at_object, look);
-    if (look->memory >= 0)
-        syscall(SYS_close, look->memory);
+    descriptor_close(&look->memory);
     if (!look->unrelocated)
         seen.loads = info->dlpi_adds;
     return 1;
@@ -320,7 +323,7 @@ int bindings_find_cuda(void)
 void bindings_return_dlopen(void)
 {
     static _Atomic int is_done;
-    struct look look = {.memory = -1, .returns = 1};
+    struct look look = {.returns = 1};
     int error = errno;
     if (atomic_exchange(&is_done, 1))
         return;
@@ -328,8 +331,7 @@ void bindings_return_dlopen(void)
     real_open_find(1);
     dl_iterate_phdr(find_us, &look);
     dl_iterate_phdr(look_at_next_dlopen, &look);
-    if (look.memory >= 0)
-        syscall(SYS_close, look.memory);
+    descriptor_close(&look.memory);
     errno = error;
 }
 
@@ -346,7 +348,7 @@ void bindings_look(void)
 {
     if (!atomic_load_explicit(&bindings_looking, memory_order_relaxed))
         return;
-    struct look look = {.is_preload = 1, .memory = -1};
+    struct look look = {.is_preload = 1};
     int error = errno;
     dl_iterate_phdr(look_at_all, &look);
     void (*found)(void) = look.has_cuda ? atomic_exchange(&cuda_found, NULL) : NULL;

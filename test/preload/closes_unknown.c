@@ -1,7 +1,7 @@
 /* A program that closes every descriptor it does not know and opens files of its own, in two threads,
  * while others allocate, ask for reports, cause warnings, or share memory with a second such process.
  * Prints how often a file of its own was lost, and how often a number was not the lowest free one.
- * Arguments: seconds; "warn" or "ipc". */
+ * Arguments: seconds; "warn", "ipc" or (without Cachalot) "native". */
 #include "driver_case.h"
 
 #include <fcntl.h>
@@ -194,6 +194,31 @@ static void *share(void *number)
     return NULL;
 }
 
+/* Without Cachalot, a program's own library does the same: exports a handle, moves the descriptor up,
+ * and closes it. */
+static void *export_natively(void *unused)
+{
+    const CUmemAllocationProp wanted = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                        .requestedHandleTypes =
+                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle handle;
+    OK(cuCtxSetCurrent(context));
+    OK(cuMemCreate(&handle, 2 * MIB, &wanted, 0));
+    for (; !over; opened++) {
+        struct stat before, now;
+        int fd = -1;
+        OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+        int code = fstat(fd, &before), high = fcntl(fd, F_DUPFD_CLOEXEC, MOST);
+        if (code == 0 && fstat(fd, &now) == 0 && now.st_ino == before.st_ino)
+            close(fd);
+        if (high >= 0)
+            close(high);
+    }
+    OK(cuMemRelease(handle));
+    return unused;
+}
+
 /* A block inside its segment: each call gives a warning, which goes into the log. */
 static void *warn(void *unused)
 {
@@ -225,8 +250,10 @@ int main(int count, char **argument)
         share_all(other != 0);
         start(&thread[threads++], share, other != 0);
     }
+    if (count > 2 && strcmp(argument[2], "native") == 0)
+        signal(SIGUSR1, SIG_IGN); /* nobody answers it */
     if (count > 2 && !is_ipc)
-        start(&thread[threads++], warn, 0);
+        start(&thread[threads++], strcmp(argument[2], "native") ? warn : export_natively, 0);
     for (uintptr_t i = 0; i < 2; i++) {
         start(&thread[threads++], open_and_close, i);
         start(&thread[threads++], allocate, i);
