@@ -363,6 +363,7 @@ def test_a_program_that_closes_what_it_does_not_know(place, way):
     assert len(place.reports()) > 3
 
 
+@sanitizer.unless_sanitized("the race is what it shows", ("tsan",))
 def test_an_export_takes_the_lowest_number_natively(place):
     """So a program that closes what it does not know has no better numbers where another library exports memory."""
     done = place.native("closes_unknown", 1, "native")
