@@ -15,7 +15,7 @@ def run(tool, text, conf, behind=0, capacity=None):
     arguments = ["--conf", conf, "--behind", str(behind)] + (["--capacity", str(int(capacity))] if capacity else [])
     environment = {k: v for k, v in os.environ.items() if not k.startswith("CACHALOT_")}
     text = text if isinstance(text, bytes) else text.encode()
-    done = subprocess.run([tool, *arguments, "-"], input=text, env=environment, capture_output=True, check=False, timeout=120)
+    done = subprocess.run([tool, *arguments, "-"], input=text, env=environment, capture_output=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
