@@ -19,7 +19,7 @@ EVERY = int(os.environ.get("CACHALOT_EVERY", 60 * sanitizer.SLOWER))
 CASES = {"CACHALOT_SIM_CAPACITY": "128M", "CACHALOT_SIM_DEVICES": 2, "CACHALOT_OUTPUT": "case.%q{CASE}.json"}
 FAIL_LIBC = PROGRAMS / "libfail_libc.so"
 WAYS = {"async": "", "mapped": "expandable_segments:True", "fence": "free_mode:fence", "strict": "free_mode:strict", "off": "cache:off",
-        "watched": "fill:nan,device_size_mb:8000"}
+        "watched": "fill:nan,device_size_mb:8000,slack:check,bounds:warn"}
 # What cuda.h says leaves the context unusable: from then on the driver serves, what was freed is never reusable.
 LASTING = {4, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 805, 807, 911}
 LATER = (700, 719, 999)  # "may also return error codes from previous, asynchronous launches"
