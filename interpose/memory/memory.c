@@ -246,15 +246,32 @@ CUresult memory_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width, s
     return result;
 }
 
+/* A free that options look at. */
+__attribute__((cold, noinline)) static void look_before_free(CUdeviceptr pointer,
+                                                             enum free_kind kind)
+{
+    slack_check(pointer, kind == FREED_NATIVE);
+    faults_remember(pointer);
+}
+
+/* What the allocator did not free is the driver's, or a fault. */
+__attribute__((cold, noinline)) static int not_freed(CUdeviceptr pointer, enum free_kind kind,
+                                                     int late, int code)
+{
+    if (code == ALLOCATOR_PASS && kind == FREED_NATIVE)
+        return (int)real()->cuMemFree_v2(pointer);
+    if (code == ALLOCATOR_INVALID && !late)
+        faults_note_free(kind == FREED_ASYNC ? "cuMemFreeAsync" : "cuMemFree_v2", pointer, 1);
+    return code;
+}
+
 static int free_block(CUdeviceptr pointer, int state, enum free_kind kind)
 {
     int late = state == PROCESS_EXITING;
     if (late && process_inside) /* exit has interrupted this thread in the allocator */
         return CUDA_SUCCESS;
-    if (process.watched && !late) {
-        slack_check(pointer, kind == FREED_NATIVE);
-        faults_remember(pointer);
-    }
+    if (__builtin_expect(process.watched, 0) && !late)
+        look_before_free(pointer, kind);
     process_inside++;
     if (cached.begun_in != process.life && !late)
         thread_begins();
@@ -262,11 +279,7 @@ static int free_block(CUdeviceptr pointer, int state, enum free_kind kind)
     process_inside--;
     if (late && code == 0)
         atomic_fetch_add(&requests.late_frees, 1);
-    if (code == ALLOCATOR_PASS && kind == FREED_NATIVE)
-        code = (int)real()->cuMemFree_v2(pointer);
-    if (code == ALLOCATOR_INVALID && !late)
-        faults_note_free(kind == FREED_ASYNC ? "cuMemFreeAsync" : "cuMemFree_v2", pointer, 1);
-    return code;
+    return code && code != ALLOCATOR_UNKNOWN ? not_freed(pointer, kind, late, code) : code;
 }
 
 /* The answer of memory_free_early, which memory_free gives when cudart has passed the free on. */
@@ -346,7 +359,9 @@ CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread)
         return CUDA_ERROR_INVALID_VALUE;
     if (code != ALLOCATOR_UNKNOWN && code != ALLOCATOR_PASS)
         return (CUresult)code;
-    struct uncached_free freed = {.what = FREES_UNKNOWN};
+    struct uncached_free freed;
+    freed.what = FREES_UNKNOWN;
+    freed.block.key = 0;
     if (!captured)
         uncached_free_begin(&freed, SPACE_address, pointer);
     submit_begin(SUBMISSION_pool_operations, stream, per_thread);

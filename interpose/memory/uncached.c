@@ -278,7 +278,8 @@ static struct allocation *take_off(struct uncached_free *freed, enum uncached_sp
 
 void uncached_free_begin(struct uncached_free *freed, enum uncached_space space, uint64_t key)
 {
-    *freed = (struct uncached_free){.block.key = key};
+    freed->what = FREES_UNKNOWN;
+    freed->block.key = key;
     if (!frees_count())
         return;
     lock();
@@ -308,7 +309,8 @@ static void put_back(const struct uncached_free *freed)
     stat_increase(&row_of(&block)->freed, (uint64_t)-1);
 }
 
-static CUresult unknown_freed(const struct uncached_free *freed, const char *call, CUresult result)
+__attribute__((cold, noinline)) static CUresult unknown_freed(const struct uncached_free *freed,
+                                                              const char *call, CUresult result)
 {
     int is_unknown = result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE ||
                      result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
