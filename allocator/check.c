@@ -174,7 +174,7 @@ static int add_segment(const struct segment *segment, struct sums *sums)
         return 0;
     sums->reserved += arena ? arena->part[segment->stat].chunks * CHUNK_BYTES : segment->size;
     for (const struct block *block = segment->first; block; block = block->next) {
-        int listed = map_find(&domain->listed, block_address(block)) == &block->listed;
+        int listed = domain_block_at(domain, block_address(block)) == block;
         int held = block->state == BLOCK_ALLOCATED;
         if (segment->pool == POOL_MAPPED && block->state != BLOCK_ELSEWHERE &&
             block_address(block) % domain->options.page_bytes)

@@ -26,14 +26,15 @@ struct domain *domain_create(const struct options *options)
     if (!domain)
         return NULL;
     domain->metadata = metadata;
+    domain->listed.low = CLAIM_KINDS - 1;
+    if (page_map_begin(&domain->listed, &domain->metadata))
+        return NULL;
     /* A thread that makes room, and is called back by the driver, must not wait for itself. */
     domain->pressure = (pthread_mutex_t)PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
     domain->options = *options;
     domain->dedicated = options->ipc == IPC_DEDICATED;
     domain->last_freed.put = last_freed_put;
     domain->is_valid = allocator_is_valid;
-    domain->listed.low = CLAIM_KINDS - 1;
-    domain->listed.metadata = &domain->metadata;
     domain->blocks = slab_of(domain, sizeof(struct block));
     domain->blocks.kept_from = offsetof(struct block, claim);
     domain->blocks.apart = 37; /* blocks that several threads take at first share no cache line */

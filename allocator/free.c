@@ -71,7 +71,7 @@ static struct block *held_at(struct domain *domain, uint64_t address)
     struct block *block = cache ? cache->found : NULL; /* perhaps this one */
     uint64_t claim = block ? atomic_load_explicit(&block->claim, memory_order_relaxed) : 0;
     if (claim - claim % CLAIM_KINDS != address)
-        block = block_of_listed(map_find(&domain->listed, address));
+        block = domain_block_at(domain, address);
     if (!block)
         return NULL;
     if (block_claimed(block) == CLAIM_HELD) { /* only the holder of the lock changes it */

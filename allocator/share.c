@@ -17,11 +17,10 @@
 static struct block *live_block_holding(struct domain *domain, struct segment *segment,
                                         uint64_t address)
 {
-    struct block *block = block_of_listed(map_find(&domain->listed, address));
+    struct block *block = domain_block_at(domain, address);
     if (!block && segment->stat == SMALL_POOL) {
         uint64_t begin = segment->node.minor, at = address - (address - begin) % BLOCK_GRAIN;
-        while (!(block = block_of_listed(map_find(&domain->listed, at))) && at > begin &&
-               address - at < CACHE_MOST)
+        while (!(block = domain_block_at(domain, at)) && at > begin && address - at < CACHE_MOST)
             at -= BLOCK_GRAIN;
     } else if (!block) {
         for (block = segment->first; block && address >= block_address(block) + block_size(block);)
@@ -157,7 +156,7 @@ int domain_sync_memops(struct domain *domain, uint64_t address, int on,
 
 static struct block *lent_block(const struct domain *domain, uint64_t address, uint64_t name)
 {
-    struct block *block = block_of_listed(map_find(&domain->listed, address));
+    struct block *block = domain_block_at(domain, address);
     int lent = block && block->segment->arena && block->state == BLOCK_ALLOCATED && block->shared &&
                block->name == name;
     return lent ? block : NULL;

@@ -1,17 +1,33 @@
 #include "allocator/base/map.h"
 
-/* Buckets for each node. In a longer chain a search also reads the lines of other blocks' nodes,
- * which their threads write. */
-#define PER_NODE 2
+#define MAP_FIRST 9
+#define PER_NODE 2 /* buckets for each node */
 
-static void set(struct map_node *_Atomic *link, struct map_node *to)
+/* Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4). The bits from 32 on depend on
+ * all bits of an address. Addresses at equal distances spread evenly, whatever the distance. */
+static uint64_t hash(uint64_t key)
 {
-    atomic_store_explicit(link, to, memory_order_release);
+    return key * UINT64_C(0x9e3779b97f4a7c15) >> 32;
 }
 
-static uint64_t key_of(const struct map *map, const struct map_node *node)
+static unsigned chunk_of(uint64_t bucket)
 {
-    return atomic_load_explicit(&node->key, memory_order_relaxed) & ~map->low;
+    return bucket >> MAP_FIRST ? 64 - (unsigned)__builtin_clzll(bucket >> MAP_FIRST) : 0;
+}
+
+static struct map_node **bucket_at(const struct map *map, uint64_t bucket)
+{
+    unsigned chunk = chunk_of(bucket);
+    uint64_t first = chunk ? (uint64_t)1 << (MAP_FIRST + chunk - 1) : 0;
+    return map->chunk[chunk] + (bucket - first);
+}
+
+/* The bucket of a key. A hash that names a bucket beyond those in use loses its highest bit: that
+ * gives the bucket from which the named one will be split. */
+static struct map_node **bucket_of(const struct map *map, uint64_t key)
+{
+    uint64_t mask = UINT64_MAX >> __builtin_clzll(map->buckets), bucket = hash(key) & mask;
+    return bucket_at(map, bucket >= map->buckets ? bucket & mask >> 1 : bucket);
 }
 
 static int make_chunk(struct map *map, unsigned chunk)
@@ -21,86 +37,80 @@ static int make_chunk(struct map *map, unsigned chunk)
     if (map->chunk[chunk])
         return 0;
     size_t buckets = (size_t)1 << (chunk ? MAP_FIRST + chunk - 1 : MAP_FIRST);
-    void *memory = metadata_take(map->metadata, buckets * sizeof(struct map_node *));
-    if (!memory)
-        return -1;
-    atomic_store_explicit(&map->chunk[chunk], memory, memory_order_release);
-    return 0;
+    map->chunk[chunk] = metadata_take(map->metadata, buckets * sizeof(struct map_node *));
+    return map->chunk[chunk] ? 0 : -1;
+}
+
+static void put(struct map *map, struct map_node *node)
+{
+    struct map_node **bucket = bucket_of(map, node->key);
+    node->next = *bucket;
+    *bucket = node;
 }
 
 /* Adds a bucket, and moves its nodes out of the bucket that has held them until now. */
 static void grow(struct map *map)
 {
-    uint64_t fresh = map_buckets(map);
-    if (make_chunk(map, map_chunk_of(fresh)))
+    uint64_t fresh = map->buckets;
+    if (make_chunk(map, chunk_of(fresh)))
         return;
     uint64_t top = (uint64_t)1 << (63 - __builtin_clzll(fresh));
-    struct map_node *_Atomic *old = map_bucket_at(map, fresh - top),
-                             *_Atomic *new = map_bucket_at(map, fresh);
-    struct map_node *node = map_get(old);
-    set(old, NULL);
-    set(new, NULL);
-    atomic_store_explicit(&map->buckets, fresh + 1, memory_order_release);
+    struct map_node **old = bucket_at(map, fresh - top), *node = *old;
+    *old = *bucket_at(map, fresh) = NULL;
+    map->buckets = fresh + 1;
     while (node) {
-        struct map_node *next = map_get(&node->next);
-        struct map_node *_Atomic *bucket = map_bucket_of(map, fresh + 1, key_of(map, node));
-        set(&node->next, map_get(bucket));
-        set(bucket, node);
+        struct map_node *next = node->next;
+        put(map, node);
         node = next;
     }
 }
 
 int map_insert(struct map *map, struct map_node *node)
 {
-    uint64_t buckets = map_buckets(map);
-    if (!buckets) {
+    if (!map->buckets) {
         if (make_chunk(map, 0))
             return -1;
-        /* The whole first chunk: in short chains a search meets no node that other threads
-         * write. */
-        atomic_store_explicit(&map->buckets, buckets = (uint64_t)1 << MAP_FIRST,
-                              memory_order_release);
+        map->buckets = (uint64_t)1 << MAP_FIRST;
     }
-    struct map_node *_Atomic *bucket = map_bucket_of(map, buckets, key_of(map, node));
-    set(&node->next, map_get(bucket));
-    set(bucket, node);
+    put(map, node);
     map->count++;
-    for (int i = 0; i < PER_NODE && PER_NODE * map->count > map_buckets(map); i++)
+    for (int i = 0; i < PER_NODE && PER_NODE * map->count > map->buckets; i++)
         grow(map);
     return 0;
 }
 
+/* The link to the node of `key`, or to the end of its chain. */
+static struct map_node **link_of(const struct map *map, uint64_t key)
+{
+    struct map_node **link = bucket_of(map, key);
+    while (*link && (*link)->key != key)
+        link = &(*link)->next;
+    return link;
+}
+
 struct map_node *map_find(const struct map *map, uint64_t key)
 {
-    uint64_t buckets = map_buckets(map);
-    struct map_node *node = buckets ? map_get(map_bucket_of(map, buckets, key)) : NULL;
-    while (node && !map_has(map, node, key))
-        node = map_get(&node->next);
-    return node;
+    return map->buckets ? *link_of(map, key) : NULL;
 }
 
 struct map_node *map_remove(struct map *map, uint64_t key)
 {
-    uint64_t buckets = map_buckets(map);
-    if (!buckets)
+    if (!map->buckets)
         return NULL;
-    struct map_node *_Atomic *link = map_bucket_of(map, buckets, key);
-    for (struct map_node *node; (node = map_get(link)); link = &node->next)
-        if (map_has(map, node, key)) {
-            set(link, map_get(&node->next));
-            map->count--;
-            return node;
-        }
-    return NULL;
+    struct map_node **link = link_of(map, key), *node = *link;
+    if (node) {
+        *link = node->next;
+        map->count--;
+    }
+    return node;
 }
 
 struct map_node *map_any(const struct map *map,
                          int (*is)(const struct map_node *node, const void *context),
                          const void *context)
 {
-    for (uint64_t bucket = 0; bucket < map_buckets(map); bucket++)
-        for (struct map_node *node = map_get(map_bucket_at(map, bucket)); node;
-             node = map_get(&node->next))
+    for (uint64_t bucket = 0; bucket < map->buckets; bucket++)
+        for (struct map_node *node = *bucket_at(map, bucket); node; node = node->next)
             if (is(node, context))
                 return node;
     return NULL;

@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 
 #define HUGE_BYTES ((size_t)2048 * 1024)
-#define ALIGNMENT 128 /* two lines: what is fetched is fetched in pairs */
 
 static char *map(size_t bytes)
 {
@@ -31,7 +30,7 @@ void *metadata_take(struct metadata *metadata, size_t bytes)
 {
     if (!metadata)
         return map(bytes);
-    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    bytes = (bytes + METADATA_ALIGNMENT - 1) / METADATA_ALIGNMENT * METADATA_ALIGNMENT;
     if (bytes > HUGE_BYTES / 2) /* else the rest of a huge page is lost */
         return map_huge((bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES);
     if (bytes > metadata->left) {

@@ -7,12 +7,14 @@
 
 #include <stddef.h>
 
+#define METADATA_ALIGNMENT 128 /* two lines: what is fetched is fetched in pairs */
+
 struct metadata {
     char *at; /* the unused rest of the last huge page: its begin, and its bytes */
     size_t left;
 };
 
-/* Returns `bytes` zeroed bytes at a multiple of 128, or NULL when the host is out of memory. With
+/* Returns `bytes` zeroed bytes at a multiple of METADATA_ALIGNMENT, or NULL when the host is out of memory. With
  * metadata NULL they are a separate mapping, which a fork copies. */
 void *metadata_take(struct metadata *metadata, size_t bytes);
 

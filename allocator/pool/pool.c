@@ -229,7 +229,7 @@ int block_list(struct block *block)
     const struct allocator *a = block->segment->allocator;
     if (atomic_load_explicit(&block->claim, memory_order_relaxed) == 0) {
         block_claim(block, CLAIM_NOBODY); /* the map's key */
-        if (map_insert(&a->domain->listed, &block->listed)) {
+        if (page_map_insert(&a->domain->listed, &block->listed)) {
             atomic_store_explicit(&block->claim, 0, memory_order_release);
             return -1;
         }
@@ -239,17 +239,15 @@ int block_list(struct block *block)
     return 0;
 }
 
-void pool_unlist(struct allocator *a, struct block *block)
+void block_unlist(struct block *block)
 {
-    if (!atomic_load_explicit(&block->claim, memory_order_relaxed))
-        return;
-    map_remove(&a->domain->listed, block_address(block));
-    atomic_store_explicit(&block->claim, 0, memory_order_release);
+    if (atomic_load_explicit(&block->claim, memory_order_relaxed))
+        page_map_remove(&block->segment->allocator->domain->listed, &block->listed);
 }
 
 void pool_forget(struct allocator *a, struct block *block)
 {
-    pool_unlist(a, block);
+    block_unlist(block);
     slab_give(&a->domain->blocks, block);
 }
 
@@ -259,7 +257,7 @@ void block_join(struct block *block, struct block *other)
     if (other == block->next) {
         block->next = other->next;
     } else {
-        pool_unlist(a, block); /* its address changes, and the map has the old one */
+        block_unlist(block); /* its address changes, and the map has the old one */
         block->previous = other->previous;
         block->node.minor = block_address(other);
     }

@@ -105,7 +105,7 @@ static inline int pool_can_merge(const struct block *block, const struct block *
  * and owner. Returns 0, or -1 without host memory. unlist: takes it out of the map. forget: unlists
  * a block that is in no pool and gives its struct back. */
 int block_list(struct block *block);
-void pool_unlist(struct allocator *allocator, struct block *block);
+void block_unlist(struct block *block);
 void pool_forget(struct allocator *allocator, struct block *block);
 
 /* merge: puts a block into its pool, merged with its neighbours, and returns the result. join: adds

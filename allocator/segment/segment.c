@@ -44,7 +44,7 @@ static void segment_leave_books(struct segment *segment)
 {
     assert(segment->idle);
     pool_remove(segment->allocator, segment->first);
-    pool_unlist(segment->allocator, segment->first); /* the address may come back at once */
+    block_unlist(segment->first); /* the address may come back at once */
     segment_unlink(segment);
 }
 

@@ -31,7 +31,7 @@ static inline struct block *block_of_node(struct treap_node *node)
     return (struct block *)((char *)node - offsetof(struct block, node));
 }
 
-static inline struct block *block_of_listed(struct map_node *node)
+static inline struct block *block_of_listed(struct page_node *node)
 {
     return node ? (struct block *)((char *)node - offsetof(struct block, listed)) : NULL;
 }

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-#include "allocator/base/map.h"
 #include "allocator/base/options.h"
+#include "allocator/base/page_map.h"
 #include "allocator/base/treap.h"
 
 /* CLAIMED: out of its pool for a moment; nothing merges with it. ABSENT: addresses of an arena
@@ -54,8 +54,8 @@ struct block {
     /* Keeps its contents when the block goes back to the slab: a thread without the lock may read
      * it. */
     union {
-        _Atomic uint64_t claim; /* address and kind (block_claim.h); 0: not in the map */
-        struct map_node listed; /* in the domain's map since it was first handed out; key: claim */
+        _Atomic uint64_t claim;  /* address and kind (block_claim.h); 0: not in the map */
+        struct page_node listed; /* in the domain's map since it was first handed out; key: claim */
     };
 };
 _Static_assert(offsetof(struct block, link) == 64 && sizeof(struct block) == 96, "lines");

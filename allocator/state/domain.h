@@ -23,9 +23,9 @@ struct last_freed {
     void (*put)(struct domain *); /* puts the block into its pool */
 };
 
-/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): the map has cache lines of its own */
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): the map has a cache line of its own */
 struct domain {
-    struct map listed; /* blocks by address, from their first use by the program on */
+    struct page_map listed; /* blocks by address, from their first use by the program on */
     struct lock lock;
     pthread_mutex_t pressure; /* held by the thread that makes room; taken without the lock */
     unsigned pressing;        /* threads that make room or wait for `pressure` */
@@ -49,6 +49,13 @@ struct domain {
     uint64_t rest_uses; /* requests and frees up to the last call of domain_rest */
     int rests;          /* all thread caches are stopped until the next use (domain_rest) */
 };
+
+/* Returns the block that begins at this address and was handed out since it was last merged, or
+ * NULL. */
+static inline struct block *domain_block_at(const struct domain *domain, uint64_t address)
+{
+    return block_of_listed(page_map_find(&domain->listed, address));
+}
 
 /* Takes the lock. The last freed block goes into its pool first: only the next request may find it
  * outside. */

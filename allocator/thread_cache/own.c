@@ -34,7 +34,6 @@
  *    prefetches the block TAKEN_AHEAD entries ahead. Otherwise the free would wait for a cache line
  *    from the other core. The ring is only a hint, and a wrong one costs time alone: the
  *    compare-and-swap on `claim` decides. */
-#include "allocator/base/map.h"
 #include "allocator/thread_cache/own.h"
 #include "allocator/thread_cache/record_alone.h"
 #include "allocator/thread_cache/limits.h"
@@ -225,10 +224,10 @@ static inline __attribute__((always_inline)) struct block *claim(struct thread_c
 {
     struct block *block = cache->expected;
     uint64_t easy = address | CLAIM_EASY;
-    if (!block || address % CLAIM_KINDS || /* its low bits would be taken for a part of the claim */
-        atomic_load_explicit(&block->claim, memory_order_relaxed) != easy)
-        block = block_of_listed(map_glance(&cache->domain->listed, address));
-    if (block && atomic_load_explicit(&block->claim, memory_order_relaxed) == easy &&
+    if (!block || atomic_load_explicit(&block->claim, memory_order_relaxed) != easy)
+        block = block_of_listed(page_map_glance(&cache->domain->listed, address));
+    if (block && address % CLAIM_KINDS == 0 && /* else they would be taken for the claim's kind */
+        atomic_load_explicit(&block->claim, memory_order_relaxed) == easy &&
         atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED)) {
         if (block->owner == cache->number &&
             (what == RECORD_NOTHING || !block->noted_by || block->noted_by == cache->mark))

@@ -123,7 +123,7 @@ static int look(const struct filled *one)
 {
     struct block_place place;
     uint64_t first = 0, bytes;
-    uint64_t address = atomic_load_explicit(&one->node.key, memory_order_relaxed);
+    uint64_t address = one->node.key;
     if (faults_look(address, &place) || address + place.requested_bytes != one->begin ||
         read_slack(one, &first, &bytes) || !bytes)
         return 0;

@@ -100,7 +100,7 @@ static void a_block_is_pinned_while_it_is_made(void **state)
         w.device.code[FAKE_ALLOW] = 0;
         assert_null(w.device.meanwhile);
         if (code == 0) {
-            const struct block *made = block_of_listed(map_find(&w.domain->listed, address));
+            const struct block *made = domain_block_at(w.domain, address);
             assert_true(made->pinned == !failing);
             assert_int_equal(block_claimed(made), failing ? CLAIM_EASY : CLAIM_HELD);
             give(address);

@@ -16,7 +16,7 @@ static void take_again(uint64_t *block, int count)
 
 static struct block *of(uint64_t address)
 {
-    return block_of_listed(map_find(&w.domain->listed, address));
+    return domain_block_at(w.domain, address);
 }
 
 static void what_another_thread_took_is_foreseen(void **state)
