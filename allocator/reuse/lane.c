@@ -51,7 +51,7 @@
  * until then. Here A goes on, and B's submission joins a mark that stands for the waiting kernel:
  * neither ends. If B uses memory that A freed, it must wait; if not, it must not. Nothing outside
  * tells which, and free_mode:fence never joins. */
-#include "allocator/reuse/lane.h"
+#include "allocator/reuse/lane_free.h"
 
 #include "allocator/base/policy.h"
 #include "allocator/state/domain.h"
@@ -311,24 +311,6 @@ static int is_outrun(struct lane *lane)
             return 1;
     }
     return 0;
-}
-
-DIRECT int lane_free_alone(struct allocator *a)
-{
-    struct lane *lane = &a->domain->lane;
-    if (!atomic_load_explicit(&lane->state.open, memory_order_relaxed))
-        return 0;
-    for (;;) {
-        uint64_t word = load(lane);
-        int mode = (int)(word & LANE_MODE);
-        if (mode == LANE_NONE)
-            return look_allows(lane);
-        if (mode == LANE_MANY || lane->context != a->context)
-            return 0;
-        if ((word & LANE_EARLY && word & LANE_DIRTY) ||
-            change(lane, word, word | LANE_EARLY | LANE_DIRTY))
-            return 1;
-    }
 }
 
 DIRECT int lane_free(struct allocator *a)

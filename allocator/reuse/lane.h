@@ -86,13 +86,10 @@ void lane_capture_ended(struct domain *domain);
  * stream. */
 void lane_stream_ends(struct domain *domain, uint64_t key);
 
-/* For the allocator. The caller holds the domain's lock, except for lane_free_alone and
- * lane_finish. */
+/* For the allocator. The caller holds the domain's lock, except for lane_finish. */
 
-/* Returns 1 if a block freed now is reusable at once, and sets the bits that its mark needs.
- * lane_free_alone: without the lock, for a block that goes into the thread's own cache. */
+/* Returns 1 if a block freed now is reusable at once, and sets the bits that its mark needs. */
 DIRECT int lane_free(struct allocator *allocator);
-DIRECT int lane_free_alone(struct allocator *allocator);
 
 /* During a capture there is no lane. Returns 1 if the work has finished that a lane's reuse
  * overtook, after a wait of at most `timeout_ns`. Drops the lock meanwhile. */

@@ -11,14 +11,14 @@ extern _Thread_local struct look_allowance {
     unsigned frees;
 } look_allowance;
 
-static inline int look_is_allowed(const struct lane *lane)
+static inline __attribute__((always_inline)) int look_is_allowed(const struct lane *lane)
 {
     return look_allowance.frees &&
            look_allowance.trust == atomic_load_explicit(&lane->state.trust, memory_order_relaxed);
 }
 
 /* Nothing is outstanding. Is a block freed now reusable at once? */
-static inline int look_allows(const struct lane *lane)
+static inline __attribute__((always_inline)) int look_allows(const struct lane *lane)
 {
     if (look_is_allowed(lane)) {
         look_allowance.frees--;

@@ -48,13 +48,33 @@ static int64_t below_both(const struct device_stats *stats, enum stat_kind kind)
  * within that. */
 static void clamp(struct thread_cache *cache)
 {
+    int64_t bytes = cache_bytes(cache), count = cache_count(cache);
+    int64_t requested = cache_requested(cache);
     cache->least_bytes = most(most(cache->own_bytes, cache->all_bytes),
                               difference(cache->folded_bytes, alone_limit(cache)));
     cache->least_count = most(most(cache->own_count, cache->all_count),
                               difference(cache->folded_count, policy.cache_blocks));
     cache->least_requested = most(cache->own_requested, cache->all_requested);
-    cache->most_bytes = least(cache_limit(cache), cache->peak_bytes);
-    cache->most_count = least(policy.cache_blocks, cache->peak_count);
+    cache->take_bytes = difference(bytes, cache->least_bytes);
+    cache->take_count = difference(count, cache->least_count);
+    cache->take_requested = difference(requested, cache->least_requested);
+    cache->give_bytes = difference(least(cache_limit(cache), cache->peak_bytes), bytes);
+    cache->give_count = difference(least(policy.cache_blocks, cache->peak_count), count);
+}
+
+int cache_takes_back(struct thread_cache *cache, uint64_t size, uint64_t requested, unsigned steps)
+{
+    cache->take_bytes += (int64_t)size;
+    cache->take_count += steps > 1;
+    cache->take_requested += steps > 2 ? (int64_t)requested : 0;
+    return 0;
+}
+
+int cache_gives_back(struct thread_cache *cache, uint64_t size, unsigned steps)
+{
+    cache->give_bytes += (int64_t)size;
+    cache->give_count += steps > 1;
+    return 0;
 }
 
 /* Active bytes may be nearer to their peak than allocated bytes. */
@@ -84,8 +104,8 @@ void thread_cache_set_limits(struct thread_cache *cache)
 void thread_cache_moved(struct thread_cache *cache, uint64_t size, int64_t blocks)
 {
     int64_t bytes = (int64_t)size * blocks;
-    cache->bytes += bytes;
-    cache->count += blocks;
+    cache->take_bytes = sum(cache->take_bytes, bytes);
+    cache->take_count = sum(cache->take_count, blocks);
     cache->folded_bytes += bytes;
     cache->folded_count += blocks;
     cache->own_bytes = sum(cache->own_bytes, bytes);
@@ -175,9 +195,9 @@ void thread_cache_fold(struct thread_cache *cache)
     if (cache->touched)
         stats_fold(cache->allocator->stats, cache->row, cache->touched);
     cache->touched = 0;
-    cache->folded_bytes = cache->bytes;
-    cache->folded_count = cache->count;
-    cache->folded_requested = cache->requested;
+    cache->folded_bytes = cache_bytes(cache);
+    cache->folded_count = cache_count(cache);
+    cache->folded_requested = cache_requested(cache);
     thread_cache_note_most(cache->allocator);
     thread_cache_forget_limits(cache);
 }

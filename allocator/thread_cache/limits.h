@@ -8,17 +8,71 @@
 
 #include "allocator/thread_cache/thread_cache.h"
 
+/* What the thread freed less what it allocated since its cache was empty: what the cache holds,
+ * but for `requested`. */
+static inline int64_t cache_bytes(const struct thread_cache *cache)
+{
+    return cache->least_bytes + cache->take_bytes;
+}
+
+static inline int64_t cache_count(const struct thread_cache *cache)
+{
+    return cache->least_count + cache->take_count;
+}
+
+static inline int64_t cache_requested(const struct thread_cache *cache)
+{
+    return cache->least_requested + cache->take_requested;
+}
+
+/* Undo the first steps of cache_takes and cache_gives. Return 0. */
+__attribute__((cold)) int cache_takes_back(struct thread_cache *cache, uint64_t size,
+                                           uint64_t requested, unsigned steps);
+__attribute__((cold)) int cache_gives_back(struct thread_cache *cache, uint64_t size,
+                                           unsigned steps);
+
+/* Takes or gives a block, if the limits allow it. Returns 0 if not. Each step is one instruction
+ * that writes, which the processor's flags end. */
+static inline __attribute__((always_inline)) int cache_takes(struct thread_cache *cache,
+                                                             uint64_t size, uint64_t requested)
+{
+    if ((cache->take_bytes -= (int64_t)size) < 0)
+        return cache_takes_back(cache, size, requested, 1);
+    if (--cache->take_count < 0)
+        return cache_takes_back(cache, size, requested, 2);
+    if ((cache->take_requested -= (int64_t)requested) < 0)
+        return cache_takes_back(cache, size, requested, 3);
+    cache->give_bytes += (int64_t)size;
+    cache->give_count++;
+    return 1;
+}
+
+static inline __attribute__((always_inline)) int cache_gives(struct thread_cache *cache,
+                                                             uint64_t size, uint64_t requested)
+{
+    if ((cache->give_bytes -= (int64_t)size) < 0)
+        return cache_gives_back(cache, size, 1);
+    if (--cache->give_count < 0)
+        return cache_gives_back(cache, size, 2);
+    cache->take_bytes += (int64_t)size;
+    cache->take_count++;
+    cache->take_requested += (int64_t)requested;
+    return 1;
+}
+
 /* Voids the limits: nothing may be taken or given until they are looked up again. */
 static inline void thread_cache_forget_limits(struct thread_cache *cache)
 {
+    int64_t bytes = cache_bytes(cache);
     cache->least_bytes = cache->own_bytes = INT64_MAX / 2; /* stays so when it moves a little */
+    cache->take_bytes = bytes - cache->least_bytes;
     cache->peak_bytes = INT64_MIN / 2;
-    cache->most_bytes = -1;
+    cache->give_bytes = -1 - bytes;
 }
 
 static inline int thread_cache_knows_limits(const struct thread_cache *cache)
 {
-    return cache->most_bytes >= 0;
+    return cache_bytes(cache) + cache->give_bytes >= 0;
 }
 
 /* Looks up the limits as they are now. They leave out what other threads count alone. */

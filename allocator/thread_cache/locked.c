@@ -51,7 +51,10 @@ static uint64_t empty(struct thread_cache *cache)
         *shelf = (struct shelf){0};
         cache->used[step / 64] &= ~((uint64_t)1 << step % 64);
     }
-    cache->count = cache->bytes = 0;
+    thread_cache_forget_limits(cache);
+    cache->take_bytes = -cache->least_bytes;
+    cache->take_count = -cache->least_count;
+    cache->give_bytes = -1;
     cache->folded_count = cache->folded_bytes = 0;
     atomic_fetch_add_explicit(&cache->allocator->shared.transfer_weight, cache->spared,
                               memory_order_relaxed);
@@ -120,6 +123,16 @@ static void note_sharers(struct allocator *a)
     thread_cache_note_uncertainty(a);
 }
 
+/* Sets the gate. */
+static void open_gate(struct thread_cache *cache, int wanted)
+{
+    cache->wanted = wanted;
+    int gate = wanted || !cache->allocator ? GATE_SHUT
+               : cache->is_special         ? GATE_SPECIAL
+                                           : GATE_PLAIN;
+    atomic_store_explicit(&cache->gate, gate, memory_order_release);
+}
+
 /* Ends the service for the allocator that the cache has served. `begun`: the numbers that are being
  * changed already. */
 static void unbind(struct thread_cache *cache, const struct device_stats *begun)
@@ -131,6 +144,7 @@ static void unbind(struct thread_cache *cache, const struct device_stats *begun)
         stats_begin(a->stats);
     empty(cache);
     cache->allocator = NULL;
+    open_gate(cache, cache->wanted);
     stat_set(&cache->row->device, 0);
     note_sharers(a);
     if (!a->caches.sharers)
@@ -150,6 +164,7 @@ void thread_cache_settle_with(struct thread_cache *cache, struct allocator *a)
         return;
     cache->allocator = a;
     cache->number = a->number;
+    open_gate(cache, cache->wanted);
     stat_set(&cache->row->device, a->ordinal + 1);
     note_sharers(a);
     thread_cache_forget_limits(cache);
@@ -168,15 +183,13 @@ static int64_t alone(int64_t now, int64_t folded)
     return folded > now ? folded - now : 0;
 }
 
-int thread_cache_settle_large(struct allocator *a, uint64_t size, uint64_t requested)
+int thread_cache_settle_touched(struct thread_cache *cache, struct allocator *a, uint64_t size,
+                                uint64_t requested)
 {
-    struct thread_cache *cache = thread_cache_of(a->domain);
     const struct device_stats *stats = a->stats;
-    if (!cache)
-        return 0;
-    int64_t bytes = (int64_t)size + alone(cache->bytes, cache->folded_bytes);
-    int64_t asked = (int64_t)requested + alone(cache->requested, cache->folded_requested);
-    int64_t blocks = 1 + alone(cache->count, cache->folded_count);
+    int64_t bytes = (int64_t)size + alone(cache_bytes(cache), cache->folded_bytes);
+    int64_t asked = (int64_t)requested + alone(cache_requested(cache), cache->folded_requested);
+    int64_t blocks = 1 + alone(cache_count(cache), cache->folded_count);
     if (cache->allocator != a ||
         (cache->touched && (passes_peak(stats, STAT_active_bytes, bytes) ||
                             passes_peak(stats, STAT_allocated_bytes, bytes) ||
@@ -299,14 +312,14 @@ void thread_caches_stop(struct domain *domain, const struct device_stats *stats)
     int others = 0;
     for (struct thread_cache *cache = domain->caches; cache; cache = cache->next)
         if (serves(cache, stats) && cache != thread_cache_own) {
-            atomic_store_explicit(&cache->wanted, 1, memory_order_relaxed);
+            open_gate(cache, 1);
             others = 1;
         }
     if (!others)
         return;
     domain->lane.ops->barrier();
     for (struct thread_cache *cache = domain->caches; cache; cache = cache->next)
-        if (atomic_load_explicit(&cache->wanted, memory_order_relaxed))
+        if (cache->wanted)
             for (int looks = 0; atomic_load_explicit(&cache->sequence, memory_order_acquire) % 2;
                  looks++)
                 pause_look(looks);
@@ -316,7 +329,7 @@ void thread_caches_go_on(struct domain *domain, const struct device_stats *stats
 {
     for (struct thread_cache *cache = domain->caches; cache; cache = cache->next)
         if (!stats || serves(cache, stats))
-            atomic_store_explicit(&cache->wanted, 0, memory_order_release);
+            open_gate(cache, 0);
 }
 
 uint64_t thread_caches_pool(struct allocator *a)
@@ -344,7 +357,7 @@ void thread_caches_leave(struct allocator *a)
     for (struct thread_cache *cache = a->domain->caches; cache; cache = cache->next)
         if (cache->allocator == a) {
             unbind(cache, a->stats);
-            atomic_store_explicit(&cache->wanted, 0, memory_order_release);
+            open_gate(cache, 0);
         }
 }
 
@@ -370,8 +383,7 @@ int domain_thread_begins(struct domain *domain, struct cache_row *row)
         cache->mark = noted ? (uint16_t)(noted - domain->events->row + 1) : 0;
         cache->thread = events_thread();
         cache->sites = domain->sites;
-        cache->recorded = domain->recorded;
-        cache->plain = !cache->recorded && domain->options.roundup_power2_divisions[0] <= 1;
+        cache->is_special = domain->recorded || domain->options.roundup_power2_divisions[0] > 1;
         thread_cache_forget_limits(cache);
         cache->next = domain->caches;
         if (cache->next)

@@ -38,7 +38,17 @@ static inline void thread_cache_settle(struct allocator *allocator)
 /* Call it before a large block of mapped memory is handed out: `size` bytes, of which `requested`
  * are asked for. Such a block raises no peaks but those of its own pool and of all blocks. If none
  * of these is near, nothing is folded. Returns 1 if the cache was folded. */
-int thread_cache_settle_large(struct allocator *allocator, uint64_t size, uint64_t requested);
+int thread_cache_settle_touched(struct thread_cache *cache, struct allocator *allocator,
+                                uint64_t size, uint64_t requested);
+static inline int thread_cache_settle_large(struct allocator *allocator, uint64_t size,
+                                            uint64_t requested)
+{
+    struct thread_cache *cache = thread_cache_of(allocator->domain);
+    if (!cache ||
+        (cache->allocator == allocator && !cache->touched && !thread_cache_knows_limits(cache)))
+        return 0;
+    return thread_cache_settle_touched(cache, allocator, size, requested);
+}
 
 /* Takes a block of `size` bytes out of the calling thread's cache, filled from the transfer cache.
  * The block is in no pool, and not booked as reusable. Returns NULL if there is none. */

@@ -1,12 +1,12 @@
 /* Thread caches: the way without the lock, and why it is correct.
  *
  * 1. Entry. A thread's `sequence` is odd while the thread is in its own cache. The owner
- *    enters with a plain store of the sequence, then reads `wanted`. A thread that wants the blocks
- *    of others holds the lock and sets their `wanted`. Then it makes all threads pass a barrier
+ *    enters with a plain store of the sequence, then reads `gate`. A thread that wants the blocks of
+ *    others holds the lock and shuts their gates. Then it makes all threads pass a barrier
  *    (membarrier), and waits until their sequences are even. So either
- *    the owner sees `wanted` and turns back, or the other thread sees the owner inside and waits.
+ *    the owner sees the gate shut and turns back, or the other thread sees the owner inside and waits.
  *    The owner pays a plain store and a plain load. The other thread pays for the barrier, once for
- *    all threads. `wanted` may stay set for longer: the owner then takes the lock each time.
+ *    all threads. A gate may stay shut for longer: the owner then takes the lock each time.
  * 2. Ownership. `claim` is address and right in one word. A free looks the block up in the map
  *    without the lock. The look may miss the block: then the lock decides. It may also find a block
  *    that is none any longer: then the claim does not match. The free takes the block with a
@@ -37,26 +37,35 @@
 #include "allocator/thread_cache/own.h"
 #include "allocator/thread_cache/record_alone.h"
 #include "allocator/thread_cache/limits.h"
-#include "allocator/reuse/lane.h"
+#include "allocator/reuse/lane_free.h"
 #include "allocator/thread_cache/shelves.h"
 
 struct block *_Atomic thread_cache_nowhere[TAKEN_AHEAD + 1];
 
-/* Enters the cache. Returns 0 if another thread wants it. Either way the thread must leave. */
-static int enter(struct thread_cache *cache)
+/* Enters the cache through this gate. Returns 0 if the gate is not open: then the thread must turn
+ * back, else leave. */
+static inline __attribute__((always_inline)) int enter(struct thread_cache *cache, int gate)
 {
     stat_increase(&cache->sequence, 1);
+    atomic_signal_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&cache->gate, memory_order_acquire) != gate)
+        return 0;
     stat_increase(&cache->row->sequence, 1); /* for readers of the page */
     atomic_signal_fence(memory_order_seq_cst);
-    return !atomic_load_explicit(&cache->wanted, memory_order_acquire);
+    return 1;
 }
 
-static void leave(struct thread_cache *cache)
+static inline __attribute__((always_inline)) void leave(struct thread_cache *cache)
 {
-    uint64_t sequence = stat_get(&cache->sequence);
-    atomic_thread_fence(memory_order_release);
-    stat_increase(&cache->row->sequence, 1);
-    atomic_store_explicit(&cache->sequence, sequence + 1, memory_order_release);
+    stat_release(&cache->row->sequence, 1);
+    stat_release(&cache->sequence, 1);
+}
+
+/* Returns the kind of gate that is open. */
+static int turn_back(struct thread_cache *cache)
+{
+    stat_release(&cache->sequence, 1);
+    return atomic_load_explicit(&cache->gate, memory_order_relaxed);
 }
 
 /* As stat_bin_of, without a branch. The block's size keeps the bin below CACHE_BINS. */
@@ -73,32 +82,14 @@ static inline __attribute__((always_inline)) void count(struct thread_cache *cac
     struct cache_bin *bin = &row->bin[at];
     cache->touched |= 1u << at;
     if (taken) {
-        cache->bytes -= (int64_t)size;
-        cache->count--;
-        cache->requested -= (int64_t)requested;
         stat_increase(&row->allocated_bytes, size);
         stat_increase(&bin->allocated, 1);
         stat_increase(&bin->allocated_requested, requested);
     } else {
-        cache->bytes += (int64_t)size;
-        cache->count++;
-        cache->requested += (int64_t)requested;
         stat_increase(&bin->freed_requested, requested);
         stat_increase(&bin->freed, 1);
         stat_increase(&row->freed_bytes, size);
     }
-}
-
-static int may_take(const struct thread_cache *cache, uint64_t size, uint64_t requested)
-{
-    return cache->bytes - (int64_t)size >= cache->least_bytes &&
-           cache->count > cache->least_count &&
-           cache->requested - (int64_t)requested >= cache->least_requested;
-}
-
-static int may_give(const struct thread_cache *cache, uint64_t size)
-{
-    return cache->bytes + (int64_t)size <= cache->most_bytes && cache->count < cache->most_count;
 }
 
 static inline void note_taken(struct thread_cache *cache, struct block *block)
@@ -144,7 +135,7 @@ static inline __attribute__((always_inline)) uint64_t take_out(struct thread_cac
     return address;
 }
 
-/* The two slow ways out of `serve`. */
+/* The slow ways out of `serve`. */
 __attribute__((noinline)) static uint64_t serve_nothing(struct thread_cache *cache)
 {
     leave(cache);
@@ -155,25 +146,29 @@ __attribute__((noinline)) static uint64_t serve_at_limits(struct thread_cache *c
                                                           uint64_t requested)
 {
     if (shelf_of(cache, size)->first || (!cache->noted && thread_cache_fill(cache, size))) {
-        if (!may_take(cache, size, requested))
+        if (!cache_takes(cache, size, requested)) {
             thread_cache_set_limits(cache);
-        if (may_take(cache, size, requested))
-            return take_out(cache, shelf_of(cache, size), size, requested, record_of(cache));
-        thread_cache_forget_limits(cache);
+            if (!cache_takes(cache, size, requested)) {
+                thread_cache_forget_limits(cache);
+                return serve_nothing(cache);
+            }
+        }
+        return take_out(cache, shelf_of(cache, size), size, requested, record_of(cache));
     }
     return serve_nothing(cache);
 }
 
+/* The thread is in its cache. */
 static inline __attribute__((always_inline)) uint64_t serve(struct thread_cache *cache,
                                                             const struct allocator *a,
                                                             uint64_t size, uint64_t requested,
                                                             enum record what)
 {
-    if (!enter(cache) || cache->allocator != a || !record_has_room(cache, what) ||
+    if (cache->allocator != a || !record_has_room(cache, what) ||
         atomic_load_explicit(&a->slow, memory_order_relaxed) == SLOW_ALL)
         return serve_nothing(cache);
     struct shelf *shelf = shelf_of(cache, size);
-    return shelf->first && may_take(cache, size, requested)
+    return shelf->first && cache_takes(cache, size, requested)
                ? take_out(cache, shelf, size, requested, what)
                : serve_at_limits(cache, size, requested);
 }
@@ -184,20 +179,29 @@ static uint64_t in_grains(uint64_t bytes)
 }
 
 /* Serves requests that are recorded, or rounded by roundup_power2_divisions. With call sites it
- * serves only once the site is known. In a child of a bare clone the cache is the parent's, and
- * wiped. */
-__attribute__((noinline)) static uint64_t serve_specially(struct thread_cache *cache,
-                                                          const struct allocator *a,
-                                                          uint64_t requested, int asked)
+ * serves only once the site is known. */
+static uint64_t serve_specially(struct thread_cache *cache, const struct allocator *a,
+                                uint64_t requested, int asked)
 {
     const struct options *options = &a->domain->options;
     int in_steps = options->roundup_power2_divisions[0] > 1;
     uint64_t size = in_steps ? options_round(options, requested) : in_grains(requested);
-    if (cache->domain != a->domain || size > CACHE_MOST || asked != (cache->sites != NULL))
+    if (size > CACHE_MOST || asked != (cache->sites != NULL))
         return 0;
+    if (!enter(cache, GATE_SPECIAL)) {
+        turn_back(cache);
+        return 0;
+    }
     return asked          ? serve(cache, a, size, requested, RECORD_SITES)
            : cache->noted ? serve(cache, a, size, requested, RECORD_EVENTS)
                           : serve(cache, a, size, requested, RECORD_NOTHING);
+}
+
+/* The plain gate is not open. */
+__attribute__((noinline)) static uint64_t serve_otherwise(struct thread_cache *cache,
+                                                          const struct allocator *a, uint64_t bytes)
+{
+    return turn_back(cache) == GATE_SPECIAL ? serve_specially(cache, a, bytes, 0) : 0;
 }
 
 DIRECT uint64_t allocator_hit_alone(struct allocator *a, uint64_t bytes)
@@ -205,9 +209,8 @@ DIRECT uint64_t allocator_hit_alone(struct allocator *a, uint64_t bytes)
     struct thread_cache *cache = thread_cache_own;
     if (!cache || bytes - 1 >= CACHE_MOST)
         return 0;
-    if (__builtin_expect(!cache->plain, 0))
-        return serve_specially(cache, a, bytes, 0);
-    return serve(cache, a, in_grains(bytes), bytes, RECORD_NOTHING);
+    return enter(cache, GATE_PLAIN) ? serve(cache, a, in_grains(bytes), bytes, RECORD_NOTHING)
+                                    : serve_otherwise(cache, a, bytes);
 }
 
 uint64_t allocator_hit_asked(struct allocator *a, uint64_t bytes)
@@ -227,7 +230,6 @@ static inline __attribute__((always_inline)) struct block *claim(struct thread_c
     if (!block || atomic_load_explicit(&block->claim, memory_order_relaxed) != easy)
         block = block_of_listed(page_map_glance(&cache->domain->listed, address));
     if (block && address % CLAIM_KINDS == 0 && /* else they would be taken for the claim's kind */
-        atomic_load_explicit(&block->claim, memory_order_relaxed) == easy &&
         atomic_compare_exchange_strong(&block->claim, &easy, address | CLAIM_CACHED)) {
         if (block->owner == cache->number &&
             (what == RECORD_NOTHING || !block->noted_by || block->noted_by == cache->mark))
@@ -255,10 +257,12 @@ __attribute__((noinline)) static int keep_at_limits(struct thread_cache *cache, 
 {
     uint64_t size = block_small_size(block);
     int keeps = !cache->noted && thread_cache_room(cache, size);
-    if (keeps && !may_give(cache, size))
+    if (keeps && !cache_gives(cache, size, block->requested)) {
         thread_cache_set_limits(cache);
-    if (keeps && !(keeps = may_give(cache, size)))
-        thread_cache_forget_limits(cache);
+        keeps = cache_gives(cache, size, block->requested);
+        if (!keeps)
+            thread_cache_forget_limits(cache);
+    }
     if (keeps)
         put_in(cache, shelf_of(cache, size), block, record_of(cache));
     else
@@ -267,16 +271,16 @@ __attribute__((noinline)) static int keep_at_limits(struct thread_cache *cache, 
     return keeps;
 }
 
+/* The thread is in its cache, which serves an allocator. */
 static inline __attribute__((always_inline)) int take_back(struct thread_cache *cache,
                                                            uint64_t address, enum record what)
 {
-    struct allocator *a;
+    struct allocator *a = cache->allocator;
     struct block *block = NULL;
-    if (enter(cache) && (a = cache->allocator) &&
-        !atomic_load_explicit(&a->slow, memory_order_relaxed) && lane_free_alone(a) &&
+    if (!atomic_load_explicit(&a->slow, memory_order_relaxed) && lane_free_alone(a) &&
         record_has_room(cache, what) && (block = claim(cache, address, what))) {
         struct shelf *shelf = shelf_of(cache, block_small_size(block));
-        if (!may_give(cache, block_small_size(block)) || !shelf->room)
+        if (!shelf->room || !cache_gives(cache, block_small_size(block), block->requested))
             return keep_at_limits(cache, block);
         put_in(cache, shelf, block, what);
     }
@@ -284,18 +288,27 @@ static inline __attribute__((always_inline)) int take_back(struct thread_cache *
     return block != NULL;
 }
 
-__attribute__((noinline)) static int take_back_recorded(struct thread_cache *cache,
-                                                        uint64_t address)
+/* The plain gate is not open. In a child of a bare clone the cache is the parent's, and wiped: all
+ * gates are shut. */
+__attribute__((noinline)) static int take_back_otherwise(struct thread_cache *cache,
+                                                         uint64_t address)
 {
-    return cache->sites ? take_back(cache, address, RECORD_SITES)
-                        : take_back(cache, address, RECORD_EVENTS);
+    if (turn_back(cache) != GATE_SPECIAL)
+        return 0;
+    if (!enter(cache, GATE_SPECIAL)) {
+        turn_back(cache);
+        return 0;
+    }
+    return cache->sites   ? take_back(cache, address, RECORD_SITES)
+           : cache->noted ? take_back(cache, address, RECORD_EVENTS)
+                          : take_back(cache, address, RECORD_NOTHING);
 }
 
-DIRECT int domain_free_alone(struct domain *domain, uint64_t address)
+DIRECT int domain_free_alone(uint64_t address)
 {
     struct thread_cache *cache = thread_cache_own;
-    if (!cache || cache->domain != domain || cache->last_freed == address)
+    if (!cache || cache->last_freed == address)
         return 0;
-    return __builtin_expect(cache->recorded, 0) ? take_back_recorded(cache, address)
-                                                : take_back(cache, address, RECORD_NOTHING);
+    return enter(cache, GATE_PLAIN) ? take_back(cache, address, RECORD_NOTHING)
+                                    : take_back_otherwise(cache, address);
 }

@@ -19,7 +19,7 @@ struct domain;
  * returns 1 if it freed the block at `address` (as FREED_NATIVE), else 0. */
 DIRECT uint64_t allocator_hit_alone(struct allocator *allocator, uint64_t bytes);
 uint64_t allocator_hit_asked(struct allocator *allocator, uint64_t bytes);
-DIRECT int domain_free_alone(struct domain *domain, uint64_t address);
+DIRECT int domain_free_alone(uint64_t address);
 
 /* Gives the calling thread a cache of its own, which counts into `row` (of the live page, all 0).
  * Returns 0, or -1: the thread has no cache, and all its calls take the lock. domain_thread_ends

@@ -46,8 +46,8 @@ static int spill(struct thread_cache *cache)
  * request does little of it. */
 static int has_room(struct thread_cache *cache, uint64_t size, uint64_t blocks)
 {
-    for (int i = 0; cache->bytes + (int64_t)(size * blocks) > cache_limit(cache) ||
-                    cache->count + (int64_t)blocks > policy.cache_blocks;
+    for (int i = 0; cache_bytes(cache) + (int64_t)(size * blocks) > cache_limit(cache) ||
+                    cache_count(cache) + (int64_t)blocks > policy.cache_blocks;
          i++)
         if (i == policy.spills || !spill(cache))
             return 0;

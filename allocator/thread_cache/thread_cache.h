@@ -16,6 +16,9 @@
 #define TAKEN 512     /* more than what is mostly under way from one thread to another */
 #define TAKEN_AHEAD 4 /* so many frees take as long as a line from another processor */
 
+/* SHUT: the cache is wanted, or serves no allocator. SPECIAL: the cache is special. */
+enum { GATE_SHUT, GATE_PLAIN, GATE_SPECIAL };
+
 /* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): what others look at lies apart */
 struct thread_cache {
     _Alignas(128) struct domain *domain; /* shares no cache line, nor a pair of them */
@@ -24,19 +27,21 @@ struct thread_cache {
     uint64_t thread, last_freed; /* its name in events; address that last_freed.c handed out last */
     uint16_t mark, number;       /* its mark in blocks, not 0; its allocator's number */
     struct sites *sites;         /* call sites; NULL: not recorded */
-    int recorded, plain;         /* events or sites are; neither is, and sizes are not in steps */
+    int is_special;              /* events or sites are recorded, or sizes are in steps */
+    int wanted;                  /* another thread needs its blocks */
     struct allocator *allocator; /* whose blocks it holds; NULL: none */
     stat_value sequence;         /* odd while its thread is in it */
-    _Atomic int wanted;          /* another thread needs its blocks */
+    _Atomic int gate;            /* which way its thread may enter (thread_cache_open) */
     uint32_t touched, takes;     /* bins of the row that are not 0; place of the next allocation */
-    /* Freed less allocated since the cache was empty. folded_…: the same when it was last folded.
-     * Within the limits no peak is passed, and the cache is not too full. */
-    int64_t bytes, count, requested;
-    int64_t least_bytes, most_bytes, least_count, most_count, least_requested;
+    /* What may still be taken and given before a peak is passed, or the cache is too full; and what
+     * was freed less allocated since the cache was empty if nothing may be taken: take_… more is
+     * what it is now (cache_bytes). folded_…: what it was when it was last folded. */
+    int64_t take_bytes, give_bytes, take_count, give_count, take_requested;
+    int64_t least_bytes, least_count, least_requested;
     int64_t folded_bytes, folded_count, folded_requested;
     int64_t own_bytes, own_count, own_requested; /* least_… for the peaks of small blocks alone */
     int64_t all_bytes, all_count, all_requested; /* and for those of all blocks */
-    int64_t peak_bytes, peak_count;              /* most_… if the cache were never too full */
+    int64_t peak_bytes, peak_count;              /* what may be given if it were never too full */
     struct block *next_taken; /* follows the block freed last in the ring that has both */
     struct block *expected;   /* the same, if the block freed last had been expected there too */
     struct block *found;      /* by the last free without the lock, which could not take it */

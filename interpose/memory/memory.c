@@ -185,7 +185,7 @@ DIRECT CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
 }
 
 /* Takes from the cache with the allocator's lock. */
-__attribute__((noinline)) static CUdeviceptr hit_locked(struct allocator *allocator, size_t bytes)
+DIRECT CUdeviceptr memory_hit_locked(struct allocator *allocator, size_t bytes)
 {
     uint64_t address = 0;
     if (process.sites && (address = hit_asked(allocator, bytes)))
@@ -196,19 +196,10 @@ __attribute__((noinline)) static CUdeviceptr hit_locked(struct allocator *alloca
     return code ? 0 : address;
 }
 
-DIRECT CUdeviceptr memory_hit(size_t bytes)
-{
-    const struct context *context = context_current();
-    if (!context)
-        return 0;
-    return bytes <= MIB ? allocator_hit_alone(context->allocator, bytes)
-                        : hit_locked(context->allocator, bytes);
-}
-
 CUdeviceptr memory_hit_again(size_t bytes)
 {
     const struct context *context = bytes - 1 < MIB ? context_current() : NULL;
-    return context ? hit_locked(context->allocator, bytes) : 0;
+    return context ? memory_hit_locked(context->allocator, bytes) : 0;
 }
 
 /* The driver's pitch: the width rounded up to the device's texture alignment. test/gpu compares it
@@ -265,7 +256,8 @@ __attribute__((cold, noinline)) static int not_freed(CUdeviceptr pointer, enum f
     return code;
 }
 
-static int free_block(CUdeviceptr pointer, int state, enum free_kind kind)
+static inline __attribute__((always_inline)) int free_block(CUdeviceptr pointer, int state,
+                                                            enum free_kind kind)
 {
     int late = state == PROCESS_EXITING;
     if (late && process_inside) /* exit has interrupted this thread in the allocator */
@@ -313,11 +305,6 @@ DIRECT CUresult memory_free(CUdeviceptr pointer)
     if (code == ALLOCATOR_UNKNOWN)
         return forward_free(pointer);
     return code == ALLOCATOR_INVALID ? CUDA_ERROR_INVALID_VALUE : (CUresult)code;
-}
-
-DIRECT int memory_free_alone(CUdeviceptr pointer)
-{
-    return process_serving() ? domain_free_alone(process.domain, pointer) : 0;
 }
 
 DIRECT int memory_free_early(CUdeviceptr pointer)

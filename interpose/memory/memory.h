@@ -2,6 +2,8 @@
 #ifndef CACHALOT_INTERPOSE_MEMORY_MEMORY_H
 #define CACHALOT_INTERPOSE_MEMORY_MEMORY_H
 
+#include "interpose/context/context.h"
+#include "interpose/process/process.h"
 #include "interpose/resolve/cuda_api.h"
 #include "stats/os/direct.h"
 
@@ -14,17 +16,29 @@ DIRECT CUresult memory_free(CUdeviceptr pointer);
 CUresult memory_free_async(CUdeviceptr pointer, CUstream stream, int per_thread);
 CUresult memory_info(size_t *available, size_t *total);
 
-/* The address of a cached block of that size, or 0. hit_again: after memory_hit returned 0, looks
- * further. */
-DIRECT CUdeviceptr memory_hit(size_t bytes);
+/* The address of a cached block of that size, or 0. hit_locked: with the allocator's lock. hit_again:
+ * after memory_hit returned 0, looks further. */
+DIRECT CUdeviceptr memory_hit_locked(struct allocator *allocator, size_t bytes);
 CUdeviceptr memory_hit_again(size_t bytes);
+static inline CUdeviceptr memory_hit(size_t bytes)
+{
+    const struct context *context = context_current();
+    if (!context)
+        return 0;
+    return bytes <= MIB ? allocator_hit_alone(context->allocator, bytes)
+                        : memory_hit_locked(context->allocator, bytes);
+}
 
 /* A free that came in through cudaFree. Returns 0: done; 1: let cudart pass it on, memory_free
  * answers it then. */
 DIRECT int memory_free_early(CUdeviceptr pointer);
-DIRECT int
-memory_free_alone(CUdeviceptr pointer); /* without a lock, tried first; returns 1: done */
-void memory_free_answered(void);        /* cudart has returned */
+void memory_free_answered(void); /* cudart has returned */
+
+/* Without a lock, tried first; returns 1: done. */
+static inline int memory_free_alone(CUdeviceptr pointer)
+{
+    return process_serving() ? domain_free_alone(pointer) : 0;
+}
 
 /* The number of blocks freed after the program's exit had begun. */
 uint64_t memory_late_frees(void);

@@ -28,6 +28,16 @@ static inline __attribute__((always_inline)) void stat_increase(stat_value *valu
 #endif
 }
 
+/* The same, after all that the thread has written before. x86-64 keeps the order of stores. */
+static inline __attribute__((always_inline)) void stat_release(stat_value *value, uint64_t n)
+{
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    __asm__ volatile("addq %1, %0" : "+m"(*(uint64_t *)value) : "er"(n) : "cc", "memory");
+#else
+    atomic_store_explicit(value, stat_get(value) + n, memory_order_release);
+#endif
+}
+
 /* n may be negative: a free in one thread may be counted before the allocation in another. */
 static inline void stat_raise_to(stat_value *peak, uint64_t n)
 {

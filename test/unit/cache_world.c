@@ -41,7 +41,7 @@ uint64_t get(uint64_t bytes)
 
 void put(uint64_t address)
 {
-    if (!domain_free_alone(w.domain, address))
+    if (!domain_free_alone(address))
         give(address);
 }
 
@@ -51,6 +51,6 @@ uint64_t cached(uint64_t bytes)
     put(address);
     look();
     assert_true(allocator_hit_alone(w.a, bytes) == address);
-    assert_true(domain_free_alone(w.domain, address));
+    assert_true(domain_free_alone(address));
     return address;
 }

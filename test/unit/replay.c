@@ -58,7 +58,7 @@ int main(int argc, char **argv)
         if (sscanf(line, "a,%llu,%llu", &id, &bytes) == 2) {
             addresses[id] = take(a, bytes);
         } else if (sscanf(line, "f,%llu", &id) == 1 && addresses[id]) {
-            if (!domain_free_alone(domain, addresses[id]) &&
+            if (!domain_free_alone(addresses[id]) &&
                 domain_free(domain, addresses[id], FREED_NATIVE)) {
                 fprintf(stderr, "free of %llu failed\n", id);
                 return 1;

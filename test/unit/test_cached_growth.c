@@ -15,12 +15,12 @@ static void a_run_is_merged_before_memory_is_taken_from_the_driver(void **state)
         as(i % 2);
         put(block[i]);
     }
-    int64_t before = caches[0]->count + caches[1]->count;
+    int64_t before = cache_count(caches[0]) + cache_count(caches[1]);
     assert_true(before > 0 &&
                 w.a->shared.transfer_weight + caches[0]->spared + caches[1]->spared > 0);
     as(2);
     get(MIB);
-    assert_true(caches[0]->count + caches[1]->count > before / 4); /* the others stay */
+    assert_true(cache_count(caches[0]) + cache_count(caches[1]) > before / 4); /* the others stay */
     for (int i = 0; i < 256; i++)
         get(4096);
     assert_int_equal(w.device.calls[FAKE_ALLOC], 1);
@@ -49,7 +49,7 @@ static void fill_caches(int threads)
         as(i % threads);
         put(block[i]);
     }
-    assert_true(caches[0]->count > 0);
+    assert_true(cache_count(caches[0]) > 0);
 }
 
 /* Then segments taken for each of so many MiB after that. */
@@ -185,7 +185,7 @@ static void cache_in_chunks(int count)
         put(block[i]);
     for (int i = 0; i < count; i++)
         put(block[i]);
-    assert_true(caches[0]->count > 0);
+    assert_true(cache_count(caches[0]) > 0);
 }
 
 /* What is cached keeps no chunk from large blocks. */
@@ -196,7 +196,7 @@ static void caches_yield_to_large_blocks(void **state)
     uint64_t reserved = CURRENT(reserved_bytes);
     take(reserved);
     assert_int_equal(CURRENT(reserved_bytes), reserved);
-    assert_int_equal(caches[0]->count, 0);
+    assert_int_equal(cache_count(caches[0]), 0);
 }
 
 /* Of what they hold a quarter must have been grown by since they last did. */
@@ -213,16 +213,16 @@ static void they_yield_when_much_has_grown(void **state)
         for (int i = 0; i < COUNT - 8 * round; i++)
             put(block[i]);
         uint64_t reserved = CURRENT(reserved_bytes);
-        int64_t count = caches[0]->count;
+        int64_t count = cache_count(caches[0]);
         assert_true(count > 0);
         if (round) {
             take(2 * MIB); /* nothing has grown since */
             assert_int_equal(CURRENT(reserved_bytes), reserved += 2 * MIB);
-            assert_int_equal(caches[0]->count, count);
+            assert_int_equal(cache_count(caches[0]), count);
         }
         take(2 * MIB);
         assert_int_equal(CURRENT(reserved_bytes), reserved);
-        assert_int_equal(caches[0]->count, 0);
+        assert_int_equal(cache_count(caches[0]), 0);
     }
 }
 

@@ -185,7 +185,7 @@ static uint64_t get(void)
 
 static void put(uint64_t address)
 {
-    if (!domain_free_alone(w.domain, address))
+    if (!domain_free_alone(address))
         assert_int_equal(domain_free(w.domain, address, FREED_NATIVE), 0);
 }
 
@@ -197,7 +197,7 @@ static void test_pairs_alone(void **state)
     uint64_t before = (events_take(events, 1), events->count);
     for (int i = 0; i < 20; i++) {
         uint64_t address = allocator_hit_alone(w.a, 4000);
-        assert_true(address && domain_free_alone(w.domain, address));
+        assert_true(address && domain_free_alone(address));
     }
     assert_int_equal(events->count, before);
     check_order();
@@ -229,7 +229,7 @@ static void test_freed_by_another(void **state)
         uint64_t address = allocator_hit_alone(w.a, 4000);
         assert_true(address);
         as(i % 2);
-        assert_false(domain_free_alone(w.domain, address));
+        assert_false(domain_free_alone(address));
         put(address);
         as(2);
         put(get());

@@ -32,7 +32,7 @@ static void what_another_thread_took_is_foreseen(void **state)
     take_again(block, MOST);
     as(1);
     for (int i = 0; i < 8; i++) {
-        assert_true(domain_free_alone(w.domain, block[i]));
+        assert_true(domain_free_alone(block[i]));
         assert_ptr_equal(caches[1]->expected, i ? of(block[i + 1]) : NULL);
     }
     put(block[12]); /* not the next: nothing is, before two in a row */
@@ -49,7 +49,7 @@ static void what_another_thread_took_is_foreseen(void **state)
 static void none_is_inside(uint64_t address)
 {
     for (unsigned i = 1; i <= 512; i++)
-        assert_false(domain_free_alone(w.domain, address + i));
+        assert_false(domain_free_alone(address + i));
 }
 
 /* Its claim decides. */
@@ -70,7 +70,7 @@ static void what_is_foreseen_wrongly_is_not_freed(void **state)
     put(block[3]);
     as(1);
     none_is_inside(block[3]);
-    assert_false(domain_free_alone(w.domain, block[3]));
+    assert_false(domain_free_alone(block[3]));
     assert_int_equal(try_give(block[3]), ALLOCATOR_INVALID);
     put(block[4]);
     as(0);

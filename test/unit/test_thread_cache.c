@@ -19,7 +19,7 @@ static void a_pair_takes_no_lock(void **state)
     domain_lock(w.domain);
     for (int i = 0; i < 1000; i++) {
         assert_true(allocator_hit_alone(w.a, 4000 + i % 97) == block);
-        assert_true(domain_free_alone(w.domain, block));
+        assert_true(domain_free_alone(block));
     }
     domain_unlock(w.domain);
     look();
@@ -37,7 +37,7 @@ static void what_lies_among_large_blocks_does_not_stay(void **state)
     cache_world_remake("expandable_segments:True");
     uint64_t large = take(3 * MIB), block = get(512 * KIB), apart = cached(256 * KIB);
     assert_true(block == large + 3 * MIB && apart > block + MIB);
-    assert_false(domain_free_alone(w.domain, block));
+    assert_false(domain_free_alone(block));
     give(block);
     assert_int_equal(take(MIB), block);
     look();
@@ -49,14 +49,14 @@ static void wrong_frees_are_answered_as_without_caches(void **state)
     (void)state;
     uint64_t block = cached(4096), held = get(4096);
     assert_true(held == block);
-    assert_false(domain_free_alone(w.domain, block + 512));
+    assert_false(domain_free_alone(block + 512));
     assert_int_equal(try_give(block + 512), ALLOCATOR_INVALID);
     put(block);
-    assert_false(domain_free_alone(w.domain, block));
+    assert_false(domain_free_alone(block));
     assert_int_equal(try_give(block), ALLOCATOR_INVALID);
     assert_int_equal(COUNTER(num_double_frees), 2);
     as(1);
-    assert_false(domain_free_alone(w.domain, block));
+    assert_false(domain_free_alone(block));
     assert_int_equal(try_give(block), ALLOCATOR_INVALID);
 }
 
@@ -64,13 +64,13 @@ static void only_small_blocks_on_a_lane_stay(void **state)
 {
     (void)state;
     uint64_t large = take(CACHE_MOST + 1), small = take(4096);
-    assert_false(domain_free_alone(w.domain, large));
+    assert_false(domain_free_alone(large));
     give(large);
     assert_true(allocator_hit_alone(w.a, CACHE_MOST + 1) == 0);
     submit(L);
     submit(K);
     assert_true(mode() == LANE_MANY);
-    assert_false(domain_free_alone(w.domain, small));
+    assert_false(domain_free_alone(small));
     give(small);
     assert_true(get(4096) != small); /* it waits for its fence */
 }
@@ -81,7 +81,7 @@ static void a_free_into_a_cache_makes_the_lane_dirty(void **state)
     cached(4096);
     submit(L);
     uint64_t block = get(4096);
-    assert_true(domain_free_alone(w.domain, block));
+    assert_true(domain_free_alone(block));
     assert_true(atomic_load(&w.domain->lane.state.word) & LANE_DIRTY);
     submit(K);
     assert_true(marks() == 1 && joins == 1);
@@ -94,10 +94,10 @@ static void a_free_that_the_host_waits_in_takes_the_lock(void **state)
     uint64_t block = get(4096);
     submit(L);
     allocator_note_host_work(w.a);
-    assert_false(domain_free_alone(w.domain, block));
+    assert_false(domain_free_alone(block));
     w.device.instant = 1;
     give(block);
-    assert_true(domain_free_alone(w.domain, get(4096)));
+    assert_true(domain_free_alone(get(4096)));
 }
 
 static void marked_blocks_do_not_stay(void **state)
@@ -107,10 +107,10 @@ static void marked_blocks_do_not_stay(void **state)
     cached(4096);
     uint64_t exported = get(4096);
     assert_int_equal(domain_mark(w.domain, exported, BLOCK_EXPORTED, &place), 0);
-    assert_false(domain_free_alone(w.domain, exported));
+    assert_false(domain_free_alone(exported));
     uint64_t other = cached(512), pinned = get(1024);
     assert_int_equal(domain_mark(w.domain, pinned, BLOCK_PINNED, &place), 0);
-    assert_false(domain_free_alone(w.domain, pinned));
+    assert_false(domain_free_alone(pinned));
     assert_true(get(512) != other); /* from a pinned segment nothing is taken */
     assert_int_equal(domain_mark(w.domain, other, BLOCK_EXPORTED, &place), ALLOCATOR_INVALID);
 }
@@ -130,7 +130,7 @@ static void blocks_of_another_context_do_not_stay(void **state)
     uint64_t ours = cached(4096);
     cached(8192);
     get(8192); /* no peak is in the way */
-    assert_false(domain_free_alone(w.domain, theirs));
+    assert_false(domain_free_alone(theirs));
     assert_true(allocator_hit_alone(other, 4096) == 0);
     assert_int_equal(domain_free(w.domain, theirs, FREED_NATIVE), 0);
     assert_true(allocator_hit_alone(other, 4096) == theirs); /* it serves that one now */
@@ -215,13 +215,13 @@ static void a_rest_ends_with_the_next_use(void **state)
     assert_int_equal(take(4096), block);
     give(held);
     assert_int_equal(rung, 1);
-    assert_false(domain_free_alone(w.domain, block));
+    assert_false(domain_free_alone(block));
     rouse();
     put(block);
     assert_int_equal(cached(4096), block);
     assert_int_equal(get(4096), block);
     rest(1);
-    assert_false(domain_free_alone(w.domain, block));
+    assert_false(domain_free_alone(block));
     give(block);
     assert_int_equal(rung, 1);
     rouse();
@@ -255,7 +255,7 @@ static void *work(void *row)
             address = atomic_exchange(&passed[random_below(&random, 64)], address);
         else if (!(held[i] = allocator_hit_alone(w.a, bytes)))
             assert_int_equal(allocator_malloc(w.a, bytes, &held[i]), 0);
-        if (address && !domain_free_alone(w.domain, address))
+        if (address && !domain_free_alone(address))
             assert_int_equal(domain_free(w.domain, address, FREED_NATIVE), 0);
     }
     for (int i = 0; i < 16; i++)
@@ -281,7 +281,7 @@ static void no_number_falls_below_zero(void **state)
     assert_true(block);
     as(1);
     put(block);
-    assert_true(domain_free_alone(w.domain, get(8192)));
+    assert_true(domain_free_alone(get(8192)));
     give(take(2 * MIB)); /* counts for all what was freed */
     assert_true((int64_t)CURRENT(allocated_bytes) < 0);
     assert_true(PEAK(allocated_bytes) <= peak + 2 * MIB);

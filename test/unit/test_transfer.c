@@ -55,11 +55,11 @@ static void batches_pass_between_threads_without_the_lock(void **state)
     lock_take(&w.domain->lock);
     for (int i = 0; i < MOST / 2; i++) {
         as(1);
-        assert_true(domain_free_alone(w.domain, block[i]));
+        assert_true(domain_free_alone(block[i]));
         if (i >= 3 * BATCH_BLOCKS) {
             as(2);
             assert_true(block[i] = allocator_hit_alone(w.a, 4096));
-            assert_true(domain_free_alone(w.domain, block[i]));
+            assert_true(domain_free_alone(block[i]));
         }
     }
     lock_give(&w.domain->lock);
@@ -89,12 +89,12 @@ static void caches_and_spare_blocks_are_bounded(void **state)
         as(1);
         for (int i = 0; i < MOST; i++, fake_advance(20000)) { /* slowly: no more than their part */
             put(block[i]);
-            assert_true(caches[1]->bytes <= cache_may_hold());
-            assert_true(caches[1]->count <= policy.cache_blocks);
+            assert_true(cache_bytes(caches[1]) <= cache_may_hold());
+            assert_true(cache_count(caches[1]) <= policy.cache_blocks);
             assert_true(spare_now() <= 2 * (cache_may_hold() * 6 / 10 + policy.transfer_untold));
         }
         uint64_t again = get(bytes);
-        assert_true(domain_free_alone(w.domain, again));
+        assert_true(domain_free_alone(again));
         look();
         assert_true(stats_get(&now, COUNTER_reusable_bytes) == NOW(reserved_bytes));
     }
@@ -122,7 +122,7 @@ static void what_the_pool_has_comes_in_batches(void **state)
         for (int i = 0; i < MOST; i++)
             put(block[i]);
         domain_empty_cache(w.domain, 0);
-        assert_true(caches[0]->count == 0 && allocator_hit_alone(w.a, 4096) == 0);
+        assert_true(cache_count(caches[0]) == 0 && allocator_hit_alone(w.a, 4096) == 0);
         int count = 0;
         w.domain->lock.waited = way == IN_THE_WAY;
         for (block[count++] = get(4096); (block[count] = allocator_hit_alone(w.a, 4096));)
@@ -164,8 +164,8 @@ static void what_the_pool_gets_goes_in_batches(void **state)
     for (int i = 0; i <= 2 * BATCH_BLOCKS; i++)
         put(block[i]);
     for (int i = 1; i < 5; i++)
-        assert_true(domain_free_alone(w.domain, block[2 * BATCH_BLOCKS + i]));
-    int64_t count = caches[0]->count;
+        assert_true(domain_free_alone(block[2 * BATCH_BLOCKS + i]));
+    int64_t count = cache_count(caches[0]);
     assert_true(count > BATCH_BLOCKS && count == on_shelf(shelf_of(caches[0], 4096)));
     look();
     assert_true(NOW(allocation) == MOST - 2 * BATCH_BLOCKS - 5);
@@ -336,7 +336,7 @@ static void a_pair_touches_no_line_of_another_thread(void **state)
     for (int i = 0; i < 1000 * ROWS; i++) {
         as(i % ROWS);
         uint64_t block = allocator_hit_alone(w.a, 4096);
-        assert_true(block && domain_free_alone(w.domain, block));
+        assert_true(block && domain_free_alone(block));
     }
     assert_memory_equal(&stats, &w.stats, sizeof stats);
     assert_memory_equal(domain, w.domain, sizeof domain);
