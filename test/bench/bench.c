@@ -68,11 +68,12 @@ int main(int count, char **argument)
         const char *name;
         void (*measure)(const uint64_t *argument);
         int numbers; /* at least */
-    } all[] = {{"pair", bench_pair, 3},       {"door", bench_door, 3},
-               {"churn", bench_churn, 2},     {"grow", bench_grow, 4},
-               {"threads", bench_threads, 3}, {"passing", bench_passing, 3},
-               {"live", bench_live, 1},       {"start", bench_start, 0},
-               {"hits", bench_hits, 1},       {"steps", bench_steps, 2}};
+    } all[] = {
+        {"pair", bench_pair, 3},       {"door", bench_door, 3},       {"churn", bench_churn, 2},
+        {"grow", bench_grow, 4},       {"threads", bench_threads, 3}, {"passing", bench_passing, 3},
+        {"live", bench_live, 1},       {"start", bench_start, 0},     {"hits", bench_hits, 1},
+        {"steps", bench_steps, 2},     {"beside", bench_beside, 3},   {"larson", bench_larson, 3},
+        {"xmalloc", bench_xmalloc, 3}, {"mstress", bench_mstress, 3}, {"sh8", bench_sh8, 3}};
     uint64_t number[NUMBERS_MAX + 1] = {0};
     for (int i = 2; i < count && i < NUMBERS_MAX + 2; i++)
         number[i - 2] = strtoull(argument[i], NULL, 10);
@@ -83,6 +84,7 @@ int main(int count, char **argument)
             all[i].measure(number);
             return 0;
         }
-    fprintf(stderr, "bench pair|door|churn|grow|threads|passing|live|start|hits|steps NUMBER…\n");
+    fprintf(stderr, "bench pair|door|churn|grow|threads|passing|live|start|hits|steps|"
+                    "beside|larson|xmalloc|mstress|sh8 NUMBER…\n");
     return 2;
 }

@@ -53,4 +53,11 @@ void bench_start(const uint64_t *argument);   /* nothing */
 void bench_hits(const uint64_t *argument);    /* replacements */
 void bench_steps(const uint64_t *argument);   /* replacements, every how many, their numbers… */
 
+/* Patterns, beside malloc. */
+void bench_beside(const uint64_t *argument);  /* live rounds replacements */
+void bench_larson(const uint64_t *argument);  /* threads rounds blocks */
+void bench_xmalloc(const uint64_t *argument); /* the same */
+void bench_mstress(const uint64_t *argument);
+void bench_sh8(const uint64_t *argument);
+
 #endif

@@ -19,7 +19,7 @@ import time
 
 from kit import BUILD, HERE, Failed, environment, fixed_addresses, run
 
-SOURCES = ("bench.c", "hits.c", "pairs.c", "threads.c")
+SOURCES = ("bench.c", "hits.c", "pairs.c", "patterns.c", "threads.c")
 SIZES = {"256 B": 256, "4 KiB": 4096, "64 KiB": 64 << 10, "1 MiB": 1 << 20, "20 MiB": 20 << 20, "256 MiB": 256 << 20}
 COUNTED = BUILD / "test/bench/libcachalot_counted.so"
 LIBC = "the same loop, libc's malloc of 64 B"
@@ -132,6 +132,17 @@ class Bench:
         self.table.notes.append("mixed: 512 B to 1 MiB, each power of two as often, as in PyTorch's figures; with large: to 16 MiB, "
                                 "a quarter of the blocks above 1 MiB, which take the lock")
 
+    def patterns(self):
+        n, times = self.options.rounds, self.options.pairs
+        for live in (10_000, 1_000_000):
+            self.ns_row(f"{live:,} live, 512 B to 64 KiB, replaced", self.rounds("beside", live, n, times))
+        for what in ("larson", "xmalloc", "mstress", "sh8"):
+            for threads in (2, 16):
+                found = self.rounds(what, threads, n, times)
+                ratio = statistics.median(one["rate"] / one["base_rate"] for one in found)
+                self.rate_row(f"{what}, {threads} threads", found, ratio, "", None)
+        self.table.notes.append("patterns: the baseline is malloc with the same sizes; put another library in front to compare with that")
+
     def start_of(self, env):
         """ms from before the program is started until it holds its first block."""
         begin = time.monotonic_ns()
@@ -205,7 +216,7 @@ def arguments():
     parser.add_argument("--cudart", choices=("shared", "static"), default="shared", help="runtime of all rows but the first two (shared)")
     parser.add_argument("--library", type=pathlib.Path, default=BUILD / "libcachalot.so", help="the library to measure")
     parser.add_argument("--counted", type=pathlib.Path, default=COUNTED, help="the library that counts basic blocks")
-    parser.add_argument("--only", nargs="+", default=["pairs", "threads", "starts", "hits", "memory"], help="parts of the table (all)")
+    parser.add_argument("--only", nargs="+", default=["pairs", "threads", "patterns", "starts", "hits", "memory"], help="parts of the table (all)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each figure (5)")
     parser.add_argument("--pairs", type=int, default=200_000, help="pairs in a round of one thread (200000)")
     parser.add_argument("--ms", type=int, default=100, help="length of a round of many threads (100)")
