@@ -109,22 +109,35 @@ CUresult do_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdevicept
     return CUDA_SUCCESS;
 }
 
+#define PINNED_MOST ((size_t)1 << 40) /* of one allocation */
+
+/* "Mapped" is always told, and "portable" never, as an H200 with driver 580 does. */
+static unsigned told_flags(unsigned flags)
+{
+    return CU_MEMHOSTALLOC_DEVICEMAP | (flags & CU_MEMHOSTALLOC_WRITECOMBINED);
+}
+
 CUresult do_cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
 {
     CUresult result;
     struct sim_context *context = context_current(&result);
     if (!context)
         return result;
-    if (!out || bytes == 0)
+    if (!out || flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |
+                                    CU_MEMHOSTALLOC_WRITECOMBINED))
         return CUDA_ERROR_INVALID_VALUE;
     result = capture_unsafe();
     if (result)
         return result;
+    *out = NULL;
+    if (bytes == 0)
+        return CUDA_SUCCESS;
     void *host = NULL;
-    if (posix_memalign(&host, 4096, (bytes + 4095) & ~(size_t)4095))
+    if (bytes > PINNED_MOST || memory_pinned() + bytes > config()->pinned ||
+        posix_memalign(&host, 4096, (bytes + 4095) & ~(size_t)4095))
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct sim_memory *memory = memory_note(context, MEMORY_HOST, (uintptr_t)host, bytes);
-    memory->flags = flags;
+    memory->flags = told_flags(flags);
     *out = host;
     return CUDA_SUCCESS;
 }
@@ -142,7 +155,11 @@ static CUresult host_release(void *host, enum sim_memory_kind kind, CUresult unk
     CUresult result = capture_unsafe();
     if (result)
         return result;
+    unsigned long long id = memory->id;
     context_wait(memory->context);
+    memory = memory_find_base((uintptr_t)host);
+    if (!memory || memory->id != id)
+        return unknown;
     memory_release(memory);
     return CUDA_SUCCESS;
 }
@@ -160,10 +177,13 @@ CUresult do_cuMemHostRegister_v2(void *host, size_t bytes, unsigned flags)
         return why;
     if (!host || bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
+    why = capture_unsafe();
+    if (why)
+        return why;
     struct sim_memory *memory = memory_note(context, MEMORY_REGISTERED, (uintptr_t)host, bytes);
     if (!memory)
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    memory->flags = flags;
+    memory->flags = told_flags(0) | flags;
     return CUDA_SUCCESS;
 }
 

@@ -36,6 +36,7 @@ static void read_environment(void)
     if (values.devices > SIM_DEVICES_MAX)
         values.devices = SIM_DEVICES_MAX;
     values.capacity = number("CACHALOT_SIM_CAPACITY", 8ull << 30);
+    values.pinned = number("CACHALOT_SIM_PINNED", SIZE_MAX / 2);
     values.latency_ns = number("CACHALOT_SIM_LATENCY_NS", 3000);
     values.driver = (int)number("CACHALOT_SIM_DRIVER", 13000);
     values.exports = (int)number("CACHALOT_SIM_EXPORTS", 1);

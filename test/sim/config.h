@@ -11,7 +11,7 @@
 
 struct sim_config {
     int devices, driver, manual_clock, exports, peers;
-    size_t capacity;
+    size_t capacity, pinned;
     uint64_t latency_ns;
     const char *fail, *delay, *shared;
 };

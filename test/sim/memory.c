@@ -294,6 +294,13 @@ static void memory_add(struct sim_memory *memory)
     memory->context->memories = memory;
 }
 
+static size_t pinned;
+
+size_t memory_pinned(void)
+{
+    return pinned;
+}
+
 struct sim_memory *memory_note(struct sim_context *context, enum sim_memory_kind kind,
                                uintptr_t start, size_t bytes)
 {
@@ -308,6 +315,7 @@ struct sim_memory *memory_note(struct sim_context *context, enum sim_memory_kind
     memory->context = context;
     memory->device = context ? context->device : 0;
     memory_add(memory);
+    pinned += kind == MEMORY_HOST ? bytes : 0;
     return memory;
 }
 
@@ -352,9 +360,10 @@ void memory_release(struct sim_memory *memory)
         memory->previous->next = memory->next;
     else if (memory->context)
         memory->context->memories = memory->next;
-    if (memory->kind == MEMORY_HOST)
+    if (memory->kind == MEMORY_HOST) {
+        pinned -= memory->bytes;
         free((void *)memory->start);
-    else if (memory->kind != MEMORY_REGISTERED && memory->kind != MEMORY_MAPPED)
+    } else if (memory->kind != MEMORY_REGISTERED && memory->kind != MEMORY_MAPPED)
         pages_drop(memory->start, memory->start + memory->bytes);
     memory_discharge(memory->device, memory->charged);
     free(memory);

@@ -63,6 +63,7 @@ void memory_release_context(struct sim_context *context);
 int memory_charge(int device, size_t bytes);
 void memory_discharge(int device, size_t bytes);
 size_t memory_used(int device);
+size_t memory_pinned(void);
 /* Addresses with nothing behind them, that are not kept from others; and ranges of their own. */
 uintptr_t memory_reserve(int device, size_t bytes, size_t alignment);
 uintptr_t memory_reserve_range(size_t bytes, size_t alignment);
