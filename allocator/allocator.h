@@ -89,6 +89,7 @@ enum free_kind {
     FREED_NATIVE, /* CUDA's free would wait for all work of the context */
     FREED_ASYNC,  /* CUDA's free would not wait: nor do we without limit, here or later */
     FREED_LATE,   /* the process is ending: only count, touch nothing */
+    FREED_IDLE,   /* no work is outstanding anywhere: the block is reusable at once */
 };
 /* Frees the block at `address`, whichever thread allocated it. Returns 0, ALLOCATOR_UNKNOWN or
  * ALLOCATOR_INVALID. An error of the device that shows here is returned too; the block is gone

@@ -41,6 +41,7 @@ struct domain *domain_create(const struct options *options)
     domain->segment_slab = slab_of(domain, sizeof(struct segment));
     domain->fences = slab_of(domain, sizeof(struct fence));
     domain->allocators = slab_of(domain, sizeof(struct allocator));
+    domain->points = slab_of(domain, sizeof(struct point));
     domain->cache_slab = slab_of(domain, sizeof(struct thread_cache));
     domain->cache_slab.kept_from = offsetof(struct thread_cache, taken);
     return domain;

@@ -27,11 +27,16 @@ static int unknown_or_invalid(struct domain *domain, uint64_t address)
     return ALLOCATOR_INVALID;
 }
 
-/* Makes a block reusable: at once on a lane, else behind a fence. async: CUDA's free would not
- * wait. */
-static int free_in_order(struct allocator *a, struct block *block, int async)
+/* Makes a block reusable: at once on a lane, else behind a fence. */
+static int free_in_order(struct allocator *a, struct block *block, enum free_kind kind)
 {
+    int async = kind == FREED_ASYNC;
     a->frees++;
+    if (kind == FREED_IDLE) {
+        stats_count(a->stats, COUNTER_num_lane_frees, 1);
+        block_becomes_reusable(block);
+        return 0;
+    }
     if (!block->shared && !async && !a->fences.no_events && lane_free(a)) {
         stats_count(a->stats, COUNTER_num_lane_frees, 1);
         if (block_size(block) > CACHE_MOST || !thread_cache_keep(block))
@@ -53,7 +58,7 @@ static int settle(struct allocator *a, struct block *block, enum free_kind kind)
     if (a->life.forgotten)
         return code; /* the block is forgotten with it */
     if (a->domain->options.cache) {
-        int error = free_in_order(a, block, kind == FREED_ASYNC);
+        int error = free_in_order(a, block, kind);
         return code ? code : error;
     }
     block_becomes_reusable(block); /* the whole segment is idle */
@@ -119,13 +124,19 @@ __attribute__((noinline)) static int free_held(struct block *block, enum free_ki
     return code;
 }
 
+static inline int is_kept(struct block *block, enum free_kind kind)
+{
+    return kind == FREED_NATIVE ? last_freed_keep(block)
+                                : kind == FREED_IDLE && last_freed_keep_idle(block);
+}
+
 DIRECT int domain_free(struct domain *domain, uint64_t address, enum free_kind kind)
 {
     if (kind != FREED_LATE)
         look_if_watched(domain);
     domain_lock(domain);
     struct block *block = held_at(domain, address);
-    if (block && (kind != FREED_NATIVE || !last_freed_keep(block)))
+    if (block && !is_kept(block, kind))
         return free_held(block, kind);
     int code = block ? 0 : unknown_or_invalid(domain, address);
     domain_unlock(domain);

@@ -32,16 +32,20 @@ static struct block *rest_of(const struct block *block)
     return pool_can_merge(block, block->next) ? block->next : NULL;
 }
 
-DIRECT int last_freed_keep(struct block *block)
+static inline int is_last(const struct block *block)
+{
+    const struct allocator *a = block->segment->allocator;
+    return a->taken == block && !block->shared &&
+           !(block_is_cacheable(block) && thread_cache_of(a->domain)) &&
+           atomic_load_explicit(&a->slow, memory_order_relaxed) == SLOW_NOBODY;
+}
+
+static inline int keep(struct block *block)
 {
     const struct segment *segment = block->segment;
     struct allocator *a = segment->allocator;
     struct device_stats *stats = a->stats;
     uint64_t size = block_size(block), requested = block_requested(block);
-    if (a->taken != block || block->shared ||
-        (block_is_cacheable(block) && thread_cache_of(a->domain)) ||
-        atomic_load_explicit(&a->slow, memory_order_relaxed) != SLOW_NOBODY || !lane_free(a))
-        return 0;
     const struct block *rest = rest_of(block);
     int split = block->previous || (rest ? rest : block)->next;
     stats_begin(stats);
@@ -64,6 +68,16 @@ DIRECT int last_freed_keep(struct block *block)
     assert(a->domain->is_valid(a));
     stats_end(stats);
     return 1;
+}
+
+DIRECT int last_freed_keep(struct block *block)
+{
+    return is_last(block) && lane_free(block->segment->allocator) && keep(block);
+}
+
+int last_freed_keep_idle(struct block *block)
+{
+    return is_last(block) && keep(block);
 }
 
 /* May this request have the last freed block? A cache that served another allocator must be emptied

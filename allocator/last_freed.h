@@ -8,8 +8,10 @@
 #include "stats/os/direct.h"
 
 /* Frees a block that the program held, with all that belongs to a free, and keeps it out of its
- * pool. Returns 1, or 0 if the block cannot be kept: then nothing is done. */
+ * pool. Returns 1, or 0 if the block cannot be kept: then nothing is done. idle: no work is
+ * outstanding anywhere; else the lane decides. */
 DIRECT int last_freed_keep(struct block *block);
+int last_freed_keep_idle(struct block *block);
 
 /* Puts the last freed block, which there must be, into its pool. */
 void last_freed_put(struct domain *domain);

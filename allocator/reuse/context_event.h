@@ -24,6 +24,14 @@ struct fence {
                * only query it, or wait with a limit */
 };
 
+/* One context's part of an event in every context (everywhere.h). `fence` is on no list; NULL: there
+ * is no event, so the part has passed. */
+struct point {
+    struct point *next;
+    struct allocator *allocator;
+    struct fence *fence;
+};
+
 /* Makes a fence without blocks, in the list of those being recorded. Returns NULL without host
  * memory. The caller records its event without the lock, then takes the fence out of that list
  * (fence_unlink_recording). */

@@ -318,6 +318,13 @@ DIRECT int lane_free(struct allocator *a)
     return within ? 0 : lane_free_alone(a);
 }
 
+int lane_is_idle(struct domain *domain)
+{
+    const struct lane *lane = &domain->lane;
+    return !within && atomic_load_explicit(&lane->state.open, memory_order_relaxed) &&
+           (load(lane) & LANE_MODE) == LANE_NONE && look_allows(lane);
+}
+
 void lane_sealed(struct allocator *a, const struct fence *fence)
 {
     struct lane *lane = &a->domain->lane;

@@ -91,6 +91,9 @@ void lane_stream_ends(struct domain *domain, uint64_t key);
 /* Returns 1 if a block freed now is reusable at once, and sets the bits that its mark needs. */
 DIRECT int lane_free(struct allocator *allocator);
 
+/* Is no work outstanding in any context (NONE)? */
+int lane_is_idle(struct domain *domain);
+
 /* During a capture there is no lane. Returns 1 if the work has finished that a lane's reuse
  * overtook, after a wait of at most `timeout_ns`. Drops the lock meanwhile. */
 int lane_is_over(struct allocator *allocator, uint64_t timeout_ns);

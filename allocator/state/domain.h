@@ -36,7 +36,7 @@ struct domain {
     unsigned threads; /* that have a cache */
     struct treap segments;
     struct metadata metadata;
-    struct slab blocks, segment_slab, fences, allocators, cache_slab;
+    struct slab blocks, segment_slab, fences, allocators, cache_slab, points;
     struct allocator *first;
     struct lane lane;
     struct last_freed last_freed;

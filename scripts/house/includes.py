@@ -36,7 +36,7 @@ ROOMS = {
     "allocator/segment": "allocator/reuse",
     "allocator": "allocator/thread_cache allocator/mapping allocator/segment stats/report/snapshot.h",
 
-    "interpose/process": "stats/output allocator/allocator.h allocator/share.h allocator/reuse/lane.h allocator/base/*.h",
+    "interpose/process": "stats/output allocator/allocator.h allocator/share.h allocator/everywhere.h allocator/reuse/lane.h allocator/base/*.h",
     "interpose/resolve": "interpose/process",
     "interpose/call_sites": "interpose/resolve",
     "interpose/context": "interpose/resolve",
