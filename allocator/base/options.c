@@ -20,6 +20,7 @@ void options_default(struct options *options)
         .expandable = EXPANDABLE_AUTO,
         .cache = 1,
         .thread_cache = 1,
+        .pinned = 1,
         .idle_return = 1,
         .page_bytes = 4096,
     };
@@ -247,6 +248,14 @@ static int set_cache(struct options *o, const char *text)
     return on;
 }
 
+static int set_pinned(struct options *o, const char *text)
+{
+    int on = read_word(text, switches);
+    if (on >= 0)
+        o->pinned = on;
+    return on;
+}
+
 #define MOST_IDLE_S 86400
 
 static int set_idle_return(struct options *o, const char *text)
@@ -346,6 +355,9 @@ static const struct key {
      "needs it."},
     {"cache", set_cache, "on or off", 0,
      "off: every call goes to the driver, and is only counted."},
+    {"pinned", set_pinned, "on or off", 0,
+     "on: pinned host memory (cudaMallocHost, cudaHostAlloc) is cached, too: at most half of the "
+     "host's memory. off: the driver serves it."},
     {"ipc", set_ipc, "auto, dedicated or error", 0,
      "auto: a block is exported where it lies. dedicated: memory that may be exported gets "
      "segments of its own and the driver's own IPC handles. error: a block that does not begin "
@@ -527,6 +539,8 @@ void options_value(const struct options *o, unsigned i, char *text, size_t size)
         snprintf(text, size, "%s", switches[o->cache]);
     else if (!strcmp(name, "group_limit_mb") && o->group_limit)
         write_megabytes(o->group_limit, text, size);
+    else if (!strcmp(name, "pinned"))
+        snprintf(text, size, "%s", switches[o->pinned]);
     else if (!strcmp(name, "ipc"))
         snprintf(text, size, "%s", ipc_modes[o->ipc]);
     else if (!strcmp(name, "device_size_mb") && o->device_size)

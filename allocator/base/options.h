@@ -39,6 +39,7 @@ struct options {
     uint64_t device_size; /* bytes that a device looks to have; 0: its own */
     int cache;            /* 0: only count; the driver serves every call */
     int thread_cache;     /* 0: every request takes the lock */
+    int pinned;           /* 0: the driver serves pinned memory */
     uint32_t idle_return; /* seconds after which idle memory goes back to the driver; 0: never */
     uint32_t given;       /* bit i: key i of options_name was given */
     uint64_t page_bytes;  /* of the host, a power of two: no key, the caller knows it */

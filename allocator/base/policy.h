@@ -100,6 +100,9 @@
     X(uint64_t, moment_wait_ns, 100000000, "ns", "pressure", "wait for idle memory that goes back by age, before a context ends, or before a block must share chunks", "none") \
     X(uint64_t, end_look_ns, 1000000, "ns", "pressure", "time between two looks at a context that ends, within idle_wait_ns", "none") \
     X(int, mark_tries, 1000, "tries", "pressure", "context events tried where the driver's error passes", "none") \
+    /* Pinned memory. */ \
+    X(uint64_t, pinned_part, 2, "1/n", "pinned", "part of the host's memory that may be reserved: driver calls against memory for others", "none") \
+    X(uint64_t, host_part, 16, "1/n", "pinned", "part of the host's memory that must be available, or idle pinned memory goes back", "none") \
     /* The allocator's lock. */ \
     X(int, lock_looks, 8000, "looks", "lock", "looks before a thread sleeps (10 us): processor time against system calls", "benchmarks") \
     X(long, lock_sleep_ms, 500, "ms", "lock", "longest sleep until a thread looks again", "benchmarks") \

@@ -83,6 +83,8 @@ static void captures_less_one(void)
     lane_capture_ended(process.domain);
     if (last && process_serving())
         domain_captures_ended(process.domain);
+    if (last && process_serving() && process.pinned)
+        domain_captures_ended(process.pinned);
 }
 
 static int remove_capture(uint64_t key)

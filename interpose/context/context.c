@@ -31,9 +31,37 @@ void context_start(void)
     atomic_store(&contexts.generation, ((uint64_t)process.life << 32) + 1);
 }
 
+/* Lists a context that has been made or found. */
+static void list(CUcontext handle)
+{
+    int place = -1;
+    pthread_mutex_lock(&contexts.lock);
+    for (int i = 0; i < MOST_CONTEXTS; i++)
+        if (contexts.found[i] == handle)
+            place = MOST_CONTEXTS;
+        else if (!contexts.found[i] && place < 0)
+            place = i;
+    if (place >= 0 && place < MOST_CONTEXTS)
+        contexts.found[place] = handle;
+    else if (place < 0)
+        atomic_store(&contexts.unlisted, 1);
+    atomic_fetch_add(&contexts.finds,
+                     1); /* also of a listed one: it may be the handle's next owner */
+    pthread_mutex_unlock(&contexts.lock);
+}
+
+/* The caller holds the lock of the slots. */
+static void unlist(CUcontext handle)
+{
+    for (int i = 0; i < MOST_CONTEXTS; i++)
+        if (contexts.found[i] == handle)
+            contexts.found[i] = NULL;
+}
+
 int context_found(CUcontext handle)
 {
     uintptr_t none = 0;
+    list(handle);
     if (atomic_compare_exchange_strong(&contexts.first, &none, (uintptr_t)handle) ||
         none == (uintptr_t)handle)
         return 0;
@@ -249,6 +277,47 @@ struct context *context_ask(void)
     return last.context;
 }
 
+/* Makes the slot of a context; of a green one, which is never served, that of the primary context,
+ * whose events cover its work. Returns 0 if that was not possible. */
+static int note(CUcontext handle)
+{
+    CUdevice device;
+    CUcontext primary = NULL;
+    CUresult result = context_push(handle);
+    if (result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
+        pthread_mutex_lock(&contexts.lock);
+        unlist(handle);
+        pthread_mutex_unlock(&contexts.lock);
+        return 1;
+    }
+    if (result != CUDA_SUCCESS)
+        return 0;
+    const struct context *context = find(handle);
+    int noted = context && context->allocator;
+    if (!noted && context && real()->cuCtxGetDevice(&device) == CUDA_SUCCESS)
+        primary = context_primary_unnoted(device);
+    context_pop();
+    return noted || (primary && primary != handle && note(primary));
+}
+
+int context_note_all(void)
+{
+    uint64_t finds = atomic_load(&contexts.finds);
+    if (!atomic_load(&contexts.several) || finds == atomic_load(&contexts.noted))
+        return 1;
+    if (atomic_load(&contexts.unlisted))
+        return 0;
+    for (int i = 0; i < MOST_CONTEXTS; i++) {
+        pthread_mutex_lock(&contexts.lock);
+        CUcontext handle = contexts.found[i];
+        pthread_mutex_unlock(&contexts.lock);
+        if (handle && !note(handle))
+            return 0;
+    }
+    atomic_store(&contexts.noted, finds);
+    return 1;
+}
+
 enum { SUSPENDED = 1, CLOSED, ENDING /* closed, and the slot exists only for that */ };
 
 struct context *context_noted(CUcontext handle)
@@ -347,6 +416,7 @@ struct allocator *context_forget(CUcontext handle)
         captures = context->last_capture;
         atomic_fetch_add(&contexts.generation, 1);
         context->handle = NULL;
+        unlist(handle);
     }
     pthread_mutex_unlock(&contexts.lock);
     if (captures)

@@ -33,6 +33,9 @@ struct WIPED contexts {
     _Atomic uintptr_t first;
     struct context slot[MOST_CONTEXTS];
     pthread_mutex_t lock, primary_lock[PEER_DEVICES]; /* primary: of changes */
+    CUcontext found[MOST_CONTEXTS];                   /* that live, served or not */
+    _Atomic uint64_t finds, noted; /* finds: so far; noted: as many of them have a slot */
+    _Atomic int unlisted;          /* there were too many */
 };
 extern struct contexts contexts __attribute__((visibility("hidden")));
 
@@ -41,6 +44,10 @@ void context_start(void);
 
 /* The driver has made or found a context. Returns 1 if it is not the first. */
 int context_found(CUcontext handle);
+
+/* Makes an allocator for each context in which work may run, also where nothing was requested.
+ * Returns 0 if one of them has none: for now, or for good. */
+int context_note_all(void);
 
 /* Work that the host may see was submitted in a context that has no allocator yet. All allocators
  * made later assume that such work runs in their context. */

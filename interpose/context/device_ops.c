@@ -14,19 +14,14 @@
 #include "interpose/resolve/real_driver.h"
 #include "stats/os/pause.h"
 
-struct visit {
-    int pushed;
-    CUstreamCaptureMode mode;
-};
-
-static CUresult enter(const struct context *context, struct visit *visit)
+CUresult driver_enter(CUcontext handle, struct driver_visit *visit)
 {
     CUcontext current = NULL;
     CUresult result = CUDA_SUCCESS;
     real()->cuCtxGetCurrent(&current);
-    visit->pushed = current != context->handle;
+    visit->pushed = current != handle;
     if (visit->pushed)
-        result = context_push(context->handle);
+        result = context_push(handle);
     if (result != CUDA_SUCCESS)
         return result;
     visit->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -34,24 +29,29 @@ static CUresult enter(const struct context *context, struct visit *visit)
     return CUDA_SUCCESS;
 }
 
-static void leave(struct visit *visit)
+void driver_leave(struct driver_visit *visit)
 {
     real()->cuThreadExchangeStreamCaptureMode(&visit->mode);
     if (visit->pushed)
         context_pop();
 }
 
+static CUresult enter(const struct context *context, struct driver_visit *visit)
+{
+    return driver_enter(context->handle, visit);
+}
+
 static int segment_alloc(void *device, uint64_t bytes, uint64_t *address)
 {
     struct context *context = device;
-    struct visit visit;
+    struct driver_visit visit;
     CUdeviceptr pointer = 0;
     if (!group_limit_claim(context, &context->in_segments, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = enter(context, &visit);
     if (result == CUDA_SUCCESS) {
         result = real()->cuMemAlloc_v2(&pointer, bytes);
-        leave(&visit);
+        driver_leave(&visit);
     }
     if (result != CUDA_SUCCESS)
         group_limit_give(context, &context->in_segments, bytes);
@@ -67,12 +67,12 @@ static void segment_left(void *device, uint64_t bytes)
 
 static int segment_free(void *device, uint64_t address, uint64_t bytes)
 {
-    struct visit visit;
+    struct driver_visit visit;
     CUresult result = enter(device, &visit);
     if (result != CUDA_SUCCESS)
         return (int)result;
     result = real()->cuMemFree_v2(address);
-    leave(&visit);
+    driver_leave(&visit);
     if (result == CUDA_SUCCESS)
         segment_left(device, bytes);
     return (int)result;
@@ -105,12 +105,12 @@ static int unsupported(CUresult result)
 
 static CUresult make_event(const struct context *context, void **event)
 {
-    struct visit visit;
+    struct driver_visit visit;
     CUresult result = enter(context, &visit);
     if (result != CUDA_SUCCESS)
         return result;
     result = real()->cuEventCreate((CUevent *)event, CU_EVENT_DISABLE_TIMING);
-    leave(&visit);
+    driver_leave(&visit);
     return result;
 }
 
@@ -141,7 +141,7 @@ static int fence_record(void *device, void **event)
  * capture begins meanwhile, since a query invalidates a capture in global mode. */
 static int fence_query(void *device, void *event)
 {
-    struct visit visit;
+    struct driver_visit visit;
     CUresult result = CUDA_SUCCESS;
     int alone = capture_record_begin();
     if (!alone && (result = enter(device, &visit)) != CUDA_SUCCESS)
@@ -150,7 +150,7 @@ static int fence_query(void *device, void *event)
     if (alone)
         capture_record_end();
     else
-        leave(&visit);
+        driver_leave(&visit);
     return result == CUDA_ERROR_NOT_READY ? DEVICE_NOT_READY : (int)result;
 }
 
@@ -163,12 +163,12 @@ static uint64_t now_ns(void)
 
 static int wait_for_ever(void *device, void *event)
 {
-    struct visit visit;
+    struct driver_visit visit;
     CUresult result = enter(device, &visit);
     if (result != CUDA_SUCCESS)
         return (int)result;
     result = real()->cuEventSynchronize(event);
-    leave(&visit);
+    driver_leave(&visit);
     return (int)result;
 }
 
@@ -188,14 +188,14 @@ static CUresult own_stream(struct context *context)
 static int control_record(void *device, void **event)
 {
     struct context *context = device;
-    struct visit visit;
+    struct driver_visit visit;
     CUresult result = *event ? CUDA_SUCCESS : make_event(context, event);
     if (result != CUDA_SUCCESS || (result = enter(context, &visit)) != CUDA_SUCCESS)
         return (int)result;
     result = own_stream(context);
     if (result == CUDA_SUCCESS)
         result = real()->cuEventRecord(*event, context->own);
-    leave(&visit);
+    driver_leave(&visit);
     return (int)result;
 }
 
@@ -219,17 +219,17 @@ static int fence_wait(void *device, void *event, uint64_t timeout_ns)
 
 static void fence_destroy(void *device, void *event)
 {
-    struct visit visit;
+    struct driver_visit visit;
     if (enter(device, &visit) != CUDA_SUCCESS)
         return;
     real()->cuEventDestroy_v2(event);
-    leave(&visit);
+    driver_leave(&visit);
 }
 
 static CUresult submit_fill(struct context *context, uint64_t address, uint64_t bytes,
                             uint32_t word, void *event)
 {
-    struct visit visit;
+    struct driver_visit visit;
     CUresult result = enter(context, &visit);
     if (result != CUDA_SUCCESS)
         return result;
@@ -242,7 +242,7 @@ static CUresult submit_fill(struct context *context, uint64_t address, uint64_t 
                                          bytes - 4 * words, context->own);
     if (result == CUDA_SUCCESS)
         result = real()->cuEventRecord(event, context->own);
-    leave(&visit);
+    driver_leave(&visit);
     return result;
 }
 
@@ -262,7 +262,7 @@ int driver_fill(struct context *context, uint64_t address, uint64_t bytes, uint3
 
 int driver_read(struct context *context, uint64_t address, uint64_t bytes, void *to)
 {
-    struct visit visit;
+    struct driver_visit visit;
     CUresult result = enter(context, &visit);
     if (result != CUDA_SUCCESS)
         return (int)result;
@@ -271,20 +271,20 @@ int driver_read(struct context *context, uint64_t address, uint64_t bytes, void 
         result = real()->cuMemcpyDtoHAsync_v2(to, address, bytes, context->own);
     if (result == CUDA_SUCCESS)
         result = real()->cuStreamSynchronize(context->own);
-    leave(&visit);
+    driver_leave(&visit);
     return (int)result;
 }
 
 /* Cheap, but it would invalidate every active capture: DEVICE_DEFERRED if there is one. */
 static int wait_for_context(void *device)
 {
-    struct visit visit;
+    struct driver_visit visit;
     if (!capture_record_begin())
         return DEVICE_DEFERRED;
     CUresult result = enter(device, &visit);
     if (result == CUDA_SUCCESS) {
         result = real()->cuCtxSynchronize();
-        leave(&visit);
+        driver_leave(&visit);
     }
     capture_record_end();
     return (int)result;
@@ -292,7 +292,7 @@ static int wait_for_context(void *device)
 
 /* Errors after which cuda.h calls the process or the context unusable, and errors of broken
  * hardware. */
-static int is_lasting(int code)
+int driver_is_lasting(int code)
 {
     switch (code) {
     case CUDA_ERROR_DEINITIALIZED:
@@ -323,7 +323,7 @@ static int is_lasting(int code)
  * and invalidates none. */
 static int wait_as_free(void *device)
 {
-    struct visit visit;
+    struct driver_visit visit;
     CUdeviceptr pointer = 0;
     CUresult result = enter(device, &visit);
     if (result != CUDA_SUCCESS)
@@ -332,9 +332,9 @@ static int wait_as_free(void *device)
     int full = result == CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
         result = real()->cuMemFree_v2(pointer);
-    if (result != CUDA_SUCCESS && pointer && !is_lasting((int)result)) /* it still exists */
+    if (result != CUDA_SUCCESS && pointer && !driver_is_lasting((int)result)) /* it still exists */
         real()->cuMemFree_v2(pointer);
-    leave(&visit);
+    driver_leave(&visit);
     return full ? DEVICE_DEFERRED : (int)result;
 }
 
@@ -349,7 +349,7 @@ static int synchronize(void *device)
         code = wait_for_ever(device, event);
     else if (code != DEVICE_DEFERRED)
         code = wait_for_context(device);
-    if (code && !is_lasting(code)) /* a capture, perhaps one that we do not know of */
+    if (code && !driver_is_lasting(code)) /* a capture, perhaps one that we do not know of */
         code = wait_as_free(device);
     if (event)
         fence_destroy(device, event);
@@ -361,27 +361,27 @@ static int failed(void *device, int code)
     static _Atomic int last; /* warned once, not at each query */
     const struct context *context = device;
     if (last == code || atomic_load(&context->suspended)) /* while it ends errors are expected */
-        return is_lasting(code);
+        return driver_is_lasting(code);
     last = code;
-    if (is_lasting(code))
+    if (driver_is_lasting(code))
         process_warn("device %d: the context is broken (error %d): from now on its memory is the "
                      "driver's",
                      context->device, code);
     else
         process_warn("device %d: waiting failed (error %d): what was freed stays pending for now",
                      context->device, code);
-    return is_lasting(code);
+    return driver_is_lasting(code);
 }
 
 int driver_memory(const struct context *context, uint64_t *bytes, uint64_t *total)
 {
-    struct visit visit;
+    struct driver_visit visit;
     size_t all = 0, available = 0;
     CUresult result = enter(context, &visit);
     if (result != CUDA_SUCCESS)
         return (int)result;
     result = real()->cuMemGetInfo_v2(&available, &all);
-    leave(&visit);
+    driver_leave(&visit);
     *bytes = available;
     *total = all;
     return (int)result;
@@ -412,7 +412,7 @@ static int ask_others(void *device, uint64_t bytes)
 
 CUresult driver_sync_memops(struct context *context)
 {
-    struct visit visit;
+    struct driver_visit visit;
     unsigned flags = 0;
     void *event = NULL;
     CUresult result = enter(context, &visit);
@@ -422,7 +422,7 @@ CUresult driver_sync_memops(struct context *context)
     int set = !(flags & CU_CTX_SYNC_MEMOPS);
     if (result == CUDA_SUCCESS && set)
         result = real()->cuCtxSetFlags(flags | CU_CTX_SYNC_MEMOPS);
-    leave(&visit);
+    driver_leave(&visit);
     if (result != CUDA_SUCCESS || !set)
         return unsupported(result) ? CUDA_ERROR_NOT_FOUND : result;
     int code = fence_record(context, &event);

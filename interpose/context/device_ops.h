@@ -10,6 +10,18 @@ struct context;
 
 extern const struct device_ops driver_ops;
 
+/* Around a call of our own: makes a context current, and relaxes this thread's capture mode, so that
+ * the call invalidates no capture. After an error of enter there is nothing to leave. */
+struct driver_visit {
+    int pushed;
+    CUstreamCaptureMode mode;
+};
+CUresult driver_enter(CUcontext handle, struct driver_visit *visit);
+void driver_leave(struct driver_visit *visit);
+
+/* Is this an error from which a context never recovers? */
+int driver_is_lasting(int code);
+
 /* As driver_ops.query_memory, whatever the group's limit. */
 int driver_memory(const struct context *context, uint64_t *bytes, uint64_t *total);
 

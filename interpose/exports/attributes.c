@@ -13,11 +13,25 @@
 
 /* Our numbers start where the driver's, which count from 1, do not get. */
 #define OUR_NAMES ((unsigned long long)1 << 62)
+#define PINNED_NAMES (OUR_NAMES | (unsigned long long)1 << 61)
 
 /* An address for which the driver answers as for freed memory. */
 #define NOWHERE ((CUdeviceptr)1)
 
-enum found { NOTHING, ORDINARY, MAPPED };
+enum found { NOTHING, ORDINARY, MAPPED, PINNED };
+
+static uint64_t start_of(const struct block_place *place)
+{
+    return place->segment_address + place->offset;
+}
+
+/* As domain_find. What lies behind the bytes that the program asked for is unknown natively. */
+static int find_pinned(CUdeviceptr address, struct block_place *place)
+{
+    int code = process.pinned ? domain_find(process.pinned, address, place) : ALLOCATOR_UNKNOWN;
+    return code == 0 && address - start_of(place) >= place->requested_bytes ? ALLOCATOR_INVALID
+                                                                            : code;
+}
 
 /* Is the address in a live block of ours, or in imported mapped memory? An address in memory of
  * ours that the program does not hold becomes NOWHERE. */
@@ -30,6 +44,8 @@ static enum found find(CUdeviceptr *address, struct block_place *place)
     enum found found = code == 0                   ? (place->mapped ? MAPPED : ORDINARY)
                        : ipc_find(*address, place) ? MAPPED
                                                    : NOTHING;
+    if (code == ALLOCATOR_UNKNOWN && found == NOTHING && (code = find_pinned(*address, place)) == 0)
+        found = PINNED;
     process_inside--;
     if (code == ALLOCATOR_INVALID)
         *address = NOWHERE;
@@ -39,10 +55,14 @@ static enum found find(CUdeviceptr *address, struct block_place *place)
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
     struct block_place place;
-    if (find(&address, &place) != MAPPED)
-        return real()->cuMemGetAddressRange_v2(base, bytes, address);
+    CUresult result = CUDA_SUCCESS;
+    enum found found = find(&address, &place);
+    if (found != MAPPED)
+        result = real()->cuMemGetAddressRange_v2(base, bytes, address);
+    if (result != CUDA_SUCCESS || (found != MAPPED && found != PINNED))
+        return result;
     if (base)
-        *base = place.segment_address + place.offset;
+        *base = start_of(&place);
     if (bytes)
         *bytes = place.requested_bytes;
     return CUDA_SUCCESS;
@@ -136,8 +156,20 @@ static void note_tokens(enum found found, CUdeviceptr address)
     if (found == NOTHING)
         return;
     process_inside++;
-    domain_mark(process.domain, address, BLOCK_PINNED, &place);
+    domain_mark(found == PINNED ? process.pinned : process.domain, address, BLOCK_PINNED, &place);
     process_inside--;
+}
+
+/* Of pinned memory the driver knows whole segments. */
+static void correct_pinned(const struct block_place *place, CUpointer_attribute attribute,
+                           void *data)
+{
+    if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID)
+        *(unsigned long long *)data = PINNED_NAMES | place->name;
+    else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
+        *(CUdeviceptr *)data = start_of(place);
+    else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+        *(size_t *)data = place->requested_bytes;
 }
 
 /* Corrects the driver's answer. For ordinary blocks it knows whole allocations, for mapped ones
@@ -150,7 +182,9 @@ static void correct(enum found found, const struct block_place *place,
          attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER) &&
         *(CUdeviceptr *)data == NOWHERE)
         *(CUdeviceptr *)data = asked;
-    if (found == ORDINARY && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+    if (found == PINNED)
+        correct_pinned(place, attribute, data);
+    if ((found == ORDINARY || found == PINNED) && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         *(unsigned int *)data = (unsigned)place->sync_memops;
     if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
         note_tokens(found, asked);
@@ -165,14 +199,14 @@ static void correct(enum found found, const struct block_place *place,
         *(unsigned long long *)data = OUR_NAMES | place->name;
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(CUdeviceptr *)data = place->segment_address + place->offset;
+        *(CUdeviceptr *)data = start_of(place);
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
         *(size_t *)data = place->requested_bytes;
         break;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: /* small blocks share a mapping natively, too */
         if (place->size_bytes >= MIB)
-            *(CUdeviceptr *)data = place->segment_address + place->offset;
+            *(CUdeviceptr *)data = start_of(place);
         break;
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         if (place->size_bytes >= MIB)
@@ -240,6 +274,8 @@ static CUresult sync_memops(CUdeviceptr pointer, int on)
 {
     process_inside++;
     int code = domain_sync_memops(process.domain, pointer, on, set_sync_memops);
+    if (code == ALLOCATOR_UNKNOWN && process.pinned)
+        code = domain_sync_memops(process.pinned, pointer, on, set_sync_memops);
     if (code == ALLOCATOR_UNKNOWN)
         code = (int)sync_imported(pointer, on);
     else if (code == CUDA_ERROR_NOT_FOUND)

@@ -5,6 +5,7 @@
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
 #include "interpose/memory/ipc.h"
+#include "interpose/memory/pinned.h"
 #include "interpose/memory/uncached.h"
 #include "interpose/memory/retry.h"
 #include "interpose/stream/submit.h"
@@ -73,6 +74,7 @@ SWITCHES(cuCtxPopCurrent_v2, (CUcontext * context), (context))
 static void close_context(CUcontext context)
 {
     context_close(context);
+    pinned_context_ends(context);
     ipc_forget(context);
 }
 
@@ -83,6 +85,13 @@ static struct allocator *forget_ended(CUdevice device, CUcontext primary)
         return NULL;
     close_context(primary);
     return context_forget(primary);
+}
+
+/* The context may be ending (1), or lives on (0). Returns the value before. */
+static int suspend(CUcontext context, int suspended)
+{
+    pinned_suspend(context, suspended);
+    return context_suspend(context, suspended);
 }
 
 /* After the driver has ended a context: unmaps what is left of its memory. */
@@ -217,7 +226,7 @@ CUresult cuCtxDetach(CUcontext context)
         return real()->cuCtxDetach(context);
     context_change_begin(device); /* one detach at a time */
     domain_end_begins(process.domain);
-    int before = context_suspend(context, 1);
+    int before = suspend(context, 1);
     uncached_context_ends(context);
     context_switch_begin();
     CUresult result = real()->cuCtxDetach(context);
@@ -230,7 +239,7 @@ CUresult cuCtxDetach(CUcontext context)
         close_context(context);
         bury(context, context_forget(context));
     }
-    context_suspend(context, before);
+    suspend(context, before);
     context_change_end(device);
     domain_end_over(process.domain);
     return result;
@@ -276,13 +285,13 @@ static CUresult release_primary(const struct release *release, CUdevice device)
     context_change_begin(device);
     CUcontext context = primary_of(device);
     domain_end_begins(process.domain);
-    int before = context_suspend(context, 1);
+    int before = suspend(context, 1);
     uncached_context_ends(context);
     CUresult result = run_release(release, device);
     /* The release may return an error of earlier work and have ended the context. */
     uncached_context_ended(context, context_primary_is_active(device) == 0);
     struct allocator *lost = forget_ended(device, context);
-    context_suspend(context, before);
+    suspend(context, before);
     context_change_end(device);
     if (lost)
         bury(context, lost);

@@ -3,6 +3,7 @@
 #include "interpose/memory/fill.h"
 #include "interpose/memory/ipc.h"
 #include "interpose/memory/memory.h"
+#include "interpose/memory/pinned.h"
 #include "interpose/memory/refuse.h"
 #include "interpose/memory/uncached.h"
 #include "interpose/process/process.h"
@@ -87,10 +88,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
         CUresult result;                                                                           \
         if (&(key) && refuses(UNCACHED_##kind, bytes))                                             \
             return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
-        RETRIED_FOR(result, uncached_least(UNCACHED_##kind, bytes),                                \
-                    UNCACHED_##kind == UNCACHED_host, real()->name arguments);                     \
-        if (UNCACHED_##kind == UNCACHED_host && process.watched && !result)                        \
-            fill_host((void *)(uintptr_t)(key), bytes);                                            \
+        RETRIED_FOR(result, uncached_least(UNCACHED_##kind, bytes), 0, real()->name arguments);    \
         return result ? uncached_failed(result, UNCACHED_##kind, bytes)                            \
                       : uncached_made(result, UNCACHED_##kind, SPACE_##space,                      \
                                       (uint64_t)(uintptr_t)(key), bytes);                          \
@@ -108,11 +106,44 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 UNCACHED(managed, address, cuMemAllocManaged, *pointer, bytes,
          (CUdeviceptr * pointer, size_t bytes, unsigned int flags), (pointer, bytes, flags))
 
-UNCACHED(host, address, cuMemAllocHost_v2, *pointer, bytes, (void **pointer, size_t bytes),
-         (pointer, bytes))
-UNCACHED(host, address, cuMemHostAlloc, *pointer, bytes,
-         (void **pointer, size_t bytes, unsigned int flags), (pointer, bytes, flags))
-UNCACHED_END(address, cuMemFreeHost, void *)
+/* On the books after the pool or the driver (`result`) has answered. */
+static CUresult host_made(CUresult result, void *const *pointer, size_t bytes)
+{
+    if (process.watched && !result)
+        fill_host(*pointer, bytes);
+    return result ? uncached_failed(result, UNCACHED_host, bytes)
+                  : uncached_made(result, UNCACHED_host, SPACE_address,
+                                  (uint64_t)(uintptr_t)*pointer, bytes);
+}
+
+/* A function that allocates pinned memory: from the pool, else from the driver. */
+#define ALLOC_HOST(name, flags, parameters, arguments)                                             \
+    CUresult name parameters                                                                       \
+    {                                                                                              \
+        CUresult result = CUDA_SUCCESS;                                                            \
+        if (pointer && refuses(UNCACHED_host, bytes))                                              \
+            return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
+        if (!pinned_alloc(pointer, bytes, flags))                                                  \
+            RETRIED_FOR(result, bytes, 1, real()->name arguments);                                 \
+        return host_made(result, pointer, bytes);                                                  \
+    }
+ALLOC_HOST(cuMemAllocHost_v2, 0, (void **pointer, size_t bytes), (pointer, bytes))
+ALLOC_HOST(cuMemHostAlloc, flags, (void **pointer, size_t bytes, unsigned int flags),
+           (pointer, bytes, flags))
+
+/* A free can return an error of earlier work: the memory is gone all the same. */
+CUresult cuMemFreeHost(void *pointer)
+{
+    struct uncached_free freed;
+    CUresult result;
+    int gone;
+    uncached_free_begin(&freed, SPACE_address, (uint64_t)(uintptr_t)pointer);
+    if (!pinned_free(pointer, &result, &gone))
+        return uncached_free_end(&freed, "cuMemFreeHost", real()->cuMemFreeHost(pointer));
+    uncached_free_end(&freed, "cuMemFreeHost", gone ? CUDA_SUCCESS : result);
+    return result;
+}
+
 CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
 {
     CUresult result;

@@ -14,6 +14,7 @@
 #include "interpose/memory/slack.h"
 #include "interpose/lifecycle/sampler.h"
 #include "interpose/lifecycle/service_report.h"
+#include "interpose/memory/pinned.h"
 #include "interpose/process/main_thread.h"
 #include "interpose/process/own_thread.h"
 #include "interpose/process/private_files.h"
@@ -66,6 +67,8 @@ static void carry_out(uint32_t request)
             neighbours_give();
         if (request & REQUEST_EMPTY_CACHE) {
             uint64_t bytes = domain_empty_cache(process.domain, 0);
+            if (process.pinned)
+                bytes += domain_empty_cache(process.pinned, 0);
             snprintf(process.page->answer, sizeof process.page->answer, "%llu bytes given back",
                      (unsigned long long)bytes);
         }
@@ -77,14 +80,18 @@ static void carry_out(uint32_t request)
     service_report_unlock();
 }
 
-/* Gives idle memory back at the pace of the option idle_return_s. Not while a stream is being captured:
+/* Gives idle memory back at the pace of the option idle_return_s, and pinned memory if the host is short. Not while a stream is being captured:
  * then the next second tries again. The caller has the lock of reports. */
 static void return_idle(void)
 {
     uint32_t every = process.config.options.idle_return;
+    if (process_serving() && !capture_active())
+        pinned_look_at_host();
     if (every && ++service.seconds >= every && process_serving() && !capture_active()) {
         service.seconds = 0;
         domain_return_idle(process.domain);
+        if (process.pinned)
+            domain_return_idle(process.pinned);
     }
 }
 
@@ -128,12 +135,28 @@ static void end_if_last(void)
 static int may_sleep(void)
 {
     return !service.has_changed && atomic_load(&service.main_is_watched) &&
-           (!process.config.options.idle_return || domain_has_returned_idle(process.domain));
+           (!process.config.options.idle_return ||
+            (domain_has_returned_idle(process.domain) &&
+             (!process.pinned || domain_has_returned_idle(process.pinned))));
 }
 
 static void wake(void)
 {
     request_wake(REQUEST_LOOK);
+}
+
+static void rouse(void)
+{
+    domain_rouse(process.domain);
+    if (process.pinned)
+        domain_rouse(process.pinned);
+}
+
+/* Returns 0 if something was requested or freed since the last call. */
+static int rest(void)
+{
+    return domain_rest(process.domain, wake) &&
+           (!process.pinned || domain_rest(process.pinned, wake));
 }
 
 /* Looks at the numbers: often while they change, and then until something is requested or freed
@@ -142,7 +165,7 @@ static uint64_t take_turn(void)
 {
     uint64_t now = clock_ns(CLOCK_MONOTONIC);
     int is_due = now >= service.due;
-    domain_rouse(process.domain);
+    rouse();
     if (is_due) {
         return_idle();
         service.due = now + SECOND;
@@ -157,7 +180,7 @@ static uint64_t take_turn(void)
         sampler_look();
     }
     int sleeps = may_sleep();
-    if (now < service.quiet || !domain_rest(process.domain, wake))
+    if (now < service.quiet || !rest())
         return sampler_interval_ns();
     service.has_changed |= sampler_look();
     return sleeps ? UINT64_MAX : service.due - now;

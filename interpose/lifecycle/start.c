@@ -16,6 +16,7 @@
 #include "interpose/memory/bounds.h"
 #include "interpose/memory/slack.h"
 #include "interpose/memory/memory.h"
+#include "interpose/memory/pinned.h"
 #include "interpose/memory/smaller_device.h"
 #include "interpose/process/main_thread.h"
 #include "interpose/process/private_files.h"
@@ -130,6 +131,7 @@ static int begin(void)
         process.page = NULL;
         return -1;
     }
+    pinned_begin();
     thread_exit_calls(at_thread_exit);
     trace_writer_start();
     submit_start();

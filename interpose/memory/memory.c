@@ -391,6 +391,8 @@ int memory_retry(uint64_t bytes, int host)
         bytes = 2 * MIB + bytes / TABLES_PART;
     int helps = domain_could_release(process.domain, bytes, host);
     uint64_t released = helps ? domain_empty_cache(process.domain, 1) : 0;
+    if (host && process.pinned)
+        released += domain_empty_cache(process.pinned, 1);
     process_inside--;
     return released != 0;
 }

@@ -17,6 +17,7 @@ struct WIPED process {
     _Atomic int state; /* enum process_state */
     int pid, life;     /* life: of this process and its ancestors, see start.c */
     struct domain *domain;
+    struct domain *pinned; /* of pinned memory; NULL: the driver serves it */
     struct page *page;
     int watched;                      /* an option sees each allocation: no hit without the lock */
     struct sites *sites;              /* call sites, in the page; NULL: not recorded */

@@ -189,8 +189,7 @@ struct page {
     _Atomic uint32_t gave; /* counts begins and ends of giving memory to others */
     stat_value need_group; /* only processes of this group help; 0: all */
 
-    stat_value coverage[COVERAGE_KINDS];
-    stat_value oom_count, warnings_lost;
+    stat_value coverage[COVERAGE_KINDS], oom_count, warnings_lost;
     struct page_thread thread[PAGE_THREADS];
     struct page_uncached others[UNCACHED_KINDS];
     struct page_oom oom[PAGE_OOMS]; /* the last ones; event n is at n % PAGE_OOMS */
@@ -200,6 +199,7 @@ struct page {
     stat_value ask_count;
     struct page_ask ask[PAGE_ASKS]; /* the last ones, as in oom */
     struct page_faults faults;
+    struct device_stats pinned; /* of pinned memory that is served: all contexts together */
 };
 #define PAGE_HEAD_BYTES offsetof(struct page, request)
 

@@ -128,18 +128,41 @@ static void put_host(json_t *object, const char *name, uint64_t current, uint64_
     }
 }
 
-/* PyTorch has a cache of pinned memory; here the program's allocations are the driver's, so that
- * what is allocated is active. */
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* PyTorch's names: *active* is what the program holds, *allocated* all memory from the driver, also
+ * what is cached. The books count each block, the cache those that it serves. */
 json_t *report_host_memory_stats(const struct report_source *source)
 {
     const struct page_uncached *row = &source->page->others[UNCACHED_host];
-    struct kind kind = uncached_kind(row);
+    const struct device_stats *cache = &source->page->pinned;
+    struct kind all = uncached_kind(row), served = {0};
+    add_served(&served, cache);
+    const struct pool_stat *segment = &cache->stat[STAT_segment];
+    const struct pool_stat *reserved = &cache->stat[STAT_reserved_bytes];
+    uint64_t blocks =
+        report_not_negative(all.blocks - served.blocks) + report_current_all(cache, STAT_segment);
+    uint64_t bytes =
+        report_not_negative(all.current - report_current_all(cache, STAT_requested_bytes)) +
+        report_current_all(cache, STAT_reserved_bytes);
+    uint64_t made = report_not_negative(all.allocations - served.allocations);
+    uint64_t freed = report_not_negative(all.frees - served.frees);
+    uint64_t most_blocks = served.allocations ? segment->peak[STAT_POOLS] : row->peak_blocks;
+    uint64_t total = report_not_negative(all.total - ever(cache, STAT_requested_bytes));
     json_t *object = json_object();
-    put_host(object, "allocations", kind.blocks, row->peak_blocks, kind.allocations);
-    put_host(object, "allocated_bytes", kind.current, kind.peak, kind.total);
-    put_host(object, "active_requests", kind.blocks, row->peak_blocks, kind.allocations);
-    put_host(object, "active_bytes", kind.current, kind.peak, kind.total);
-    report_put(object, "num_host_alloc", report_number(kind.allocations));
-    report_put(object, "num_host_free", report_number(kind.frees));
+    put_host(object, "allocations", blocks, most(most_blocks, blocks),
+             made + ever(cache, STAT_segment));
+    put_host(object, "allocated_bytes", bytes,
+             most(most(all.peak, reserved->peak[STAT_POOLS]), bytes),
+             total + ever(cache, STAT_reserved_bytes));
+    put_host(object, "active_requests", all.blocks, row->peak_blocks, all.allocations);
+    put_host(object, "active_bytes", all.current, all.peak, all.total);
+    report_put(object, "num_host_alloc",
+               report_number(made + cache->counter[COUNTER_num_device_alloc]));
+    report_put(object, "num_host_free",
+               report_number(freed + cache->counter[COUNTER_num_device_free]));
     return object;
 }

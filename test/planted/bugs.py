@@ -6,6 +6,7 @@ must be there exactly once. `found` by:
   "stream_of_each", "stream_race", "capture_full"  the program of this name
   "model"           test_model's model of mapped memory
   "replay"          an assertion, when a recorded program is replayed
+  "pinned_stress"   random work on pinned memory; "pinned contexts": the work of several contexts
   "unseen WAY"      programs whose work passes the library in this way: one of them is aborted
   "unit NAME"       test/unit/test_NAME.c: what random work cannot see, or meets too rarely"""
 
@@ -38,7 +39,25 @@ MEMORY, SHARE = "interpose/memory/memory.c", "allocator/share.c"
 CACHE, CACHES, LIMITS = (f"allocator/thread_cache/{name}.c" for name in ("own", "locked", "limits"))
 THREADS = ("1 3 200000", "2 8 60000", "3 3 400000", "4 8 100000", "5 3 400000", "6 4 400000")
 
+EVERYWHERE, PINNED = "allocator/everywhere.c", "interpose/memory/pinned.c"
+
 BUGS = (
+    Bug("pinned_own_context", "pinned memory waits for the work of one context alone", EVERYWHERE, "pinned_stress",
+        (("if (a->life.forgotten || (a->life.error && a->context != own))", "if (a->life.forgotten || a->context != own)"),), ("1 1 20000 2",)),
+    Bug("pinned_at_once", "pinned memory is reusable at once", EVERYWHERE, "pinned_stress",
+        (("*idle = lane_is_idle(domain);", "*idle = 1;"),), ("1 1 20000 1",)),
+    Bug("pinned_on_lane", "pinned memory is reusable at once on a lane, for which the host does not wait", LANE, "unit everywhere",
+        (("(load(lane) & LANE_MODE) == LANE_NONE && look_allows(lane);", "(load(lane) & LANE_MODE) != LANE_MANY;"),)),
+    Bug("pinned_before_copies", "a free of pinned memory does not wait for copies to the host", EVERYWHERE, "unit everywhere",
+        (("        code = fence_wait_for_host_work(a);\n", "        code = 0;\n"),)),
+    Bug("pinned_first_part", "a point has passed when its first part has", EVERYWHERE, "unit everywhere",
+        (("part && !code; part = part->next)", "part && !code; part = NULL)"),)),
+    Bug("pinned_others_waited", "the work of other contexts is waited for without limit", EVERYWHERE, "unit everywhere",
+        (("if (timeout_ns == DEVICE_FOREVER && is_own)", "if (timeout_ns == DEVICE_FOREVER || !is_own)"),)),
+    Bug("pinned_end_waited", "what waits for a context that has ended waits for ever", EVERYWHERE, "unit everywhere",
+        (("if (!fence || a->life.forgotten || (a->life.error && !is_own))", "if (!fence)"),)),
+    Bug("pinned_contexts_unknown", "contexts in which nothing was allocated are left out", PINNED, "pinned contexts",
+        (("return context_note_all() ? everywhere_record(", "return 1 ? everywhere_record("),)),
     Bug("release_at_once", "idle chunks are unmapped under work that a lane's reuse has overtaken", RELEASE, "mapped",
         (("int over = is_over(a, timeout_ns);", "int over = 1;\n    (void)is_over, (void)timeout_ns;"),), MOVES),
     Bug("rest_at_work", "a program at work loses what it needs again", "allocator/release.c", "unit arena",

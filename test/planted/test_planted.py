@@ -70,6 +70,10 @@ def test_it_is_found(place, orders, bug):  # noqa: F811
     elif bug.found.startswith("unseen "):
         done = place.run("unseen", bug.found.split()[1], 1, 20, PROGRAMS / "libunseen_plugin.so", preload=(PLANTED / f"libcachalot_{bug.name}.so",))
         assert done.value("aborted") > 0
+    elif bug.found == "pinned_stress":
+        assert any(is_found(place, bug, "pinned_stress", *run.split(), **CLOCK) for run in bug.runs)
+    elif bug.found == "pinned contexts":
+        assert is_found(place, bug, "pinned", "contexts")
     elif bug.found == "spin_in_stream":
         assert is_found(place, bug, "spin_in_stream")
     elif bug.found == "stream_of_each":

@@ -83,9 +83,28 @@ static void use_memory(CUstream stream)
     OK(cuMemFree_v2(pitched));
 }
 
+/* Freed under work, and taken again. */
+static void use_pinned(CUstream stream)
+{
+    static const size_t sizes[] = {100, 4096, 3 * MIB};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    void *host[SIZES], *more;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < SIZES; i++)
+            OK(cuMemHostAlloc(&host[i], sizes[i], 0));
+        for (int i = 0; i < SIZES; i++) {
+            struct cachalot_sim_range range = {(CUdeviceptr)host[i], sizes[i], 0};
+            OK(cachalot_sim_launch(stream, 1000, &range, 1));
+        }
+        for (int i = 0; i < SIZES; i++)
+            OK(cuMemFreeHost(host[i]));
+    }
+    OK(cuMemAllocHost_v2(&more, 4096));
+    OK(cuMemFreeHost(more));
+}
+
 static void use_other_memory(CUstream stream)
 {
-    void *host, *more;
     CUdeviceptr a, b, c, range;
     CUmemoryPool own;
     CUmipmappedArray levels;
@@ -100,12 +119,9 @@ static void use_other_memory(CUstream stream)
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     unsigned long long allowed;
-    OK(cuMemHostAlloc(&host, 4096, 0));
-    OK(cuMemAllocHost_v2(&more, 4096));
+    use_pinned(stream);
     OK(cuMemHostRegister_v2(registered, sizeof registered, 0));
     OK(cuMemHostUnregister(registered));
-    OK(cuMemFreeHost(host));
-    OK(cuMemFreeHost(more));
     OK(cuArray3DCreate_v2(&deep, &full));
     OK(cuMipmappedArrayCreate(&levels, &full, 3));
     OK(cuArrayDestroy(deep));

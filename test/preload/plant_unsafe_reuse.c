@@ -5,6 +5,9 @@
 #define driver_sync_memops second_driver_sync_memops
 #define driver_fill second_driver_fill
 #define driver_read second_driver_read
+#define driver_enter second_driver_enter
+#define driver_leave second_driver_leave
+#define driver_is_lasting second_driver_is_lasting
 #include "interpose/context/device_ops.h"
 
 #define DEVICE_NOT_READY 0

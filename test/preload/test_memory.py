@@ -202,7 +202,7 @@ def test_what_nothing_can_serve_is_refused_at_once(place, conf):
 
 @pytest.mark.parametrize("way", TOLD)
 def test_out_of_memory_is_tried_once_more(place, way):
-    full = {"CACHALOT_SIM_CAPACITY": "49M"} if way.startswith("host") else {}  # no room left for page tables
+    full = {"CACHALOT_SIM_CAPACITY": "49M", "CACHALOT_CONF": "pinned:off"} if way.startswith("host") else {}  # no room left for page tables
     native = place.native("out_of_memory", way, CACHALOT_SIM_FAIL=f"{TOLD[way]}:1", CACHALOT_SIM_DEVICES="2", **full)
     ours = place.run("out_of_memory", way, CACHALOT_SIM_FAIL=f"{TOLD[way]}:{first(way)}", CACHALOT_SIM_DEVICES="2", **full)
     assert (native.value("take(argument[1])"), ours.value("take(argument[1])")) == (2, 0)
@@ -211,8 +211,9 @@ def test_out_of_memory_is_tried_once_more(place, way):
 
 @pytest.mark.parametrize("way", TOLD)
 def test_out_of_memory_stays_when_it_stays(place, way):
-    place.same("out_of_memory", way, CACHALOT_SIM_FAIL=f"{TOLD[way]}:1+", CACHALOT_SIM_DEVICES="2")
-    ours = place.run("out_of_memory", way, CACHALOT_SIM_FAIL=f"{TOLD[way]}:{first(way)}:1", CACHALOT_SIM_DEVICES="2")
+    more = {"CACHALOT_SIM_DEVICES": "2", "CACHALOT_CONF": "pinned:off"}
+    place.same("out_of_memory", way, CACHALOT_SIM_FAIL=f"{TOLD[way]}:1+", **more)
+    ours = place.run("out_of_memory", way, CACHALOT_SIM_FAIL=f"{TOLD[way]}:{first(way)}:1", **more)
     assert ours.value("take(argument[1])") == 1
 
 

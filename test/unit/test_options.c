@@ -382,12 +382,14 @@ static void the_defaults_are_the_published_ones(void **state)
         {"thread_cache", "on"},
         {"idle_return_s", "1"},
         {"cache", "on"},
+        {"pinned", "on"},
         {"ipc", "auto"},
         {"fail_alloc", "off"},
         {"device_size_mb", "off"},
         {"group_limit_mb", "off"},
         {"fill", "off"},
         {"bounds", "off"},
+        {"slack", "off"},
     };
     struct options o;
     (void)state;
