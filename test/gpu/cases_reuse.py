@@ -96,6 +96,8 @@ def hunter(kit):
     programs = [compile_cuda(kit, "hunter", sources),
                 compile_cuda(kit, "hunter_per_thread", sources, "-default-stream", "per-thread",
                              *shared_cudart())]
+    pinned = compile_cuda(kit, "hunter_pinned", ["hunter_pinned.cu"])
+    hunted(kit, "hunter, natively, pinned memory", pinned, kit.native(), ["--reuses", 1000], 6)
     seconds, sees = kit.options.seconds, {"async": ["--host"], "strict": ["--host"]}
     for program in programs:
         for style in "ab":
@@ -106,6 +108,8 @@ def hunter(kit):
         found = [hunted(kit, f"hunter, planted {library.name}, style {style}", programs[0], environment,
                         ["--style", style, "--threads", 4], 8, planted=True) for style in "ab"]
         words = [said["corrupted"] for said in found]
+        found.append(hunted(kit, f"hunter, planted {library.name}, pinned memory", pinned, environment, [], 8, planted=True))
+        kit.check(f"hunter, planted {library.name}: found in pinned memory", found[-1]["corrupted"] > 0, f"{found[-1]['corrupted']} words in 8 s")
         kit.check(f"hunter, planted {library.name}: found within seconds", any(words),
                   f"{words} words in 8 s")
     for mode in kit.options.modes:
@@ -122,6 +126,10 @@ def hunter(kit):
                                  kit.front(kit.native(), f"free_mode:{mode}"), arguments,
                                  seconds)["reuses"]
         kit.note(f"hunter, {mode}: reuses", reuses)
+        reuses = sum(hunted(kit, f"hunter, {mode}, pinned memory, {threads} threads, {devices} GPU", pinned,
+                            kit.front(kit.native(), f"free_mode:{mode}"), ["--threads", threads, "--devices", devices],
+                            seconds)["reuses"] for threads in (8, 1) for devices in sorted({1, min(2, gpus())}))
+        kit.note(f"hunter, {mode}: reuses of pinned memory", reuses)
 
 
 def hang(kit):
