@@ -8,9 +8,9 @@
 #define OUT_OF_MEMORY 2 /* CUDA's code for it */
 #define FIRST_ADDRESS UINT64_C(0x7f0000000000)
 #define GRAIN (2 * MIB)
-#define LONG_NS UINT64_C(1000000000) /* who waits so long sees all work done */
-#define RANGE_ADDRESS (UINT64_C(1) << 48)
-#define RANGE_BYTES (UINT64_C(1) << 46)
+#define LONG_NS UINT64_C(1000000000)      /* who waits so long sees all work done */
+#define RANGE_ADDRESS (UINT64_C(1) << 43) /* as FIRST_ADDRESS, of at most 48 bits (page_map.h) */
+#define RANGE_BYTES (UINT64_C(1) << 43)
 #define RANGES_MOST 8
 
 void replay_device_init(struct replay_device *device, uint64_t capacity, const struct costs *costs)

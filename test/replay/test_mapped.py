@@ -206,10 +206,10 @@ def test_without_addresses_for_its_tables_nothing_is_told_of_it(tmp_path):
     """As in a shell with `ulimit -v`: ordinary segments would have served, and their figures been told."""
     path = write(tmp_path / "x.csv", "a,0,4000000,0\n")
     for words in (("replay",), ("replay", "--conf", "expandable_segments:True", "--capacity", "8GiB"), ("tune",)):
-        done = command(words[0], path, *words[1:], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30)))
+        done = command(words[0], path, *words[1:], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20)))
         assert (done.returncode, done.stdout) == (1, "") and "no memory for the tables of mapped memory" in done.stderr and "ulimit -v" in done.stderr
     done = command("replay", path, "--conf", "expandable_segments:False",
-                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30)))
+                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20)))
     assert done.returncode == 0
 
 
