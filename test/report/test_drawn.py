@@ -394,3 +394,50 @@ def test_hostile_texts_stay_texts(tab, folder, model):
     for name in ("title", "warnings", "ooms", "largest", "facts"):
         assert HOSTILE in text(tab, name), name
     assert tab.evaluate("document.title").startswith("GPU memory of python3 </script>")
+
+
+SITES = [(["train.py:10 forward", "train.py:30 step", "train.py:50 main"], 6 * MIB, 0),
+         (["train.py:12 backward", "train.py:30 step", "train.py:50 main"], 2 * MIB, 3 * MIB),
+         ([HOSTILE, "train.py:50 main"], 8 * MIB, MIB)]
+
+
+def report_with_holders(model):
+    made = report_with_history(model, 100)
+    made["sites"] = [{"frames": frames, "native": [], "live_bytes": live, "live_blocks": 1, "live_error_bytes": 0, "peak_bytes": peak, "peak_blocks": 1,
+                      "peak_error_bytes": MIB, "allocations": 1, "device": 0, "kind": "device"} for frames, peak, live in SITES]
+    made.update(modules=[], sites_every=None, sites_mean_bytes=2 * MIB, sites_lost=0)
+    return made
+
+
+HOLDER_BARS = """[...document.querySelectorAll("#holders button")].map(b => [b.textContent, Math.round(b.getBoundingClientRect().width /
+    document.getElementById("holders").getBoundingClientRect().width * 100), Math.round(b.offsetTop / 24)])"""
+
+
+def test_who_held_the_memory(tab, folder, model):
+    tab.open(page_of(folder, report_with_holders(model), "holders"))
+    shoot(tab, "holders")
+    bars = tab.evaluate(HOLDER_BARS)
+    assert [bar[0] for bar in bars].count("train.py:30 step") == 1
+    widths = {bar[0]: bar[1:] for bar in bars}
+    assert widths["all"] == [100, 0] and widths["train.py:50 main"] == [100, 1]
+    assert widths["train.py:30 step"] == [50, 2] and widths[HOSTILE] == [50, 2] and widths["train.py:10 forward"][0] in (37, 38)
+    tab.evaluate("""[...document.querySelectorAll("#holders button")].find(b => b.textContent === "train.py:30 step").click()""")
+    bars = {bar[0]: bar[1:] for bar in tab.evaluate(HOLDER_BARS)}
+    assert bars == {"train.py:30 step": [100, 0], "train.py:10 forward": [75, 1], "train.py:12 backward": [25, 1]}
+    assert text(tab, "holders-detail").startswith("train.py:30 step: 8 MiB, 50.0 % ± ")
+    tab.evaluate("""document.querySelector("#holders-path button").click()""")
+    assert len(tab.evaluate(HOLDER_BARS)) == 6
+    tab.evaluate("""(s => { s.value = 1; s.dispatchEvent(new Event("change")) })(document.getElementById("holders-moment"))""")
+    assert {bar[0] for bar in tab.evaluate(HOLDER_BARS)} == {"all", "train.py:50 main", "train.py:30 step", "train.py:12 backward", HOSTILE}
+
+
+def test_bars_are_reached_by_keys_and_fit_a_phone(tab, folder, model):
+    tab.open(page_of(folder, report_with_holders(model), "holders"), width=400)
+    shoot(tab, "holders-narrow")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 400
+    assert tab.evaluate("""(b => { b.focus(); return document.activeElement === b })(document.querySelector("#holders button:nth-child(2)"))""")
+    assert text(tab, "holders-detail").startswith("train.py:50 main: 16 MiB")
+
+
+def test_sites_that_held_nothing_have_no_bars(shown):
+    assert shown.evaluate("""document.getElementById("holders-section").hidden""") is True

@@ -20,7 +20,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 MIB = 1 << 20
-OPTIONS = ("--html", "--memory-viz", "--perfetto", "--csv")
+OPTIONS = ("--html", "--memory-viz", "--perfetto", "--pprof", "--speedscope", "--csv")
 
 
 def run(*arguments):
@@ -159,7 +159,7 @@ def test_hostile_values(tmp_path, model, changes, option):
         text = made.read_text(encoding="utf-8")
         data = text.split('<script id="data" type="application/json">')[1].split("</script>")[0]
         assert json.loads(data)["devices"] is not None and "\x1b" not in text
-        assert text.count("</script") == 5 and "{{" not in data.replace("{{data}}", "")
+        assert text.count("</script") == 6 and "{{" not in data.replace("{{data}}", "")
     elif code == 0 and option == "--memory-viz":
         pickle.loads(made.read_bytes())
     elif code == 0 and option == "--csv":

@@ -10,7 +10,7 @@ from cachalot_command.reading.processes import read_reports
 from cachalot_command.reading.runs import NEWEST
 from cachalot_command.reading.sources import missing_map, read_source
 from cachalot_command.reading.traces import device_number
-from cachalot_command.writing import html, output, perfetto, viz
+from cachalot_command.writing import html, output, perfetto, pprof, speedscope, viz
 from cachalot_command.writing.rmm_log import write_csv
 from cachalot_command.writing.summary import by_rank
 from cachalot_command.writing.words import unnamed
@@ -19,12 +19,12 @@ HELP = """\
 usage: cachalot export REPORT|TRACE|FOLDER OPTION…
 
 Writes a report, or a trace that `cachalot run --trace` recorded, as:
-  --html FILE        one page that needs no network: memory over time, map of
-                     segments and blocks, sizes, fragmentation in words
-  --memory-viz FILE  a snapshot as PyTorch makes it, for its viewers:
-                     pytorch.org/memory_viz, torch/cuda/_memory_viz.py
-  --perfetto FILE    a trace for ui.perfetto.dev: memory over the whole life,
-                     and what events there are
+  --html FILE        one page that needs no network: memory over time, who held
+                     it, map of segments and blocks, fragmentation in words
+  --memory-viz FILE  a snapshot as PyTorch's, for pytorch.org/memory_viz
+  --perfetto FILE    a trace for ui.perfetto.dev: memory, events if it has any
+  --pprof FILE       who held memory, at the peak of each device and at the end,
+  --speedscope FILE  for `go tool pprof`, and for speedscope.app
   --csv FILE         RMM's log (Thread,Time,Action,Pointer,Size,Stream), which
                      `cachalot replay` reads; of one device
   --device N         only what happened on this device
@@ -32,9 +32,9 @@ Writes a report, or a trace that `cachalot run --trace` recorded, as:
 FILE may be - (standard output). Several options may be given at once. Of a
 FOLDER, --html makes one page of all processes of its newest run.
 
-A report has the course of memory. It has each event if the program ran with
-CACHALOT_EVENTS=N (the last N); the map then, too, or by `dump --segments`. A
-trace has a map only of what was not mapped (`expandable_segments:False`).
+A report has each event if the program ran with CACHALOT_EVENTS=N (the last N),
+and the map then, too, or by `dump --segments`. A trace has no map of what was
+mapped (`expandable_segments:True`).
 
 Exit code: 0 done, 1 not written, 2 usage, 3 no or broken report, or one without
 events, 125 there is no Chart.js for --html.
@@ -42,7 +42,7 @@ example: cachalot export cachalot.train.py.4711.json --html memory.html
 example: cachalot export run.trace --csv run.csv --perfetto run.perfetto
 """
 
-EXPORTS = ("--html", "--memory-viz", "--perfetto", "--csv")
+EXPORTS = ("--html", "--memory-viz", "--perfetto", "--pprof", "--speedscope", "--csv")
 
 
 def need_events(source, option):
@@ -56,6 +56,11 @@ def need_events_or_segments(source, option):
         need_events(source, option)
 
 
+def need_sites(source, option):
+    if not source.report or not source.report.list("sites"):
+        raise Failure(3, f"{source.path} has no call sites, which {option} needs")
+
+
 def write_export(option, source, file):
     if option == "--html":
         html.write(source, file)
@@ -66,6 +71,9 @@ def write_export(option, source, file):
         if not source.series:
             need_events(source, option)
         perfetto.write(source, file)
+    elif option in ("--pprof", "--speedscope"):
+        need_sites(source, option)
+        (pprof if option == "--pprof" else speedscope).write(source, file)
     else:
         need_events(source, option)
         write_csv(source, file)

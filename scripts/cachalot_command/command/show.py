@@ -7,16 +7,20 @@ from cachalot_command.common.arguments import split
 from cachalot_command.common.tools import Failure, printable, say
 from cachalot_command.reading.processes import looks_like_report, reports_in
 from cachalot_command.reading.report import Report, last_of_each
+from cachalot_command.writing.holders import peak_lines
 from cachalot_command.writing.summary import by_rank, summary_lines
-from cachalot_command.writing.table import lines_of
+from cachalot_command.writing.table import head_lines, lines_of
+from cachalot_command.writing.words import unnamed
 
 HELP = """\
-usage: cachalot show [REPORT…] [--symbols]
+usage: cachalot show [REPORT…] [--peak] [--symbols]
 
 Prints reports as tables, laid out like torch.cuda.memory_summary(), with hits,
 fences, fragmentation, leaks, warnings, and the course of memory. Several are
 preceded by a table with a line for each process, in the order of ranks.
   REPORT     a file, or a folder of reports (default: the newest report here)
+  --peak     only who held the memory of each device at its peak, a row for each
+             line of code, from a sample of all requests
   --symbols  look up names of call sites also if another host wrote the report
 
 Exit code: 0, 2 usage, 3 a file is missing or no report (others are shown).
@@ -33,7 +37,7 @@ def newest_here():
 
 def main(arguments):
     """cachalot show."""
-    words, options = split("show", arguments, ("--symbols",))
+    words, options = split("show", arguments, ("--peak", "--symbols"))
     if not words:
         words = [newest_here()]
         say(f"cachalot: {printable(words[0])} is the newest report here")
@@ -44,8 +48,8 @@ def main(arguments):
         except Failure as failure:
             say(f"cachalot: {failure}")
             code = failure.code
-    if len(reports) > 1:
+    if len(reports) > 1 and "--peak" not in options:
         print("\n".join(summary_lines(last_of_each(reports))), end="\n\n")
     for report in sorted(reports, key=by_rank):
-        print("\n".join(lines_of(report)))
+        print("\n".join([*head_lines(report)[:1], *peak_lines(report), *unnamed(report)] if "--peak" in options else lines_of(report)))
     return code

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from cachalot_command.common.limits import KIND_LIMITS, LEVELS, LIMITS, ON_DEVICE, Limit, share_text, value_text
 from cachalot_command.common.tools import printable
 from cachalot_command.common.units import bytes_text, counted, processes_text
+from cachalot_command.reading.holders import is_sample
 from cachalot_command.reading.report import get, number, signal_text
 from cachalot_command.writing.words import coverage_advice, frames_of, leak_text, oom_lines, past_the_cache
 
@@ -35,7 +36,7 @@ class Result:
 
 def where_hints(process, indexes):
     """The source lines that a failed gate points to, or how to learn them."""
-    if not process.report.list("sites"):
+    if is_sample(process.report) or not process.report.list("sites"):
         return ["Next: run it with CACHALOT_SITES=1, then the lines that asked for it are named"]
     found = (frames_of(process.report, index) for index in dict.fromkeys(indexes))
     return ["at " + ", called by ".join(frames[:CALLERS_SHOWN]) for frames in found if frames]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from cachalot_command.common.tools import HERE, Failure, installed, printable, say
 from cachalot_command.common.units import count_text, counted, size_text
 from cachalot_command.reading.history import CHANGES
+from cachalot_command.reading.holders import MOMENTS, holders, is_sample
 from cachalot_command.reading.mapped import MOVES, Mapped
 from cachalot_command.reading.report import end_text, get, last_of_each, number
 from cachalot_command.reading.sources import blocks_after, device_of, missing_map, read_source
@@ -206,17 +207,33 @@ def device_object(history, device, source):
     history = latest(history)
     report, events = source.report, merged(history.events)
     shown = map_of(history, events)
-    largest = leaked_sizes(report, history.device, source.sites) if report and not history.segments else \
-        largest_blocks(held, source.sites)
+    sites = [] if report and is_sample(report) else source.sites  # blocks know their sites
+    largest = leaked_sizes(report, history.device, sites) if report and not history.segments else largest_blocks(held, sites)
     words = fragmentation_words(device, None if report else os.path.basename(printable(source.path)))
     ooms = oom_words(report, history.device, source.sites) if report else [
         {"time": e.time, "title": oom_title(e.size, e.time, source.has_time), "lines": []} for e in history.events if e.action == "oom"]
     return {"index": history.device, "name": history.name,
             "tiles": tiles(device, report), "words": words, "ooms": ooms,
             "events": columns(events), "levels": history.levels, "life": life_of(source, history.device), **shown,
+            "holders": holders_of(report, history.device) if report else None,
             "histogram": histogram(device), "largest": largest,
             "timelineHint": timeline_hint(len(events), history, source, cut),
             "mapHint": map_hint(history, source) + (MOVING if shown.get("steps") else "")}
+
+
+def holders_of(report, device):
+    """Who held memory at the peak of the device and at the end; None where no call site is known."""
+    texts, moments = {}, []
+    for moment, words in MOMENTS.items():
+        found = [holder for holder in holders(report, moment) if holder.device == device]
+        rows = [[h.bytes, h.error, [texts.setdefault(text, len(texts)) for text in reversed(h.frames or ("unknown",))]] for h in found]
+        moments += [{"name": words, "rows": rows}] if rows else []
+    if not moments:
+        return None
+    hint = "Each bar is a line of code, as wide as the memory that was asked for there or in what it called. Click on one to see it alone. "
+    if is_sample(report):
+        hint += f"A sample: one byte of {size_text(report.number('sites_mean_bytes'))} at least. CACHALOT_SITES=1 counts each request."
+    return {"hint": hint, "moments": moments, "texts": list(texts)}
 
 
 def facts(report):

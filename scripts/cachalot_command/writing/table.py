@@ -5,6 +5,7 @@ import textwrap
 
 from cachalot_command.common.tools import printable
 from cachalot_command.common.units import blocks_text, bytes_text, count_text, ratio_text, size_text, time_text, times_text
+from cachalot_command.reading.holders import is_sample
 from cachalot_command.reading.kinds import past_the_cache as past_the_cache_of
 from cachalot_command.reading.report import end_text, get, number
 from cachalot_command.reading.series import series_of
@@ -130,7 +131,9 @@ def site_lines(report, index, indent):
 
 
 def holder_lines(report):
-    """The call sites that hold most memory."""
+    """The call sites that hold most memory. A sample says it with `--peak` only."""
+    if is_sample(report):
+        return []
     sites = sites_of(report)
     order = sorted((i for i, site in enumerate(sites) if number(site, "live_bytes")),
                    key=lambda i: -number(sites[i], "live_bytes"))
@@ -259,6 +262,6 @@ def lines_of(report):
         lines += curve_lines(report, steps, get(device, "device")) if steps else []
     if not report.list("devices"):
         lines.append("No device was used through the cache.")
-    note = [line for words in unnamed(report) for line in wrapped(words, "", "")]
+    note = [line for words in (unnamed(report) if not is_sample(report) or report.list("oom_events") else []) for line in wrapped(words, "", "")]
     return (lines + kind_lines(report) + oom_lines(report) + ask_lines(report) + holder_lines(report) + leak_lines(report) + note
             + fault_lines(report) + warning_lines(report))

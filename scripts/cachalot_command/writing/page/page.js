@@ -6,7 +6,7 @@ const page = JSON.parse(document.getElementById("data").textContent);
 const LEVELS = [["Allocated", "allocated"], ["Active", "active"], ["Reserved", "reserved"]];
 const OOMS_SHOWN = 5;
 const charts = {};
-let history = null, device = null, map = null, moment = 0, drag = null;
+let history = null, device = null, map = null, holders = null, moment = 0, drag = null;
 
 const at = id => document.getElementById(id);
 const style = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
@@ -191,6 +191,20 @@ function drawLife() {
     });
 }
 
+function drawHolders() {
+    const {rows} = device.holders.moments[at("holders-moment").value];
+    holders.draw(rows, device.holders.texts);
+}
+
+function showHolders() {
+    at("holders-section").hidden = !device.holders;
+    if (!device.holders)
+        return;
+    at("holders-hint").textContent = device.holders.hint;
+    fill("holders-moment", device.holders.moments.map((m, i) => Object.assign(element("option", m.name), {value: i})));
+    drawHolders();
+}
+
 function zoom(from, to) {
     const x = charts.timeline.options.scales.x;
     [x.min, x.max] = from === undefined ? wholeTime() : [from, to];
@@ -219,6 +233,7 @@ function listen() {
     canvas.addEventListener("dblclick", () => zoom());
     at("whole").addEventListener("click", () => zoom());
     at("moment").addEventListener("input", event => showMoment(Number(event.target.value)));
+    at("holders-moment").addEventListener("change", drawHolders);
     at("device").addEventListener("change", event => show(page.devices[event.target.value]));
     window.addEventListener("resize", () => drawMap());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => show(device));
@@ -348,6 +363,7 @@ function show(which) {
         drawTimeline();
     at("moment").max = history.count;
     drawLife();
+    showHolders();
     drawLegend();
     showMoment(history.top());
     drawSizes();
@@ -357,9 +373,10 @@ function show(which) {
 const begun = performance.now();
 drawHead();
 map = new MemoryMap(at("map"), at("map-detail"), style);
+holders = new Holders(at("holders"), at("holders-path"), at("holders-detail"));
 listen();
 if (page.devices.length)
     show(page.devices[0]);
 else
-    ["tiles", "words-section", "life-section", "timeline-section", "map-section", "sizes-section", "largest-section"].forEach(id => at(id).hidden = true);
+    ["tiles", "words-section", "life-section", "holders-section", "timeline-section", "map-section", "sizes-section", "largest-section"].forEach(id => at(id).hidden = true);
 requestAnimationFrame(() => setTimeout(() => document.documentElement.dataset.drawnMs = Math.round(performance.now() - begun)));
