@@ -149,6 +149,13 @@ struct sums {
     int cached; /* thread caches change what other threads count */
 };
 
+/* A thread without the lock may have the block, and knows no call sites. */
+static int has_lost_site(const struct block *block)
+{
+    int claim = block_claimed(block);
+    return block->site && (claim == CLAIM_EASY || claim == CLAIM_CACHED);
+}
+
 static int is_in_pool(const struct block *block)
 {
     enum pool pool = block_pool(block);
@@ -181,7 +188,7 @@ static int add_segment(const struct segment *segment, struct sums *sums)
             return 0;
         if ((slots_too && !block_is_backed(arena, block)) || !is_valid(block) ||
             listed != (atomic_load(&block->claim) != 0) ||
-            held != (block_claimed(block) != CLAIM_NOBODY))
+            held != (block_claimed(block) != CLAIM_NOBODY) || has_lost_site(block))
             return 0;
         if (block->state == BLOCK_REUSABLE) {
             if (!is_in_pool(block))

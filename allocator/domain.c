@@ -112,7 +112,6 @@ void domain_record(struct domain *domain, struct events *events, struct sites *s
 {
     domain->events = events;
     domain->sites = sites;
-    domain->recorded = events || sites;
 }
 
 int domain_take_events(struct domain *domain)

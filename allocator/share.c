@@ -43,7 +43,7 @@ static void note_place(struct block *block, struct block_place *place)
                                   .offset = block_address(block) - segment->node.minor,
                                   .size_bytes = block_size(block),
                                   .requested_bytes = block_requested(block),
-                                  .site = block->site,
+                                  .site = site_place(block->site),
                                   .name = block->name,
                                   .context = segment->allocator->context,
                                   .device = segment->allocator->ordinal,

@@ -24,7 +24,7 @@ static void show(const struct block *block, uint64_t begin, uint64_t bytes,
         .state = shown_as[state],
         .pool = (uint8_t)segment->stat,
         .mapped = segment->arena != NULL,
-        .site = state == BLOCK_REUSABLE ? 0 : block->site,
+        .site = state == BLOCK_REUSABLE ? 0 : site_exact(block->site),
     };
     take(context, &row);
 }

@@ -37,10 +37,11 @@ static inline int block_is_cacheable(const struct block *block)
     return block->segment->pool == POOL_SMALL && !block->pinned && block_size(block) <= MIB;
 }
 
-/* Hands the block to the program: EASY if a free without the lock may take it, else HELD. */
+/* Hands the block to the program: EASY if a free without the lock may take it, else HELD. The free
+ * of a block that counts at a call site takes the lock. */
 static inline void block_claim_for_program(struct block *block)
 {
-    int easy = block_is_cacheable(block) && block_requested(block);
+    int easy = block_is_cacheable(block) && block_requested(block) && !block->site;
     block_claim(block, easy ? CLAIM_EASY : CLAIM_HELD);
 }
 

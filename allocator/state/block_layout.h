@@ -30,8 +30,8 @@ struct block {
     _Alignas(32) struct segment *segment;
     struct block *previous, *next; /* neighbours in the segment, by address */
     uint32_t requested_high;
-    uint32_t name; /* identifies the block in share.h; 0: not asked for yet */
-    uint16_t site; /* call site of the request (stats/events/sites.h), while sites are recorded */
+    uint32_t name;       /* identifies the block in share.h; 0: not asked for yet */
+    uint16_t site;       /* mark of the request (stats/events/sites.h); 0 in a thread cache */
     uint16_t noted_by;   /* mark of the thread that recorded the request alone (thread_cache.h) */
     uint8_t state;       /* enum block_state */
     uint8_t shared;      /* other processes may use it: only a fence makes it reusable */

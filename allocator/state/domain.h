@@ -42,7 +42,6 @@ struct domain {
     struct last_freed last_freed;
     struct events *events; /* NULL: not recorded; the same for sites */
     struct sites *sites;
-    int recorded;   /* events or sites are recorded */
     uint32_t names; /* the last name that a block was given (block_layout.h) */
     int dedicated;  /* blocks of 2 MiB or more get segments of their own */
     int (*is_valid)(const struct allocator *); /* check.c, for assertions */

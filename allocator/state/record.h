@@ -1,18 +1,21 @@
 /* Records what happens to blocks and segments, as events (stats/events/events.h) and at call sites
- * (stats/events/sites.h), if domain_record asked for either. Else it costs one load and one branch.
- * The lock is held. */
+ * (stats/events/sites.h), if domain_record asked for either. The lock is held. */
 #ifndef CACHALOT_ALLOCATOR_STATE_RECORD_H
 #define CACHALOT_ALLOCATOR_STATE_RECORD_H
 
+#include "allocator/base/asked_site.h"
 #include "allocator/state/domain.h"
 #include "stats/os/direct.h"
 
-/* An action on a block; record_block checks first whether it is to be recorded. */
-void record_block_event(struct block *block, enum event_action action);
+/* An action on a block; record_block checks first whether it is to be recorded. A block with a mark
+ * has its call site counted. */
+void record_block_event(const struct block *block, enum event_action action);
 
 static inline void record_block(struct block *block, enum event_action action)
 {
-    if (__builtin_expect(block->segment->allocator->domain->recorded, 0))
+    if (action == EVENT_alloc)
+        block->site = (uint16_t)domain_asked_where();
+    if (__builtin_expect(block->segment->allocator->domain->events || block->site, 0))
         record_block_event(block, action);
 }
 

@@ -224,6 +224,7 @@ static void shelve(struct thread_cache *cache, struct block *block)
     uint64_t size = block_size(block);
     struct shelf *shelf = shelf_of(cache, size);
     block->state = BLOCK_ALLOCATED;
+    block->site = 0;
     block_claim(block, CLAIM_CACHED);
     block->link = shelf->first;
     shelf->first = block;
@@ -382,8 +383,7 @@ int domain_thread_begins(struct domain *domain, struct cache_row *row)
         cache->noted = noted;
         cache->mark = noted ? (uint16_t)(noted - domain->events->row + 1) : 0;
         cache->thread = events_thread();
-        cache->sites = domain->sites;
-        cache->is_special = domain->recorded || domain->options.roundup_power2_divisions[0] > 1;
+        cache->is_special = noted || domain->options.roundup_power2_divisions[0] > 1;
         thread_cache_forget_limits(cache);
         cache->next = domain->caches;
         if (cache->next)

@@ -34,6 +34,7 @@
  *    prefetches the block TAKEN_AHEAD entries ahead. Otherwise the free would wait for a cache line
  *    from the other core. The ring is only a hint, and a wrong one costs time alone: the
  *    compare-and-swap on `claim` decides. */
+#include "allocator/base/asked_site.h"
 #include "allocator/thread_cache/own.h"
 #include "allocator/thread_cache/record_alone.h"
 #include "allocator/thread_cache/limits.h"
@@ -136,9 +137,11 @@ static inline __attribute__((always_inline)) uint64_t take_out(struct thread_cac
 }
 
 /* The slow ways out of `serve`. */
-__attribute__((noinline)) static uint64_t serve_nothing(struct thread_cache *cache)
+__attribute__((noinline)) static uint64_t serve_nothing(struct thread_cache *cache,
+                                                        uint64_t requested)
 {
     leave(cache);
+    asked_return(requested);
     return 0;
 }
 
@@ -150,12 +153,12 @@ __attribute__((noinline)) static uint64_t serve_at_limits(struct thread_cache *c
             thread_cache_set_limits(cache);
             if (!cache_takes(cache, size, requested)) {
                 thread_cache_forget_limits(cache);
-                return serve_nothing(cache);
+                return serve_nothing(cache, requested);
             }
         }
         return take_out(cache, shelf_of(cache, size), size, requested, record_of(cache));
     }
-    return serve_nothing(cache);
+    return serve_nothing(cache, requested);
 }
 
 /* The thread is in its cache. */
@@ -166,7 +169,7 @@ static inline __attribute__((always_inline)) uint64_t serve(struct thread_cache 
 {
     if (cache->allocator != a || !record_has_room(cache, what) ||
         atomic_load_explicit(&a->slow, memory_order_relaxed) == SLOW_ALL)
-        return serve_nothing(cache);
+        return serve_nothing(cache, requested);
     struct shelf *shelf = shelf_of(cache, size);
     return shelf->first && cache_takes(cache, size, requested)
                ? take_out(cache, shelf, size, requested, what)
@@ -178,30 +181,45 @@ static uint64_t in_grains(uint64_t bytes)
     return (bytes + BLOCK_GRAIN - 1) / BLOCK_GRAIN * BLOCK_GRAIN;
 }
 
-/* Serves requests that are recorded, or rounded by roundup_power2_divisions. With call sites it
- * serves only once the site is known. */
+/* Serves requests that are recorded, or rounded by roundup_power2_divisions. */
 static uint64_t serve_specially(struct thread_cache *cache, const struct allocator *a,
-                                uint64_t requested, int asked)
+                                uint64_t requested)
 {
     const struct options *options = &a->domain->options;
     int in_steps = options->roundup_power2_divisions[0] > 1;
     uint64_t size = in_steps ? options_round(options, requested) : in_grains(requested);
-    if (size > CACHE_MOST || asked != (cache->sites != NULL))
-        return 0;
-    if (!enter(cache, GATE_SPECIAL)) {
-        turn_back(cache);
+    if (size > CACHE_MOST) {
+        asked_return(requested);
         return 0;
     }
-    return asked          ? serve(cache, a, size, requested, RECORD_SITES)
-           : cache->noted ? serve(cache, a, size, requested, RECORD_EVENTS)
-                          : serve(cache, a, size, requested, RECORD_NOTHING);
+    if (!enter(cache, GATE_SPECIAL)) {
+        turn_back(cache);
+        asked_return(requested);
+        return 0;
+    }
+    return cache->noted ? serve(cache, a, size, requested, RECORD_EVENTS)
+                        : serve(cache, a, size, requested, RECORD_NOTHING);
 }
 
 /* The plain gate is not open. */
 __attribute__((noinline)) static uint64_t serve_otherwise(struct thread_cache *cache,
                                                           const struct allocator *a, uint64_t bytes)
 {
-    return turn_back(cache) == GATE_SPECIAL ? serve_specially(cache, a, bytes, 0) : 0;
+    if (turn_back(cache) == GATE_SPECIAL)
+        return serve_specially(cache, a, bytes);
+    asked_return(bytes);
+    return 0;
+}
+
+/* The call site is to be looked at: nothing is served alone. Where no sites are recorded, the thread
+ * goes on for another ASKED_NEVER bytes. */
+__attribute__((cold, noinline)) static uint64_t serve_looked_at(struct allocator *a, uint64_t bytes)
+{
+    asked_return(bytes);
+    if (a->domain->sites)
+        return 0;
+    asked_by.left = ASKED_NEVER;
+    return allocator_hit_alone(a, bytes);
 }
 
 DIRECT uint64_t allocator_hit_alone(struct allocator *a, uint64_t bytes)
@@ -209,14 +227,10 @@ DIRECT uint64_t allocator_hit_alone(struct allocator *a, uint64_t bytes)
     struct thread_cache *cache = thread_cache_own;
     if (!cache || bytes - 1 >= CACHE_MOST)
         return 0;
+    if ((asked_by.left -= (int64_t)bytes) < 0) /* one instruction that writes, as in cache_takes */
+        return serve_looked_at(a, bytes);
     return enter(cache, GATE_PLAIN) ? serve(cache, a, in_grains(bytes), bytes, RECORD_NOTHING)
                                     : serve_otherwise(cache, a, bytes);
-}
-
-uint64_t allocator_hit_asked(struct allocator *a, uint64_t bytes)
-{
-    struct thread_cache *cache = thread_cache_own;
-    return cache && bytes - 1 < CACHE_MOST ? serve_specially(cache, a, bytes, 1) : 0;
 }
 
 /* Claims the block at `address` for this cache. Returns NULL if it cannot have it. If another
@@ -299,9 +313,8 @@ __attribute__((noinline)) static int take_back_otherwise(struct thread_cache *ca
         turn_back(cache);
         return 0;
     }
-    return cache->sites   ? take_back(cache, address, RECORD_SITES)
-           : cache->noted ? take_back(cache, address, RECORD_EVENTS)
-                          : take_back(cache, address, RECORD_NOTHING);
+    return cache->noted ? take_back(cache, address, RECORD_EVENTS)
+                        : take_back(cache, address, RECORD_NOTHING);
 }
 
 DIRECT int domain_free_alone(uint64_t address)

@@ -14,11 +14,10 @@ struct domain;
 /* Requests and frees that the calling thread's cache can serve alone, without the lock. Try them
  * first.
  *
- * allocator_hit_alone returns the address of a block of at least `bytes` bytes, or 0.
- * allocator_hit_asked does the same with call sites, once the site is known. domain_free_alone
- * returns 1 if it freed the block at `address` (as FREED_NATIVE), else 0. */
+ * allocator_hit_alone returns the address of a block of at least `bytes` bytes, or 0, also if the
+ * call site of the request is to be looked at. domain_free_alone returns 1 if it freed the block at
+ * `address` (as FREED_NATIVE), else 0. */
 DIRECT uint64_t allocator_hit_alone(struct allocator *allocator, uint64_t bytes);
-uint64_t allocator_hit_asked(struct allocator *allocator, uint64_t bytes);
 DIRECT int domain_free_alone(uint64_t address);
 
 /* Gives the calling thread a cache of its own, which counts into `row` (of the live page, all 0).

@@ -26,8 +26,7 @@ struct thread_cache {
     struct events_row *noted;    /* events that it notes alone; NULL: none */
     uint64_t thread, last_freed; /* its name in events; address that last_freed.c handed out last */
     uint16_t mark, number;       /* its mark in blocks, not 0; its allocator's number */
-    struct sites *sites;         /* call sites; NULL: not recorded */
-    int is_special;              /* events or sites are recorded, or sizes are in steps */
+    int is_special;              /* it notes events, or sizes are in steps */
     int wanted;                  /* another thread needs its blocks */
     struct allocator *allocator; /* whose blocks it holds; NULL: none */
     stat_value sequence;         /* odd while its thread is in it */

@@ -9,14 +9,13 @@
 #include <link.h>
 
 #include "interpose/call_sites/python_stack.h"
+#include "interpose/call_sites/sample.h"
 
 #define OWN_FRAMES 10 /* most frames of this library and the CUDA runtime above the program's */
 #define OFFSET_BITS 48
 
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char _end[] __attribute__((visibility("hidden")));
-
-static _Thread_local uint64_t requests;
 
 void call_sites_start(void)
 {
@@ -66,10 +65,8 @@ static uint64_t mixed(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
-static void fill(struct site *site, void **address, int count, const struct python_frames *frames,
-                 unsigned kind)
+static void fill(struct site *site, void **address, int count, const struct python_frames *frames)
 {
-    site->kind = kind;
     python_text(frames, site->python, sizeof site->python);
     for (int i = 0; i < count; i++)
         site->frame[i] = frame_of(process.sites, address[i]);
@@ -88,7 +85,7 @@ static int count_own(void **address, int count)
     return own;
 }
 
-static uint32_t look(unsigned kind)
+static uint32_t look(unsigned kind, unsigned device)
 {
     void *address[OWN_FRAMES + SITE_FRAMES], **first;
     struct python_frames frames;
@@ -97,26 +94,53 @@ static uint32_t look(unsigned kind)
     count -= (int)(first - address);
     count = count < SITE_FRAMES ? count : SITE_FRAMES;
     python_frames(&frames);
-    uint64_t hash = 1 + kind;
+    uint64_t hash = mixed(1 + kind, device);
     for (int i = 0; i < count; i++)
         hash = mixed(hash, (uintptr_t)first[i]);
     for (int i = 0; i < frames.count; i++)
         hash = mixed(mixed(hash, (uintptr_t)frames.frame[i].code), (uint64_t)frames.frame[i].line);
     uint32_t place = sites_find(process.sites, hash ? hash : 1, &is_new);
-    if (is_new)
-        fill(&process.sites->site[place - 1], first, count, &frames, kind);
+    if (is_new) {
+        struct site *site = &process.sites->site[place - 1];
+        site->kind = kind;
+        site->device = device;
+        fill(site, first, count, &frames);
+    }
     return place;
 }
 
-uint32_t call_sites_find(unsigned kind)
+uint32_t call_sites_now(unsigned kind, unsigned device)
 {
     int error = errno;
-    uint32_t site = requests++ % process.config.sites == 0 ? look(kind) : 0;
+    uint32_t place = look(kind, device);
     errno = error;
-    return site;
+    return place;
 }
 
-void call_sites_look(void)
+uint32_t call_sites_find(unsigned kind, unsigned device, uint64_t bytes)
 {
-    domain_asked_at(call_sites_find(0));
+    unsigned rate;
+    if (!sample_takes(bytes, &rate))
+        return 0;
+    uint64_t begun = sample_clock();
+    uint32_t place = call_sites_now(kind, device);
+    sample_taken(begun);
+    return site_mark(place, rate);
+}
+
+int call_sites_look(unsigned device, uint64_t bytes)
+{
+    uint32_t mark = call_sites_find(0, device, bytes);
+    domain_asked_at(mark);
+    return mark != 0;
+}
+
+void call_sites_count(uint32_t mark, unsigned device, uint64_t bytes, int live)
+{
+    if (device < process.page->device_count) {
+        const struct pool_stat *stat = page_device(process.page, device)->stats.stat;
+        sites_note_peak(process.sites, device,
+                        stat_get(&stat[STAT_allocated_bytes].peak[STAT_POOLS]));
+    }
+    sites_count(process.sites, mark, bytes, live);
 }

@@ -24,21 +24,11 @@ static struct WIPED trace {
 } trace;
 static const struct wiped wiped WIPED_ENTRY = {&trace, sizeof trace};
 
-struct page *trace_writer_page(unsigned devices, const char **problem)
+/* A page of that shape in place of `page` if it has a file, which `page` has not. */
+static struct page *or_smaller(struct page *page, struct page_shape shape, const char **problem)
 {
-    struct page_shape plain = {.devices = devices}, shape = plain;
-    shape.sites = process.config.sites;
-    if (ticks_are_readable()) {
-        shape.shown = shape.events = process.config.events;
-        if (*process.config.trace && shape.events < TRACE_EVENTS)
-            shape.events = TRACE_EVENTS;
-    }
-    struct page *page = page_create(config_page_dir(&process.config), shape, problem);
-    if ((!shape.events && !shape.sites) || (page && page->path[0]))
-        return page;
-    /* No room for events: a page in its place is worth more than events. */
     const char *another;
-    struct page *smaller = page_create(config_page_dir(&process.config), plain, &another);
+    struct page *smaller = page_create(config_page_dir(&process.config), shape, &another);
     int keep = page && (!smaller || !smaller->path[0]);
     struct page *spare = keep ? smaller : page;
     if (spare)
@@ -47,6 +37,26 @@ struct page *trace_writer_page(unsigned devices, const char **problem)
         return page;
     *problem = another;
     return smaller;
+}
+
+/* Where there is no room for all, a sample of call sites goes first, then events: a page in its place
+ * is worth more. */
+struct page *trace_writer_page(unsigned devices, const char **problem)
+{
+    struct page_shape shape = {.devices = devices, .sites = process.config.sites};
+    if (ticks_are_readable()) {
+        shape.shown = shape.events = process.config.events;
+        if (*process.config.trace && shape.events < TRACE_EVENTS)
+            shape.events = TRACE_EVENTS;
+    }
+    struct page *page = page_create(config_page_dir(&process.config), shape, problem);
+    if (shape.sites == SITES_BY_BYTES && !(page && page->path[0])) {
+        shape.sites = 0;
+        page = or_smaller(page, shape, problem);
+    }
+    if ((shape.events || shape.sites) && !(page && page->path[0]))
+        page = or_smaller(page, (struct page_shape){.devices = devices}, problem);
+    return page;
 }
 
 static void open_trace(void *unused)
@@ -69,7 +79,7 @@ void trace_writer_start(void)
     if (events && *process.config.trace)
         files_run(open_trace, NULL);
     process.sites = process.page->own.sites;
-    if (process.config.sites && !process.sites)
+    if (process.config.sites && process.config.sites != SITES_BY_BYTES && !process.sites)
         process_warn("no room for call sites beside the live page: none are recorded");
     if (process.sites)
         call_sites_start();

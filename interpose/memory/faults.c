@@ -34,7 +34,7 @@ int faults_look(uint64_t address, struct block_place *place)
 /* The call site of the program; 0 while the library does work of its own. */
 static uint32_t here(void)
 {
-    return process.sites && !process_inside ? call_sites_find(0) : 0;
+    return process.sites && !process_inside ? call_sites_now(0, SITE_DEVICES) : 0;
 }
 
 void faults_remember(uint64_t address)
@@ -42,7 +42,8 @@ void faults_remember(uint64_t address)
     struct block_place place;
     if (faults_look(address, &place) || place.segment_address + place.offset != address)
         return;
-    const struct freed freed = {address, place.requested_bytes, place.site, here()};
+    int looks = process.config.sites != SITES_BY_BYTES; /* a look at each free takes long */
+    const struct freed freed = {address, place.requested_bytes, place.site, looks ? here() : 0};
     process_inside++;
     pthread_mutex_lock(&freed_blocks.lock);
     freed_blocks.freed[freed_blocks.count++ % FREED_MOST] = freed;

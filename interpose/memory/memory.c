@@ -122,13 +122,6 @@ static CUresult forward_alloc(CUdeviceptr *pointer, size_t bytes)
     return forwarded(result, pointer, bytes);
 }
 
-/* Notes the call site, then takes from the thread cache. */
-__attribute__((noinline)) static uint64_t hit_asked(struct allocator *allocator, size_t bytes)
-{
-    call_sites_look();
-    return allocator_hit_asked(allocator, bytes);
-}
-
 static inline CUresult take(struct context *context, CUdeviceptr *pointer, size_t bytes)
 {
     uint64_t address = 0;
@@ -163,17 +156,9 @@ static CUresult watched(struct context *context, CUdeviceptr *pointer, size_t by
     return take(context, pointer, bytes);
 }
 
-DIRECT CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
+/* A request that the thread's cache does not serve. */
+static inline CUresult alloc_further(struct context *context, CUdeviceptr *pointer, size_t bytes)
 {
-    struct context *context;
-    uint64_t address = 0;
-    if (!process_serving() || !pointer || !bytes || !(context = context_current()))
-        return forward_alloc(pointer, bytes);
-    if ((address = allocator_hit_alone(context->allocator, bytes)) ||
-        (process.sites && (address = hit_asked(context->allocator, bytes)))) {
-        *pointer = address;
-        return CUDA_SUCCESS;
-    }
     if (cached.begun_in != process.life) {
         if (process.watched)
             return watched(context, pointer, bytes);
@@ -184,15 +169,34 @@ DIRECT CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
     return take(context, pointer, bytes);
 }
 
-/* Takes from the cache with the allocator's lock. */
+DIRECT CUresult memory_alloc(CUdeviceptr *pointer, size_t bytes)
+{
+    struct context *context;
+    uint64_t address = 0;
+    if (!process_serving() || !pointer || !bytes || !(context = context_current()))
+        return forward_alloc(pointer, bytes);
+    if ((address = allocator_hit_alone(context->allocator, bytes))) {
+        *pointer = address;
+        return CUDA_SUCCESS;
+    }
+    int asked_here = process.sites && call_sites_look((unsigned)context->device, bytes);
+    CUresult result = alloc_further(context, pointer, bytes);
+    if (asked_here)
+        domain_asked_at(0);
+    return result;
+}
+
+/* Takes from the cache with the allocator's lock, unless memory_alloc is to look at the call site. */
 DIRECT CUdeviceptr memory_hit_locked(struct allocator *allocator, size_t bytes)
 {
     uint64_t address = 0;
-    if (process.sites && (address = hit_asked(allocator, bytes)))
-        return address;
+    if (process.sites && !asked_pass(bytes))
+        return 0;
     process_inside++;
     int code = allocator_hit(allocator, bytes, &address);
     process_inside--;
+    if (code && process.sites)
+        asked_return(bytes);
     return code ? 0 : address;
 }
 

@@ -1,5 +1,6 @@
 #include "interpose/memory/oom.h"
 
+#include "interpose/call_sites/stack.h"
 #include "interpose/context/device_ops.h"
 #include "interpose/context/group_limit.h"
 #include "interpose/context/neighbours.h"
@@ -14,7 +15,7 @@ struct device_stats oom_numbers(const struct context *context)
 }
 
 /* Fills the next place of the page. Its time, which the caller sets last, makes it whole. */
-static struct page_oom *begin(const struct context *context, uint64_t bytes)
+static struct page_oom *begin(const struct context *context, uint64_t bytes, unsigned kind)
 {
     struct page *page = process.page;
     uint64_t available = 0, total, n = atomic_fetch_add(&page->oom_count, 1);
@@ -25,7 +26,9 @@ static struct page_oom *begin(const struct context *context, uint64_t bytes)
     event->refused = event->kind = event->group_limit_bytes = event->group_bytes = 0;
     event->neighbours = event->neighbours_live_bytes = event->neighbours_idle_bytes = 0;
     event->requested_bytes = bytes;
-    event->site = domain_asked_where();
+    event->site = site_place(domain_asked_where());
+    if (process.sites && !event->site)
+        event->site = call_sites_now(kind, context ? (unsigned)context->device : SITE_DEVICES);
     if (!context)
         return event;
     const struct device_stats now = oom_numbers(context), *stats = &now;
@@ -53,7 +56,7 @@ static void end(struct page_oom *event)
 
 void oom_note(const struct context *context, uint64_t bytes)
 {
-    struct page_oom *event = begin(context, bytes);
+    struct page_oom *event = begin(context, bytes, 0);
     uint64_t room = group_limit_room(context, 0);
     process_inside++;
     event->native_would_fit = (uint64_t)allocator_fits_natively(
@@ -65,7 +68,7 @@ void oom_note(const struct context *context, uint64_t bytes)
 
 void oom_note_uncached(const struct context *context, uint64_t bytes, enum uncached_kind kind)
 {
-    struct page_oom *event = begin(context, bytes);
+    struct page_oom *event = begin(context, bytes, 1U + kind);
     event->kind = kind + 1;
     end(event);
 }
@@ -73,7 +76,7 @@ void oom_note_uncached(const struct context *context, uint64_t bytes, enum uncac
 void oom_note_refused(const struct context *context, uint64_t bytes, uint64_t number,
                       enum uncached_kind kind)
 {
-    struct page_oom *event = begin(context, bytes);
+    struct page_oom *event = begin(context, bytes, 1U + kind);
     event->refused = number;
     event->kind = kind + 1;
     end(event);

@@ -40,9 +40,9 @@ static int site_has(const struct sites *sites, uint32_t place, const char *text)
         return 0;
     if (strstr(site->python, text))
         return 1;
-    for (uint64_t i = 0; i < site->frames; i++) {
+    for (uint64_t i = 0; i < site->frames && i < SITE_FRAMES; i++) {
         uint64_t module = site->frame[i] >> 48;
-        const char *path = module ? sites->module[module - 1].path : "";
+        const char *path = module && module <= SITE_MODULES ? sites->module[module - 1].path : "";
         snprintf(frame, sizeof frame, "%s+0x%llx", path,
                  (unsigned long long)(site->frame[i] & offset_mask));
         if (strstr(frame, text))
@@ -51,14 +51,15 @@ static int site_has(const struct sites *sites, uint32_t place, const char *text)
     return 0;
 }
 
-/* Notes the call site of a request that is no block of the cache. */
-static void look_for_site(enum uncached_kind kind)
+/* The place of the request's call site. memory_alloc has noted that of a block of the cache. */
+static uint32_t site_of(enum uncached_kind kind)
 {
-    if (process.sites && kind != UNCACHED_device) {
-        process_inside++;
-        call_sites_look();
-        process_inside--;
-    }
+    if (kind == UNCACHED_device)
+        return site_place(domain_asked_where());
+    process_inside++;
+    uint32_t place = call_sites_now(1U + kind, SITE_DEVICES);
+    process_inside--;
+    return place;
 }
 
 int refuse_request(enum uncached_kind kind, uint64_t bytes)
@@ -67,9 +68,7 @@ int refuse_request(enum uncached_kind kind, uint64_t bytes)
     if (!*rule->text || !process_serving() || process_inside || !bytes || capture_active() ||
         !(rule->kinds & fail_rule_kind(kinds[kind])))
         return 0;
-    look_for_site(kind);
-    if (*rule->site &&
-        !(process.sites && site_has(process.sites, domain_asked_where(), rule->site)))
+    if (*rule->site && !(process.sites && site_has(process.sites, site_of(kind), rule->site)))
         return 0;
     uint64_t number = atomic_fetch_add(&refusing.requests, 1) + 1;
     process_count(COVERAGE_fail_alloc_requests);

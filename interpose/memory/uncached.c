@@ -59,8 +59,8 @@ static inline void count(const struct uncached_block *block, int live)
     stat_raise_to(&row->peak_bytes, stat_get(&row->bytes));
     stat_increase(&row->live[bin], (uint64_t)(int64_t)live);
     stat_increase(&row->live_bytes[bin], bytes);
-    if (__builtin_expect(process.sites != NULL, 0))
-        sites_count(process.sites, block->site, block->bytes, live);
+    if (__builtin_expect(block->site != 0, 0))
+        call_sites_count(block->site, block->device, block->bytes, live);
 }
 
 /* Adds to the events. The lock is not held: this may wait for the trace. */
@@ -70,7 +70,7 @@ __attribute__((cold, noinline)) static void record(const struct uncached_block *
     int known = block->device != UNCACHED_NO_DEVICE && block->kind != UNCACHED_host;
     process_inside++;
     domain_add_event(process.domain, action, known ? block->device : EVENT_NO_DEVICE, block->key,
-                     block->bytes, 1U + block->kind, block->site);
+                     block->bytes, 1U + block->kind, site_exact(block->site));
     process_inside--;
 }
 
@@ -182,9 +182,10 @@ static inline void look_here(void)
                                                                              : UNCACHED_NO_DEVICE;
 }
 
-static inline uint32_t site_of(enum uncached_kind kind)
+static inline uint32_t site_of(const struct uncached_block *block)
 {
-    return __builtin_expect(process.sites != NULL, 0) ? call_sites_find(1U + kind) : 0;
+    unsigned device = block->kind == UNCACHED_host ? UNCACHED_NO_DEVICE : block->device;
+    return process.sites ? call_sites_find(1U + block->kind, device, block->bytes) : 0;
 }
 
 static inline void put_made(const struct uncached_block *block)
@@ -216,7 +217,7 @@ CUresult uncached_made(CUresult result, enum uncached_kind kind, enum uncached_s
     if (result != CUDA_SUCCESS || !process_serving())
         return result;
     struct uncached_block block = block_here(kind, space, key, bytes);
-    block.site = site_of(kind);
+    block.site = site_of(&block);
     put_made(&block);
     return result;
 }
@@ -357,14 +358,14 @@ CUresult uncached_handle_made(CUresult result, uint64_t handle, uint64_t bytes,
     enum uncached_kind kind = !properties ? UNCACHED_imported
                               : on_device ? UNCACHED_vmm
                                           : UNCACHED_host;
-    const struct uncached_block block = {
+    struct uncached_block block = {
         .key = handle,
         .bytes = bytes,
         .references = 1,
         .space = SPACE_handle,
         .device = properties && on_device ? (uint16_t)properties->location.id : UNCACHED_NO_DEVICE,
-        .kind = (uint8_t)kind,
-        .site = site_of(kind)};
+        .kind = (uint8_t)kind};
+    block.site = site_of(&block);
     lock();
     struct allocation *old = properties ? NULL : find(SPACE_handle, handle);
     if (old) /* the driver knows the memory already */
@@ -544,7 +545,7 @@ static int show(const struct map_node *node, const void *context)
                       : block->device,
         .state = SNAPSHOT_ALLOCATED,
         .kind = 1 + block->kind,
-        .site = block->site,
+        .site = site_exact(block->site),
     };
     if (block->space != SPACE_mapping && block->space != SPACE_graph)
         walk->take(walk->context, &row);

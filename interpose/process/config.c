@@ -178,13 +178,16 @@ static unsigned read_events(struct config *config)
 static unsigned read_sites(struct config *config)
 {
     const char *wanted = value_of("CACHALOT_SITES");
-    if (!wanted || strcmp(wanted, "0") == 0)
+    if (!wanted)
+        return SITES_BY_BYTES;
+    if (strcmp(wanted, "0") == 0)
         return 0;
     if (strspn(wanted, "0123456789") == strlen(wanted) && strlen(wanted) < 10 && atoi(wanted))
         return (unsigned)atoi(wanted);
-    complain(config, "CACHALOT_SITES is not understood: 1, or N for one request of N; no call "
-                     "sites are recorded");
-    return 0;
+    complain(config,
+             "CACHALOT_SITES is not understood: 0, 1, or N for one request of N; call sites "
+             "are sampled");
+    return SITES_BY_BYTES;
 }
 
 /* An unknown value hides the arguments too: a secret that was shown cannot be taken back. */
@@ -260,7 +263,7 @@ void config_read(struct config *config)
     read_group(config);
     config->events = read_events(config);
     config->sites = read_sites(config);
-    if (!config->sites && *config->options.fail_alloc.site)
+    if ((!config->sites || config->sites == SITES_BY_BYTES) && *config->options.fail_alloc.site)
         config->sites = 1;
     read_signal(config);
 }

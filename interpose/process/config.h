@@ -15,9 +15,9 @@ struct config {
     char page_dir[PATH_MAX]; /* absolute; empty: the default */
     char log[PATH_MAX];      /* CACHALOT_LOG: "stderr" or a file, absolute; empty: none */
     char trace[PATH_MAX];    /* CACHALOT_TRACE: a pattern; empty: none */
-    unsigned sites;          /* CACHALOT_SITES: one request of so many; 0: none */
-    int signal;              /* 0: none */
-    unsigned events;         /* CACHALOT_EVENTS, a power of two; 0: none */
+    unsigned sites;  /* CACHALOT_SITES: one request of so many, or SITES_BY_BYTES; 0: none */
+    int signal;      /* 0: none */
+    unsigned events; /* CACHALOT_EVENTS, a power of two; 0: none */
     int redact_argv;
     char group[128];                  /* the name of the group of processes; empty: the cgroup's */
     char problem[MOST_PROBLEMS][256]; /* the warnings, until there is a page to put them into */

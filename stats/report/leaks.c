@@ -38,7 +38,7 @@ static json_t *leak_object(const struct report_source *source, const struct leak
         report_append(addresses, report_address(leak->examples[i]->address));
     report_put(object, "addresses", addresses);
     report_put(object, "rest", json_boolean(leak->is_rest));
-    if (source->site_count)
+    if (report_sites_are_exact(source))
         report_put(object, "site", report_site_or_null(source, leak->site));
     return object;
 }

@@ -30,6 +30,7 @@ json_t *report_warnings(const struct report_source *source);
  * place of the table; 0 for none. */
 void report_number_sites(struct report_source *source);
 void report_put_sites(json_t *root, const struct report_source *source);
+int report_sites_are_exact(const struct report_source *source);
 uint32_t report_site(const struct report_source *source, uint64_t place);
 json_t *report_site_or_null(const struct report_source *source, uint64_t place);
 

@@ -11,7 +11,7 @@ static json_t *block(const struct report_source *source, const struct snapshot_b
     REPORT_NUMBER(object, from, size_bytes);
     REPORT_NUMBER(object, from, requested_bytes);
     report_put(object, "state", json_string(state_names[from->state % 3]));
-    if (source->site_count)
+    if (report_sites_are_exact(source))
         report_put(object, "site", report_site_or_null(source, from->site));
     return object;
 }

@@ -41,9 +41,97 @@ def run(place, script, python=sys.executable, code=0, name="script.py", **more):
     return done, place.reports()[-1]
 
 
-def test_off_by_default(place):
-    report = place.report("allocate_130")
+def test_off(place):
+    report = place.report("allocate_130", CACHALOT_SITES="0")
     assert "sites" not in report and "site" not in report["leaks"][0]
+
+
+def test_leaks_have_no_line_of_a_sample(place):
+    """A sample stands for others: no block and no leak has a line of its own."""
+    report = place.report("allocate_130")
+    assert report["sites_every"] is None and report["sites_mean_bytes"] >= 2 * MIB
+    assert "site" not in report["leaks"][0]
+
+
+PEAK = LOAD + """
+def take(n):
+    p = ctypes.c_void_p()
+    assert cuda.cudaMalloc(ctypes.byref(p), n) == 0
+    return p
+def first():
+    return take(64 << 20)
+def second():
+    return [take(40 << 20) for _ in range(3)]
+def third():
+    return take(48 << 20)
+kept = first()
+for p in second():
+    assert cuda.cudaFree(p) == 0
+more = third()
+"""
+
+
+@pytest.mark.parametrize("sites", [None, "1"])
+def test_the_peak_has_its_lines(place, sites):
+    """Blocks 20 times as large as the mean distance are in any sample."""
+    (place.work / "script.py").write_text(PEAK)
+    done = place.run(sys.executable, place.work / "script.py", **({"CACHALOT_SITES": sites} if sites else {}))
+    assert done.code == 0, done.err
+    report = place.only_report()
+    (peak,) = {device["statistics"]["allocated_bytes"]["all"]["peak"] for device in report["devices"]}
+    assert peak == 184 * MIB
+    def held(key):
+        found = {}
+        for site in report["sites"]:
+            names = [frame.split()[-1] for frame in site["frames"]]
+            for name in ("first", "second", "third"):
+                if name in names and site[key]:
+                    found[name] = found.get(name, 0) + site[key]
+        return found
+    assert held("peak_bytes") == pytest.approx({"first": 64 * MIB, "second": 120 * MIB}, rel=0.01)
+    assert held("peak_blocks") == {"first": 1, "second": 3}
+    assert held("live_bytes") == pytest.approx({"first": 64 * MIB, "third": 48 * MIB}, rel=0.01)
+    assert {site["device"] for site in report["sites"]} == {0}
+    (path,) = place.work.glob("*.json")
+    shown = place.cachalot("show", "--peak", path).out
+    assert re.search(r"Device 0 at its peak of 184 MiB: 184 MiB (± \d+ [KM]iB )?was held by 1 line of code", shown), shown
+    assert re.search(rf"script\.py:{line_in(PEAK, 'cudaMalloc')} take\n", shown)
+
+
+SAMPLE = LOAD + """
+import random
+random.seed(5)
+kept = []
+for i in range(1500):
+    p = ctypes.c_void_p()
+    assert cuda.cudaMalloc(ctypes.byref(p), random.choice((20000, 300000, 1 << 20, 5 << 20))) == 0
+    kept.append(p)
+    if len(kept) > 600:
+        assert cuda.cudaFree(kept.pop(random.randrange(600))) == 0
+"""
+
+
+def test_a_sample_tells_its_error(place):
+    """The estimate is right within five standard errors, and the error is one of a sample."""
+    (place.work / "script.py").write_text(SAMPLE)
+    done = place.run(sys.executable, place.work / "script.py", CACHALOT_SIM_CAPACITY="8G")
+    assert done.code == 0, done.err
+    report = place.only_report()
+    held = sum(site["live_bytes"] for site in report["sites"])
+    error = sum(site["live_error_bytes"] ** 2 for site in report["sites"]) ** .5
+    true = report.totals["leaked_bytes"]
+    assert 0 < error, report["sites"]
+    assert abs(held - true) <= 5 * error + true / 1000
+    asked = sum(site["allocations"] for site in report["sites"])
+    assert 100 < asked and held > 0
+
+
+def test_small_requests_are_hits_of_their_thread(place):
+    """A sample leaves the thread its cache."""
+    report = place.report("threads")
+    counters = report["devices"][0]["counters"]
+    assert counters["num_thread_hits"] > 0.8 * counters["num_hits"]
+    assert all(site["live_bytes"] == 0 for site in report["sites"])
 
 
 def test_a_leak_names_its_line(place):
@@ -184,12 +272,11 @@ for i in range(1500):
 
 
 def test_threads(place):
-    """And their caches: what those answer alone is counted and noted as well."""
+    """Each request takes the lock, and is counted and noted."""
     place.run("threads", CACHALOT_SITES="1", CACHALOT_EVENTS="100000")
     report = place.only_report()
     assert sum(site["allocations"] for site in report["sites"]) == 16000
     assert all((site["live_bytes"], site["live_blocks"]) == (0, 0) for site in report["sites"])
-    assert report["devices"][0]["counters"]["num_thread_hits"] > 0
     rows = [row for row in report["events"]["rows"] if row["action"] in ("alloc", "free")]
     assert len(rows) == 32000 and None not in {row["site"] for row in rows}
     assert {block["site"] for segment in report["devices"][0]["segments"] for block in segment["blocks"]} == {None}
@@ -251,4 +338,4 @@ def test_files_that_are_gone_or_not_elf(place):
 @pytest.mark.parametrize("value", ["yes", "-1", "1.5", "99999999999"])
 def test_what_is_no_number(place, value):
     report = place.report("allocate_130", CACHALOT_SITES=value)
-    assert report.warned("CACHALOT_SITES is not understood") == 1 and "sites" not in report
+    assert report.warned("CACHALOT_SITES is not understood") == 1 and report["sites_every"] is None

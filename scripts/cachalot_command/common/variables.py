@@ -21,7 +21,7 @@ VARIABLES = {  # texts of the reference page; those of the simulated device have
     "CACHALOT_TRACE": "A file for a recording of all allocations, with patterns as in CACHALOT_OUTPUT. `cachalot replay` and `tune` "
                       "read it. 48 bytes an event.",
     "CACHALOT_EVENTS": "N: reports list the last N events (up to 524288), and segments with their blocks. 48 bytes an event.",
-    "CACHALOT_SITES": "1: reports say where in the program live memory was asked for. N: only one request of N is looked at.",
+    "CACHALOT_SITES": "1: leaks and blocks name the lines of the program that asked for them. N: one request of N is looked at. 0: none, not even a sample.",
     "CACHALOT_SESSION": "The same for all processes of one run. `cachalot run` sets it, or adds to it. Where it is set, `check` judges its reports only.",
     "CACHALOT_CHART_JS": "The file of Chart.js 3 or 4, for pages, where no package of the distribution has it.",
     "CACHALOT_LIBRARY": "The library that `cachalot run` preloads (default: the one beside the command).",
