@@ -289,7 +289,7 @@ int lane_submit(struct domain *domain, struct lane_thread *self, const struct la
     while (!put(domain, stream, &asked))
         ;
     if (!self)
-        lane->mixed = 1; /* nothing shows when this submission is in flight */
+        lane->mixed = lane->blind = 1; /* nothing shows when this submission is in flight */
     if (self) {
         unsigned note = lane_note(stream->name);
         self->word[note] = load(lane) & ~(uint64_t)(LANE_DIRTY | LANE_MARKING);

@@ -86,6 +86,14 @@ void lane_capture_ended(struct domain *domain);
  * stream. */
 void lane_stream_ends(struct domain *domain, uint64_t key);
 
+/* close: lane_enter knows no stream until `open`, so each submission takes its caller's slow path.
+ * is_empty: returns 1 when no submission is in flight that began before; it may be one that waits
+ * in the slow path unless that has called lane_leave. Returns 0 if one is, and -1 if a submission
+ * cannot be seen in flight. */
+int lane_close(struct domain *domain);
+int lane_is_empty(struct domain *domain);
+void lane_open(struct domain *domain);
+
 /* For the allocator. The caller holds the domain's lock, except for lane_finish. */
 
 /* Returns 1 if a block freed now is reusable at once, and sets the bits that its mark needs. */

@@ -51,7 +51,45 @@ void lane_start(struct domain *domain, const struct lane_ops *ops)
 
 void lane_names_from(struct domain *domain, uint64_t least)
 {
-    atomic_store(&domain->lane.state.least_name, least);
+    domain_lock(domain);
+    domain->lane.least_open = least;
+    if (!domain->lane.closed)
+        atomic_store(&domain->lane.state.least_name, least);
+    domain_unlock(domain);
+}
+
+int lane_close(struct domain *domain)
+{
+    struct lane *lane = &domain->lane;
+    domain_lock(domain);
+    int can = lane->ops && !lane->blind;
+    if (can) {
+        lane->closed = 1;
+        atomic_store(&lane->state.least_name, UINT64_MAX);
+    }
+    domain_unlock(domain);
+    return can ? 0 : -1;
+}
+
+int lane_is_empty(struct domain *domain)
+{
+    struct lane *lane = &domain->lane;
+    domain_lock(domain);
+    int empty = lane->blind || lane->ops->barrier() ? -1 : 1;
+    for (struct lane_thread *thread = lane->threads; thread && empty == 1; thread = thread->next)
+        empty = !atomic_load_explicit(&thread->epoch, memory_order_acquire);
+    for (const struct allocator *a = domain->first; a && empty == 1; a = a->next)
+        empty = !a->look.is_busy; /* its event would wait for what comes after the gate is closed */
+    domain_unlock(domain);
+    return empty;
+}
+
+void lane_open(struct domain *domain)
+{
+    domain_lock(domain);
+    domain->lane.closed = 0;
+    atomic_store(&domain->lane.state.least_name, domain->lane.least_open);
+    domain_unlock(domain);
 }
 
 struct lane_thread *lane_thread_begin(struct domain *domain)

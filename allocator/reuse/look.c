@@ -206,8 +206,8 @@ static struct fence *record(struct allocator *a, uint64_t word)
 static int is_off(const struct allocator *a)
 {
     const struct lane *lane = &a->domain->lane;
-    return !lane->ops || !lane->ops->record || lane->past || lane->capturing || a->life.error ||
-           a->fences.no_events || a->look.is_busy;
+    return !lane->ops || !lane->ops->record || lane->past || lane->capturing || lane->closed ||
+           a->life.error || a->fences.no_events || a->look.is_busy;
 }
 
 /* A look at a free while nothing is outstanding. Returns 1 if it has found nothing. */

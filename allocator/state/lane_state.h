@@ -95,6 +95,9 @@ struct lane {
     unsigned looks;          /* look.c: looks at a lane so far */
     unsigned marks_to_look;  /* look.c: marks until the next look at a lane */
     int past;                /* work is known to go past: there is no lane, for good */
+    int blind;               /* a thread without a record has submitted */
+    int closed;              /* lane_close; least_open: what least_name is without it */
+    uint64_t least_open;
 };
 
 #endif
