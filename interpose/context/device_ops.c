@@ -8,6 +8,7 @@
 #include "interpose/context/capture.h"
 #include "interpose/context/context.h"
 #include "interpose/context/group_limit.h"
+#include "interpose/context/mappings.h"
 #include "interpose/context/neighbours.h"
 #include "interpose/context/virtual_memory.h"
 #include "interpose/process/process.h"
@@ -76,26 +77,6 @@ static int segment_free(void *device, uint64_t address, uint64_t bytes)
     if (result == CUDA_SUCCESS)
         segment_left(device, bytes);
     return (int)result;
-}
-
-static int chunk_create(void *device, uint64_t bytes, uint64_t *handle)
-{
-    struct context *context = device;
-    if (!group_limit_claim(context, &context->in_chunks, bytes))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    int code = driver_chunk_create(device, bytes, handle);
-    if (code)
-        group_limit_give(context, &context->in_chunks, bytes);
-    return code;
-}
-
-static int chunk_release(void *device, uint64_t bytes, uint64_t handle)
-{
-    struct context *context = device;
-    int code = driver_chunk_release(device, bytes, handle);
-    if (!code)
-        group_limit_give(context, &context->in_chunks, bytes);
-    return code;
 }
 
 static int unsupported(CUresult result)
@@ -217,7 +198,7 @@ static int fence_wait(void *device, void *event, uint64_t timeout_ns)
     }
 }
 
-static void fence_destroy(void *device, void *event)
+void driver_fence_destroy(void *device, void *event)
 {
     struct driver_visit visit;
     if (enter(device, &visit) != CUDA_SUCCESS)
@@ -256,7 +237,7 @@ int driver_fill(struct context *context, uint64_t address, uint64_t bytes, uint3
     if (code == 0)
         code = fence_wait(context, event, timeout_ns);
     if (event)
-        fence_destroy(context, event);
+        driver_fence_destroy(context, event);
     return code;
 }
 
@@ -352,7 +333,7 @@ static int synchronize(void *device)
     if (code && !driver_is_lasting(code)) /* a capture, perhaps one that we do not know of */
         code = wait_as_free(device);
     if (event)
-        fence_destroy(device, event);
+        driver_fence_destroy(device, event);
     return code;
 }
 
@@ -431,7 +412,7 @@ CUresult driver_sync_memops(struct context *context)
     else if (code == DEVICE_UNSUPPORTED)
         synchronize(context);
     if (event)
-        fence_destroy(context, event);
+        driver_fence_destroy(context, event);
     return CUDA_SUCCESS;
 }
 
@@ -443,11 +424,11 @@ const struct device_ops driver_ops = {
     .segment_left = segment_left,
     .range_reserve = driver_range_reserve,
     .range_free = driver_range_free,
-    .chunk_create = chunk_create,
-    .chunk_release = chunk_release,
-    .chunk_map = driver_chunk_map,
-    .chunk_allow = driver_chunk_allow,
-    .chunk_unmap = driver_chunk_unmap,
+    .chunk_create = mapping_create,
+    .chunk_release = mapping_release,
+    .chunk_map = mapping_map,
+    .chunk_allow = mapping_allow,
+    .chunk_unmap = mapping_unmap,
     .fence_record = fence_record,
     .fence_query = fence_query,
     .fence_wait = fence_wait,

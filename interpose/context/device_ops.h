@@ -41,4 +41,7 @@ int driver_fill(struct context *context, uint64_t address, uint64_t bytes, uint3
  * waits for the copy alone. Returns 0 or the driver's error. */
 int driver_read(struct context *context, uint64_t address, uint64_t bytes, void *to);
 
+/* Ends an event that fence_record has made. */
+void driver_fence_destroy(void *device, void *event);
+
 #endif

@@ -7,6 +7,7 @@
 #include "interpose/context/device_ops.h"
 #include "interpose/memory/ipc.h"
 #include "interpose/memory/uncached.h"
+#include "interpose/process/gate.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
 #include "interpose/memory/retry.h"
@@ -123,6 +124,7 @@ REFUSED(cuMemHostGetFlags, address, (unsigned int *flags, void *address), (flags
 CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
                         CUdeviceptr address)
 {
+    PASS_GATE;
     struct block_place place;
     enum found found = find(&address, &place);
     CUresult result = real()->cuMemGetAccess(flags, location, address);
@@ -158,6 +160,7 @@ static void note_tokens(enum found found, CUdeviceptr address)
     process_inside++;
     domain_mark(found == PINNED ? process.pinned : process.domain, address, BLOCK_PINNED, &place);
     process_inside--;
+    gate_forbid("network cards may have registered memory");
 }
 
 /* Of pinned memory the driver knows whole segments. */
@@ -230,6 +233,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 {
     struct block_place place;
     CUdeviceptr asked = address;
+    PASS_GATE;
     enum found found = find(&address, &place);
     CUresult result = real()->cuPointerGetAttribute(data, attribute, address);
     if (result == CUDA_SUCCESS)
@@ -242,6 +246,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 {
     struct block_place place;
     CUdeviceptr asked = address;
+    PASS_GATE;
     enum found found = find(&address, &place);
     CUresult result = real()->cuPointerGetAttributes(count, attributes, data, address);
     for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
@@ -288,6 +293,7 @@ static CUresult sync_memops(CUdeviceptr pointer, int on)
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                CUdeviceptr pointer)
 {
+    PASS_GATE;
     struct block_place place;
     CUresult result = CUDA_ERROR_NOT_FOUND;
     if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !value) {

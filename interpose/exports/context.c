@@ -2,18 +2,21 @@
  * do at such an end. */
 #include "interpose/context/capture.h"
 #include "interpose/context/context.h"
+#include "interpose/process/gate.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
 #include "interpose/memory/ipc.h"
 #include "interpose/memory/pinned.h"
 #include "interpose/memory/uncached.h"
 #include "interpose/memory/retry.h"
+#include "interpose/sleep/settle.h"
 #include "interpose/stream/submit.h"
 
 static void made(CUcontext context, CUdevice device)
 {
     if (process_serving()) {
         submit_context_made(context);
+        settle_context_made(context);
         driver_device_used(device, ipc_allow_peer);
     }
 }
@@ -97,6 +100,7 @@ static int suspend(CUcontext context, int suspended)
 /* After the driver has ended a context: unmaps what is left of its memory. */
 static void bury(CUcontext context, struct allocator *lost)
 {
+    settle_context_ended(context);
     if (lost)
         allocator_bury(lost);
     if (process_serving())
@@ -151,6 +155,8 @@ static CUresult create_green(CUgreenCtx *green, CUdevResourceDesc resources, CUd
     retaining_begins(&retaining, device);
     CUresult result = real()->cuGreenCtxCreate(green, resources, device, flags);
     retaining_over(&retaining, device);
+    if (result == CUDA_SUCCESS) /* streams of it need no context that anybody could name */
+        gate_forbid("the program has a green context");
     return result;
 }
 
@@ -178,6 +184,7 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext context)
 {
     if (!process_serving())
         return call(context);
+    PASS_GATE;
     int primary = context_is_primary(context);
     domain_end_begins(process.domain);
     if (!primary) {
@@ -216,6 +223,7 @@ CUresult cuCtxDetach(CUcontext context)
     CUcontext current = NULL;
     CUdevice device;
     unsigned version;
+    PASS_GATE;
     if (!process_serving() || real()->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !context ||
         current != context)
         return real()->cuCtxDetach(context); /* the driver refuses */
@@ -251,6 +259,7 @@ CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
     if (process_serving() && result == CUDA_SUCCESS) {
         context_refuse(*context);
         submit_context_made(*context);
+        settle_context_made(*context);
     }
     return result;
 }
@@ -282,6 +291,7 @@ static CUresult release_primary(const struct release *release, CUdevice device)
 {
     if (!process_serving())
         return run_release(release, device);
+    PASS_GATE;
     context_change_begin(device);
     CUcontext context = primary_of(device);
     domain_end_begins(process.domain);
@@ -335,6 +345,7 @@ static CUresult reset_primary(CUresult (*reset)(CUdevice), CUdevice device)
 {
     if (!process_serving())
         return reset(device);
+    PASS_GATE;
     context_change_begin(device);
     domain_end_begins(process.domain);
     CUcontext context = primary_of(device);
@@ -370,6 +381,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
     {                                                                                              \
         if (!process_serving())                                                                    \
             return real()->name arguments;                                                         \
+        PASS_GATE;                                                                                 \
         CUcontext context = context_of_stream(stream);                                             \
         capture_before_begin();                                                                    \
         CUresult result = real()->name arguments;                                                  \

@@ -2,6 +2,7 @@
 #include "interpose/stream/graph_contents.h"
 #include "interpose/memory/refuse.h"
 #include "interpose/memory/uncached.h"
+#include "interpose/process/gate.h"
 #include "interpose/exports/submit_wrapper.h"
 
 /* A function that adds a node. `allocates`: the node will put `bytes` at `address`; all three are
@@ -9,6 +10,7 @@
 #define ADD_NODE(name, allocates, address, bytes, parameters, arguments)                           \
     CUresult name parameters                                                                       \
     {                                                                                              \
+        PASS_GATE;                                                                                 \
         CUresult result;                                                                           \
         if (wanted && (allocates) && refuses(UNCACHED_graph, bytes))                               \
             return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
@@ -39,6 +41,7 @@ ADD_ANY_NODE(cuGraphAddNode_v3,
 #define INSTANTIATE(name, parameters, arguments)                                                   \
     CUresult name parameters                                                                       \
     {                                                                                              \
+        PASS_GATE;                                                                                 \
         CUresult result;                                                                           \
         RETRIED(result, real()->name arguments);                                                   \
         if (result == CUDA_SUCCESS)                                                                \
@@ -55,6 +58,7 @@ INSTANTIATE(cuGraphInstantiateWithFlags,
 #define INSTANTIATE_WITH_PARAMS(name, per_thread)                                                  \
     CUresult name(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)     \
     {                                                                                              \
+        PASS_GATE;                                                                                 \
         CUresult result;                                                                           \
         int uploads = parameters && (parameters->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);      \
         CUstream stream = uploads ? parameters->hUploadStream : NULL;                              \
@@ -74,6 +78,7 @@ INSTANTIATE_WITH_PARAMS(cuGraphInstantiateWithParams_ptsz, 1)
 #define UPDATE(name, parameters, arguments)                                                        \
     CUresult name parameters                                                                       \
     {                                                                                              \
+        PASS_GATE;                                                                                 \
         CUresult result;                                                                           \
         RETRIED(result, real()->name arguments);                                                   \
         if (result == CUDA_SUCCESS)                                                                \
@@ -92,6 +97,7 @@ UPDATE(cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
 #define FORGET(name, parameters, arguments)                                                        \
     CUresult name parameters                                                                       \
     {                                                                                              \
+        PASS_GATE;                                                                                 \
         graphs_forget(exec);                                                                       \
         return real()->name arguments;                                                             \
     }

@@ -6,6 +6,7 @@
 #include "interpose/memory/pinned.h"
 #include "interpose/memory/refuse.h"
 #include "interpose/memory/uncached.h"
+#include "interpose/process/gate.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
 #include "interpose/exports/submit_wrapper.h"
@@ -235,12 +236,14 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
 {
+    PASS_GATE;
     return ipc_export(handle, pointer);
 }
 
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr pointer, size_t size,
                                        CUmemRangeHandleType type, unsigned long long flags)
 {
+    PASS_GATE;
     ipc_share(pointer); /* such a handle names its range, so an offset is harmless */
     return real()->cuMemGetHandleForAddressRange(handle, pointer, size, type, flags);
 }

@@ -2,6 +2,7 @@
  * memory. */
 #include "interpose/memory/refuse.h"
 #include "interpose/memory/retry.h"
+#include "interpose/process/gate.h"
 #include "interpose/resolve/real_driver.h"
 
 /* A function that only needs the second try. */
@@ -48,10 +49,15 @@ RETRY(cuLibraryGetManaged,
       (CUdeviceptr * pointer, size_t *bytes, CUlibrary library, const char *name),
       (pointer, bytes, library, name))
 RETRY(cuEventCreate, (CUevent * event, unsigned int flags), (event, flags))
-RETRY(cuTexObjectCreate,
-      (CUtexObject * texture, const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *shape,
-       const CUDA_RESOURCE_VIEW_DESC *view),
-      (texture, resource, shape, view))
+/* It may name an address. */
+CUresult cuTexObjectCreate(CUtexObject *texture, const CUDA_RESOURCE_DESC *resource,
+                           const CUDA_TEXTURE_DESC *shape, const CUDA_RESOURCE_VIEW_DESC *view)
+{
+    PASS_GATE;
+    CUresult result;
+    RETRIED(result, real()->cuTexObjectCreate(texture, resource, shape, view));
+    return result;
+}
 RETRY(cuExternalMemoryGetMappedBuffer,
       (CUdeviceptr * pointer, CUexternalMemory memory,
        const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *buffer),

@@ -20,8 +20,10 @@
 #include "interpose/process/private_files.h"
 #include "interpose/process/process.h"
 #include "interpose/process/thread_exit.h"
+#include "interpose/sleep/sleep.h"
 #include "stats/os/clock.h"
 #include "stats/os/proc.h"
+#include "stats/page/need.h"
 
 #define SELDOM 8 /* seconds between two pairs of looks */
 #define SECOND UINT64_C(1000000000)
@@ -56,6 +58,35 @@ static uint32_t permitted(uint32_t request)
     return request & REQUEST_SIGNAL;
 }
 
+/* A process that is to sleep or to wake answers for that alone. */
+static void sleep_or_wake(uint32_t request)
+{
+    struct sleep_answer answer;
+    unsigned flags = (request & REQUEST_PARTIAL ? CACHALOT_SLEEP_PARTIAL : 0U) |
+                     (request & REQUEST_HOLD ? CACHALOT_SLEEP_HOLD : 0U);
+    int failed = request & REQUEST_SLEEP ? sleep_begin(flags, &answer) : sleep_end(&answer);
+    snprintf(process.page->answer, sizeof process.page->answer, "%s%s", failed ? "error: " : "",
+             answer.text);
+}
+
+/* Idle memory is given back, as other processes or the command ask. A process that sleeps has none
+ * on the device. */
+static void give(uint32_t request)
+{
+    int sleeps = sleep_is_on();
+    if (request & REQUEST_GIVE && !sleeps)
+        neighbours_give();
+    for (int i = 0; request & REQUEST_GIVE && sleeps && i < 2; i++)
+        need_gives(process.page); /* begins and ends: there is nothing to give */
+    if (request & REQUEST_EMPTY_CACHE) {
+        uint64_t bytes = sleeps ? 0 : domain_empty_cache(process.domain, 0);
+        if (process.pinned)
+            bytes += domain_empty_cache(process.pinned, 0);
+        snprintf(process.page->answer, sizeof process.page->answer, "%llu bytes given back",
+                 (unsigned long long)bytes);
+    }
+}
+
 static void carry_out(uint32_t request)
 {
     service_report_lock();
@@ -63,15 +94,9 @@ static void carry_out(uint32_t request)
     if (process_serving()) {
         request_check_signal();
         domain_poll(process.domain); /* blocks that have become reusable are reported so */
-        if (request & REQUEST_GIVE)
-            neighbours_give();
-        if (request & REQUEST_EMPTY_CACHE) {
-            uint64_t bytes = domain_empty_cache(process.domain, 0);
-            if (process.pinned)
-                bytes += domain_empty_cache(process.pinned, 0);
-            snprintf(process.page->answer, sizeof process.page->answer, "%llu bytes given back",
-                     (unsigned long long)bytes);
-        }
+        give(request);
+        if (request & (REQUEST_SLEEP | REQUEST_WAKE))
+            sleep_or_wake(request);
         if (request & (REQUEST_SIGNAL | REQUEST_REPORT | REQUEST_BLOCKS)) {
             slack_check_all();
             files_run(write_reports, &request);
@@ -87,7 +112,8 @@ static void return_idle(void)
     uint32_t every = process.config.options.idle_return;
     if (process_serving() && !capture_active())
         pinned_look_at_host();
-    if (every && ++service.seconds >= every && process_serving() && !capture_active()) {
+    if (every && ++service.seconds >= every && process_serving() && !capture_active() &&
+        !sleep_is_on()) {
         service.seconds = 0;
         domain_return_idle(process.domain);
         if (process.pinned)

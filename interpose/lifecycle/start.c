@@ -25,6 +25,7 @@
 #include "interpose/resolve/bindings.h"
 #include "interpose/resolve/loaded_objects.h"
 #include "interpose/resolve/real_driver.h"
+#include "interpose/sleep/sleep.h"
 #include "interpose/stream/submit.h"
 
 #define OLD_PAGE_SECONDS (7 * 24 * 3600)
@@ -135,6 +136,7 @@ static int begin(void)
     thread_exit_calls(at_thread_exit);
     trace_writer_start();
     submit_start();
+    sleep_start();
     for (enum coverage_kind kind = 0; kind < COVERAGE_KINDS; kind++)
         atomic_fetch_add(&process.page->coverage[kind], atomic_exchange(&process.early[kind], 0));
     submit_look_around();

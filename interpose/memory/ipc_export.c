@@ -17,11 +17,13 @@
 #include <unistd.h>
 
 #include "allocator/share.h"
+#include "interpose/context/mappings.h"
 #include "interpose/context/virtual_memory.h"
 #include "interpose/memory/ipc.h"
 #include "interpose/memory/ipc_wire.h"
 #include "interpose/process/process.h"
 #include "interpose/resolve/real_driver.h"
+#include "interpose/process/gate.h"
 #include "interpose/process/own_thread.h"
 #include "interpose/context/device_ops.h"
 #include "stats/os/descriptor.h"
@@ -151,7 +153,7 @@ static int give_piece(void *context, uint64_t handle, uint64_t bytes)
     if (!visitor->greeted && tell(socket, &answer, sizeof answer, -1))
         return 1;
     visitor->greeted = 1;
-    int code = driver_chunk_export(handle, &fd);
+    int code = driver_chunk_export(mapping_handle(handle), &fd);
     if (code != 0 || take_in(CHUNK, &chunk, fd) != 0)
         return code ? code : -1;
     code = tell(socket, &bytes, sizeof bytes, chunk.fd - 1);
@@ -373,6 +375,8 @@ static int mark_exported(CUdeviceptr pointer, struct block_place *place)
     process_inside++;
     int code = domain_mark(process.domain, pointer, lends ? BLOCK_LENT : BLOCK_EXPORTED, place);
     process_inside--;
+    if (!code)
+        gate_forbid("memory is shared with other processes");
     return code;
 }
 

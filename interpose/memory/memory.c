@@ -7,6 +7,7 @@
 #include "interpose/context/capture.h"
 #include "interpose/context/context.h"
 #include "interpose/context/device_ops.h"
+#include "interpose/context/mappings.h"
 #include "interpose/memory/faults.h"
 #include "interpose/memory/fill.h"
 #include "interpose/memory/oom.h"
@@ -17,6 +18,7 @@
 #include "interpose/resolve/real_driver.h"
 #include "interpose/memory/retry.h"
 #include "interpose/stream/submit.h"
+#include "interpose/process/gate.h"
 #include "interpose/process/thread_exit.h"
 
 static struct WIPED requests {
@@ -143,6 +145,7 @@ static CUresult watched(struct context *context, CUdeviceptr *pointer, size_t by
         *pointer = 0;
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    PASS_GATE;
     CUresult result = take(context, pointer, bytes);
     if (result != CUDA_SUCCESS)
         return result;
@@ -370,6 +373,8 @@ CUresult memory_info(size_t *available, size_t *total)
     if (result != CUDA_SUCCESS || !process_serving() || !available ||
         real()->cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !(context = context_noted(handle)))
         return result;
+    uint64_t away = mapping_away(context->device); /* the program still has this memory */
+    *available = *available > away ? *available - away : 0;
     const struct device_stats now = oom_numbers(context);
     uint64_t native = natively_free(&now, *available), room = group_limit_room(context, 1);
     if (room < *available)
@@ -391,12 +396,17 @@ int memory_retry(uint64_t bytes, int host)
     if (!process_serving())
         return 0;
     process_inside++;
+    int submits = submit_is_in_flight(); /* nobody moves memory before that has ended */
+    if (submits)
+        gate_own(1);
     if (host)
         bytes = 2 * MIB + bytes / TABLES_PART;
     int helps = domain_could_release(process.domain, bytes, host);
     uint64_t released = helps ? domain_empty_cache(process.domain, 1) : 0;
     if (host && process.pinned)
         released += domain_empty_cache(process.pinned, 1);
+    if (submits)
+        gate_own(0);
     process_inside--;
     return released != 0;
 }

@@ -325,9 +325,9 @@
     X(cuCtxSetFlags)                                                                               \
     X(cuCtxGetApiVersion)                                                                          \
     X(cuCtxSynchronize)                                                                            \
-    X(cuStreamSynchronize)                                                                         \
     X(cuCtxRecordEvent)                                                                            \
     X(cuEventQuery)                                                                                \
+    X(cuStreamSynchronize)                                                                         \
     X(cuEventRecord)                                                                               \
     X(cuEventSynchronize)                                                                          \
     X(cuEventDestroy_v2)                                                                           \

@@ -7,6 +7,7 @@
 
 #include "interpose/context/capture.h"
 #include "interpose/context/context.h"
+#include "interpose/process/gate.h"
 #include "interpose/process/process.h"
 #include "interpose/process/thread_exit.h"
 #include "interpose/resolve/unseen.h"
@@ -189,10 +190,21 @@ void submit_thread_ends(void)
     submitter = (struct submitter){0};
 }
 
+/* Waits while the process sleeps. Meanwhile the thread is not in flight. */
+static void pass_gate(void)
+{
+    while (gate_is_closed()) {
+        if (submitter.lane)
+            lane_leave(submitter.lane);
+        gate_await();
+    }
+}
+
 int submit_put(enum submission_kind kind, CUstream stream, int per_thread)
 {
     int in_order = 0;
     real();
+    pass_gate();
     if (!process_serving())
         return 0;
     process_inside++;
@@ -205,9 +217,12 @@ int submit_put(enum submission_kind kind, CUstream stream, int per_thread)
     if (lanes.on) {
         const struct lane_stream where = name_of(stream, per_thread);
         struct lane_thread *self = submitter.lane;
-        int seen = self && lane_enter(self, where.name);
-        in_order = seen ? self->in_order[lane_note(where.name)]
-                        : lane_submit(process.domain, self, &where);
+        do { /* in flight first, then a look at the gate: a thread that closes it sees this one */
+            pass_gate();
+            int seen = self && lane_enter(self, where.name);
+            in_order = seen ? self->in_order[lane_note(where.name)]
+                            : lane_submit(process.domain, self, &where);
+        } while (gate_is_closed());
     }
     process_inside--;
     return in_order;
@@ -259,6 +274,7 @@ CUresult submit_outrun(CUresult result)
 {
     if (!process_serving())
         return result;
+    gate_forbid("a tool submits work within calls of the driver");
     process_inside++;
     lane_outrun(process.domain);
     process_inside--;

@@ -80,6 +80,12 @@ static inline __attribute__((always_inline)) int submit_begin(enum submission_ki
     return self->in_order[lane_note(submit_name(stream, per_thread))];
 }
 
+/* Is the calling thread between submit_begin and submit_end? */
+static inline int submit_is_in_flight(void)
+{
+    return submitter.lane && atomic_load(&submitter.lane->epoch);
+}
+
 /* A launch that had to be in order was submitted. */
 void submit_was_in_order(CUstream stream, int per_thread);
 

@@ -41,8 +41,9 @@ ROOMS = {
     "interpose/call_sites": "interpose/resolve",
     "interpose/context": "interpose/resolve",
     "interpose/stream": "interpose/context",
+    "interpose/sleep": "interpose/context",
     "interpose/memory": "interpose/stream interpose/call_sites",
-    "interpose/lifecycle": "interpose/memory",
+    "interpose/lifecycle": "interpose/memory interpose/sleep",
     "interpose/exports": "interpose/lifecycle",
 
     "scripts/replay": "allocator stats/output",

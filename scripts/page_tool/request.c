@@ -49,10 +49,21 @@ static double now(void)
 
 static uint32_t bits_of(const struct tool_options *options)
 {
-    uint32_t bits = options->blocks ? REQUEST_BLOCKS : 0;
+    static const struct {
+        const char *action;
+        uint32_t bits;
+    } known[] = {{"empty-cache", REQUEST_EMPTY_CACHE},
+                 {"sleep", REQUEST_SLEEP},
+                 {"sleep-partial", REQUEST_SLEEP | REQUEST_PARTIAL},
+                 {"sleep-hold", REQUEST_SLEEP | REQUEST_HOLD},
+                 {"sleep-partial-hold", REQUEST_SLEEP | REQUEST_PARTIAL | REQUEST_HOLD},
+                 {"wake", REQUEST_WAKE}};
     if (strcmp(options->action, "report") == 0)
-        return bits | REQUEST_REPORT;
-    return strcmp(options->action, "empty-cache") == 0 ? REQUEST_EMPTY_CACHE : 0;
+        return REQUEST_REPORT | (options->blocks ? REQUEST_BLOCKS : 0);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(options->action, known[i].action) == 0)
+            return known[i].bits;
+    return 0;
 }
 
 /* Waits in short naps, since the process may die meanwhile. Returns 0, -ETIMEDOUT or -ESRCH. */
@@ -117,7 +128,7 @@ int tool_request(const struct tool_options *options)
     uint32_t bits = options->action != NULL ? bits_of(options) : 0;
     struct question to = {.fd = -1};
     if (bits == 0) {
-        fprintf(stderr, "cachalot-page: ask for `report` or `empty-cache`\n");
+        fprintf(stderr, "cachalot-page: ask for `report`, `empty-cache`, `sleep` or `wake`\n");
         return TOOL_USAGE;
     }
     struct page *page = tool_open(options->path, NULL);

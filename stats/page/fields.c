@@ -120,6 +120,10 @@ static void coverage_fields(struct field_writer *writer)
               PAGE_THREADS, sizeof(struct page_thread));
     SUBMISSION_LIST(X)
 #undef X
+#define X(name, unit, meaning)                                                                     \
+    field(writer, "sleep." #name, offsetof(struct page, sleep[SLEEP_##name]), unit);
+    SLEEP_LIST(X)
+#undef X
 }
 
 #define OTHER(name, part) offsetof(struct page, others[UNCACHED_##name].part)

@@ -11,6 +11,8 @@
 #include "stats/events/sites.h"
 #include "stats/page/layout_faults.h"
 #include "stats/page/layout_neighbours.h"
+#include "stats/page/layout_sleep.h"
+#include "stats/page/request.h"
 #include "stats/page/series.h"
 
 #define PAGE_MAGIC "CACHALOT"
@@ -19,13 +21,6 @@
 #define CACHALOT_VERSION "0.1.0"
 #endif
 
-enum page_request {
-    REQUEST_NONE = 0,
-    REQUEST_REPORT = 1,
-    REQUEST_EMPTY_CACHE = 2,
-    REQUEST_BLOCKS = 4,
-    REQUEST_GIVE = 8 /* from another process: need.h */
-};
 /* 0: being made. The process that makes the page sets it to running. */
 enum page_state { PAGE_RUNNING = 1, PAGE_EXITING = 2, PAGE_REPORTED = 3 };
 
@@ -200,6 +195,7 @@ struct page {
     struct page_ask ask[PAGE_ASKS]; /* the last ones, as in oom */
     struct page_faults faults;
     struct device_stats pinned; /* of pinned memory that is served: all contexts together */
+    stat_value sleep[SLEEP_NUMBERS];
 };
 #define PAGE_HEAD_BYTES offsetof(struct page, request)
 

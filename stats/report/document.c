@@ -34,6 +34,7 @@ static json_t *document(const struct report_source *source)
     report_put(root, "config", report_config(source));
     report_put(root, "exit", report_exit(source));
     report_put(root, "coverage", report_coverage(source));
+    report_put(root, "sleep", report_sleep(source));
     report_put(root, "totals", report_totals(source));
     report_put(root, "devices", devices(source));
     report_put(root, "others", report_others(source));

@@ -12,6 +12,7 @@ json_t *report_times(const struct report_source *source);
 json_t *report_process(const struct report_source *source);
 json_t *report_exit(const struct report_source *source);
 json_t *report_coverage(const struct report_source *source);
+json_t *report_sleep(const struct report_source *source);
 json_t *report_totals(const struct report_source *source);
 json_t *report_device(const struct report_source *source, const struct report_row *row);
 json_t *report_segments(const struct report_source *source, uint64_t device);

@@ -152,3 +152,17 @@ json_t *report_coverage(const struct report_source *source)
     report_put(coverage, "submissions", submissions);
     return coverage;
 }
+
+static const char *const sleep_states[] = {"awake", "falling asleep", "asleep", "waking"};
+
+json_t *report_sleep(const struct report_source *source)
+{
+    const stat_value *numbers = source->page->sleep;
+    uint64_t state = numbers[SLEEP_state];
+    json_t *sleep = json_object();
+#define X(name, unit, meaning) report_put(sleep, #name, report_number(numbers[SLEEP_##name]));
+    SLEEP_LIST(X)
+#undef X
+    report_put(sleep, "state", json_string(sleep_states[state < 4 ? state : 0]));
+    return sleep;
+}

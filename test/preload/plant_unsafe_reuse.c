@@ -8,6 +8,7 @@
 #define driver_enter second_driver_enter
 #define driver_leave second_driver_leave
 #define driver_is_lasting second_driver_is_lasting
+#define driver_fence_destroy second_driver_fence_destroy
 #include "interpose/context/device_ops.h"
 
 #define DEVICE_NOT_READY 0

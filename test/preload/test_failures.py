@@ -202,7 +202,7 @@ def test_a_driver_that_is_broken_for_good(place, error):
 
 
 # Functions of libc that do not fail (dlopen: of what is loaded), or whose failure changes nothing (closing, saying, letting go).
-CANNOT_FAIL = set("""__environ __overflow _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __assert_fail __cxa_finalize __errno_location __gmon_start__
+CANNOT_FAIL = set("""__environ __overflow __sched_cpucount sched_getaffinity _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __assert_fail __cxa_finalize __errno_location __gmon_start__
     __libc_current_sigrtmax __libc_current_sigrtmin __progname __stack_chk_fail bcmp clock_gettime closedir dirfd dl_iterate_phdr
     dladdr1 dlclose dlopen dlvsym environ exit fclose fgetc fnmatch fputc_unlocked free getauxval getenv geteuid getpid getresuid gettimeofday kill localeconv memchr memcmp memrchr rewinddir
     memcpy memmem memmove memset newlocale prctl program_invocation_short_name pthread_attr_destroy
@@ -230,8 +230,9 @@ NOT_REACHED = {"cuMemAllocPitch_v2", "cuGraphChildGraphNodeGetGraph", "cuModuleG
                "cuMemGetLocationInfo", "cuMemHostGetDevicePointer_v2", "cuMemHostGetFlags", "cuMulticastBindAddr", "cuMulticastBindAddr_v2"}
 # What we do not answer.
 PASSED_ON = {"cuMemAlloc_v2", "cuMemFree_v2", "cuMemFreeAsync", "cuMemFreeAsync_ptsz", "cuIpcGetMemHandle", "cuMemHostAlloc", "cuMemFreeHost"}
-# For a control, under work that passes us: test_unseen.py; if two threads make its stream; for the end of a pool's odd block.
-UNSEEN = {"cuStreamCreate", "cuStreamDestroy_v2", "cuMemsetD8Async_ptsz"}
+# For a control, under work that passes us: test_unseen.py; if two threads make its stream; for the end of a pool's odd block; for a
+# wake: test_sleep.py.
+UNSEEN = {"cuMemcpyHtoDAsync_v2", "cuStreamCreate", "cuStreamDestroy_v2", "cuMemsetD8Async_ptsz"}
 
 
 def calls_below_exports():

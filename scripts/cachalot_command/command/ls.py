@@ -17,6 +17,7 @@ that have ended and left theirs.
   --json     one object per line, for programs
 
   running    uses the cache now
+  asleep     its device memory is on the host: `cachalot wake` brings it back
   killed     ended without a report: `cachalot harvest` makes it
   reported   ended, its report is written: `cachalot harvest` tidies up
   elsewhere  of another container: nobody here can tell whether it still runs
@@ -53,6 +54,8 @@ def entry_of(page):
         _, rows = live.sample()
         for key in ("allocated_bytes", "reserved_bytes"):
             entry[key] = sum(row[key] for row in rows)
+        if live.is_asleep and entry["state"] == "running":
+            entry["state"] = "asleep"
     except BadPage as problem:
         entry["problem"] = str(problem)
     finally:

@@ -77,6 +77,7 @@ COLUMNS = {
     "PID": (8, lambda r: r["pid_text"]),
     "RANK": (4, lambda r: rank_text(r["rank"])),
     "PROGRAM": (PROGRAM_LEAST, lambda r: r["program"]),
+    "STATE": (6, lambda r: r["state"]),
     "GPU": (3, lambda r: str(r["device"])),
     "ALLOCATED": (9, lambda r: short_bytes(r["allocated_bytes"])),
     "RESERVED": (9, lambda r: short_bytes(r["reserved_bytes"])),
@@ -95,9 +96,9 @@ COLUMNS = {
     "DEVICE": (20, lambda r: r["name"]),
     "HOST": (12, lambda r: r["hostname"]),
 }
-PRIORITY = ("PID", "PROGRAM", "ALLOCATED", "RESERVED", "GPU", "RANK", "WASTE", "LAST MINUTE", "GROWS/S", "HITS/S",
+PRIORITY = ("PID", "PROGRAM", "ALLOCATED", "RESERVED", "GPU", "RANK", "STATE", "WASTE", "LAST MINUTE", "GROWS/S", "HITS/S",
             "WAITS/S", "OOM", "HIT%", "WAIT%", "WASTE%", "ASKED", "GIVEN", "DEVICE", "HOST")
-LEFT = ("PROGRAM", "DEVICE", "HOST")
+LEFT = ("PROGRAM", "STATE", "DEVICE", "HOST")
 
 
 def cells(text, width, left=False):
@@ -117,7 +118,9 @@ def chosen_columns(rows, width):
     """Titles and widths of the columns that fit, in order."""
     needed = {name: least for name, (least, _) in COLUMNS.items()}
     needed["RANK"] = max([needed["RANK"], *(len(rank_text(r["rank"])) for r in rows)])  # a shortened rank would be another one
-    left = [name for name in PRIORITY if name != "RANK" or any(r["rank"] is not None for r in rows)]
+    unused = {"RANK"} if all(r["rank"] is None for r in rows) else set()
+    unused |= {"STATE"} if all(r["state"] != "asleep" for r in rows) else set()
+    left = [name for name in PRIORITY if name not in unused]
     chosen, used = set(), -1
     for name in left:
         if used + 1 + needed[name] > width:
@@ -137,7 +140,7 @@ def process_object(process):
     page = process.page
     return {"pid": page.pid, "rank": page.rank, "program": page.program or "-",
             "exe": page.exe, "hostname": page.hostname, "session": page.session,
-            "page": printable(page.path), "state": "running" if page.is_here else "elsewhere",
+            "page": printable(page.path), "state": "elsewhere" if not page.is_here else "asleep" if page.is_asleep else "running",
             "devices": process.devices}
 
 

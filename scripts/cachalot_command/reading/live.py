@@ -20,6 +20,7 @@ NUMBER = struct.Struct("@Q")  # native, so that it is read in one access
 PAGE_BYTES_MOST, FIELDS_MOST, DEVICES_MOST, PAGES_MOST = 64 << 20, 10000, 1024, 10000
 DEVICE_FIELDS = ("used", "ordinal", "total_bytes", "sequence", "num_hits", "num_fence_waits",
                  "fence_wait_ns", "num_ooms", "asked_bytes", "asked_ns", "given_bytes")
+ASLEEP = 2  # of the page's number sleep.state; 3: waking
 PEAKS = ("allocated_bytes", "reserved_bytes")
 SUMS = ("allocation", "allocated_bytes", "reserved_bytes")
 TABLES, TABLES_MOST = {}, 100  # {bytes of a table of fields: the fields}
@@ -145,6 +146,7 @@ class Page:
         self.exe, self.program, self.hostname, self.session = (
             self.text(data, n) for n in ("exe", "program", "hostname", "session"))
         self.rank = rank_of(self.text(data, "rank"))
+        self.is_asleep = False
         self.is_here = self.number(data, "pid_namespace") == os.stat("/proc/self/ns/pid").st_ino
 
     def row(self, data, row):
@@ -205,6 +207,7 @@ class Page:
             torn = self.is_torn(data, count)
             if not torn:
                 break
+        self.is_asleep = "sleep.state" in self.fields and self.number(data, "sleep.state") >= ASLEEP
         return time.monotonic(), [{**self.row(data, row), "row": row, "torn": torn}
                                   for row in range(count) if self.number(data, "device.used", row)]
 
