@@ -4,6 +4,7 @@ must be there exactly once. `found` by:
   "stress"          random work: an abort, or an error that the program does not expect
   "hang", "spin_in_stream"  an order of calls that ends natively does not end
   "stream_of_each", "stream_race", "capture_full"  the program of this name
+  "sleep"           random work while the process sleeps and wakes
   "model"           test_model's model of mapped memory
   "replay"          an assertion, when a recorded program is replayed
   "pinned_stress"   random work on pinned memory; "pinned contexts": the work of several contexts
@@ -35,6 +36,7 @@ HOLES, BLOCKS, HOME, CHUNKS = (f"allocator/pool/{name}.c" for name in ("arena_ho
 GROW = "allocator/growth.c"
 MOVES = ("1 1 6000", "2 1 6000", "3 3 4000", *(f"{seed} {1 + seed % 4 // 3} 6000" for seed in range(4, 40)))  # of mapped_stress
 SUBMIT, CAPTURE, CONTEXT, LAUNCH = (f"interpose/{name}.c" for name in ("stream/submit", "context/capture", "exports/context", "exports/launch"))
+NAPS = tuple(f"{seed} {1 + seed % 4} 400 400" for seed in range(1, 9))  # of sleep_stress
 MEMORY, SHARE = "interpose/memory/memory.c", "allocator/share.c"
 CACHE, CACHES, LIMITS = (f"allocator/thread_cache/{name}.c" for name in ("own", "locked", "limits"))
 THREADS = ("1 3 200000", "2 8 60000", "3 3 400000", "4 8 100000", "5 3 400000", "6 4 400000")
@@ -317,4 +319,14 @@ BUGS = (
         (("        thread_caches_pool(segment->allocator);", "        (void)0;"),)),
     Bug("ended_thread", "what an ending thread has cached is lost", CACHES, "unit thread_cache",
         (("    thread_cache_own = NULL;\n    unbind(cache, NULL);", "    thread_cache_own = NULL;"),)),
+    Bug("gate_open", "a submission that is held up goes on before the process is awake", SUBMIT, "sleep",
+        (("        if (submitter.lane)\n            lane_leave(submitter.lane);\n        gate_await();\n", "        if (submitter.lane)\n            lane_leave(submitter.lane);\n        gate_await();\n        break;\n"), ("        } while (gate_is_closed());", "        } while (0);")), NAPS),
+    Bug("gate_lane", "threads that know their stream never look at the gate", ENDS, "sleep",
+        (("        atomic_store(&lane->state.least_name, UINT64_MAX);\n", ""),), NAPS),
+    Bug("gate_in_flight", "memory moves while submissions are in flight", ENDS, "sleep",
+        (("        empty = !atomic_load_explicit(&thread->epoch, memory_order_acquire);\n    for", "        empty = 1;\n    for"),), NAPS, "7"),
+    Bug("gate_unsettled", "memory moves under work that has not finished", "interpose/sleep/settle.c", "sleep",
+        (("    return code == 0 || is_gone(code) ? NULL : reason_of(code);", "    (void)code, (void)reason_of, (void)is_gone;\n    return NULL;"), ("code = driver_ops.fence_wait(&context, event, until_ns > now ? until_ns - now : 0);", "code = now > until_ns;")), NAPS),
+    Bug("sleep_forgets", "the last byte of each window stays behind", "interpose/sleep/move.c", "sleep",
+        (("memcpy(move->store + begin, mover->pinned, bytes);", "memcpy(move->store + begin, mover->pinned, bytes - 1);"),), NAPS),
 )
