@@ -8,7 +8,7 @@ struct host_memory {
     uint64_t total, available; /* bytes */
 };
 
-/* Fills *memory with the host's memory, or with that of the process's control group where it leaves
+/* Fills *memory with the host's memory, or with that of a control group of the process where it leaves
  * less. Opens files. Returns 0, or -1 if the system does not say. */
 int host_memory_read(struct host_memory *memory);
 
