@@ -47,6 +47,7 @@ CUresult cuLogicalEndpointBindAddr(cuuint32_t, CUdevice, cuuint64_t, void *, cuu
 CUresult cuMemGetLocationInfo(CUdeviceptr, size_t, size_t, size_t, CUmemLocation *); /* 13.4 */
 CUresult cuGraphAddNode_v3(CUgraphNode *, CUgraph, const CUgraphNode *, const CUgraphEdgeData *,
                            size_t, CUgraphNodeParams *);
+CUresult cuGraphNodeSetParams_v2(CUgraphNode, CUgraphNodeParams *);
 
 CUresult cuGLCtxCreate(CUcontext *, unsigned int, CUdevice);
 CUresult cuGLCtxCreate_v2(CUcontext *, unsigned int, CUdevice);

@@ -315,7 +315,22 @@
     X(cuGraphExecMemcpyNodeSetParams)                                                              \
     X(cuGraphExecChildGraphNodeSetParams)                                                          \
     X(cuGraphExecNodeSetParams)                                                                    \
-    X(cuGraphExecDestroy)
+    X(cuGraphExecDestroy)                                                                          \
+    X(cuGraphAddMemcpyNode) /* memory is named, which must be mapped */                            \
+    X(cuGraphAddMemsetNode)                                                                        \
+    X(cuGraphAddBatchMemOpNode)                                                                    \
+    X(cuGraphAddChildGraphNode)                                                                    \
+    X(cuGraphClone)                                                                                \
+    X(cuGraphMemcpyNodeSetParams)                                                                  \
+    X(cuGraphMemsetNodeSetParams)                                                                  \
+    X(cuGraphBatchMemOpNodeSetParams)                                                              \
+    X(cuGraphNodeSetParams)                                                                        \
+    X(cuGraphNodeSetParams_v2)                                                                     \
+    X(cuGraphExecMemsetNodeSetParams)                                                              \
+    X(cuGraphExecBatchMemOpNodeSetParams)                                                          \
+    X(cuTexRefSetAddress_v2)                                                                       \
+    X(cuTexRefSetAddress2D_v2)                                                                     \
+    X(cuTexRefSetAddress2D_v3)
 
 /* Called by the library, never replaced. */
 #define CALL_LIST(X)                                                                               \

@@ -102,6 +102,20 @@ def test_on_demand(sleeper, action):
     assert sleeper.finish()["wakes"] == (1 if action in ("export", "begin_capture") else 2)
 
 
+NAMING = ["cuGraphAddMemcpyNode", "cuGraphAddMemsetNode", "cuGraphAddBatchMemOpNode", "cuGraphAddChildGraphNode", "cuGraphClone",
+          "cuGraphMemcpyNodeSetParams", "cuGraphMemsetNodeSetParams", "cuGraphBatchMemOpNodeSetParams", "cuGraphNodeSetParams",
+          "cuGraphNodeSetParams_v2", "cuGraphExecMemsetNodeSetParams", "cuGraphExecBatchMemOpNodeSetParams", "cuTexRefSetAddress_v2",
+          "cuTexRefSetAddress2D_v2", "cuTexRefSetAddress2D_v3"]
+
+
+def test_who_names_memory_wakes(sleeper):
+    for name in NAMING:
+        assert sleeper.do("sleep") == 0 and sleeper.on_device == 0
+        assert sleeper.do(f"call {name}") == 801, name  # the simulated driver has none of them
+        assert sleeper.on_device > 64 * MIB, name
+    assert sleeper.finish()["wakes"] == len(NAMING)
+
+
 def test_what_needs_no_device_wakes_nobody(sleeper):
     before = sleeper.do("available")
     assert sleeper.do("sleep") == 0
