@@ -365,8 +365,9 @@ int main(int argc, char **argv)
     if (feed_start(&replay.feed, fd) || set_up(&replay))
         return no_memory("");
     if (lacks_mapped_memory(&replay))
-        return no_memory(" for the tables of mapped memory, half a GiB of addresses, little of which is "
-                         "used: raise `ulimit -v`, or give --conf expandable_segments:False");
+        return no_memory(
+            " for the tables of mapped memory, half a GiB of addresses, little of which is "
+            "used: raise `ulimit -v`, or give --conf expandable_segments:False");
     int code = run(&replay, arguments.progress);
     return code == REPLAY_DONE ? replay_print(&replay) : code;
 }
