@@ -12,7 +12,7 @@ from cachalot_command.command import reference  # noqa: E402
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 OTHERS = re.compile(r"`[^`]*`|^example: .*", re.M)  # what else is spoken of
-COMMAND = re.compile(r"^  ([a-z][a-z-]*)(?: (?:\[[^\]]*\]|[A-Z][^ ]*))* +(\S.*)$", re.M)
+COMMAND = re.compile(r"^  ([a-z][a-z-]*(?:, [a-z-]+)*)(?: (?:\[[^\]]*\]|[A-Z][^ ]*))* +(\S.*)$", re.M)
 CHOICE = re.compile(r"(--[a-z-]+) ((?:[\w]+\|)+[\w]+)")
 
 MAN_HEAD = """\
@@ -192,11 +192,16 @@ def man(helps, usage, version, options):
     return "".join(parts) + MAN_TAIL.format(**{name: verbatim(text) for name, text in pages.items()})
 
 
+def commands_of(usage):
+    """{name: purpose}. A line may have several names."""
+    return {name: purpose for names, purpose in COMMAND.findall(usage) for name in names.split(", ")}
+
+
 class Table:
     """The source of all completions: each command with its purpose, its options and their values."""
 
     def __init__(self, helps, usage):
-        self.commands = dict(COMMAND.findall(usage))
+        self.commands = commands_of(usage)
         self.options = {name: sorted(set(OPTION.findall(OTHERS.sub("", text))) | {"--help"}) for name, text in helps.items()}
         self.choices = [(name, option, values.replace("|", " ")) for name, text in helps.items()
                         for option, values in CHOICE.findall(text)]
@@ -236,8 +241,7 @@ COMPLETIONS = {"bash": bash, "zsh": zsh, "fish": fish}
 
 def main(what, command, version, *options):
     usage = help_of(command)
-    names = re.findall(r"^  ([a-z][a-z-]*)\b", usage, re.M)
-    helps = {name: help_of(command, name) for name in names}
+    helps = {name: help_of(command, name) for name in commands_of(usage)}
     sys.stdout.reconfigure(encoding="utf-8")
     listed = pathlib.Path(options[0]).read_text(encoding="utf-8") if options else None
     print(man(helps, usage, version, listed) if what == "man" else COMPLETIONS[what](Table(helps, usage)), end="")
