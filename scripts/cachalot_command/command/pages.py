@@ -1,4 +1,4 @@
-"""cachalot dump, empty-cache and harvest: requests to live pages, and reports of dead ones."""
+"""cachalot dump, empty-cache, sleep, wake and harvest: requests to live pages, and reports of dead ones."""
 
 import os
 import sys
@@ -31,6 +31,33 @@ torch.cuda.empty_cache() does, and says how much that was.
 
 Exit code: 0, 1 no answer, 2 usage, 3 no such program.
 example: cachalot empty-cache 4711
+"""
+
+SLEEP_HELP = """\
+usage: cachalot sleep PID|--all [--partial] [--hold] [--timeout SECONDS]
+
+Moves the live bytes of a running program to host memory and gives its device
+memory back. The program wakes when it next needs device memory: that call
+waits. Addresses and contents stay. A program that cannot sleep says why, and
+nothing of it has changed.
+  --all      every running program of this user that uses the cache
+  --partial  memory in ordinary segments stays on the device
+  --hold     only `cachalot wake` wakes it
+  --timeout  how long to wait for an answer (60)
+
+Exit code: 0, 1 no answer or not asleep, 2 usage, 3 no such program.
+example: cachalot sleep 4711
+"""
+
+WAKE_HELP = """\
+usage: cachalot wake PID|--all [--timeout SECONDS]
+
+Moves the bytes of a sleeping program back to the device, at the same addresses.
+  --all      every running program of this user that uses the cache
+  --timeout  how long to wait for an answer (60)
+
+Exit code: 0, 1 no answer or still asleep, 2 usage, 3 no such program.
+example: cachalot wake 4711
 """
 
 HARVEST_HELP = """\
@@ -106,6 +133,23 @@ def dump(arguments):
 def empty_cache(arguments):
     """cachalot empty-cache."""
     return ask("empty-cache", "empty-cache", arguments, ())
+
+
+def with_patience(arguments):
+    """Memory moves for seconds."""
+    given = any(word == "--timeout" or word.startswith("--timeout=") for word in arguments)
+    return arguments if given else [*arguments, "--timeout=60"]
+
+
+def sleep(arguments):
+    """cachalot sleep."""
+    action = "sleep" + "".join(f"-{name}" for name in ("partial", "hold") if f"--{name}" in arguments)
+    return ask("sleep", action, with_patience(arguments), ("--partial", "--hold"))
+
+
+def wake(arguments):
+    """cachalot wake."""
+    return ask("wake", "wake", with_patience(arguments), ())
 
 
 def with_pid(path, pid):
