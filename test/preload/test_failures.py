@@ -15,7 +15,7 @@ import pytest
 import sanitizer
 from conftest import LIBRARY, PROGRAMS, ROOT
 
-EVERY = int(os.environ.get("CACHALOT_EVERY", 60 * sanitizer.SLOWER))
+EVERY = int(os.environ.get("CACHALOT_EVERY", 90 * sanitizer.SLOWER))
 CASES = {"CACHALOT_SIM_CAPACITY": "128M", "CACHALOT_SIM_DEVICES": 2, "CACHALOT_OUTPUT": "case.%q{CASE}.json"}
 FAIL_LIBC = PROGRAMS / "libfail_libc.so"
 WAYS = {"async": "", "mapped": "expandable_segments:True", "fence": "free_mode:fence", "strict": "free_mode:strict", "off": "cache:off",

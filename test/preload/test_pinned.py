@@ -113,7 +113,7 @@ def test_a_full_host(place, mode):
 @pytest.mark.parametrize("seed, threads, contexts, mode", [
     (1, 1, 1, ""), (2, 1, 2, ""), (3, 4, 1, ""), (4, 4, 2, ""), (5, 4, 2, "free_mode:fence"), (6, 2, 1, "free_mode:strict")])
 def test_the_host_writes_to_no_memory_in_use(place, seed, threads, contexts, mode):
-    operations = 20000 // threads // SLOWER
+    operations = 8000 // threads // SLOWER
     ours = place.run("pinned_stress", seed, threads, operations, contexts, timeout=120, CACHALOT_CONF=mode, **CLOCK)
     assert (ours.code, ours.err) == (0, "")
     stats = host(place.only_report())
