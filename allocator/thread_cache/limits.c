@@ -25,6 +25,12 @@ static int64_t difference(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a - (uint64_t)b);
 }
 
+/* A number of the page as a limit. What a thread counts until the next limit does not overflow it. */
+static int64_t bounded(int64_t n)
+{
+    return most(least(n, INT64_MAX / 4), INT64_MIN / 4);
+}
+
 /* How far a statistic is below its peak: of small blocks, of all blocks, of both. */
 static int64_t below_own(const struct device_stats *stats, enum stat_kind kind)
 {
@@ -50,16 +56,16 @@ static void clamp(struct thread_cache *cache)
 {
     int64_t bytes = cache_bytes(cache), count = cache_count(cache);
     int64_t requested = cache_requested(cache);
-    cache->least_bytes = most(most(cache->own_bytes, cache->all_bytes),
-                              difference(cache->folded_bytes, alone_limit(cache)));
-    cache->least_count = most(most(cache->own_count, cache->all_count),
-                              difference(cache->folded_count, policy.cache_blocks));
-    cache->least_requested = most(cache->own_requested, cache->all_requested);
-    cache->take_bytes = difference(bytes, cache->least_bytes);
-    cache->take_count = difference(count, cache->least_count);
-    cache->take_requested = difference(requested, cache->least_requested);
-    cache->give_bytes = difference(least(cache_limit(cache), cache->peak_bytes), bytes);
-    cache->give_count = difference(least(policy.cache_blocks, cache->peak_count), count);
+    cache->least_bytes = bounded(most(most(cache->own_bytes, cache->all_bytes),
+                                      difference(cache->folded_bytes, alone_limit(cache))));
+    cache->least_count = bounded(most(most(cache->own_count, cache->all_count),
+                                      difference(cache->folded_count, policy.cache_blocks)));
+    cache->least_requested = bounded(most(cache->own_requested, cache->all_requested));
+    cache->take_bytes = bytes - cache->least_bytes;
+    cache->take_count = count - cache->least_count;
+    cache->take_requested = requested - cache->least_requested;
+    cache->give_bytes = bounded(least(cache_limit(cache), cache->peak_bytes)) - bytes;
+    cache->give_count = bounded(least(policy.cache_blocks, cache->peak_count)) - count;
 }
 
 int cache_takes_back(struct thread_cache *cache, uint64_t size, uint64_t requested, unsigned steps)

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "interpose/call_sites/python_layout.h"
+#include "interpose/resolve/elf_tables.h"
 #include "interpose/resolve/real_driver.h"
 
 #define STEPS 32 /* frames that a walk visits, those of C included */
@@ -59,9 +60,22 @@ static const struct python_layout *layout_of(const char *version)
     return NULL;
 }
 
+static int has_python(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    const struct object object = elf_object(info);
+    (void)size, (void)unused;
+    if (!object.dynamic)
+        return 0;
+    const struct tables tables = elf_tables(&object);
+    return elf_find(&object, &tables, "Py_GetVersion") != NULL;
+}
+
+/* A dlsym that finds nothing leaves an error for the program's next dlerror. */
 void python_start(void)
 {
     const char *(*version)(void);
+    if (!dl_iterate_phdr(has_python, NULL))
+        return;
     if (!find(&version, "Py_GetVersion") || !find(&python.initialized, "Py_IsInitialized") ||
         !find(&python.own, "PyGILState_GetThisThreadState") ||
         !find(&python.line, "PyCode_Addr2Line") || !find(&python.code_type, "PyCode_Type") ||
