@@ -129,9 +129,10 @@ int group_limit_claim(const struct context *context, _Atomic uint64_t *count, ui
 
 void group_limit_give(const struct context *context, _Atomic uint64_t *count, uint64_t bytes)
 {
-    struct group *group =
-        group_of(context); /* not later: at 0 the slot is free for another context */
     uint64_t had = atomic_load(count), less;
+    if (!had)
+        return; /* nothing was claimed, and the slot may be another context's */
+    struct group *group = group_of(context); /* not later: at 0 the slot is free */
     do
         less = bytes < had ? bytes : had; /* what was taken without a claim is not in the books */
     while (!atomic_compare_exchange_weak(count, &had, had - less));

@@ -43,9 +43,9 @@ struct site {
     struct site_held live, at_peak; /* at_peak: as of peak number `peak` of the device */
     stat_value peak;
     stat_value allocations; /* in SITE_PARTS */
-    uint64_t kind;          /* of the memory, as in snapshot_block */
-    uint64_t device;        /* a stack has a site for each kind and device */
-    uint64_t frames;
+    stat_value kind;        /* of the memory, as in snapshot_block */
+    stat_value device;      /* a stack has a site for each kind and device */
+    stat_value frames;
     uint64_t frame[SITE_FRAMES]; /* innermost first; module + 1 in the upper 16 bits */
     char python[SITE_TEXT];      /* lines `file:line function`, innermost first */
 };
