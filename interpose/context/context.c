@@ -151,8 +151,6 @@ static int is_primary(CUcontext handle, CUdevice device)
     return primary ? primary == handle : -1;
 }
 
-#define UNMADE ((CUcontext)1) /* handle of a slot whose context is being made: no context has it */
-
 static struct context *reserve_slot(CUdevice device)
 {
     pthread_mutex_lock(&contexts.lock);
@@ -162,7 +160,7 @@ static struct context *reserve_slot(CUdevice device)
         context->ender = 0;
         context->device = device; /* the allocator asks the driver about it */
         context->own = NULL;
-        context->handle = UNMADE;
+        context->handle = CONTEXT_UNMADE;
     }
     pthread_mutex_unlock(&contexts.lock);
     return context;

@@ -14,8 +14,11 @@
 
 #define MOST_CONTEXTS 256
 
+/* The handle of a slot whose context is being made: no context has it. */
+#define CONTEXT_UNMADE ((CUcontext)1)
+
 struct context {
-    CUcontext handle; /* NULL: slot free */
+    _Atomic(CUcontext) handle; /* NULL: slot free */
     CUdevice device;
     int primary;
     _Atomic int suspended;        /* its release or end is under way: nothing is served */

@@ -39,7 +39,10 @@ void driver_leave(struct driver_visit *visit)
 
 static CUresult enter(const struct context *context, struct driver_visit *visit)
 {
-    return driver_enter(context->handle, visit);
+    CUcontext handle = context->handle;
+    if (!handle || handle == CONTEXT_UNMADE) /* the service thread asks of all that there are */
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return driver_enter(handle, visit);
 }
 
 static int segment_alloc(void *device, uint64_t bytes, uint64_t *address)

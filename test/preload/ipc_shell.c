@@ -74,8 +74,9 @@ static void show_range(int number, size_t offset)
 
 static int is_socket(int fd)
 {
-    struct stat what;
-    return fstat(fd, &what) == 0 && S_ISSOCK(what.st_mode);
+    char path[32], what[8] = "";
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return readlink(path, what, sizeof what - 1) > 0 && !strncmp(what, "socket:", 7);
 }
 
 /* The sockets that a forked child has. */
