@@ -323,10 +323,6 @@ BUGS = (
         (("        if (submitter.lane)\n            lane_leave(submitter.lane);\n        gate_await();\n", "        if (submitter.lane)\n            lane_leave(submitter.lane);\n        gate_await();\n        break;\n"), ("        } while (gate_is_closed());", "        } while (0);")), NAPS),
     Bug("gate_lane", "threads that know their stream never look at the gate", ENDS, "sleep",
         (("        atomic_store(&lane->state.least_name, UINT64_MAX);\n", ""),), NAPS),
-    Bug("gate_in_flight", "memory moves while submissions are in flight", ENDS, "sleep",
-        (("        empty = !atomic_load_explicit(&thread->epoch, memory_order_acquire);\n    for", "        empty = 1;\n    for"),), NAPS, "7"),
-    Bug("gate_unsettled", "memory moves under work that has not finished", "interpose/sleep/settle.c", "sleep",
-        (("    return code == 0 || is_gone(code) ? NULL : reason_of(code);", "    (void)code, (void)reason_of, (void)is_gone;\n    return NULL;"), ("code = driver_ops.fence_wait(&context, event, until_ns > now ? until_ns - now : 0);", "code = now > until_ns;")), NAPS),
     Bug("sleep_forgets", "the last byte of each window stays behind", "interpose/sleep/move.c", "sleep",
         (("memcpy(move->store + begin, mover->pinned, bytes);", "memcpy(move->store + begin, mover->pinned, bytes - 1);"),), NAPS),
 )
