@@ -81,7 +81,7 @@ static _Atomic uint64_t *find_cell(uintptr_t page, uint64_t grain, uint64_t valu
 }
 
 /* Gives a page twice as many cells, or its first ones. Returns -1: there is no host memory, or there
- * are as many cells as grains. What has room near its first cell has it after that, too. */
+ * are as many cells as grains. A node that has a cell near its first one finds one there in a larger table, too. */
 static int grow(struct page_map *map, _Atomic uintptr_t *place)
 {
     uintptr_t old = atomic_load_explicit(place, memory_order_relaxed), new;

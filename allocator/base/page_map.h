@@ -89,8 +89,8 @@ static inline struct page_node *page_cell_node(uint64_t cell)
 /* Looks at the other cells near the first one. */
 struct page_node *page_map_glance_further(uintptr_t page, uint64_t grain);
 
-/* Returns the node of this address, if there is one. Else NULL, or any node that was ever in the
- * map: the caller compares keys. Needs no lock: a node is ordered before its cell, cells before the
+/* Returns the node of this address, if there is one. Otherwise it returns NULL, or any node that was
+ * ever in the map, so the caller compares keys. It needs no lock: a node is ordered before its cell, cells before the
  * page, and a group before its place. */
 static inline struct page_node *page_map_glance(const struct page_map *map, uint64_t address)
 {

@@ -25,7 +25,7 @@ static int64_t difference(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a - (uint64_t)b);
 }
 
-/* A number of the page as a limit. What a thread counts until the next limit does not overflow it. */
+/* Bounds a number of the page, so that counting from it on overflows nothing. */
 static int64_t bounded(int64_t n)
 {
     return most(least(n, INT64_MAX / 4), INT64_MIN / 4);

@@ -1,5 +1,5 @@
 /* Notes what a thread does in its own cache, without the lock, in a row of its own
- * (stats/events/events.h). What is to be noted is known at compile time, so that it costs nothing
+ * (stats/events/events.h). The compiler knows what to note, so a thread pays nothing
  * where nothing is recorded. Requests whose call site is looked at take the lock. */
 #ifndef CACHALOT_ALLOCATOR_THREAD_CACHE_RECORD_ALONE_H
 #define CACHALOT_ALLOCATOR_THREAD_CACHE_RECORD_ALONE_H

@@ -32,9 +32,10 @@ struct thread_cache {
     stat_value sequence;         /* odd while its thread is in it */
     _Atomic int gate;            /* which way its thread may enter (thread_cache_open) */
     uint32_t touched, takes;     /* bins of the row that are not 0; place of the next allocation */
-    /* What may still be taken and given before a peak is passed, or the cache is too full; and what
-     * was freed less allocated since the cache was empty if nothing may be taken: take_… more is
-     * what it is now (cache_bytes). folded_…: what it was when it was last folded. */
+    /* take_…, give_…: what the thread may still take and give before a peak is passed or the cache is
+     * too full. The balance is what it freed less what it allocated since the cache was empty.
+     * least_…: the balance at which nothing more may be taken; least_… plus take_… is the balance
+     * now (cache_bytes). folded_…: the balance at the last fold. */
     int64_t take_bytes, give_bytes, take_count, give_count, take_requested;
     int64_t least_bytes, least_count, least_requested;
     int64_t folded_bytes, folded_count, folded_requested;

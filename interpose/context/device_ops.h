@@ -30,9 +30,8 @@ int driver_memory(const struct context *context, uint64_t *bytes, uint64_t *tota
  * waited for, once and 2 s at most. CUDA_ERROR_NOT_FOUND: the driver is older than 12.1. */
 CUresult driver_sync_memops(struct context *context);
 
-/* Fills memory of the context that no work uses with a 32-bit word (the rest, and what begins
- * between words, with its low byte), on
- * a stream of our own, and waits. Returns 0, DEVICE_NOT_READY after `timeout_ns`, or the driver's
+/* Fills memory of the context that no work uses with a 32-bit word, on a stream of our own, and
+ * waits. Bytes behind the last word, and memory that begins between words, get the low byte. Returns 0, DEVICE_NOT_READY after `timeout_ns`, or the driver's
  * error. */
 int driver_fill(struct context *context, uint64_t address, uint64_t bytes, uint32_t word,
                 uint64_t timeout_ns);

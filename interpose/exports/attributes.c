@@ -26,7 +26,7 @@ static uint64_t start_of(const struct block_place *place)
     return place->segment_address + place->offset;
 }
 
-/* As domain_find. What lies behind the bytes that the program asked for is unknown natively. */
+/* As domain_find. Natively the driver does not know bytes behind the request. */
 static int find_pinned(CUdeviceptr address, struct block_place *place)
 {
     int code = process.pinned ? domain_find(process.pinned, address, place) : ALLOCATOR_UNKNOWN;

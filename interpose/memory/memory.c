@@ -252,7 +252,7 @@ __attribute__((cold, noinline)) static void look_before_free(CUdeviceptr pointer
     faults_remember(pointer);
 }
 
-/* What the allocator did not free is the driver's, or a fault. */
+/* A block that the allocator did not free is the driver's to free, or its free is a fault. */
 __attribute__((cold, noinline)) static int not_freed(CUdeviceptr pointer, enum free_kind kind,
                                                      int late, int code)
 {
